@@ -116,4 +116,4 @@ MakeLanes = Callable[[Sequence[Node], Context, Run], Lanes]
 """Divides a chain into lanes: given the chain, the first context and the task that runs it."""
 
 LaneFactory = Callable[[Any], MakeLanes]
-"""From what `start` was given as `lanes` (None if nothing was); ConfigError for what is unknown or out of range."""
+"""Takes the argument `lanes` of `start` (None if it was not given); ConfigError for unknown or wrong values."""

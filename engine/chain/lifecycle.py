@@ -22,17 +22,17 @@ GUARANTEES = ("exact", "in-flight", "batched", "arrival", "episode-boundary", "m
 - exact: bit-for-bit identical to an uninterrupted run.
 - in-flight: rollouts that were being collected (asynchronous runs) are collected again, with the weights of the
   checkpoint; nothing is counted twice.
-- batched: as in-flight, and networks are computed in batches of several collectors (``lanes.inference=server``), which
-  form as time has it: results are equal but for rounding.
-- arrival: rollouts are used in the order in which they come (``lanes.order=arrival``), which does not repeat.
+- batched: as in-flight, and networks compute batches of several collectors (``lanes.inference=server``). The batches
+  depend on timing, so results differ by rounding.
+- arrival: rollouts are used in the order in which they arrive (``lanes.order=arrival``), which does not repeat.
 - episode-boundary: environments that cannot be restored in the middle of an episode begin a new one.
-- mid-iteration: an error aborted an iteration, and what it had done by then is not repeated; or a signal aborted an
-  evaluation, which then comes later (training itself is exact).
+- mid-iteration: an error aborted an iteration, and the part that was done is not repeated; or a signal aborted an
+  evaluation, which then takes place later (training itself is exact).
 - without-buffer: the replay buffer was not saved and is refilled.
 """
 
 _OPTIONAL = "use:"
-"""Begins the names of middleware that a run may be resumed without."""
+"""Prefix of the names of middleware without which a run may be resumed."""
 
 
 @runtime_checkable
@@ -136,8 +136,8 @@ def load_middleware_state(nodes: Sequence[Node], state: StateDict, optional: Seq
 
 
 def _named(nodes: Iterable[Node], optional: Sequence[object]) -> list[tuple[str, object]]:
-    """All middleware in order, each with its name in a checkpoint: with its position among those that are required, or
-    ``use:`` and a number where several optional ones are called alike."""
+    """All middleware in order, each with its name in a checkpoint: required ones have their position among the required
+    ones, optional ones have ``use:`` and, if several have the same name, a number."""
     # Lanes stand for middleware that need not be adjacent.
     ordered = sorted(_leaves(nodes), key=lambda leaf: [int(part) for part in leaf.position.split(".")])
     left_out = {id(each) for each in optional}

@@ -37,7 +37,7 @@ def misplaced(nodes: Sequence[Node], context_type: type[Context]) -> Iterator[st
 
 
 def _beside(nodes: Sequence[Node]) -> dict[int, set[int]]:
-    """By identity, the leaves that run at the same time as each leaf, or may; with itself."""
+    """By identity of each leaf, the leaves that may run at the same time, and the leaf itself."""
     parallel = [node for top in nodes for node in top.walk() if isinstance(node.middleware, Parallel)]
     groups = [{id(leaf) for leaf in node.leaves()} for node in parallel]
     return {leaf: set.union(*(group for group in groups if leaf in group)) for group in groups for leaf in group}
@@ -108,7 +108,7 @@ def _missed(leaves: Sequence[Node], place: int, passing: set[str]) -> Iterator[s
 
 
 def _lost(leaf: Node, earlier: Sequence[Node], later: Sequence[Node], passing: set[str]) -> Iterator[str]:
-    """Work of a middleware that reaches nobody."""
+    """Work of a middleware that nothing uses."""
     if leaf.declaration is None or any(_has_second_half(each) for each in (*earlier, leaf, *later)):
         return
     if leaf.declaration.role is Role.EVALUATE:

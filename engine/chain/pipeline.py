@@ -280,7 +280,7 @@ class Parallel(Composite):
 
 
 def _reason(outcomes: Sequence[BaseException | None], bus: EventBus) -> BaseException | None:
-    """What the members of a parallel failed with: an error of one of them, rather than that others waited in vain."""
+    """The reason why a parallel failed: a member's error, if there is one, and not the cancelled waits of others."""
     errors = sorted(filter(None, outcomes), key=lambda error: isinstance(error, (Interrupted, WaitCancelled)))
     if not errors:
         return None

@@ -47,7 +47,7 @@ class BlockArray:
         return np.asarray(self.array, dtype)
 
     def blocks(self) -> Iterator[tuple[str, Array]]:
-        """The blocks in order, each with a text that two blocks share only if their contents are the same."""
+        """The blocks in order, each with a string that two blocks share only if their contents are equal."""
         rows = f"{self.array.dtype}{list(self.array.shape[1:])}"
         for number, version in enumerate(self.versions):
             start = number * self.block_rows

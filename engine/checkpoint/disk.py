@@ -13,19 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _HIDDEN_SUFFIX = ".minding-tmp"
-"""Suffix of folders that are being written or removed; unusual enough that whatever bears it may be deleted."""
+"""Suffix of folders that are being written or removed; unusual enough that any folder with it may be deleted."""
 _THREADS = 8
 
 
 def hidden(path: Path) -> Path:
-    """The name, beside `path`, under which it is written and removed."""
+    """The name beside `path` under which a folder is written and removed."""
     return path.with_name(f".{path.name}{_HIDDEN_SUFFIX}")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what processes killed while they wrote or removed a checkpoint have left in `folder`.
+    """Removes the leftovers in `folder` of processes that were killed while they wrote or removed a checkpoint.
 
-    What a process has locked is still being written.
+    A folder that a process has locked is still being written and stays.
     """
     for path in folder.glob(f".*{_HIDDEN_SUFFIX}"):
         if path.is_symlink():
@@ -92,7 +92,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file's contents, or the names in a folder, would survive a power cut."""
+    """Waits until the contents of a file, or the names in a folder, would survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -61,13 +61,13 @@ class Checkpoint(NamedTuple):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Where its contents are taken: files can fit their checksums and still not be what a run has written.
+        """A block that uses the contents: files can fit their checksums and still not be what a run has written.
 
-        An exception in code of the user says nothing about the files, and is raised as it is. What is built meanwhile,
-        such as a policy, is built outside of this block.
+        An exception from the user's code says nothing about the files and is raised unchanged. Objects that the
+        contents are for, such as a policy, are built outside of this block.
 
         Raises:
-          DamagedCheckpointError: the contents are not what the block takes them for.
+          DamagedCheckpointError: the contents are not what the block expects.
         """
         try:
             yield
@@ -88,14 +88,14 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def use_newest(folder: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
-    """Reads the last of `resumable_checkpoints` that is whole and hands it to `use`; see `use_checkpoint`.
+    """Reads the last of `resumable_checkpoints` that is whole and passes it to `use`; see `use_checkpoint`.
 
-    Damaged ones are named in a warning, and an older one takes their place, also where only `use` finds the damage, see
-    `Checkpoint.reading`.
+    A warning names damaged ones, and an older one takes their place. This also holds for damage that only `use` finds,
+    see `Checkpoint.reading`.
 
     Raises:
       NoCheckpointError: if there is none.
-      CheckpointError: from `use`, if it is of something else.
+      CheckpointError: from `use`, if the checkpoint does not fit.
     """
     return _newest(folder, lambda path: use_checkpoint(path, use))
 
@@ -104,8 +104,8 @@ def use_checkpoint(path: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
     """Reads a checkpoint and passes it to `use`.
 
     Raises:
-      DamagedCheckpointError: if it is not whole, or its contents are not what `use` takes them for (`reading`).
-      CheckpointError: from `use`, if it is of something else.
+      DamagedCheckpointError: if it is not whole, or its contents are not what `use` expects (`reading`).
+      CheckpointError: from `use`, if the checkpoint does not fit.
     """
     found = Checkpoint(path, *load_checkpoint(path))
     use(found)
@@ -154,23 +154,23 @@ def set_aside(path: Path) -> Path:
 def link_source(folder: Path) -> Path | None:
     """The checkpoint from which the next one should link its unchanged blocks: the last but one.
 
-    A damaged file spoils all checkpoints that link to it. The newest two never share one this way, so that before
-    a damaged checkpoint there is a whole one.
+    A damaged file spoils all checkpoints that link to it. This way the newest two never share a file, so that the
+    checkpoint before a damaged one is whole.
     """
     found = list_checkpoints(folder)
     return found[-2] if len(found) > 1 else None
 
 
 def prune_checkpoints(folder: Path, keep_last: int, protect: Collection[Path] = ()) -> None:
-    """Removes all but the newest `keep_last` checkpoints; a failing disk is reported, not raised.
+    """Removes all but the newest `keep_last` checkpoints; a failing disk is logged, not raised.
 
-    If none of those to be kept is whole (manifest and sizes; contents are not read), the newest whole one of the
-    others stays as well.
+    If none of those to be kept is whole (by manifest and sizes; contents are not read), the newest whole one of the
+    others is kept as well.
 
     Args:
-      folder: holds the checkpoints.
-      keep_last: how many stay, at least 1.
-      protect: checkpoints that stay and do not count.
+      folder: folder of the checkpoints.
+      keep_last: number of checkpoints to keep, at least 1.
+      protect: checkpoints to keep in addition.
     """
     found = [path for path in list_checkpoints(folder) if path not in protect]
     kept = max(1, keep_last)

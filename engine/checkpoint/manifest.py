@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: what belongs to it, with sizes and checksums, and who wrote it."""
+"""The manifest of a checkpoint: its files with their sizes and checksums, and the run that wrote it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from minding.engine.files import read_bounded
 SCHEMA = 3
 MANIFEST = "manifest.json"
 OWN_FILE = re.compile(r"(state|arrays|block-\d{1,9})-[0-9a-f]{8}\.(json|safetensors)")
-"""Names of the files of a checkpoint, besides the manifest."""
+"""Names of the files of a checkpoint, apart from the manifest."""
 _CHECKSUM = "sha256"
 _PART = 1 << 24
 _MAX_BYTES = 1 << 22
 """A larger manifest is neither written nor read; this is enough for a replay buffer of some 15 GB."""
 
 Entry = dict[str, Any]
-"""Of one file: 'size' in bytes, 'sha256', and for a block of a large array 'block', which says what it holds."""
+"""The entry of a file: 'size' in bytes, 'sha256', and for a block of a large array 'block', its contents."""
 
 
 def sha256(data: bytes) -> str:
@@ -33,10 +33,10 @@ def sha256(data: bytes) -> str:
 
 
 def encode_manifest(content: Mapping[str, Any]) -> bytes:
-    """The bytes of a manifest, which hold a checksum of themselves.
+    """The bytes of a manifest, which contain a checksum of the rest.
 
     Raises:
-      CheckpointError: if it would be too large to be read again.
+      CheckpointError: if the manifest would be too large to be read again.
     """
     checksum = sha256(json.dumps(content, sort_keys=True).encode())
     data = json.dumps({**content, _CHECKSUM: checksum}).encode()
@@ -46,10 +46,10 @@ def encode_manifest(content: Mapping[str, Any]) -> bytes:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint folder, without looking at the other files.
+    """The manifest of a checkpoint folder; the other files are not looked at.
 
     Raises:
-      DamagedCheckpointError: if there is none, it is damaged, or of another schema.
+      DamagedCheckpointError: if the manifest is missing or damaged, or has another schema.
     """
     try:
         data = read_bounded(path / MANIFEST, _MAX_BYTES)
@@ -71,7 +71,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _are_files(files: Any) -> bool:
-    """Whether this is a table of files, each of them in the checkpoint's own folder."""
+    """Whether this is a table of files, all of them directly in the folder of the checkpoint."""
     return isinstance(files, dict) and all(
         OWN_FILE.fullmatch(name)
         and isinstance(entry, dict)
@@ -83,10 +83,10 @@ def _are_files(files: Any) -> bool:
 
 
 def verify_file(path: Path, entry: Entry) -> None:
-    """Compares a file of any size with its entry, without holding it in memory.
+    """Compares a file of any size with its entry, without loading it into memory.
 
     Raises:
-      DamagedCheckpointError: if it is missing, or not what the manifest says.
+      DamagedCheckpointError: if the file is missing or does not fit its entry.
     """
     digest = hashlib.sha256()
     try:
@@ -106,7 +106,7 @@ def read_verified(path: Path, entry: Entry) -> bytes:
     """The contents of one file of a checkpoint.
 
     Raises:
-      DamagedCheckpointError: if it is missing, or not what the manifest says.
+      DamagedCheckpointError: if the file is missing or does not fit its entry.
     """
     try:
         found = path.stat().st_size

@@ -35,25 +35,25 @@ _DTYPES: dict[str, type[Any]] = {
     **{"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64},
     **{"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "U64": np.uint64},
 }
-"""Of the names that safetensors have for them."""
+"""NumPy's dtypes by their names in safetensors."""
 _MAX_JSON = 1 << 22
-"""Bytes of the part of a state that is not arrays, and of the head of a file of arrays."""
+"""Maximum size in bytes of the JSON part of a state, and of the header of a file of arrays."""
 
 
 MISFITS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
-"""What Python raises where values are not what their reader takes them for."""
+"""Exceptions of Python for values that are not what their reader expects."""
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an error, in a line of bounded length."""
+    """The message of an error, as one line of limited length."""
     return " ".join(f"{type(error).__name__}: {error}"[:300].split())
 
 
 def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, previous: Path | None = None) -> None:
-    """Writes `state` to the checkpoint folder `path`; when it returns, a power cut does not undo it.
+    """Writes `state` to the checkpoint folder `path`; once it has returned, a power failure does not undo it.
 
-    A checkpoint of that name is replaced: its files stay until the new manifest has taken the place of the old one,
-    in one step, so that at every moment one of the two can be loaded.
+    A checkpoint of that name is replaced: its files stay until one atomic step has replaced the old manifest by the
+    new one, so that at every moment one of the two can be loaded.
 
     Args:
       path: the folder; missing parents are created.
@@ -63,10 +63,10 @@ def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, pr
         `link_source`.
 
     Raises:
-      OSError: if the disk is full or the folder read-only. All earlier checkpoints can still be loaded; at `path` is
-        what was there before, or the new one if only the last step failed.
-      CheckpointError: if a leaf is neither an array nor a JSON value, or what is not in arrays is more than 4 MiB of
-        JSON; nothing is written then.
+      OSError: if the disk is full or the folder read-only. All earlier checkpoints can still be loaded; `path` holds
+        the same as before, or the new checkpoint if only the last step failed.
+      CheckpointError: if a leaf is neither an array nor a JSON value, or the JSON part exceeds 4 MiB; nothing is
+        written then.
     """
     parts, notes = split(state), split(info).tree
     disk.remove_leftovers(path.parent)
@@ -92,7 +92,7 @@ def verify_checkpoint(path: Path) -> dict[str, Any]:
     """Reads all files of a checkpoint and compares their sizes and checksums; returns the manifest.
 
     Raises:
-      DamagedCheckpointError: if it is missing, damaged, or of another schema; names the file.
+      DamagedCheckpointError: if the checkpoint is missing or damaged, or has another schema; names the file.
     """
     manifest = read_manifest(path)
     with _readers() as pool:
@@ -104,10 +104,10 @@ def verify_checkpoint(path: Path) -> dict[str, Any]:
 def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     """Reads and verifies a checkpoint folder; returns (state, manifest).
 
-    Takes no more memory than the files have bytes, whatever they say.
+    It never takes more memory than the size of the files, whatever their contents claim.
 
     Raises:
-      DamagedCheckpointError: if it is missing, damaged, or of another schema; names the file.
+      DamagedCheckpointError: if the checkpoint is missing or damaged, or has another schema; names the file.
     """
     # Here, because a program that only collects never loads one.
     from safetensors import SafetensorError
@@ -152,7 +152,7 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
 
 
 def map_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
-    """As `load_checkpoint`, but arrays stay in their file, from which the system reads what is used; they are fixed.
+    """Loads a checkpoint with its arrays mapped from their file, read-only, so that only used parts are read.
 
     Raises:
       DamagedCheckpointError: as `load_checkpoint`.
@@ -178,7 +178,7 @@ def _no_blocks(number: int, rows: Array) -> None:
 
 
 def _mapped_arrays(file: Path) -> dict[str, Array]:
-    """The arrays of a file in the form of safetensors, without reading them."""
+    """The arrays of a safetensors file, mapped and not read."""
     whole = np.asarray(np.memmap(file, np.uint8, "r"))
     length = int.from_bytes(whole[:8].tobytes(), "little")
     if length > _MAX_JSON:
@@ -209,7 +209,7 @@ def _block_name(number: int, tag: str) -> str:
 def _write_files(
     folder: Path, tag: str, parts: Parts, earlier: Mapping[str, tuple[Path, Entry]]
 ) -> tuple[dict[str, Entry], list[Path]]:
-    """Writes and links everything but the manifest; returns (entries of the manifest, files that are to be synced)."""
+    """Writes or links all files but the manifest; returns (entries of the manifest, files that are to be synced)."""
     from safetensors.numpy import save
 
     entries: dict[str, Entry] = {}
@@ -237,7 +237,7 @@ def _write_files(
 
 
 def _blocks_of(previous: Path | None) -> dict[str, tuple[Path, Entry]]:
-    """What each block of an earlier checkpoint holds -> its file and entry; nothing if that one cannot be read."""
+    """File and entry of each block of an earlier checkpoint, by its contents; empty if that one cannot be read."""
     if previous is None:
         return {}
     try:

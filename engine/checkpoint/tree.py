@@ -34,7 +34,7 @@ class Parts:
     large: dict[str, BlockArray]
 
     def blocks(self) -> Iterator[tuple[str, Array]]:
-        """All blocks in the order of their numbers; each with a text that says what it holds."""
+        """All blocks in the order of their numbers, each with a string that identifies its contents."""
         for where, leaf in self.large.items():
             for identity, block in leaf.blocks():
                 yield f"{where} {identity}", block
@@ -100,11 +100,11 @@ def join(
     """Puts a state together again.
 
     Args:
-      node: what `split` made the tree of.
-      arrays: path in the state -> array; each is taken out, as it belongs to one place.
-      fill: is called with the number of each block and the rows it is to be written to.
-      stored: bytes of all blocks; a state that says more is not one.
-      copy: make arrays that can be written to.
+      node: the tree of a state that `split` made.
+      arrays: path in the state -> array; each is used once and removed.
+      fill: called with the number of each block and the rows into which to write it.
+      stored: bytes of all blocks; a state that claims more is refused.
+      copy: return arrays that can be written to.
     Raises:
       KeyError, TypeError, ValueError: the tree is not one that `split` made of these arrays and blocks.
     """
@@ -112,7 +112,7 @@ def join(
 
 
 class _Joiner:
-    """Uses every array and every block once, so that no tree makes more of them than there is."""
+    """Uses every array and every block once, so that no tree can ask for more memory than the files have."""
 
     def __init__(self, arrays: dict[str, Array], fill: Callable[[int, Array], None], stored: int, copy: bool) -> None:
         self._arrays, self._fill, self._left = arrays, fill, stored

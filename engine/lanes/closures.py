@@ -39,7 +39,7 @@ class Watch:
 
     Args:
       members: the middleware of a lane that are not composites.
-      lane: for messages.
+      lane: name of the lane for messages.
     """
 
     def __init__(self, members: Sequence[Any], lane: str) -> None:
@@ -84,7 +84,7 @@ def _forgets(attribute: str, lane: str) -> str:
 
 
 def _is_plain(middleware: Any) -> bool:
-    """Whether it is an object of the user's that has attributes and says nothing about its state."""
+    """Whether it is an object of a user's class that has attributes but no `state_dict`."""
     if isinstance(middleware, (types.FunctionType, functools.partial)) or declaration_of(middleware) is not None:
         return False
     return hasattr(middleware, "__dict__") and not hasattr(middleware, "state_dict")

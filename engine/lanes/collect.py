@@ -21,7 +21,7 @@ _UNSET = object()
 
 
 class _UnderWay(NamedTuple):
-    """What a row of collectors works on, and how many rollouts had been taken when it was asked for."""
+    """A request that a row of collectors works on, and the number of rollouts taken before it was sent."""
 
     request: Request
     taken: int
@@ -30,22 +30,23 @@ class _UnderWay(NamedTuple):
 class CollectLane:
     """Keeps collectors busy and hands the context of each iteration its rollout.
 
-    Iteration n gets the rollout of request n, whoever was fastest: which weights a rollout was collected with, and in
-    which order rollouts are used, follow from the settings alone, so that an asynchronous run is repeatable bit for
-    bit, as a synchronous one is. Request n is sent once at most `max_staleness` learner iterations before the n-th are
-    missing; this bounds memory as well as age.
+    Iteration n gets the rollout of request n, whichever collector was fastest: the weights with which a rollout was
+    collected, and the order in which rollouts are used, follow from the settings alone, so that an asynchronous run is
+    as repeatable, bit for bit, as a synchronous one. Request n is sent when the learner is at most `max_staleness`
+    iterations away from the n-th; this limits memory as well as age.
 
-    With S shards a request goes to S collectors, each with its share of the environments, and their answers are joined
-    in that order. Collectors form rows of S: iteration n is that of row n modulo their number.
+    With S shards, a request goes to S collectors, each with its share of the environments, and their answers are joined
+    in the order of the collectors. Each S collectors form a row: iteration n belongs to row n modulo the number of
+    rows.
 
-    With ``order="arrival"`` an iteration takes a rollout that is there, if none of the others would get too old (see
-    `next_rows`), and each row has a request under way, one of them a second one. Such a run does not repeat. Where a
-    limiter bounds what is drawn from replay (`free`), iterations may also run without a rollout; no rollout then is
-    overtaken by more than `max_staleness` others, and the limiter bounds how often is learned meanwhile.
+    With ``order="arrival"``, an iteration takes any rollout that has arrived, as long as none of the others would get
+    too old (see `next_rows`). Each row then has one request under way, and one of the rows has two. Such a run does not
+    repeat. If a limiter limits the samples from replay (`free`), iterations may also run without a rollout. In that
+    case no rollout is overtaken by more than `max_staleness` others, and the limiter limits the learning in between.
 
     Attributes:
-      free: who decides whether an iteration takes a rollout; None: each one does.
-      has_rollout: whether the present iteration has one.
+      free: decides whether an iteration takes a rollout; None if every iteration does.
+      has_rollout: whether the current iteration has a rollout.
 
     Args:
       group: the collectors, row by row.
@@ -106,10 +107,10 @@ class CollectLane:
             self._group.tell(answer)
 
     def check(self) -> None:
-        """Refuses a chain in which middleware outside of the lane declare that they write what it reads.
+        """Refuses a chain in which middleware outside of the lane declare that they write a field that the lane reads.
 
         Raises:
-          ChainError: with what to do.
+          ChainError: such a middleware exists; the message says what to do.
         """
         for leaf in self._group.part.upstream if self._ahead else ():
             for name in leaf.declaration.writes if leaf.declaration else ():
@@ -133,7 +134,7 @@ class CollectLane:
         return found.start // self._group.shards
 
     def _free_row(self, free: FreeRun, ctx: Any) -> int | None:
-        """The row whose rollout this iteration takes; None if it has none."""
+        """The row whose rollout this iteration takes; None if the iteration runs without a rollout."""
         # In rollouts that are taken, not in versions of the weights: without rollouts no rollout is overtaken.
         allowed = self._allowed([[each.taken for each in row] for row in self._requests], self._number)
         seconds = 0.0
@@ -152,8 +153,8 @@ class CollectLane:
             seconds = free.seconds
 
     def _allowed(self, under_way: Sequence[Sequence[int]], now: int) -> list[range]:
-        """The collectors of rows that may be next, beginning with another one each time, so that none is passed over
-        while its rollout is there."""
+        """The collectors of the rows that may be next. Each call begins with another row, so that no row with a rollout
+        is passed over."""
         rows = len(self._requests)
         allowed = sorted(next_rows(under_way, now, self._ahead), key=lambda row: (row - self._number) % rows)
         return [self._workers(row) for row in allowed]
@@ -162,7 +163,7 @@ class CollectLane:
         return name in self._counters and all(value is _UNSET or type(value) in (int, float) for value in values)
 
     def _counted(self, name: str, values: Sequence[Any], before: Any, here: Any) -> Any:
-        """A counter, by the gain of all shards."""
+        """The value of a counter after the gains of all shards."""
         gains = [value - before for value in values if value is not _UNSET]
         # A request begins where its iteration was expected to begin.
         self._gain[name] = gain = sum(gains[1:], gains[0])
@@ -186,7 +187,7 @@ class CollectLane:
             ) from None
 
     def _refuse_unclear(self, name: str) -> None:
-        """An undeclared member does not say whether it counts a kept field up or sets it; only here that matters."""
+        """Refuses changes of a kept field by an undeclared member: requests ahead have to know if it adds or sets."""
         if self._ahead and name in self._kept and name not in (*self._group.part.outputs, *_COUNTERS):
             raise ChainError(
                 f"ctx.{name} is kept, and a function in the collect lane that declares nothing changed it: several "

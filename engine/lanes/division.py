@@ -18,12 +18,12 @@ class Part:
     """The part of a chain that runs in one lane, and what crosses between it and the main process.
 
     Attributes:
-      members: the middleware of a lane, in order.
-      main: the one among them that collects, or evaluates: the lane takes its place.
-      inputs: fields of the context that they read and do not write before.
-      outputs: fields that they write and that something outside reads, or that are kept.
-      written: all fields that they write; None if one of them does not declare any.
-      upstream: the middleware outside that are not composites and precede `main`.
+      members: the middleware of the lane, in order.
+      main: the member that collects or evaluates; the lane takes its place.
+      inputs: fields of the context that members read before any of them writes them.
+      outputs: fields that members write, and that are kept or read outside of the lane.
+      written: all fields that members write; None if a member declares none.
+      upstream: the middleware outside of the lane that precede `main` and are not composites.
     """
 
     members: tuple[Node, ...]
@@ -35,17 +35,17 @@ class Part:
 
     @property
     def leaves(self) -> tuple[Node, ...]:
-        """The middleware that are not composites."""
+        """The members that are not composites."""
         return tuple(leaf for member in self.members for leaf in member.leaves())
 
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """A chain divided into lanes; what is in none of its parts stays in the main process.
+    """A chain divided into lanes; middleware that are in no part stay in the main process.
 
     Attributes:
-      collect: what runs in collectors; None if nothing does.
-      evaluate: what runs in evaluators, one part per evaluator.
+      collect: the part that runs in collectors; None if there is none.
+      evaluate: the parts that run in evaluators, one per evaluator.
     """
 
     collect: Part | None
@@ -55,14 +55,15 @@ class Division:
 def divide(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = ()) -> Division:
     """Divides a chain.
 
-    The collect lane is the run of adjacent middleware of role collect that contains the collector (evaluators between
-    them do not interrupt it). Everything else stays in the main process, at its place: learners, what has no role,
-    and collect-role middleware beyond one of those. A member that declares no fields may read and write any.
+    The collect lane consists of the collector and the middleware of role collect that are adjacent to it (evaluators
+    between them do not interrupt it). All other middleware stay in the main process, at their places: learners,
+    middleware without a role, and those of role collect that one of these separates from the collector. A member that
+    declares no fields may read and write any.
 
     Args:
       nodes: the chain.
       kept: fields of the context that outlive an iteration.
-      fields: all of its fields.
+      fields: all fields of the context.
     """
     evaluators = [node for node in nodes if _all_of(node, Role.EVALUATE)]
     collect = _collect_run(_without(nodes, evaluators))
@@ -100,7 +101,7 @@ def _collect_run(nodes: Sequence[Node]) -> list[Node]:
 
 
 def collects(node: Node) -> bool:
-    """Whether it declares that it writes rollouts."""
+    """Whether the middleware declares that it writes rollouts."""
     return any(name in _ROLLOUTS for leaf in node.leaves() if leaf.declaration for name in leaf.declaration.writes)
 
 

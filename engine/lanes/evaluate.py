@@ -12,20 +12,20 @@ from minding.engine.lanes.supervised import Ticket
 from minding.engine.process.signals import Interrupted
 
 _MARKS = {"last_eval_iter": "train_iter", "last_eval_clock": "clock"}
-"""What an evaluation writes that is known when it begins: where the run stood."""
+"""Fields that an evaluation writes and whose values are known when it begins: the progress of the run."""
 
 
 class EvaluateLane:
     """Lets an evaluator measure a snapshot of the policy while training continues.
 
-    The result of an evaluation is taken up in the iteration in which the next one is due, and no earlier: both follow
-    from what the context counts, so that neither the snapshots nor the iterations in which results take effect
-    (`eval_value`, the best checkpoint, an end by `stop_value`) depend on how fast the evaluator is. If it has not
-    finished by then, the run waits for it. The result comes with the `train_iter` and `clock` that it measured, and
-    with the weights themselves.
+    The result of an evaluation takes effect in the iteration in which the next evaluation is due, and no earlier. Both
+    iterations follow from counters of the context, so that neither the snapshots nor the effects of results
+    (`eval_value`, the best checkpoint, an end by `stop_value`) depend on the speed of the evaluator. If it has not
+    finished by then, the run waits for it. The result contains the `train_iter` and `clock` of the snapshot, and the
+    weights themselves.
 
     Args:
-      group: one worker.
+      group: the group of the evaluator, with one worker.
       wait: whether to wait for each result at once, as a synchronous run does.
     """
 
@@ -41,7 +41,7 @@ class EvaluateLane:
         self.declaration = Declaration("evaluate lane", None, group.part.inputs, (*group.part.outputs, "eval_params"))
 
     def __call__(self, ctx: Any) -> None:
-        """Begins an evaluation if one is due, once the result of the one before it has been taken up."""
+        """Begins an evaluation if one is due, after it has taken the result of the previous one."""
         if self._ticket is not None:
             self._group.workers[0].look()
             if not self._due_again(ctx):
@@ -53,12 +53,12 @@ class EvaluateLane:
                 self._take(ctx)
 
     def settle(self, ctx: Any) -> None:
-        """Waits for the evaluation that is under way; a signal abandons it."""
+        """Waits for the running evaluation; a signal ends the wait, and its result is lost."""
         with contextlib.suppress(Interrupted):
             self._take(ctx)
 
     def _due_again(self, ctx: Any) -> bool:
-        """Whether another evaluation would be due if the one under way had been made at once."""
+        """Whether another evaluation would be due if the running one had taken no time."""
         before = {name: getattr(ctx, name) for name in self._marks}
         try:
             _set_all(ctx, self._marks)

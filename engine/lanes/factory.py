@@ -12,12 +12,12 @@ from minding.engine.lanes.options import LaneOptions
 
 
 def lane_factory(lanes: LaneOptions | Mapping[str, Any] | None) -> MakeLanes:
-    """Checks settings and returns what divides a chain into lanes.
+    """Checks settings and returns the function that divides a chain into lanes.
 
     Args:
-      lanes: settings.
+      lanes: `LaneOptions`, a mapping with their fields, or None.
     Raises:
-      ConfigError: one is unknown or out of range.
+      ConfigError: a setting is unknown or out of range.
     """
     options = LaneOptions.of(lanes)
 

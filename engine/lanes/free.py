@@ -1,8 +1,8 @@
 """Runs in which collectors and learner run independently, as far as the limiter of a replay table allows.
 
-An iteration takes a rollout if one is there and its rows may be inserted. Otherwise it continues without one, if a
-learner may draw: middleware that need the rollout are left out of it. If neither is possible, it waits for a rollout.
-Only the lane waits; limiters never do.
+An iteration takes a rollout if one has arrived and its rows may be inserted. Otherwise it continues without one, if a
+learner may draw: middleware that need the rollout are skipped. If neither is possible, it waits for a rollout. Only the
+lane waits; limiters never do.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def next_move(fits: bool | None, may_learn: bool) -> Move:
     """The action of an iteration.
 
     Args:
-      fits: whether the rows of the rollout that is there may be inserted; None if none is there.
-      may_learn: whether a learner may draw what it needs.
+      fits: whether the rows of the rollout that has arrived may be inserted; None if none has arrived.
+      may_learn: whether a learner may draw the samples that it needs.
     """
     if fits:
         return Move.TAKE
@@ -46,7 +46,7 @@ def next_move(fits: bool | None, may_learn: bool) -> Move:
 
 
 class Filler(Protocol):
-    """A middleware that inserts rollouts into what learners draw from, see `engine.chain.middleware.Middleware`."""
+    """A middleware that inserts rollouts into a buffer of learners, see `engine.chain.middleware.Middleware`."""
 
     bounded: bool
 
@@ -54,7 +54,7 @@ class Filler(Protocol):
 
 
 class Drawer(Protocol):
-    """A middleware that learns from what a `Filler` inserted, see `engine.chain.middleware.Middleware`."""
+    """A middleware that learns from rows that a `Filler` inserted, see `engine.chain.middleware.Middleware`."""
 
     def cannot_learn(self, ctx: Any) -> str | None: ...
 
@@ -65,8 +65,8 @@ class FreeRun:
 
     Attributes:
       fillers, drawers: middleware of the main process.
-      needing: members of the chain that are left out of an iteration without a rollout.
-      seconds: how long a rollout is waited for while no learner may draw.
+      needing: members of the chain that are skipped in an iteration without a rollout.
+      seconds: time limit, in seconds, of a wait for a rollout while no learner may draw.
     """
 
     fillers: tuple[Filler, ...]
@@ -78,8 +78,8 @@ class FreeRun:
         """The action of an iteration.
 
         Args:
-          rollouts: that are there, one per shard; None if there are none.
-          ctx: of the iteration.
+          rollouts: rollouts that have arrived, one per shard; None if there are none.
+          ctx: context of the iteration.
         Raises:
           LimitError: the rows of the rollout may not be inserted, and no learner may draw.
         """
@@ -115,16 +115,17 @@ def free_run(
     earlier: Sequence[Node], later: Sequence[Node], part: Part, names: Sequence[str], kept: Sequence[str],
     seconds: float,
 ) -> FreeRun | None:  # fmt: skip
-    """Finds who decides in a chain; None if nothing bounds the ratio of samples to inserts, or no learner draws itself.
+    """Returns the `FreeRun` of a chain; None if no limiter bounds samples per insert, or no learner draws by itself.
 
-    A member needs the rollout if it reads what the collect lane writes, or what another one writes that needs it. One
-    that declares nothing may read anything, and needs it, too. Kept fields are there in each iteration.
+    A member needs the rollout if it reads a field that the collect lane writes, or one that another member that needs
+    the rollout writes. A member that declares nothing may read anything, and so needs it, too. Kept fields exist in
+    each iteration.
 
     Args:
       earlier: members of the main process before the collect lane.
-      later: those after it.
-      part: what runs in the collect lane.
-      names: of all fields of the context.
+      later: members of the main process after it.
+      part: the part that runs in the collect lane.
+      names: names of all fields of the context.
       kept: fields that outlive an iteration.
       seconds: see `FreeRun`.
     """
@@ -170,7 +171,7 @@ class WithRollout:
 
     Args:
       node: the member.
-      lane: has `has_rollout`, which says whether this iteration has one.
+      lane: the collect lane, whose `has_rollout` says whether this iteration has a rollout.
     """
 
     def __init__(self, node: Node, lane: Any) -> None:

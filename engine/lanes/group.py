@@ -1,4 +1,4 @@
-"""The workers of one lane, with the weights they act with."""
+"""The workers of one lane, and the weights with which they act."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from minding.engine.types import Array
 _log = logging.getLogger("minding.lanes")
 _GLANCE = 0.01  # s, for one look at all workers of which one is waited for
 _WARM, _TRIALS = 2, 6
-"""Iterations of a trial: first those that start workers and compile graphs."""
+"""Iterations of a trial; the first number counts those that start workers and compile graphs."""
 _WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
 
 
 class WorkerGroup:
     """Workers that run the same members.
 
-    What is shipped is made by `prepare`, when a checkpoint has been loaded, and continues from there; workers start
+    `prepare` pickles the members after a checkpoint has been loaded, so that workers continue from it; workers start
     with their first requests.
 
     Attributes:
-      shards: how many workers share an iteration.
-      envs: environments of each of them, once prepared; 0 where nothing is shared.
-      service: computes their networks; None where they do that themselves, and before it is decided.
+      shards: number of workers that share an iteration.
+      envs: number of environments of each worker, once prepared; 0 without shards.
+      service: the inference server of the workers; None if they compute networks themselves, and before the decision.
 
     Args:
-      part: the members.
-      role: what they do; gives the lane and its workers their names.
-      cores: of each worker; as many workers as entries.
+      part: the part of the chain that the workers run.
+      role: role of its members, after which the lane and its workers are named.
+      cores: processor cores of each worker; there are as many workers as entries.
       options: settings of the run.
-      transport: starts them.
-      run: hears what members say to the task.
+      transport: starts the workers.
+      run: the task, which gets the calls of members to it.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class WorkerGroup:
 
     @property
     def everyone(self) -> list[SupervisedWorker]:
-        """The workers, and the server that computes for them."""
+        """The workers, and their inference server if there is one."""
         return [*self.workers, *([self.service.worker] if self.service else [])]
 
     @property
     def most(self) -> int:
-        """The largest number of workers, with a server."""
+        """The largest possible number of workers, including a server."""
         return len(self.workers) + (self._inference != "local")
 
     def _best(self) -> str:
-        """What a resumed run is at best, see `engine.chain.lifecycle.GUARANTEES`."""
+        """The best guarantee for a resumed run, see `engine.chain.lifecycle.GUARANTEES`."""
         ahead = self._options.max_staleness or 0
         if self._options.order == "arrival":
             return "arrival"
@@ -109,17 +109,17 @@ class WorkerGroup:
         return "in-flight" if ahead else "exact"
 
     def nodes(self) -> tuple[Node, ...]:
-        """Stands for the members, in the views of the main process."""
+        """The nodes that represent the members in the views of the main process."""
         return tuple(
             Node(stand_in(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
             for leaf in self.part.leaves
         )
 
     def prepare(self, context: type[Context]) -> None:
-        """Pickles the members and makes room for weights, once.
+        """Pickles the members and allocates memory for weights, once.
 
         Args:
-          context: the chain's class of contexts.
+          context: class of the chain's contexts.
         Raises:
           LaneError: a member cannot be sent.
           ConfigError, ChainError: the members hold no environments that could be divided among the shards.
@@ -149,9 +149,9 @@ class WorkerGroup:
         self._prepared = True
 
     def decide(self, ctx: Context) -> None:
-        """Once, in the first iteration: with ``lanes.inference=auto``, measures where networks are computed faster.
+        """Once, in the first iteration: with ``lanes.inference=auto``, measures which of the two is faster.
 
-        All workers play some iterations either way, of which nothing is kept, and then begin as they were.
+        All workers run some iterations in either way, whose results are dropped, and then begin with their first state.
         """
         if self._inference != "auto":
             return
@@ -167,9 +167,9 @@ class WorkerGroup:
         self._settle()
 
     def _trial(self, ctx: Context) -> tuple[float, float]:
-        """Seconds that an iteration of all workers takes, acting locally and through a server: the fastest of several.
+        """The time of an iteration of all workers in seconds, locally and through a server: the fastest of several.
 
-        They take turns, so that other load on the machine meets both; what the fastest one takes is least of it.
+        The two alternate, so that other load on the machine affects both; it affects the fastest iteration least.
         """
         groups = [
             WorkerGroup(
@@ -196,7 +196,7 @@ class WorkerGroup:
         return local, server
 
     def _play(self, number: int, ctx: Context) -> float:
-        """Seconds that an iteration of all workers takes, of which nothing is kept here."""
+        """The time of an iteration of all workers in seconds; its results are dropped."""
         began = time.monotonic()
         for index in range(len(self.workers)):
             self.submit(index, number, self.fields(ctx))
@@ -236,7 +236,7 @@ class WorkerGroup:
         return min((worker.oldest for worker in self.workers if worker.oldest is not None), default=None)
 
     def interrupted(self) -> bool:
-        """Whether the run was interrupted; asked while workers are waited for, also looks after the server."""
+        """Whether the run was interrupted; called during waits for workers, it also replaces a server that died."""
         if self.service is not None:
             self.service.tend()
         return self._run.interrupted_by is not None
@@ -263,19 +263,19 @@ class WorkerGroup:
         return ticket
 
     def check(self) -> None:
-        """Refuses members that would not do in a worker what they do here.
+        """Refuses members that would behave differently in a worker.
 
         Raises:
-          ChainError: one assigns to a variable outside of itself.
+          ChainError: a member assigns to a variable outside of itself.
         """
         check_assignments(self.part.leaves, self._lane)
 
     def answer(self, worker: int) -> Answer:
-        """Waits for a worker's next answer and records it; raises as `SupervisedWorker.wait` does."""
+        """Waits for a worker's next answer and records it; raises the errors of `SupervisedWorker.wait`."""
         return self.answers([worker])[0]
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
-        """Waits for the next answers of several workers and takes note of all of them, or of none."""
+        """Waits for the next answers of several workers and records all of them, or none."""
         if self.service is not None:
             self.service.await_others()
         for worker in workers:
@@ -283,10 +283,10 @@ class WorkerGroup:
         return [self._received(worker) for worker in workers]
 
     def first(self, rows: Sequence[range], seconds: float = math.inf) -> range | None:
-        """Waits until all workers of one of these rows have answered; raises as `SupervisedWorker.wait` does.
+        """Waits until all workers of one of these rows have answered, and returns the row.
 
-        Where several have, it is the first of them as they are given; None if none has within that time. The
-        answers are left for `answers`.
+        If several rows have answered, it is the first of them in the given order; None if none answers in time. The
+        answers remain for `answers`. It raises the errors of `SupervisedWorker.wait`.
         """
         if self.service is not None:
             self.service.await_others()
@@ -302,11 +302,11 @@ class WorkerGroup:
             patience = _GLANCE / sum(map(len, rows))
 
     def arrived(self, workers: Sequence[int]) -> list[Answer]:
-        """The next answers of workers that were waited for with `first`, without taking note of them."""
+        """The next answers of workers for which `first` waited, without recording them."""
         return [answer for answer in (self.workers[worker].arrived for worker in workers) if answer is not None]
 
     def tell(self, answer: Answer) -> None:
-        """Does what members asked of the task, once the context has what they wrote."""
+        """Passes calls of members on to the task, after the context has received the fields that they wrote."""
         if answer.finish:
             self._run.finish = True
         for event in answer.events:
@@ -314,7 +314,7 @@ class WorkerGroup:
             self._run.emit(name, *args, **kwargs)
 
     def _share(self) -> int:
-        """How many environments each shard has."""
+        """The number of environments of each shard."""
         counts = {thing.num_envs for thing in self._pickled.shipped if hasattr(thing, "num_envs")}
         if not counts:
             members = ", ".join(member.name for member in self.part.members)
@@ -350,7 +350,7 @@ class WorkerGroup:
         return answer
 
     def read_weights(self, snapshot: Snapshot) -> dict[str, Array]:
-        """A copy of the weights of a request; until the next `publish` also once it is answered."""
+        """A copy of the weights of a request; available until the next `publish` after its answer."""
         arrays = self._board.empty()
         self._board.read(snapshot, arrays)
         return arrays

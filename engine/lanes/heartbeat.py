@@ -1,4 +1,4 @@
-"""Signs of life of a worker process, and how long a worker is waited for."""
+"""Signs of life of a worker process, and the time of waits for a worker."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _FIRST_REPORT = 10.0  # s of waiting; the next ones after twice as many each
 class SharedHeartbeat:
     """A `Heartbeat` of two numbers in shared memory.
 
-    A thread of the worker makes it beat, also during a long call of Python code; not while the process is stopped, or
-    hangs in compiled code that keeps Python from running. Goes to the worker as an argument of its process.
+    A thread of the worker makes it beat, even during a long call of Python code, but not while the process is stopped
+    or hangs in compiled code that keeps Python from running. The worker receives it as an argument of its process.
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class SharedHeartbeat:
 class Wait:
     """The time that the main process has waited for a worker, and for a sign of life from it.
 
-    Time in which the main process did not run itself (stopped, or the machine asleep) does not count. Silence is
-    counted separately for each worker that takes the place of another: a fresh one has all of its time to start.
+    Time in which the main process itself did not run (stopped, or the machine asleep) does not count. The silence of
+    each replacement of a worker is counted from its own start, so that it has the whole time to start.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Wait:
         self._heartbeat, self._beats = heartbeat, beats
 
     def report_due(self) -> bool:
-        """Whether it is time to report the wait; less and less often."""
+        """Whether it is time to report the wait; reports become rarer with time."""
         due = self.seconds >= self._report
         if due:
             self._report *= 2

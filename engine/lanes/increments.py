@@ -1,7 +1,7 @@
-"""States of workers as they travel where bytes are dear: of a large one, only what is new since the last.
+"""Large states of workers, sent over a network as their changes since the last state.
 
-The state of running episodes comes with every answer. Environments are restored by replaying their actions, so it grows
-with the episodes, and each answer would repeat what the one before has told.
+Every answer contains the state of running episodes. Environments are restored by replaying their actions, so the state
+grows with the episodes, and most of it equals the state in the answer before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from minding.engine.types import Array, StateDict
 
 LARGE = 1 << 16
-"""Bytes of arrays from which only increments are sent.
+"""Size of arrays, in bytes, from which only increments are sent.
 
 They take 0.5 ms on a network of 1 Gbit/s, a tenth of an iteration with one gradient step. Above 100 KB Ray moves an
 answer through its object store, which takes another 0.8 ms.
@@ -29,7 +29,7 @@ _PLAIN_KINDS = "biufcmMSU"
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The new rows of an array that begins as the earlier one."""
+    """The new rows of an array that begins with the rows of the earlier one."""
 
     rows: Array
 
@@ -39,8 +39,8 @@ class Changes:
     """The differences between two versions of a dict or a list.
 
     Attributes:
-      keys: of the dict, in its order, or all indices of the list; None if they are as before.
-      entries: what is different by key or index: `Changes`, `Rows`, or the whole new value.
+      keys: keys of the dict, in its order, or all indices of the list; None if they have not changed.
+      entries: the differences by key or index: `Changes`, `Rows`, or the whole new value.
     """
 
     keys: tuple[Any, ...] | None
@@ -48,11 +48,11 @@ class Changes:
 
 
 def difference(before: StateDict, now: StateDict) -> Changes:
-    """The changes from which `applied` makes `now` of `before`; they refer to the arrays of `now`.
+    """The changes with which `applied` turns `before` into `now`; they refer to the arrays of `now`.
 
-    Values are equal if their types and bits are: an array with NaN equals itself, 0.0 does not equal -0.0. What is
-    neither a dict with strings as keys, a short list, an array of numbers or text in C order, nor a JSON value is
-    always new.
+    Values are equal if their types and bits are: an array with NaN equals itself, 0.0 does not equal -0.0. A value
+    counts as new unless it is a dict with strings as keys, a short list, an array of numbers or strings in C order, or
+    a JSON value.
     """
     change = _change(before, now)
     if change is _SAME:
@@ -61,20 +61,20 @@ def difference(before: StateDict, now: StateDict) -> Changes:
 
 
 def applied(before: StateDict, changes: Changes) -> StateDict:
-    """The later state. It shares with `before` what is the same in both; nothing in `before` is changed."""
+    """The later state. It shares the equal parts with `before`, which is not changed."""
     state: StateDict = _applied(before, changes)
     return state
 
 
 class Increments:
-    """Decides what is sent of states that follow each other, all of which arrive in their order."""
+    """Decides for each of successive states, which all arrive in order, what to send."""
 
     def __init__(self) -> None:
         # Of the last one, if it was large: a copy, as a state may refer to arrays that are written to later.
         self._sent: StateDict | None = None
 
     def next(self, state: StateDict) -> StateDict | Changes:
-        """The state, or what makes it of the one before: where both are large."""
+        """The state, or its changes since the last one if both are large."""
         before, self._sent = self._sent, None
         if sum(array.nbytes for array in _arrays(state)) <= LARGE:
             return state

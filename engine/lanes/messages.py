@@ -14,10 +14,10 @@ class Request:
     """One iteration's work for a worker.
 
     Attributes:
-      number: of the iteration, counted from the start of the lane.
-      version: of the weights to act with, retained until the request is answered; where they are travels beside it,
-        see `Channel.place`.
-      fields: of the iteration's context, set before the members run.
+      number: number of the iteration, counted from the start of the lane.
+      version: version of the weights to act with, retained until the request is answered; their place travels beside
+        the message, see `Channel.place`.
+      fields: fields of the iteration's context, set before the members run.
     """
 
     number: int
@@ -30,13 +30,13 @@ class Answer:
     """The result of a request.
 
     Attributes:
-      number: of the request.
-      fields: that the members wrote and that something else reads.
-      state: of the worker after it, see `Worker.state_dict`. On the way, ``members`` may be the `Changes` since the
-        worker's last answer.
-      spans: what took how long.
-      finish: whether a member asked for the end of the run.
-      events: that members emitted, each pickled: event, arguments, keyword arguments.
+      number: number of the request.
+      fields: fields that the members wrote and that are read elsewhere.
+      state: state of the worker after the request, see `Worker.state_dict`. During the transfer, ``members`` may be the
+        `Changes` since the worker's last answer.
+      spans: the times at which members ran.
+      finish: whether a member requested the end of the run.
+      events: events that members emitted, each pickled: event, arguments, keyword arguments.
     """
 
     number: int
@@ -49,11 +49,11 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """An exception in a worker, which ends there.
+    """An exception that ended a worker.
 
     Attributes:
-      error: the exception, or a LaneError that says what it was if it cannot be pickled.
-      text: its traceback.
+      error: the exception, or a LaneError that quotes it if it cannot be pickled.
+      text: traceback of the exception.
     """
 
     error: Exception

@@ -1,4 +1,4 @@
-"""The layout of an asynchronous run: settings, and values for those that the user left open."""
+"""The layout of an asynchronous run: settings, and values for those that the user did not give."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ class LaneOptions:
     """Settings of an asynchronous run, as in the section `lanes` of a configuration.
 
     Attributes:
-      collectors: workers of the collect lane, a multiple of `shards`; None takes one for each core beyond the first
-        two, at least `shards`, and no more than `max_staleness` lets work at the same time.
-      shards: how many collectors share each iteration; each has as many of its environments.
-      max_staleness: how many iterations old the weights of a rollout may be when it is learned from; 0 gives the result
+      collectors: number of collectors, a multiple of `shards`; None takes one for each core beyond the first two, at
+        least `shards`, and no more than can work at the same time with `max_staleness`.
+      shards: number of collectors that share each iteration; each has an equal share of the environments.
+      max_staleness: maximum age, in iterations, of the weights of a rollout when it is learned from; 0 gives the result
         of a synchronous run. None takes the smallest that the chain's learners state (their attribute `staleness`).
-      order: ``exact``: each iteration uses its own rollout, whoever was fastest, and the run repeats bit for bit;
-        ``arrival``: it uses one that is there, as far as none gets too old, and no two runs are the same.
+      order: ``exact``: each iteration uses its own rollout, whichever collector was fastest, and the run repeats bit
+        for bit; ``arrival``: it uses any rollout that has arrived, as long as none gets too old, and no two runs are
+        the same.
       inference: where the networks of collectors are computed: ``local`` by each collector; ``server`` by one worker,
         in batches, for networks that need an accelerator or much memory; ``auto`` by the faster of the two in a trial
         before the run.
-      max_batch, max_wait_ms: observations that the server computes together at most, and milliseconds for which it
-        waits for more of them.
+      max_batch, max_wait_ms: maximum number of observations in a batch of the server, and maximum time in milliseconds
+        for which it waits for more of them.
       pin: whether lanes get their own processor cores: ``on``, ``off``, or ``auto`` (on if there are at least three
         cores).
       timeout: seconds without a sign of life after which a worker is replaced; the third time in a row ends the run.
         Signs of life come from a separate thread, so that an environment or a compilation may take longer. None takes
         30 on Ray, where machines fail, and 300 elsewhere.
-      start_timeout: the same until the first sign of life; a worker for which a cluster has no place until then ends
-        the run.
-      limiter_timeout: with ``arrival`` and a table with a limiter: seconds that a rollout is waited for while the
+      start_timeout: seconds until the first sign of life after which a worker is replaced; a worker for which a cluster
+        has found no place by then ends the run.
+      limiter_timeout: with ``arrival`` and a table with a limiter: maximum wait in seconds for a rollout while the
         limiter forbids sampling; then the run ends.
-      transport: what workers are: ``processes``, or ``threads`` of this process, for tests and debuggers: they take
-        turns with the learner, cannot load MindSpore and cannot be ended by force; or actors of a ``ray`` cluster.
-      address: of the cluster: ``local`` starts one on this machine, HOST:PORT is one that runs.
+      transport: kind of the workers: ``processes``; ``threads`` of this process, for tests and debuggers: they share
+        the time of the learner's process, cannot load MindSpore and cannot be ended by force; or actors of a ``ray``
+        cluster.
+      address: address of the cluster: ``local`` starts one on this machine, HOST:PORT is a running one.
       insecure: whether a cluster without a token may be used: anyone who can reach it can run code on its machines.
     """
 
@@ -95,10 +97,10 @@ class LaneOptions:
 
     @classmethod
     def of(cls, options: LaneOptions | Mapping[str, Any] | None) -> LaneOptions:
-        """From the section `lanes` of a configuration, or a part of it.
+        """Returns the options of the section `lanes` of a configuration, or of a part of it.
 
         Raises:
-          ConfigError: there is no such setting, or it is out of range.
+          ConfigError: a setting is unknown or out of range.
         """
         if isinstance(options, LaneOptions):
             return options
@@ -109,7 +111,7 @@ class LaneOptions:
         return cls(**given)
 
     def resolve(self, leaves: Sequence[Node], room: int) -> LaneOptions:
-        """Fills in what was left open.
+        """Fills in the settings that are None.
 
         Args:
           leaves: the middleware of the chain.
@@ -157,7 +159,7 @@ def cores() -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class CorePlan:
-    """Processor cores of each lane; an empty set leaves the choice to the system."""
+    """The processor cores of each lane; an empty set leaves the choice to the system."""
 
     learner: frozenset[int]
     collectors: tuple[frozenset[int], ...]
@@ -165,10 +167,10 @@ class CorePlan:
 
 
 def plan_cores(options: LaneOptions, available: Sequence[int]) -> CorePlan:
-    """Gives each collector its own core, starting from the last, and the learner and the evaluator what is left.
+    """Gives each collector its own core, starting from the last; learner and evaluator get the remaining cores.
 
-    The evaluator gets its own core if one is left besides two for the learner. Lanes that would have to share
-    all cores are not pinned: the system shares them out better. Nor are those of a transport that offers none.
+    The evaluator gets its own core if three or more remain. Lanes that would have to share all cores are not pinned,
+    because the system distributes them better, and neither are lanes of a transport that offers no cores.
     """
     count = options.collectors or 1
     free = list(available)

@@ -1,4 +1,4 @@
-"""Which collectors an iteration takes its rollout from."""
+"""The choice of the collectors whose rollout an iteration takes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ def next_rows(under_way: Sequence[Sequence[int]], version: int, staleness: int) 
     """The rows of collectors of which one may be taken in an iteration, so that no rollout ever gets too old.
 
     A rollout that was collected with version w of the weights has to be used in the iteration w + staleness at the
-    latest, and each iteration uses one. So if k of those under way have to be used within the next k iterations, it is
-    one of these; else it is any.
+    latest, and each iteration uses one. So if k of the rollouts under way have to be used within the next k iterations,
+    the iteration takes one of these k; otherwise it may take any.
 
     Args:
       under_way: for each row the versions of the weights of its requests, in the order in which they are answered.
-      version: of the weights of this iteration.
-      staleness: how many versions old the weights of a rollout may be.
+      version: version of the weights of this iteration.
+      staleness: maximum age, in versions, of the weights of a rollout.
     """
     oldest = sorted((w, row, place) for row, versions in enumerate(under_way) for place, w in enumerate(versions))
     for k, (w, _, _) in enumerate(oldest):

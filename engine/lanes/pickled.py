@@ -19,16 +19,16 @@ class PickledMembers:
     """Middleware, ready for a worker process.
 
     Attributes:
-      shipped: what is sent as a factory.
-      acting: positions among them of what acts with weights and has its own state (a random stream).
+      shipped: objects that are sent as factories.
+      acting: positions among them of the objects that act with weights and have their own state (a random stream).
       servable: those of `acting` whose networks another worker may compute (`engine.types.Served`).
-      needs_weights: whether something needs weights where the networks of `servable` are elsewhere.
+      needs_weights: whether the worker needs weights even if the networks of `servable` are computed elsewhere.
 
     Args:
-      middleware: to be rebuilt there, in this order.
-      lane: for messages.
+      middleware: the middleware that the worker rebuilds, in this order.
+      lane: name of the lane for messages.
     Raises:
-      LaneError: one holds something that can neither be pickled nor provides a factory.
+      LaneError: a middleware holds an object that can neither be pickled nor provides a factory.
     """
 
     def __init__(self, middleware: Sequence[Middleware[Any]], lane: str) -> None:
@@ -54,7 +54,7 @@ class PickledMembers:
         return {name: getattr(self, name) for name in names}
 
     def weights(self) -> dict[str, Array]:
-        """The live arrays that what was shipped acts with."""
+        """The live arrays of the weights with which shipped objects act."""
         arrays: dict[str, Array] = {}
         for thing in self.shipped:
             for name, array in thing.weights().items():
@@ -69,11 +69,11 @@ class PickledMembers:
     def rebuild(
         self, lane: LaneContext, remote: Callable[[int], Network] | None = None
     ) -> tuple[list[Middleware[Any]], list[Any]]:
-        """In the worker: returns the middleware, and what the factories built, in the order of `shipped`.
+        """Called in the worker: returns the middleware, and the objects of the factories in the order of `shipped`.
 
         Args:
-          lane: of the worker.
-          remote: returns the network at one of the places `servable`, where another worker computes these.
+          lane: context of the worker.
+          remote: returns the network at one of the positions `servable`, if another worker computes these.
         """
         factories: list[Any] = cloudpickle.loads(self._factories)
         built = [
@@ -84,7 +84,7 @@ class PickledMembers:
         return [unpickler.load() for _ in range(self._count)], unpickler.built
 
     def networks(self, lane: LaneContext) -> dict[int, tuple[Network, frozenset[int]]]:
-        """In an inference server: the networks at the places `servable`, see `Served.network`."""
+        """Called in an inference server: returns the networks at the positions `servable`, see `Served.network`."""
         factories: list[Any] = cloudpickle.loads(self._factories)
         return {place: factories[place].network(lane) for place in self.servable}
 
@@ -122,7 +122,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what `_Pickler` wrote; both are processes of one run."""
+    """Loads the bytes of `_Pickler`, from another process of the same run."""
 
     def __init__(self, file: io.BytesIO, built: list[Any]) -> None:
         super().__init__(file)

@@ -27,7 +27,7 @@ class ProcessTransport:
 
     own_process = True
     increments = False
-    """Shared memory takes no longer for a whole state than finding out what is new in it."""
+    """Copying a whole state through shared memory takes no longer than finding its changes."""
 
     @property
     def cores(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""A chain in lanes, as the main process runs it."""
+"""A chain in lanes as seen from the main process."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class WorkerLanes:
 
     Attributes:
       nodes: the chain as the main process runs it.
-      processors: kinds of processor of a cluster's machines; empty where all runs on this one.
+      processors: kinds of processor of a cluster's machines; empty if everything runs on this machine.
 
     Args:
       nodes: the chain.
       ctx: the first context.
-      options: settings, of which None are filled in here.
-      run: the task that runs it.
+      options: settings; those that are None are filled in here.
+      run: the task that runs the chain.
     """
 
     def __init__(self, nodes: Sequence[Node], ctx: Context, options: LaneOptions, run: Run) -> None:
@@ -76,7 +76,7 @@ class WorkerLanes:
             self._let_free(self._collector, ctx)
 
     def _let_free(self, collector: CollectLane, ctx: Context) -> None:
-        """Lets learner and collectors run independently where a limiter of replay bounds them."""
+        """Lets learner and collectors run independently if a limiter of replay bounds them."""
         part = self._division.collect
         assert part is not None
         place = next(place for place, node in enumerate(self.nodes) if node.middleware is collector)
@@ -102,7 +102,7 @@ class WorkerLanes:
 
     @property
     def workers(self) -> tuple[WorkerStatus, ...]:
-        """The workers that were started, as they are now."""
+        """The present status of the workers that were started."""
         found = [worker.status for group in self._groups for worker in group.everyone]
         return tuple(status for status in found if status is not None)
 
@@ -112,10 +112,10 @@ class WorkerLanes:
         return sum(worker.restarts for group in self._groups for worker in group.everyone)
 
     def check(self) -> None:
-        """Refuses members that cannot do in a lane what they do in a synchronous run; called before the first step.
+        """Refuses members that would behave differently in a lane; called before the first step.
 
         Raises:
-          ChainError: with what to do instead.
+          ChainError: a member would; the message says what to do instead.
         """
         for group in self._groups:
             group.check()
@@ -137,7 +137,7 @@ class WorkerLanes:
         )
 
     def begin(self, trace: Trace | None) -> None:
-        """Before the first iteration of a run, with all state loaded: pickles what lanes run, takes its cores."""
+        """Called before the first iteration, with all state loaded: pickles members of lanes and pins processes."""
         if not self._inspected:
             self.processors = self._transport.inspect(sum(group.most for group in self._groups))
             self._inspected = True
@@ -159,7 +159,7 @@ class WorkerLanes:
             _pin_process(self._cores.learner)
 
     def settle(self, ctx: Context) -> None:
-        """At the end of a run that was not interrupted: waits for the evaluations that are under way."""
+        """Called at the end of a run that was not interrupted: waits for running evaluations."""
         for lane in self._evaluators:
             lane.settle(ctx)
 
@@ -172,12 +172,12 @@ class WorkerLanes:
             self._unpinned = None
 
     def view(self, nodes: Sequence[Node]) -> str:
-        """The chain by lanes, and what crosses between them."""
+        """The chain by lanes, and the fields that cross between them."""
         free = self._collector is not None and self._collector.free is not None
         return lanes_view(nodes, self._division, self.options, self._cores, free)
 
     def _put(self, places: dict[int, Node], nodes: Sequence[Node], group: WorkerGroup, lane: Any) -> None:
-        """Puts the middleware that stands for a group in place of the member that matters to others."""
+        """Replaces the main member of a part by the middleware of its lane."""
         self._groups.append(group)
         main = group.part.main
         place = next(index for index, node in enumerate(nodes) if node is main)
@@ -185,7 +185,7 @@ class WorkerLanes:
 
 
 def _left_behind(leaves: Sequence[Node], division: Division) -> list[Node]:
-    """What has to do with collecting and is not in the collect lane."""
+    """The middleware that concern collecting but are not in the collect lane."""
     if division.collect is None:
         return [leaf for leaf in leaves if collects(leaf)]
     away = {leaf.position for leaf in division.collect.leaves}
@@ -193,7 +193,7 @@ def _left_behind(leaves: Sequence[Node], division: Division) -> list[Node]:
 
 
 def _pin_process(to: frozenset[int]) -> None:
-    """Restricts all threads of this process to some cores."""
+    """Restricts all threads of this process to the given cores."""
     if not hasattr(os, "sched_setaffinity"):
         return
     for thread in _threads():

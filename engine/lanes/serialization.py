@@ -1,4 +1,4 @@
-"""Messages as bytes: a short pickled header, and the memory of their arrays beside it."""
+"""Messages as bytes: a short pickled header, and separately the memory of their arrays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def serialize(message: Any) -> tuple[bytes, list[memoryview]]:
     """Pickles a message (protocol 5); `pickle.loads(header, buffers=copies)` rebuilds it from copies.
 
     Returns:
-      The header, and views of the arrays' memory, which is not in the header. They show what is written to the arrays
-      later: copy them.
+      The header, and views of the arrays' memory, which is not in the header. Later writes to the arrays change the
+      views: copy them.
     """
     buffers: list[pickle.PickleBuffer] = []
     header = io.BytesIO()
@@ -24,7 +24,7 @@ def serialize(message: Any) -> tuple[bytes, list[memoryview]]:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Classes of the user's script, which a worker does not have, are sent by value."""
+    """Pickles classes of the user's script, which a worker does not have, by value."""
 
     def reducer_override(self, thing: Any) -> Any:
         if type(thing) is np.ndarray and not (thing.flags.forc or thing.dtype.hasobject):

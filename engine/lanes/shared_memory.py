@@ -1,4 +1,4 @@
-"""A channel between two processes of one machine: messages whose arrays pass through shared memory."""
+"""A channel between two processes of one machine that sends arrays through shared memory."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class SharedMemoryChannel:
     """A `Channel` over an unnamed pair of sockets, with arrays in anonymous shared memory.
 
     Pickle (protocol 5) splits a message into a short header, which goes over the socket, and the buffers of its
-    arrays, which are copied once into shared memory by the sender and once out of it by the receiver. The memory
-    has no name and ends with the processes that map it, however they end. It is a ring of `depth` slots as large as
-    the largest message so far.
+    arrays, which the sender copies once into shared memory and the receiver once out of it. The memory has no name and
+    ends with the processes that map it, whatever ends them. It is a ring of `depth` slots, each as large as the largest
+    message so far.
 
-    Both ends are processes of one run, on a socket without an address: what is unpickled comes from nowhere else.
+    Both ends are processes of one run, on a socket without an address, so pickled bytes come from nowhere else.
 
     Args:
       connection: one end of ``multiprocessing.Pipe()``.
-      depth: messages that may be under way in one direction.
+      depth: maximum number of messages under way in one direction.
     """
 
     def __init__(self, connection: Connection, depth: int) -> None:
@@ -43,7 +43,7 @@ class SharedMemoryChannel:
         self.place: Any = None
 
     def fileno(self) -> int:
-        """Of the socket, to wait for several channels at once."""
+        """The file descriptor of the socket, to wait for several channels at once."""
         return self._connection.fileno()
 
     def send(self, message: Any, place: Any = None) -> None:
@@ -90,7 +90,7 @@ class SharedMemoryChannel:
         self._out = self._in = None
 
     def _grow(self, sizes: Sequence[int]) -> int:
-        """Makes a larger segment if a message does not fit; returns its bytes per slot, 0 if the old one suffices."""
+        """Creates a larger segment if a message does not fit; returns its bytes per slot, 0 if the old one suffices."""
         needed = sum(_aligned(size) for size in sizes)
         if not sizes or (self._out is not None and needed <= self._out.slot):
             return 0
@@ -142,7 +142,7 @@ def _aligned(size: int) -> int:
 
 
 def _anonymous_file() -> int:
-    """A file without a name: it is gone when the last process that holds it is."""
+    """A file without a name, which ends with the last process that holds it."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("minding", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file, contextlib.suppress(OSError):

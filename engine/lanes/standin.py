@@ -13,12 +13,12 @@ from minding.engine.types import StateDict, Stateful
 
 
 class StandIn:
-    """A member of a lane, for hooks and checkpoints: its state is that of the workers after their last answers.
+    """Represents a member of a lane for hooks and checkpoints: its state is the workers' after their last answers.
 
     Args:
       leaf: the member.
-      workers: what it runs in, the first of which continues the state of a synchronous run.
-      guarantee: returns the best that the lane gives, see `engine.chain.lifecycle.GUARANTEES`.
+      workers: the workers that run it; the first continues the state of a synchronous run.
+      guarantee: returns the best guarantee that the lane gives, see `engine.chain.lifecycle.GUARANTEES`.
     """
 
     def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
@@ -31,19 +31,19 @@ class StandIn:
 
     @property
     def resume_guarantee(self) -> str:
-        """The weaker one of the member's and the lane's: rollouts under way, if there are any, are collected again, and
-        with ``lanes.order=arrival`` the order in which they are used does not repeat."""
+        """The weaker guarantee of the member's and the lane's: rollouts under way are collected again, and with
+        ``lanes.order=arrival`` the order in which rollouts are used does not repeat."""
         own = str(getattr(self._member, "resume_guarantee", "exact"))
         return max(own, self._guarantee(), key=GUARANTEES.index)
 
     def close(self) -> None:
-        """Closes what the member holds here."""
+        """Closes the member in the main process."""
         getattr(self._member, "close", lambda: None)()
 
 
 class StatefulStandIn(StandIn):
-    """One with state. In a run with several workers it holds those of the others under ``workers``, with the random
-    streams that they act with; that of the first worker is part of the policy's state."""
+    """A stand-in with state. In a run with several workers it holds the states of the others under ``workers``, with
+    their random streams for acting; the stream of the first worker is part of the policy's state."""
 
     def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
         super().__init__(leaf, workers, guarantee)
@@ -83,6 +83,6 @@ def _numbered(worker: SupervisedWorker) -> StateDict:
 
 
 def stand_in(leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> StandIn:
-    """Stands in for a member."""
+    """Returns the stand-in of a member."""
     stateful = isinstance(leaf.middleware, Stateful)
     return (StatefulStandIn if stateful else StandIn)(leaf, workers, guarantee)

@@ -1,4 +1,4 @@
-"""A worker as its lane sees it: requests in, answers out, and a new worker when one dies."""
+"""A worker as seen from its lane: requests in, answers out, and a new worker when one dies."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ class Ticket(NamedTuple):
 
 
 class SupervisedWorker:
-    """One worker, started again with its last state if it dies; its unanswered requests are given to it again.
+    """A worker that is restarted with its last state if it dies, and then gets its unanswered requests again.
 
-    What it had half done is lost, and repeated from the state after its last answer, with the same weights.
+    A request that was not finished is repeated from the state after the last answer, with the same weights.
 
     Attributes:
-      name: for messages.
-      state: after its last answer, or to start with; None: as it is built.
-      restarts: how often it died and was restarted.
+      name: name of the worker for messages.
+      state: its state after the last answer, or at the start; None: as it is built.
+      restarts: number of times that it died and was restarted.
 
     Args:
-      name: for messages.
-      transport: starts it.
+      name: name of the worker for messages.
+      transport: starts the worker.
       timeout: seconds without a sign of life after which it counts as dead.
-      start_timeout: the same until its first one.
-      limit: deaths in a row, without an answer in between, that end the run.
-      port: where it is asked by other workers, if it is.
+      start_timeout: seconds until the first sign of life after which it counts as dead.
+      limit: number of deaths in a row, without an answer in between, that ends the run.
+      port: address at which other workers ask it; None if they do not.
     """
 
     def __init__(
@@ -94,17 +94,17 @@ class SupervisedWorker:
 
     @property
     def started(self) -> bool:
-        """Whether there is a worker, alive or dead, to which requests go."""
+        """Whether the worker was started and not closed; it may be dead."""
         return bool(self._running)
 
     @property
     def lives(self) -> bool:
-        """Whether there is a worker that has not ended."""
+        """Whether the worker was started and has not ended."""
         return bool(self._running) and self._running[0].join(0.0) is None
 
     @property
     def pid(self) -> int | None:
-        """Of its process on this machine; None when there is none."""
+        """Id of its process on this machine; None if there is none."""
         if not self._running or self._running[0].node != platform.node():
             return None
         return self._running[0].pid
@@ -129,12 +129,12 @@ class SupervisedWorker:
 
     @property
     def unanswered(self) -> int:
-        """Requests under way."""
+        """The number of requests under way."""
         return len(self._unanswered)
 
     @property
     def oldest(self) -> int | None:
-        """The oldest version of the weights that a request under way needs."""
+        """The oldest version of the weights that requests under way need."""
         return min((ticket.weights.version for ticket in self._unanswered), default=None)
 
     @property
@@ -148,12 +148,12 @@ class SupervisedWorker:
         return self._running[0].clock_error if self._running else 0.0
 
     def prepare(self, plan: Plan, board: WeightBoard, cores: frozenset[int]) -> None:
-        """Says what the worker is and where it runs; the weights of a request are released once it is answered."""
+        """Sets the instructions and the board of the worker; the weights of a request are released after its answer."""
         self._plan, self._board, self._cores = plan, board, cores
         self._pickled = cloudpickle.dumps(plan)
 
     def submit(self, ticket: Ticket) -> None:
-        """Gives the worker a request; starts it with the first one."""
+        """Gives the worker a request; the first one starts it."""
         self._unanswered.append(ticket)
         if not self._running:
             self._start()
@@ -161,12 +161,12 @@ class SupervisedWorker:
             self._revive()
 
     def wait(self, interrupted: Callable[[], bool]) -> None:
-        """Waits until the answer to the oldest request is there, and leaves it for `poll`, as `look` does.
+        """Waits until the answer to the oldest request has arrived, and leaves it for `poll`, as `look` does.
 
         Raises:
-          Interrupted: `interrupted()` became true meanwhile.
+          Interrupted: `interrupted()` became true during the wait.
           LaneError: the worker died `limit` times in a row.
-          Exception: what a member raised, with the worker's traceback as a note.
+          Exception: the error of a member, with the worker's traceback as a note.
         """
         wait, began = Wait(), time.monotonic()
         while not self.watch(wait, interrupted):
@@ -174,12 +174,14 @@ class SupervisedWorker:
         self._waited += time.monotonic() - began
 
     def watch(self, wait: Wait, interrupted: Callable[[], bool], patience: float = _PATIENCE) -> bool:
-        """Looks once whether the answer to the oldest request comes within `patience` seconds, and after the worker.
+        """Looks for the answer to the oldest request for `patience` seconds, and replaces the worker if it is silent.
+
+        It raises the errors of `wait`.
 
         Args:
-          wait: of this wait.
-          interrupted: as in `wait`, which also says what it raises.
-          patience: in seconds.
+          wait: the time that this wait has taken.
+          interrupted: as in `wait`.
+          patience: maximum duration in seconds.
         """
         self.look(patience)
         if self._arrived is not None:
@@ -193,10 +195,10 @@ class SupervisedWorker:
         return False
 
     def tend(self, wait: Wait) -> None:
-        """Replaces the worker if it has died or is silent, where others need it and its answers do not matter.
+        """Replaces the worker if it has died or is silent; for workers that others wait for.
 
         Args:
-          wait: of those who need it.
+          wait: the time that the wait of the others has taken.
         Raises:
           LaneError, Exception: as `wait`.
         """
@@ -214,7 +216,7 @@ class SupervisedWorker:
         self._revive()
 
     def poll(self, timeout: float = 0.0) -> Answer | None:
-        """The answer to the oldest request; None if there is none within `timeout` seconds. Raises as `wait`."""
+        """The answer to the oldest request; None if none arrives within `timeout` seconds. Raises errors as `wait`."""
         self.look(timeout)
         answer, self._arrived = self._arrived, None
         if answer is None:
@@ -232,10 +234,10 @@ class SupervisedWorker:
         return answer
 
     def look(self, timeout: float = 0.0) -> None:
-        """Fetches the answer to the oldest request if it comes within `timeout` seconds, but leaves it for `poll`.
+        """Fetches the answer to the oldest request if it arrives within `timeout` seconds, but leaves it for `poll`.
 
-        The state of the worker and the weights of the request stay as they are, so that nothing depends on when an
-        answer came that is not yet needed. A worker that died is started again.
+        The state of the worker and the weights of the request do not change, so that nothing depends on the arrival
+        time of an answer that is not needed yet. A worker that died is started again.
 
         Raises:
           LaneError, Exception: as `wait`.
@@ -257,7 +259,7 @@ class SupervisedWorker:
         self._arrived = message
 
     def ask_to_end(self) -> None:
-        """Lets the worker end itself once it has done its requests."""
+        """Lets the worker end by itself after it has answered its requests."""
         _ask_to_end(self._running)
 
     def close(self, patience: float = _CLOSE_TIMEOUT) -> None:
@@ -284,7 +286,7 @@ class SupervisedWorker:
         return True
 
     def _revive(self, ended: str | None = None) -> None:
-        """A new worker in place of one that died; answers it had sent were received before."""
+        """Starts a worker in place of one that died; the answers that it had sent were received before."""
         handle = self._running[0]
         end = handle.join(_CLOSE_TIMEOUT)
         ended = ended or end or "does not answer"
@@ -303,7 +305,7 @@ class SupervisedWorker:
         self._start()
 
     def _patience_with(self, heartbeat: Heartbeat) -> tuple[float, str]:
-        """Seconds without a sign of life after which a worker is replaced, and what sets them."""
+        """The seconds without a sign of life after which a worker is replaced, and the name of their setting."""
         if heartbeat.beats or self._timeout >= self._start_timeout:
             return self._timeout, "lanes.timeout"
         return self._start_timeout, "lanes.start_timeout, which is longer than lanes.timeout"

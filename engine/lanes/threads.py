@@ -1,8 +1,8 @@
-"""Workers in threads of this process: for tests, which start in no time, and for debuggers, which see all lanes.
+"""Workers in threads of this process: for tests, since threads start at once, and for debuggers, which see all lanes.
 
-Threads take turns with the learner, so that little is gained in speed. Nothing is shared but what Python shares in a
-process, such as variables at the top of modules: members, messages and weights are copies, as in other processes.
-MindSpore belongs to one thread of a process: members that would load it are refused.
+Threads share the interpreter with the learner, so they gain little speed. Members, messages and weights are copies, as
+in other processes; only the variables of modules are shared. MindSpore belongs to one thread of a process, so members
+that would load it are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ThreadTransport:
 
     own_process = increments = False
     cores: tuple[int, ...] = ()
-    """They take turns, and are kept nowhere."""
+    """Empty: threads share the interpreter, so pinning them would not help."""
 
     @property
     def room(self) -> int:
@@ -63,11 +63,11 @@ class ThreadTransport:
 
 
 class ThreadWorker:
-    """A `WorkerHandle` of a thread. It cannot be ended by force: one that is killed ends when it next uses its channel.
+    """A `WorkerHandle` of a thread, which cannot be ended by force: a killed one ends when it next uses its channel.
 
     Args:
-      name: of the worker.
-      board: it reads from.
+      name: name of the worker.
+      board: the board from which it reads weights.
     """
 
     kind = where = "thread"
@@ -116,7 +116,7 @@ class ThreadWorker:
 
 
 class ThreadHeartbeat:
-    """A `Heartbeat` of a thread, which lives as long as this process looks."""
+    """A `Heartbeat` of a thread, which lives as long as this process."""
 
     def __init__(self) -> None:
         self.member = STARTING
@@ -128,11 +128,11 @@ class ThreadHeartbeat:
 
 
 class QueueChannel:
-    """A `Channel` between threads. Messages are pickled and loaded again, so that both ends have their own.
+    """A `Channel` between threads. Messages are pickled and loaded again, so that both ends have their own copies.
 
     Args:
-      out: what this end sends.
-      into: what it receives.
+      out: direction in which this end sends.
+      into: direction from which it receives.
     """
 
     def __init__(self, out: Pipe, into: Pipe) -> None:
@@ -183,12 +183,12 @@ class Pipe:
         return parts
 
     def end(self) -> None:
-        """Nothing more is put in; what is in it can still be taken."""
+        """Closes the sending end; messages in the pipe can still be received."""
         self._closed = True
         self._queue.put(None)
 
     def abandon(self) -> None:
-        """Nothing more is taken."""
+        """Closes the receiving end."""
         self._closed = True
         while not self._queue.empty():
             self._queue.get()
@@ -196,7 +196,7 @@ class Pipe:
 
 
 class CopiedWeights:
-    """A `WeightBoard` of copies, which are not written to once they are made; versions share arrays that are equal.
+    """A `WeightBoard` of copies that are never changed; versions share equal arrays.
 
     Args:
       arrays: name to array; gives shapes and dtypes.

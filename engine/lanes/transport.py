@@ -1,9 +1,9 @@
-"""Transports: where workers run, how messages and weights reach them, and how their end shows.
+"""Transports: where workers run, how messages and weights reach them, and how their end is noticed.
 
 Everything in lanes is written against these protocols. `engine.lanes.processes` implements them with processes of this
 machine and shared memory, `engine.lanes.threads` with threads of this process, and `engine.lanes.ray` with actors of a
-cluster. Nothing passes between the two sides but messages, weights and signs of life: what a worker is arrives as
-bytes, in the first message (`engine.lanes.worker.serve`).
+cluster. Only messages, weights and signs of life pass between the two sides. The first message brings a worker its
+instructions, as bytes (`engine.lanes.worker.serve`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minding.engine.lanes.inference.port import Port
 from minding.engine.types import Array
 
 STARTING, BETWEEN = -2, -1
-"""What a worker does, where it is in none of its members."""
+"""Activities of a worker outside of its members."""
 
 
 class ChannelClosed(Exception):
@@ -27,7 +27,7 @@ class Channel(Protocol):
     """One end of a connection between two lanes. Messages arrive whole, in order, or not at all.
 
     Attributes:
-      place: where the weights are that the message last received is about, as it was sent.
+      place: place of the weights that the last received message refers to, as its sender gave it.
     """
 
     @property
@@ -37,12 +37,12 @@ class Channel(Protocol):
         """Sends a copy of `message`.
 
         Args:
-          message: anything that can be pickled.
-          place: of a `Snapshot` that the message is about. It travels beside what is pickled, so that a transport may
-            count who still uses it, or send what is there in its place.
+          message: any object that can be pickled.
+          place: place of the `Snapshot` that the message refers to. It is not pickled with the message, so that a
+            transport may count its users, or send the arrays themselves.
         Raises:
           ChannelClosed: the other end is closed.
-          Exception: what pickling raises; nothing was sent then.
+          Exception: the error of pickling; nothing was sent then.
         """
         ...
 
@@ -50,7 +50,7 @@ class Channel(Protocol):
         """Returns the next message, which the receiver then owns.
 
         Args:
-          timeout: seconds to wait; None waits for ever.
+          timeout: seconds to wait; None waits forever.
         Raises:
           TimeoutError: nothing arrived in time.
           ChannelClosed: nothing more will arrive.
@@ -58,7 +58,7 @@ class Channel(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes this end. What was sent before still arrives at the other one."""
+        """Closes this end. Earlier messages still arrive at the other one."""
         ...
 
 
@@ -73,17 +73,17 @@ class Heartbeat(Protocol):
 
     @property
     def beats(self) -> int:
-        """Read in the main process: grows as long as the worker lives; 0 before its first sign of life."""
+        """The number of signs of life so far, read in the main process; 0 before the first."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A published version of the weights, as a request tells a worker of it.
+    """A published version of the weights, in the form in which a request names it.
 
     Attributes:
-      version: counted from 0.
-      place: where it is kept; for the board that made it and its readers.
+      version: number of the version, counted from 0.
+      place: its location; only the board that made it and its readers can use it.
     """
 
     version: int
@@ -94,11 +94,11 @@ class WeightReader(Protocol):
     """A worker's view of a board."""
 
     def empty(self) -> dict[str, Array]:
-        """Returns arrays of the right shapes to `read` into."""
+        """Returns arrays of the right shapes for `read`."""
         ...
 
     def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
-        """Copies a version out, whole.
+        """Copies a whole version into `arrays`.
 
         Raises:
           LaneError: the version is no longer stored, because it was released too early.
@@ -107,9 +107,9 @@ class WeightReader(Protocol):
 
 
 class WeightBoard(WeightReader, Protocol):
-    """Versions of a set of named arrays. The learner publishes; a version stays as it is until it is released.
+    """Versions of a set of named arrays. The learner publishes; a version does not change until it is released.
 
-    Once released, it can be read until the next `publish`.
+    A released version can still be read until the next `publish`.
     """
 
     @property
@@ -121,7 +121,7 @@ class WeightBoard(WeightReader, Protocol):
         """Copies `arrays` in as a new version, unless they equal the newest bit by bit; returns the newest version.
 
         Raises:
-          LaneError: more versions are retained than there is room for.
+          LaneError: too many versions are retained.
         """
         ...
 
@@ -130,62 +130,62 @@ class WeightBoard(WeightReader, Protocol):
         ...
 
     def release(self, snapshot: Snapshot) -> None:
-        """Ends what `retain` began."""
+        """Releases a version that `retain` reserved."""
         ...
 
 
 class WorkerHandle(Protocol):
-    """A worker that runs, or did, as the main process holds it."""
+    """A running or ended worker as seen from the main process."""
 
     @property
     def kind(self) -> str:
-        """Its kind, for messages: ``process``, ``thread``."""
+        """Its kind, for messages: ``process``, ``thread`` or ``actor``."""
         ...
 
     @property
     def where(self) -> str:
-        """Where it runs, for messages: ``process 4711``."""
+        """Its location, for messages: ``process 4711``."""
         ...
 
     @property
     def node(self) -> str:
-        """Name of the machine that it runs on; empty as long as it has none."""
+        """Name of its machine; empty before it has been placed on one."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """Of its own process there; None if it has none."""
+        """Id of its process on that machine; None if it has no process of its own."""
         ...
 
     @property
     def clock_error(self) -> float:
-        """Seconds by which its spans may be off, as told in the time of this machine; 0 where both have one clock."""
+        """Error of its spans in seconds, after conversion to the clock of this machine; 0 if both share a clock."""
         ...
 
     @property
     def channel(self) -> Channel:
-        """To the worker; it is closed by the worker's end, however that came."""
+        """The channel to the worker; it closes when the worker ends, for whatever reason."""
         ...
 
     @property
     def heartbeat(self) -> Heartbeat:
-        """Its signs of life. A worker may have died without closing its channel: it is then silent."""
+        """Its signs of life. A worker that died without closing its channel is silent."""
         ...
 
     def hindrance(self) -> str | None:
-        """The known reason that keeps it from running, with a remedy; None if there is none."""
+        """The known obstacle that keeps it from running, with a remedy; None if there is none."""
         ...
 
     def join(self, timeout: float) -> str | None:
-        """Waits for its end; returns how it ended, such as ``ended with exit code 1``, or None if it still runs."""
+        """Waits for its end; returns a description such as ``ended with exit code 1``, or None if it still runs."""
         ...
 
     def kill(self) -> None:
-        """Ends it by force, as far as that is possible; nothing that it sends arrives afterwards."""
+        """Ends it by force, as far as that is possible; none of its messages arrive afterwards."""
         ...
 
     def close(self) -> None:
-        """Releases what it held, once it has ended or was killed."""
+        """Releases its resources, after it has ended or was killed."""
         ...
 
 
@@ -193,10 +193,10 @@ class Transport(Protocol):
     """Starts workers and publishes weights to them.
 
     Attributes:
-      own_process: whether each worker has a process to itself, in which it may load MindSpore.
-      increments: whether bytes are dear, so that of a worker's large state only what is new is sent.
-      cores: numbers of the processor cores that lanes can be kept on; empty where they cannot.
-      room: how many collectors find processor cores of their own, besides the learner and an evaluator.
+      own_process: whether each worker has its own process, in which it may load MindSpore.
+      increments: whether only the changes of large states are sent, because bytes are expensive.
+      cores: numbers of the processor cores to which lanes can be pinned; empty if they cannot.
+      room: number of collectors that can have their own processor cores, besides the learner and an evaluator.
     """
 
     @property
@@ -212,32 +212,32 @@ class Transport(Protocol):
     def room(self) -> int: ...
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> WeightBoard:
-        """Makes room for weights.
+        """Returns a new board for weights.
 
         Args:
           arrays: name to array; gives shapes and dtypes.
-          slots: versions that are held at the same time, with the one that is written.
+          slots: number of versions that are held at the same time, including the one that is being written.
         """
         ...
 
     def inspect(self, workers: int) -> tuple[str, ...]:
-        """Looks at the machines on which workers will run, before the first is started.
+        """Inspects the machines of the workers before the first is started.
 
         Args:
-          workers: how many there will be.
+          workers: number of workers.
         Returns:
-          The kinds of processor; none where all is on this machine.
+          The kinds of processor; empty if all workers run on this machine.
         Raises:
-          ConfigError: they cannot run all of the workers.
-          LaneError: one does not answer.
+          ConfigError: the machines cannot run all workers.
+          LaneError: a machine does not answer.
         """
         ...
 
     def port(self, askers: int) -> Port:
-        """Makes a port at which workers find the worker that computes for them.
+        """Returns a port at which workers find their inference server.
 
         Args:
-          askers: how many workers ask.
+          askers: number of workers that ask.
         """
         ...
 
@@ -247,14 +247,14 @@ class Transport(Protocol):
         """Starts a worker that runs `engine.lanes.worker.serve`.
 
         Args:
-          name: of the worker, for messages and lists of processes.
-          board: made by this transport; the worker gets a reader of it.
-          depth: messages with arrays that may wait in each direction.
-          cores: processor cores to stay on; empty for all.
-          port: made by this transport, where other workers find this one; None: they do not ask it.
+          name: name of the worker, for messages and lists of processes.
+          board: a board of this transport; the worker gets a reader of it.
+          depth: maximum number of messages with arrays that wait in each direction.
+          cores: processor cores to which the worker is pinned; empty for all.
+          port: a port of this transport at which other workers find this one; None if they do not ask it.
         """
         ...
 
     def close(self) -> None:
-        """Ends what it runs itself, once all workers have ended; `start` begins it again."""
+        """Ends the transport's own processes after all workers have ended; the next `start` starts them again."""
         ...

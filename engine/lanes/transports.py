@@ -1,4 +1,4 @@
-"""Transports by name; what one needs is imported when it is chosen."""
+"""Transports by name; a transport is imported when it is chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minding.engine.lanes.transport import Transport
 
 
 def make_transport(options: LaneOptions) -> Transport:
-    """Makes the transport that the options name, from what they say of it."""
+    """Returns the transport that the options name, with its settings."""
     return _OF_NAME[options.transport](options)
 
 
@@ -32,11 +32,11 @@ def _ray(options: LaneOptions) -> Transport:
 
 
 def check_transport(options: LaneOptions) -> None:
-    """Refuses a transport that cannot work here, before anything is built.
+    """Refuses a transport that cannot work on this machine, before anything is built.
 
     Raises:
       MissingExtraError: a package that it needs is not installed.
-      ConfigError: it cannot reach what it needs, or there is no token for it.
+      ConfigError: its cluster cannot be reached, or a token is missing.
     """
     if options.transport == "ray":
         from minding.engine.lanes.ray.cluster import check_ray

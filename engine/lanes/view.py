@@ -13,7 +13,7 @@ from minding.engine.lanes.options import CorePlan, LaneOptions
 def lanes_view(
     nodes: Sequence[Node], division: Division, options: LaneOptions, cores: CorePlan, free: bool = False
 ) -> str:
-    """Returns the pipeline view with the lane of each middleware, and below it what crosses between lanes.
+    """Returns the pipeline view with the lane of each middleware, and below it the fields that cross between lanes.
 
     Args:
       free: whether iterations may run without a rollout.

@@ -1,4 +1,4 @@
-"""Versioned weights in shared memory: the learner publishes, workers copy out a version they were told of."""
+"""Versioned weights in shared memory: the learner publishes them, and workers copy the version of their request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FREE = -1
 
 
 class SharedWeights:
-    """A `WeightBoard` in shared memory: some versions, each whole in its own slot.
+    """A `WeightBoard` in shared memory that holds several versions, each in its own slot.
 
-    The learner writes a version into a slot that no one reads, and only then tells a worker of it; the slot is kept
-    until the worker has answered. A slot is therefore never written while someone may read it: torn reads are
-    impossible, and no lock is needed that a killed process could keep. Each slot also carries its version, which a
+    The learner writes a version into a slot that no worker reads, and only then names it in a request; the slot is kept
+    until the worker has answered. A slot is therefore never written while a worker may read it: torn reads are
+    impossible, and there is no lock that a killed process could keep. Each slot also carries its version, which a
     reader checks before and after it copies.
 
     The board itself goes to worker processes as an argument of `multiprocessing.Process`; only the process that made
@@ -30,7 +30,7 @@ class SharedWeights:
 
     Args:
       arrays: name to array; gives shapes and dtypes.
-      slots: versions that can be held at the same time.
+      slots: number of versions that can be held at the same time.
     """
 
     def __init__(self, arrays: Mapping[str, Array], slots: int) -> None:

@@ -34,19 +34,19 @@ class WorkerPlan:
 
     Attributes:
       lane: name of its lane.
-      index: its number there.
-      names: of the members, for messages.
-      keys: names in states of the members that are not composites, such as ``1:StepCollector``.
-      members: what they are.
-      context: the chain's class of contexts.
+      index: its number in the lane.
+      names: names of the members for messages.
+      keys: names of the members that are not composites in states, such as ``1:StepCollector``.
+      members: the pickled members.
+      context: class of the chain's contexts.
       outputs: fields of an answer.
-      written: fields that the members declare as written; None if one of them declares nothing: what they change is in
-        the answer, too.
-      depth: requests that may wait.
-      own_process: whether the worker has a process to itself.
-      increments: whether of a large state only what is new is sent.
-      shards: how many workers share an iteration.
-      port: where an inference server computes networks; None: they are computed here.
+      written: fields that the members declare as written. None if a member declares nothing; the answer then contains
+        all fields that members change.
+      depth: maximum number of waiting requests.
+      own_process: whether the worker has its own process.
+      increments: whether only the changes of a large state are sent.
+      shards: number of workers that share an iteration.
+      port: address of the inference server that computes networks; None if the worker computes them.
     """
 
     lane: str
@@ -64,7 +64,7 @@ class WorkerPlan:
     port: Port | None = None
 
     def build(self, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> Worker:
-        """In the worker: what runs the members."""
+        """Builds the object that runs the members; called in the worker."""
         return Worker(self, weights, heartbeat, task)
 
 
@@ -76,16 +76,16 @@ class Plan(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its members for messages, by the number that its heartbeat shows."""
+        """The names of its members for messages, indexed by the number in its heartbeat."""
         ...
 
     @property
     def depth(self) -> int:
-        """Requests that may wait."""
+        """The maximum number of waiting requests."""
         ...
 
     def build(self, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> Runs:
-        """In the worker: what does its work."""
+        """Builds the object that does the worker's work; called in the worker."""
         ...
 
 
@@ -99,22 +99,22 @@ class Runs(Protocol):
         ...
 
     def close(self) -> None:
-        """Closes what it holds."""
+        """Releases its resources."""
         ...
 
 
 def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
-    """Runs a worker, in the place that a transport made for it, until its channel closes.
+    """Runs a worker in its process, thread or actor until its channel closes.
 
-    The first message is a pickled pair: the cloudpickled `Plan`, and a state to continue from or None. Then come
-    requests, each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and ends
-    it, too; one that is no `Exception` is its death, as in a process that calls `sys.exit`.
+    The first message is a pickled pair: the cloudpickled `Plan`, and a state to continue from or None. Requests follow,
+    each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and also ends the
+    worker; one that is not an `Exception` kills it, like `sys.exit` in a process.
 
     Args:
-      channel: to the main process.
-      weights: reader of the board that requests refer to.
-      heartbeat: is told what is running.
-      task: what members find as the global task.
+      channel: channel to the main process.
+      weights: reader of the board to which requests refer.
+      heartbeat: gets the current activity.
+      task: the global task of the members.
     """
     worker: Runs | None = None
     try:
@@ -135,13 +135,13 @@ def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: W
 
 
 class Worker:
-    """The members of a lane, rebuilt.
+    """The rebuilt members of a lane.
 
     Args:
-      plan: what they are.
-      weights: where their weights come from.
-      heartbeat: is told what is running.
-      task: runs them.
+      plan: instructions of the worker.
+      weights: reader of the board with the weights.
+      heartbeat: gets the current activity.
+      task: runs the members.
     """
 
     def __init__(self, plan: WorkerPlan, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
@@ -207,12 +207,12 @@ class Worker:
         return []
 
     def state_dict(self) -> StateDict:
-        """State of the members by key, and of what acts (its random stream)."""
+        """The states of the members by key, and of the acting objects (their random streams)."""
         members = {key: member.state_dict() for key, member in self._leaves.items() if isinstance(member, Stateful)}
         return {"members": members, "acting": [thing.state_dict() for thing in self._acting]}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores what `state_dict` returned; members without state there keep their own."""
+        """Restores a result of `state_dict`; members that it does not contain keep their state."""
         for key, member_state in state["members"].items():
             member = self._leaves[key]
             member.load_state_dict(member_state)
@@ -220,7 +220,7 @@ class Worker:
             thing.load_state_dict(acting_state)
 
     def close(self) -> None:
-        """Closes what the members hold, and the line to a server."""
+        """Closes the members and the line to a server."""
         if self._remote is not None:
             self._remote.close()
         for member in self._leaves.values():
@@ -242,7 +242,7 @@ class Worker:
 
 
 def _photograph(ctx: Context) -> dict[str, tuple[Any, Any]]:
-    """Each field, with a shallow copy of those that may be changed in place."""
+    """All fields, with shallow copies of values that may be changed in place."""
     fields = ((field.name, getattr(ctx, field.name)) for field in dataclasses.fields(ctx))
     return {name: (value, value.copy() if type(value) in (dict, list) else None) for name, value in fields}
 

@@ -1,4 +1,4 @@
-"""The task of a worker: what a member tells it is sent to the main process with the answer."""
+"""The task of a worker: calls of members to it are sent to the main process with the answer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from minding.engine.errors import ChainError
 
 
 class WorkerTask(Task[Any]):
-    """The global task in a worker, for members that hold on to it or import it.
+    """The global task in a worker, for members that keep a reference to it or import it.
 
-    `finish`, `stop` and `emit` take effect in the main process, in the iteration that takes up the answer. What needs
-    the run itself (handlers, checkpoints, a wait for the main process) is refused.
+    `finish`, `stop` and `emit` take effect in the main process, in the iteration that takes the answer. Methods that
+    need the run itself (handlers, checkpoints, a wait for the main process) are refused.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class WorkerTask(Task[Any]):
         self._emitted: list[bytes] = []
 
     def enter(self, lane: str) -> None:
-        """Begins to run members of a lane."""
+        """Begins the work for the members of a lane."""
         self._lane, self._roles, self._running = lane, {Role(lane)}, True
 
     def play(self, steps: Sequence[Step], ctx: Context) -> None:
@@ -45,7 +45,7 @@ class WorkerTask(Task[Any]):
         return self._emitted
 
     def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Keeps the event for the handlers in the main process, with its arguments as they are now."""
+        """Keeps the event for the handlers in the main process, with the present state of its arguments."""
         try:
             self._emitted.append(cloudpickle.dumps((event, args, kwargs)))
         except Exception as error:  # Whatever a user's __reduce__ raises.
@@ -57,7 +57,7 @@ class WorkerTask(Task[Any]):
         super().emit(event, *args, **kwargs)
 
     def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Any:
-        """As usual among the members of a `parallel`; events of the main process do not come here."""
+        """Waits for events of other members of a `parallel`; events of the main process do not reach a worker."""
         if not self._events.gathered:
             self._refuse("wait_for", "events of the main process do not come here")
         return super().wait_for(event, timeout, **other)
@@ -88,15 +88,15 @@ _threads = 0
 
 
 def _found() -> WorkerTask | None:
-    """The task of the worker that asks, if one does."""
+    """The task of the worker that runs in this thread or process, if there is one."""
     own: WorkerTask | None = _of_thread.__dict__.get("task", _of_process)
     return own
 
 
 class _Found(Task[Any]):
-    """What the global task is where workers run: it stands for that of the worker which asks, if one does.
+    """The class of the global task where workers run: it forwards to the task of the calling worker, if there is one.
 
-    Modules have imported the global task before there was a worker, and members refer to it; so it stays one object.
+    Modules imported the global task before a worker existed, and members refer to it; so it remains the same object.
     """
 
     def __getattribute__(self, name: str) -> Any:
@@ -109,7 +109,7 @@ class _Found(Task[Any]):
 
 
 def replace_task(own: WorkerTask) -> None:
-    """Makes the global task of this process, a worker, stand for `own`."""
+    """Makes the global task of this process, a worker, forward to `own`."""
     global _of_process
     _of_process = own
     _make_global_task(_Found)
@@ -117,7 +117,7 @@ def replace_task(own: WorkerTask) -> None:
 
 @contextlib.contextmanager
 def replace_task_in_thread(own: WorkerTask) -> Iterator[None]:
-    """Makes the global task stand for `own` in this thread, a worker; it is itself in all others."""
+    """Makes the global task forward to `own` in this thread, a worker; other threads are not affected."""
     global _threads
     with _lock:
         _threads += 1

@@ -1,1 +1,1 @@
-"""The process in which a run computes: MindSpore's set-up, child processes, signals, the floating-point mode."""
+"""The process of a run: MindSpore's set-up, child processes, signals, the floating-point mode."""

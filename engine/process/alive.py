@@ -1,4 +1,4 @@
-"""Whether a process still runs that wrote down who it is."""
+"""Finds out whether a process that noted its id in a file is still running."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def born(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of a process's status from its state on; empty if there is none."""
+    """The fields of a process's status, beginning with its state; empty if there is no such process."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return []
@@ -25,9 +25,9 @@ def runs(pid: int, node: str, since: str | None) -> bool | None:
     """Whether a process still runs; None if it is on another machine, which cannot be seen from here.
 
     Args:
-      pid: its id.
-      node: the name of its machine.
-      since: what `born` said of it: another process may have its id by now.
+      pid: id of the process.
+      node: name of its machine.
+      since: the result of `born` for it, since another process may have its id by now.
     """
     if node != platform.node():
         return None

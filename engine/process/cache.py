@@ -1,4 +1,4 @@
-"""Where compiler dumps go."""
+"""The folder for compiler dumps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that run in processes of their own, several at a time; a signal ends all of them in order."""
+"""Commands that run in separate processes, several at a time; a signal ends all of them in an orderly way."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SIGKILL also ends a process that is stopped."""
 
 @dataclasses.dataclass
 class Command:
-    """A Python function to be run in a process of its own, and what became of it.
+    """A Python function that runs in a separate process.
 
     Attributes:
       function: ``"module:function"``; it takes no arguments and ends with `sys.exit`, or returns.
       args: ``sys.argv[1:]`` of the process.
-      output: file that takes standard output and errors, after what it holds.
+      output: file to which standard output and standard error are appended.
       code: exit code, the negative number of the signal that ended it, or None before it has ended.
     """
 
@@ -48,11 +48,11 @@ class Command:
 
     @property
     def running(self) -> bool:
-        """Whether the process has started and has not been seen to end."""
+        """Whether the process has started, and its end has not been noticed yet."""
         return self._process is not None and self.code is None
 
     def start(self, parent: int) -> None:
-        """Starts the process, which ends when the process with the number `parent` does."""
+        """Starts the process, which ends when the process with the id `parent` does."""
         module, _, function = self.function.partition(":")
         program = _PROGRAM.format(module=module, function=function)
         command = [sys.executable, "-c", program, str(parent), *self.args]
@@ -78,12 +78,12 @@ class Command:
         return [line.rstrip() for line in text.split("\n")[:-1]]
 
     def look(self) -> None:
-        """Takes the exit code if the process has ended."""
+        """Stores the exit code if the process has ended."""
         if self._process is not None:
             self.code = self._process.poll()
 
     def end(self) -> None:
-        """Asks a running process to end, once: a second SIGTERM would end it without a checkpoint."""
+        """Asks a running process to end; only once, since a second SIGTERM would end it without a checkpoint."""
         if self.running and not self._told and self._process is not None:
             self._told = True
             self._process.terminate()
@@ -97,17 +97,17 @@ class Command:
 def run_commands(commands: Iterable[Command], parallel: int, watch: Callable[[], None]) -> str | None:
     """Runs commands in order, `parallel` at a time, until all have ended.
 
-    The first SIGINT or SIGTERM is passed on to the running ones as SIGTERM, whose own end is waited for, and no other
-    is started. A second one ends this process, and with it all of them, at once. Call it in the main thread.
+    After the first SIGINT or SIGTERM, no further command starts, the running ones get SIGTERM, and their end is waited
+    for. A second signal ends this process, and with it all of them, at once. Call it in the main thread.
 
     Args:
-      commands: each gets its `code` when it ends; one that fails does not end the others. The next one is asked for
-        when a process is free for it, so that it may depend on how the ones before it ended.
-      parallel: processes at the same time.
-      watch: called some times a second, and once more when all have ended.
+      commands: each gets its `code` when it ends; one that fails does not end the others. The iterator is advanced
+        when a process is free for the next command, which may so depend on how earlier ones ended.
+      parallel: number of processes at the same time.
+      watch: called a few times per second, and once more when all have ended.
 
     Returns:
-      The name of the signal that came, or None.
+      The name of the signal that was received, or None.
     """
     received: list[str] = []
     begun: list[Command] = []

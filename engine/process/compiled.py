@@ -22,13 +22,12 @@ class RecompileWarning(UserWarning):
 class Compiled:
     """A compiled cell with a guard against recompilation. It computes in the mode of `floats.flush_denormals`.
 
-    The first `expected` input signatures for each number of inputs compile silently; any further one is reported with
-    a RecompileWarning.
-    NumPy arrays and Python numbers would be compiled in as constants and are refused.
+    The first `expected` input signatures for each number of inputs compile silently; each further one causes a
+    RecompileWarning. NumPy arrays and Python numbers would become constants of the graph, so they are refused.
 
     Args:
       cell: an `nn.Cell` whose `construct` is decorated with `ms.jit`.
-      name: used in messages.
+      name: name of the cell in messages.
       expected: number of distinct input signatures, for each number of inputs, that are part of normal work.
     """
 
@@ -82,9 +81,9 @@ class Compiled:
 
 
 def _graph_of(cell: Any, inputs: tuple[Any, ...]) -> tuple[str, Callable[[tuple[Any, ...]], Any]]:
-    """Name of the graph that `cell` was compiled to for inputs of these signatures, and a function that runs it.
+    """Name of the graph to which `cell` was compiled for inputs of these signatures, and a function that runs it.
 
-    A call of the cell looks that graph up every time, which takes a sixth of the time of a DQN update.
+    Every call of the cell would look up the graph again, which takes a sixth of the time of a DQN update.
     """
     executor = _graph_api()._JitExecutor(type(cell).construct.__wrapped__, time.time_ns(), None, cell)
     phase = executor.compile("construct", *inputs)
@@ -93,9 +92,9 @@ def _graph_of(cell: Any, inputs: tuple[Any, ...]) -> tuple[str, Callable[[tuple[
 
 
 _owned: set[str] = set()
-"""Names of compiled graphs whose owner is there, or is garbage that was not collected."""
+"""Names of compiled graphs whose owner exists, or is garbage that was not collected yet."""
 _unused: list[str] = []
-"""Names of compiled graphs whose owner is gone."""
+"""Names of compiled graphs whose owner was deleted."""
 
 
 def _give_up(phase: str) -> None:
@@ -106,9 +105,10 @@ def _give_up(phase: str) -> None:
 def release() -> None:
     """Frees the graphs that can no longer be called, with the parameters, buffers and kernels that they hold.
 
-    MindSpore keeps the graph of a function under `jit` until the process ends, and with it a replay buffer that it
-    learned from. Code that is done with a policy deletes it and calls this; the next compilation does the same. It is
-    not done as soon as an owner goes, because that may be in the middle of a compilation or in another thread.
+    MindSpore keeps the graph of a function under `jit` until the process ends, and with it the replay buffer that the
+    graph uses. Code that no longer needs a policy deletes it and calls this function; the next compilation does the
+    same. A graph is not freed as soon as its owner is deleted, because that may happen during a compilation or in
+    another thread.
     """
     if not is_loaded() or not _free_unused():
         return

@@ -1,13 +1,12 @@
-"""The floating-point mode in which policies compute: denormal numbers are zero, as operands and as results.
+"""The floating-point mode of policies: denormal numbers count as zero, both as operands and as results.
 
 Numbers below 1.2e-38 in magnitude carry no information for learning, and on x86 they are many times slower than
-others. More to the point, the mode belongs to a thread, and MindSpore sets it in its own threads only: graphs that it
-runs in the calling thread would round in whatever mode that thread happens to be. A moment of Adam that decays below
-1e-38 would then be kept or dropped depending on which call of a graph it is, and a resumed run would differ from an
-uninterrupted one.
+others. More importantly, the mode belongs to a thread, and MindSpore sets it in its own threads only: a graph that runs
+in the calling thread would use the mode of that thread. Whether a moment of Adam that decays below 1e-38 is kept or
+dropped would then depend on the thread of a call, and a resumed run would differ from an uninterrupted one.
 
-So the caller's thread has the mode for as long as a policy computes in it, and gets its own back afterwards: user code
-is not affected. NaN, infinity and rounding are unaffected.
+Therefore the calling thread has the mode while a policy computes in it, and gets its own mode back afterwards. User
+code, NaN, infinity and rounding are not affected.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ _ENVIRONMENTS: dict[str, tuple[type[ctypes.Structure], int]] = {
 
 
 def flush_denormals(function: Callable[P, R]) -> Callable[P, R]:
-    """Runs `function` with denormals as zero in the calling thread, and puts that thread's own mode back afterwards.
+    """Runs `function` with denormals as zero in the calling thread, and restores the mode of that thread afterwards.
 
-    On systems other than Linux on x86-64 and AArch64 the function is returned as it is, see `supported`.
+    On systems other than Linux on x86-64 and AArch64 the function is returned unchanged, see `supported`.
     """
     if not supported():
         return function

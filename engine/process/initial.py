@@ -1,4 +1,4 @@
-"""The random state of the process while code of the user builds cells, so that the seed of the run decides it."""
+"""The random state of the process while the user's code builds cells; it follows from the seed of the run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from minding.engine.seeding import SeedStreams
 
 @contextlib.contextmanager
 def seeded(seed: int, name: str) -> Iterator[None]:
-    """Seeds what cells draw their initial parameters from unless they are given a generator; restores it afterwards.
+    """Seeds the global random streams from which cells draw initial parameters by default; restores them afterwards.
 
-    That is MindSpore's seed, and so its initialisers and the streams of operators such as dropout, NumPy's global
-    stream, and Python's. The same seed and name give the same cells in every process.
+    These are MindSpore's seed (for initializers and operators such as dropout), NumPy's global stream, and Python's.
+    The same seed and name give the same cells in every process.
 
     Args:
-      seed: of the run.
-      name: of what is built.
+      seed: seed of the run.
+      name: name of the object that is built.
     """
     runtime.load()
     # `from mindspore.common import seed` gives a function.

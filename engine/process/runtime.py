@@ -1,29 +1,29 @@
 """The one place that imports MindSpore and prepares the process for it.
 
-Everything else writes ``from minding.engine.process.runtime import ms, nn, ops``, which loads MindSpore without
-deciding anything that depends on the configuration. `prepare` decides that: policies call it with what their
-configuration asks for before they build anything, and what needs MindSpore without a policy gets the defaults. It
-happens once in a process. What the user has set in the environment is respected. The reasons for each setting were
-measured with MindSpore 2.10 on CPU:
+All other modules write ``from minding.engine.process.runtime import ms, nn, ops``, which loads MindSpore but leaves
+open everything that depends on the configuration. `prepare` sets that, once per process: policies call it with the
+settings of their configuration before they build anything; code that needs MindSpore without a policy gets the
+defaults. Environment variables that the user has set are respected. The reason for each setting was measured with
+MindSpore 2.10 on CPU:
 
 - ``MS_DEV_HOST_BLOCKING_RUN=1``: otherwise helper threads spin and small graphs run many times slower.
 - ``ONEDNN_MAX_CPU_ISA=AVX2`` unless the policy is known to have no convolutions: on AVX-512 processors oneDNN picks a
   reference kernel for them (40 times slower); matrix products alone are 10 % faster without it.
 - two dispatch threads and ``MS_DEV_RUNTIME_CONF=new_pipeline:false``: with one thread (MindSpore's choice on two cores)
-  every kernel is launched by a message between actors, with two by a plain loop in another thread, which takes half as
-  long per kernel but has to be woken: 0.3 ms per call against 0.1 ms. Graphs of a few small kernels, such as DQN's
-  update, are done in 0.6 times the time with one. The new pipeline would add a helper thread that spins on an empty
+  a message between actors launches every kernel. With two, a plain loop in another thread does, which takes half as
+  long per kernel, but the thread has to be woken: 0.3 ms per call against 0.1 ms. Graphs of a few small kernels, such
+  as DQN's update, take 0.6 times as long with one. The new pipeline would add a helper thread that spins on an empty
   queue.
-- one kernel thread of MindSpore's: with two an update of small networks takes 1.3 times as long; without AVX-512 the
-  last bits depend on their number, and with convolutions they differ from run to run. More are for convolutions, and
-  for installations without our own kernels, which have threads of their own. A second thread is only found if the pool,
-  which the first graph makes, is made for one dispatch thread; the plain loop is taken by graphs that come after that
-  setting.
-- one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gives (a row
+- one thread for MindSpore's kernels: with two, an update of small networks takes 1.3 times as long. Without AVX-512 the
+  last bits depend on the number of threads, and with convolutions they differ from run to run. More threads help with
+  convolutions, and in installations without our kernels, which have their own threads. MindSpore only finds a second
+  thread if the pool, which the first graph creates, is created for one dispatch thread; graphs that are compiled after
+  that setting use the plain loop.
+- one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gains (a row
   by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
-- one heap of the C library: with one for each thread, short runs in one process kept 1 to 2 MB more per run, in gaps.
-- signal handlers run on a stack of their own: oneDNN's products use the stack pointer for other things.
+- one heap of the C library: with one heap per thread, each short run in a process left 1 to 2 MB more in gaps.
+- signal handlers run on a separate stack: oneDNN's matrix products use the stack pointer for other purposes.
 - compiler dumps go to a cache folder, not into the user's current folder.
 """
 
@@ -55,7 +55,7 @@ from minding.engine.types import Array
 
 DEVICES = ("auto", "CPU", "Ascend", "GPU")
 _DEVICE_FILES = {"Ascend": "davinci*", "GPU": "nvidia[0-9]*"}
-"""What the drivers create in ``/dev``."""
+"""Files that the drivers create in ``/dev``."""
 _DISPATCH_THREADS = 2
 _CONF = "MS_DEV_RUNTIME_CONF"
 CONVOLUTION_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
@@ -71,10 +71,10 @@ class Settings:
     """The settings for which a process is prepared.
 
     Attributes:
-      device: one of `DEVICES`; ``auto`` takes an Ascend processor if one is there, else the CPU.
-      threads: threads of MindSpore's own kernels on CPU.
-      convolutions: whether its policies may have convolutions.
-      short_graphs: whether its updates are a matter of some tens of small kernels.
+      device: one of `DEVICES`; ``auto`` takes an Ascend processor if the machine has one, else the CPU.
+      threads: number of threads of MindSpore's own kernels on CPU.
+      convolutions: whether policies of the process may have convolutions.
+      short_graphs: whether updates consist of only some tens of small kernels.
 
     Raises:
       SetupError: if the device is unknown.
@@ -90,7 +90,7 @@ class Settings:
             raise SetupError(f"device must be one of {', '.join(DEVICES)}; got {self.device!r}")
 
     def differences(self, other: Settings) -> list[str]:
-        """The differences of `other`, except for the device, in words."""
+        """The differences from `other`, except for the device, in words."""
         found = []
         if self.threads != other.threads:
             found.append(f"{self.threads} of MindSpore's kernel threads instead of {other.threads}")
@@ -118,7 +118,7 @@ _state = _State()
 def prepare(settings: Settings) -> None:
     """Loads MindSpore and prepares it for `settings`; a process that has been prepared is not changed.
 
-    If these settings differ from those that it was prepared for, a warning in the log says so.
+    If `settings` differ from the settings of that preparation, the log warns about it.
 
     Raises:
       SetupError: if versions do not fit, the device is not available or another one is in use in this process, or
@@ -147,7 +147,7 @@ def _warn_once(message: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """The environment variables that are set before MindSpore loads where the user did not, with their values."""
+    """The environment variables and their values that are set before MindSpore loads unless the user has set them."""
     return {
         "MS_DEV_HOST_BLOCKING_RUN": "1",
         _CONF: "new_pipeline:false",
@@ -177,7 +177,7 @@ def check_versions() -> None:
 
 
 def load() -> types.ModuleType:
-    """The `mindspore` module, ready to compute: prepared for the default `Settings` unless that was done for others.
+    """The `mindspore` module, ready to compute: prepared for the default `Settings` unless it was prepared before.
 
     Raises:
       SetupError: see `prepare`.
@@ -218,10 +218,10 @@ def _print_no_conf() -> None:
 
 
 def _use_one_heap() -> None:
-    """Lets all threads take memory from one heap of the C library, where that is glibc.
+    """Lets all threads take memory from one heap of the C library, if that is glibc.
 
-    MindSpore compiles in many short-lived threads. With a heap for each, what stays of a compilation lies scattered
-    over all of them, and they grow with every further one.
+    MindSpore compiles in many short-lived threads. If each had a heap, the memory that a compilation keeps would be
+    scattered over all heaps, and they would grow with every further compilation.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None and "MALLOC_ARENA_MAX" not in os.environ:
@@ -273,16 +273,16 @@ def _prepare_cpu(settings: Settings, module: types.ModuleType) -> None:
 
 @floats.flush_denormals
 def run_small_graph(module: types.ModuleType) -> None:
-    """Runs a throwaway graph: the first one prints the runtime's settings, and makes the threads that compute.
+    """Runs a throwaway graph: the first one prints the runtime's settings, and creates the threads that compute.
 
-    Threads inherit the floating-point mode of the one that makes them.
+    Threads inherit the floating-point mode of the thread that creates them.
     """
     module.jit(_sum_of_squares)(module.Tensor(np.ones(1, np.float32))).asnumpy()
 
 
 @contextlib.contextmanager
 def _silent(*descriptors: int) -> Iterator[None]:
-    """Drops what C++ code prints to standard output (1) or error (2), which `contextlib.redirect_stdout` cannot."""
+    """Drops output of C++ code to standard output (1) or error (2), which `contextlib.redirect_stdout` cannot do."""
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -312,10 +312,10 @@ def _resolve_device(device: str, module: types.ModuleType) -> str:
 
 
 def check_device(device: str) -> None:
-    """Refuses a device that cannot be here, as far as that is known without MindSpore.
+    """Refuses a device that this machine cannot have, as far as that is known without MindSpore.
 
     Raises:
-      SetupError: the device was asked for, and its driver has made no device file.
+      SetupError: the device was asked for, but its driver has created no device file.
     """
     if device in _DEVICE_FILES and not _has_driver(device):
         raise _absent(device)
@@ -356,7 +356,7 @@ def is_loaded() -> bool:
 def to_device(array: Array) -> Any:
     """A Tensor of `array`. On CPU it shares memory with it, so in-place writes to `array` reach compiled graphs.
 
-    A 0-d array becomes a Tensor of shape ``(1,)``. A Python number passed to a graph would be compiled in.
+    A 0-d array becomes a Tensor of shape ``(1,)``. A Python number passed to a graph would become a constant of it.
     """
     module = load()
     if _state.resolved == "CPU":
@@ -365,7 +365,7 @@ def to_device(array: Array) -> Any:
 
 
 def assign(parameter: Any, value: Array) -> None:
-    """Writes a value into a Parameter in place: MindSpore's own loaders do not reach a graph that has already run.
+    """Writes a value into a Parameter in place; values from MindSpore's own loaders do not reach a graph that has run.
 
     Raises:
       ShapeError: if the shapes differ.

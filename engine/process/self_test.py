@@ -14,10 +14,12 @@ from minding.engine.process.runtime import device, load, to_device
 
 
 def self_test() -> dict[str, str]:
-    """Imports MindSpore, checks a compiled gradient by hand, and the floating-point mode. Used by `minding doctor`.
+    """Imports MindSpore, compares a compiled gradient with one by hand, and checks the floating-point mode.
+
+    `minding doctor` uses it.
 
     Returns:
-      What was found, as texts by name.
+      The findings, ``{name: text}``.
 
     Raises:
       SetupError: with the fix, if a step fails.

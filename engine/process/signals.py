@@ -1,6 +1,6 @@
 """SIGINT and SIGTERM during a run: the first asks for an orderly end, the second ends the process at once.
 
-Beside it, the stack that handlers run on.
+Also here: the stack on which signal handlers run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def _unknown() -> int:
-    """Stands for the functions of `tell_senders` where there are none."""
+    """Replaces the functions of `tell_senders` before it was called."""
     return 0
 
 
@@ -28,11 +28,11 @@ _sent_by_interrupt: Callable[[], int] = _unknown
 
 
 def tell_senders(note_sender: Callable[[], object], sent_by_interrupt: Callable[[], int]) -> None:
-    """Takes compiled functions that tell what MindSpore made of a SIGINT from other SIGTERMs, see `SignalGuard`.
+    """Sets the compiled functions that distinguish a SIGTERM from MindSpore's SIGINT handler; see `SignalGuard`.
 
     Args:
-      note_sender: puts a note of the sender before the handler of SIGTERM, if there is one.
-      sent_by_interrupt: whether the last SIGTERM came from MindSpore's handler of SIGINT.
+      note_sender: makes the handler of SIGTERM, if there is one, note the sender first.
+      sent_by_interrupt: returns whether the last SIGTERM came from MindSpore's handler of SIGINT.
     """
     global _note_sender, _sent_by_interrupt
     _note_sender, _sent_by_interrupt = note_sender, sent_by_interrupt
@@ -47,18 +47,19 @@ class SignalGuard:
     """Context manager that turns the first signal into a request while it is active.
 
     The first signal calls `on_signal` with its name (``"SIGINT"`` or ``"SIGTERM"``) and returns. From then on both
-    signals have the system's own effect: a second one ends the process by that signal, without hooks or clean-up and
-    also within a long call into compiled code; environment workers end with it. The previous handlers are restored
-    on leaving. A graph that MindSpore runs sets its own handler for SIGINT, which sends SIGTERM to this process, and
-    leaves it there. Our kernels note who sent a SIGTERM (`tell_senders`), so that the name is ``"SIGINT"`` still;
-    without them it is ``"SIGTERM"`` for both from the first graph on. Python delivers signals to the main thread only:
-    elsewhere the guard does nothing. A guard within another passes its first signal on, so that a task run by another
-    task's middleware does not keep it.
+    signals have the system's own effect: a second one ends the process at once, without hooks or clean-up, even within
+    a long call into compiled code; environment workers end with it. The previous handlers are restored on leaving.
+
+    When MindSpore runs a graph, it installs its own handler for SIGINT, which sends SIGTERM to this process, and does
+    not remove it. Our kernels note the sender of a SIGTERM (`tell_senders`), so that the name is still ``"SIGINT"``;
+    without them it is ``"SIGTERM"`` for both after the first graph. Python delivers signals to the main thread only;
+    in other threads the guard does nothing. A guard within another one passes its first signal on to the outer guard,
+    so that a task run by another task's middleware does not swallow it.
 
     Args:
-      on_signal: is called with the name of the first signal.
-      notice: what the first signal begins, such as ``stopping after this iteration``: is written to standard error at
-        once, also while compiled code runs, which delays `on_signal`. None writes nothing.
+      on_signal: called with the name of the first signal.
+      notice: the effect of the first signal, such as ``stopping after this iteration``. It is written to standard error
+        at once, even while compiled code delays `on_signal`. None writes nothing.
     """
 
     def __init__(self, on_signal: Callable[[str], None], notice: str | None = None) -> None:
@@ -110,12 +111,12 @@ class SignalGuard:
 
 
 class _Watch:
-    """Answers a signal while compiled code keeps Python's handlers waiting: a thread reads what Python's C handler
-    writes at once (`signal.set_wakeup_fd`), tells the user, and gives a second signal the system's own effect.
+    """Answers a signal while compiled code keeps Python's handlers waiting: a thread reads the byte that Python's C
+    handler writes at once (`signal.set_wakeup_fd`), tells the user, and gives a second signal the system's own effect.
 
     Args:
-      notice: what to tell.
-      handler: the handler that will run: signals that have another one are not meant.
+      notice: the text for the user.
+      handler: the handler that will run; signals with another handler are ignored.
     """
 
     def __init__(self, notice: str, handler: Callable[[int, FrameType | None], None]) -> None:
@@ -160,11 +161,11 @@ class _Watch:
 
 
 _watching = 0
-"""How many watch: one within another may."""
+"""Number of watches: one may run within another."""
 
 
 def _stop_watching() -> None:
-    """In a forked process, whose signals are not those of its parent."""
+    """Stops watching in a forked process, whose signals are not its parent's."""
     if _watching:
         signal.set_wakeup_fd(-1)
 
@@ -181,15 +182,15 @@ class _Stack(ctypes.Structure):
 _SS_DISABLE = 2
 _STACK_SIZE = 1 << 16
 _stacks: list[Any] = []
-"""They are in use for as long as the process lives."""
+"""Stacks of handlers, which are in use until the process ends."""
 
 
 def use_signal_stack() -> None:
-    """Lets handlers of signals that reach the calling thread run on a stack of their own, on Linux.
+    """Lets signal handlers of the calling thread run on a separate stack, on Linux.
 
-    The compiled loops of oneDNN, with which MindSpore multiplies matrices on CPU, let the stack pointer point into
-    their buffers: a handler that interrupted them would write over whatever lies below. Python's handlers take the
-    other stack if there is one. A thread that has one, as under `faulthandler`, keeps it.
+    In the compiled loops of oneDNN, with which MindSpore multiplies matrices on CPU, the stack pointer points into a
+    buffer: a handler that interrupts them would overwrite the memory below. Python's handlers use the separate stack
+    if there is one. A thread that already has one, as under `faulthandler`, keeps it.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -31,7 +31,7 @@ _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class WorkerProcess(SpawnProcess):
-    """A process that the kernel kills when this one ends, however that happens: also while it is stopped."""
+    """A process that the kernel kills when this one ends, for whatever reason, even if the process is stopped."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickling calls the function first: before the process imports what it is to run.
@@ -46,8 +46,8 @@ class WorkerProcess(SpawnProcess):
 class _Starter:
     """A thread that starts all processes, and lives as long as this process.
 
-    What the kernel watches for a process is the thread that started it. A daemon: the threads that Python joins have
-    ended before what is registered to run at exit.
+    The kernel ends a process with the thread that started it. The thread is a daemon, because Python joins all others
+    before it runs the functions that are registered for the exit.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class _Starter:
         threading.Thread(target=self._run, daemon=True, name="process-starter").start()
 
     def call(self, start: Callable[[], None]) -> None:
-        """Calls `start` in the thread; its error is raised here."""
+        """Calls `start` in the thread, and raises its error in the caller."""
         done: Future[None] = Future()
         self._calls.put((start, done))
         done.result()
@@ -78,7 +78,7 @@ def _starter() -> _Starter:
 
 
 def _end_with(parent: int) -> WorkerProcess:
-    """In a spawned process: ends it with its parent from now on; returns what its description is filled into."""
+    """In a spawned process: makes it end with its parent; returns the object that takes its description."""
     end_with_parent(parent)
     return WorkerProcess.__new__(WorkerProcess)
 
@@ -87,7 +87,7 @@ def end_with_parent(parent: int) -> None:
     """Lets the kernel kill this process (SIGKILL) when the thread that started it ends; on Linux.
 
     Args:
-      parent: number of the process that started this one, which may have ended by now.
+      parent: id of the process that started this one, which may have ended by now.
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -99,9 +99,9 @@ def end_with_parent(parent: int) -> None:
 def lean_start() -> Iterator[None]:
     """While a process is spawned: hides the main script, gives NumPy one thread, and holds signals back.
 
-    Spawn would run the user's script again in the child, with all of its imports, MindSpore among them. What is
-    defined in the script still arrives, because cloudpickle sends the code of `__main__` by value. The child holds
-    SIGINT and SIGTERM back, too, until it calls `become_worker`.
+    Spawn would run the user's script again in the child, with all of its imports, MindSpore among them. Definitions in
+    the script still reach the child, because cloudpickle sends the code of `__main__` by value. The child also holds
+    back SIGINT and SIGTERM, until it calls `become_worker`.
     """
     with _STARTING:
         yield from _lean_start()
@@ -127,13 +127,13 @@ def _lean_start() -> Iterator[None]:
 def stop_at_exit(owner: object, stop: Callable[..., None], *args: Any) -> Finalize[None]:
     """Calls ``stop(*args)`` once: when `owner` is garbage, when the interpreter ends, or when the result is called.
 
-    At exit multiprocessing waits for all children, indefinitely: `weakref.finalize` may run later than that.
+    At exit, multiprocessing waits for all children without a limit, and `weakref.finalize` may run later than that.
     """
     return Finalize(owner, stop, args, exitpriority=1)
 
 
 def become_worker() -> None:
-    """To be called first in a spawned process: signals are left to the parent, whose end is also this one's."""
+    """To be called first in a spawned process: it leaves signals to the parent, and ends when the parent ends."""
     # Both may reach the whole process group; the parent alone decides what they mean.
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

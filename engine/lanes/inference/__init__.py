@@ -1,7 +1,7 @@
 """Acting through an inference server: collectors send observations, and one worker computes for all of them.
 
-A collector keeps its environments, its random stream and what its policy remembers of them; only the network is
-elsewhere (`remote`). So the server has no state but weights (`server`): batches change no draw, and a server that died
-is replaced without a loss. It computes what it is asked in batches (`batching`) with the version of the weights that
-the collector's request names, as the collector would do itself.
+A collector keeps its environments, its random stream and the memory of its policy; only the network is elsewhere
+(`remote`). The server therefore has no state but weights (`server`): batches change no random draw, and a server that
+died is replaced without loss. It computes questions in batches (`batching`) with the version of the weights that the
+collector's request names, as the collector itself would.
 """

@@ -1,4 +1,4 @@
-"""Which questions of collectors are computed together, and when; decided without a clock of its own."""
+"""Decides which questions of collectors are computed together, and when. The caller tells the time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Ask:
     """Observations of a collector that wait for the outputs of a network.
 
     Attributes:
-      place: of the network among those that are served.
-      version: of the weights to compute with.
-      leaves: what the network takes, ``(n, ...)`` each.
-      asker: what the answer goes to.
-      since: time of its arrival, in seconds.
+      place: position of the network among the served ones.
+      version: version of the weights to use.
+      leaves: inputs of the network, ``(n, ...)`` each.
+      asker: takes the answer.
+      since: time of arrival, in seconds.
     """
 
     place: int
@@ -36,16 +36,16 @@ class Ask:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Only what is alike in it can be computed together."""
+        """Only questions of the same kind can be computed together."""
         return self.place, self.version, *((leaf.shape[1:], leaf.dtype) for leaf in self.leaves)
 
 
 class Batching:
-    """Collects what is asked until there is a reason to compute it.
+    """Collects questions until there is a reason to compute them.
 
     Args:
-      max_batch: rows of a batch; a question of more rows is computed alone.
-      max_wait: seconds for which the first question of a batch waits for others.
+      max_batch: maximum number of rows in a batch; a question of more rows is computed alone.
+      max_wait: maximum time, in seconds, for which the first question of a batch waits for others.
     """
 
     def __init__(self, max_batch: int, max_wait: float) -> None:
@@ -53,18 +53,18 @@ class Batching:
         self._waiting: list[Ask] = []
 
     def add(self, ask: Ask) -> None:
-        """Takes a question in."""
+        """Adds a question."""
         self._waiting.append(ask)
 
     def due(self, now: float, askers: int) -> list[Ask]:
         """The questions to compute together now, the oldest first; empty if it is better to wait.
 
-        There is no reason to wait once as many rows as `max_batch` allows are there, the oldest question is `max_wait`
-        old, or every collector has asked.
+        The wait ends once `max_batch` rows have arrived, the oldest question is `max_wait` old, or every collector has
+        asked.
 
         Args:
           now: the time, in seconds.
-          askers: how many collectors there are, each of which waits for the answer to its last question.
+          askers: number of collectors, each of which waits for the answer to its last question.
         """
         if not self._waiting:
             return []
@@ -91,7 +91,7 @@ class Batching:
 
 
 def joined(batch: Sequence[Ask]) -> list[Array]:
-    """The leaves of all questions of a batch, one below the other."""
+    """The leaves of all questions of a batch, concatenated along the first axis."""
     if len(batch) == 1:
         return list(batch[0].leaves)
     return [np.concatenate(leaves) for leaves in zip(*(ask.leaves for ask in batch))]
@@ -101,9 +101,9 @@ def divided(outputs: Sequence[Array], batch: Sequence[Ask], shared: frozenset[in
     """The rows of a batch's outputs that answer each question.
 
     Args:
-      outputs: ``(B, ...)`` each, but for those in `shared`.
-      batch: the questions, whose rows are B together.
-      shared: numbers of the outputs that have no batch axis: all questions get them whole.
+      outputs: outputs of the network, ``(B, ...)`` each, apart from those in `shared`.
+      batch: the questions, with B rows together.
+      shared: indices of the outputs that have no batch axis: all questions get them whole.
     """
     answers, start = [], 0
     for ask in batch:

@@ -12,9 +12,9 @@ class Question(NamedTuple):
     """A collector's request for the outputs of a network.
 
     Attributes:
-      place: of the network among those that are served.
-      version: of the weights.
-      leaves: what the network takes.
+      place: position of the network among the served ones.
+      version: version of the weights.
+      leaves: inputs of the network.
     """
 
     place: int
@@ -23,7 +23,7 @@ class Question(NamedTuple):
 
 
 Reply = Callable[[tuple[Array, ...]], None]
-"""Sends outputs to the collector that asked. It may have gone: nothing happens then."""
+"""Sends outputs to the collector that asked; has no effect if the collector has ended."""
 
 
 class Line(Protocol):
@@ -32,15 +32,15 @@ class Line(Protocol):
     def ask(self, question: Question) -> tuple[Array, ...]:
         """Returns the outputs of a network, which the caller then owns.
 
-        Waits for a server if there is none, and asks again if it dies: whoever starts servers knows when to give up.
+        Waits for a server if there is none, and asks again if it dies; the main process decides when to give up.
 
         Raises:
-          ChannelClosed: there will be no other server.
+          ChannelClosed: the main process has closed the port.
         """
         ...
 
     def close(self) -> None:
-        """Says that nothing more will be asked."""
+        """Tells the server that there will be no further question."""
         ...
 
 
@@ -53,25 +53,25 @@ class Counter(Protocol):
         ...
 
     def receive(self, timeout: float) -> list[tuple[Question, Reply]]:
-        """The questions that are there, waiting up to that many seconds for the first."""
+        """The questions that have arrived; waits up to `timeout` seconds for the first."""
         ...
 
     def close(self) -> None: ...
 
 
 class Port(Protocol):
-    """Where a server is found; goes to all workers. A transport makes it, which knows how they reach each other."""
+    """The address of a server, made by the transport; all workers receive it."""
 
     def open(self) -> None:
-        """In the main process, before a server starts."""
+        """Called in the main process before a server starts."""
         ...
 
     def close(self) -> None:
-        """In the main process: there will be no server until it is opened again."""
+        """Called in the main process when there will be no server until the next `open`."""
         ...
 
     def connect(self, asker: int) -> Line:
-        """In a collector: its end.
+        """Returns the collector's end; called in the collector.
 
         Args:
           asker: number of the collector.
@@ -79,5 +79,5 @@ class Port(Protocol):
         ...
 
     def listen(self) -> Counter:
-        """In the server: its end."""
+        """Returns the server's end; called in the server."""
         ...

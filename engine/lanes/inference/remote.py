@@ -9,13 +9,13 @@ from minding.engine.types import Array
 
 
 class RemoteNetworks:
-    """The networks that a collector asks for, with the weights of its current request.
+    """The networks that the server computes for a collector, with the weights of its current request.
 
     Attributes:
-      version: of these weights.
+      version: version of these weights.
 
     Args:
-      line: to the server.
+      line: connection to the server.
     """
 
     def __init__(self, line: Line) -> None:
@@ -23,7 +23,7 @@ class RemoteNetworks:
         self.version = -1
 
     def network(self, place: int) -> RemoteNetwork:
-        """The network at a place among those that are served."""
+        """The network at a position among the served ones."""
         return RemoteNetwork(self, place)
 
     def ask(self, place: int, leaves: Sequence[Array]) -> tuple[Array, ...]:
@@ -31,7 +31,7 @@ class RemoteNetworks:
         return self._line.ask(Question(place, self.version, list(leaves)))
 
     def close(self) -> None:
-        """Says that nothing more will be asked."""
+        """Tells the server that there will be no further question."""
         self._line.close()
 
 

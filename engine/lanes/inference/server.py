@@ -23,11 +23,11 @@ class ServerPlan:
     """The instructions with which a server starts.
 
     Attributes:
-      members: what collectors run, of which it makes the networks.
-      port: where collectors find it.
+      members: the members of the collectors, whose networks it rebuilds.
+      port: address at which collectors find it.
       max_batch, max_wait: see `Batching`; in rows and seconds.
-      depth: versions of the weights that are in use at the same time.
-      own_process: whether it has a process to itself.
+      depth: number of versions of the weights that are in use at the same time.
+      own_process: whether the server has its own process.
     """
 
     members: PickledMembers
@@ -40,20 +40,21 @@ class ServerPlan:
     names = ("a batch",)
 
     def build(self, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> InferenceServer:
-        """In the worker: the server."""
+        """Builds the server; called in the worker."""
         return InferenceServer(self, weights, heartbeat)
 
 
 class InferenceServer:
-    """Computes what collectors ask, in batches.
+    """Answers the questions of collectors, in batches.
 
-    The main process tells it of each version of the weights before it tells a collector, and which is the oldest that
-    a collector still works with. It keeps all of them for as long, and tells the replacement of a server that died.
+    The main process announces each version of the weights to the server before it announces it to a collector, together
+    with the oldest version that a collector still uses. It retains all versions since then, and announces them to the
+    replacement of a server that died.
 
     Args:
-      plan: what it is.
-      weights: where they are read.
-      heartbeat: is told what is running.
+      plan: instructions of the server.
+      weights: reader of the board with the weights.
+      heartbeat: gets the current activity.
     """
 
     def __init__(self, plan: ServerPlan, weights: WeightReader, heartbeat: Heartbeat) -> None:
@@ -67,10 +68,10 @@ class InferenceServer:
         heartbeat.member = BETWEEN
 
     def load_state_dict(self, state: StateDict) -> None:
-        """It has no state."""
+        """Does nothing: the server has no state."""
 
     def run(self, channel: Channel) -> None:
-        """Serves until the main process asks for the end, and no collector is left then."""
+        """Serves until the main process has asked for the end and no collector is connected."""
         counter = self._plan.port.listen()
         try:
             while not self._ending or counter.askers:
@@ -80,10 +81,10 @@ class InferenceServer:
             counter.close()
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Does nothing: the server holds nothing to close."""
 
     def _look(self, channel: Channel, timeout: float = 0.0) -> None:
-        """Takes in what the main process has sent."""
+        """Receives the messages of the main process."""
         while not self._ending:
             try:
                 request: Request | None = channel.receive(timeout)
@@ -99,7 +100,7 @@ class InferenceServer:
             timeout = 0.0
 
     def _serve(self, counter: Counter, channel: Channel) -> None:
-        """Waits for questions for a while, and computes a batch once there is one."""
+        """Waits a while for questions, and computes the batches that are due."""
         patience = self._batching.patience(time.monotonic())
         for question, reply in counter.receive(_IDLE if patience is None else min(max(patience, 0.0), _IDLE)):
             self._batching.add(Ask(*question, reply, time.monotonic()))

@@ -1,4 +1,4 @@
-"""An inference server as the main process holds it."""
+"""An inference server as seen from the main process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from minding.engine.lanes.transport import Transport, WeightBoard
 
 
 class InferenceService:
-    """Tells a server of versions of the weights, as long as collectors use them, and replaces it if it dies.
+    """Announces versions of the weights to a server while collectors use them, and replaces the server if it dies.
 
     Attributes:
       worker: the server.
-      port: where collectors find it.
+      port: address at which collectors find it.
 
     Args:
-      options: settings of the run, of which none is open.
-      transport: starts it.
+      options: settings of the run, all filled in.
+      transport: starts the server.
     """
 
     def __init__(self, options: LaneOptions, transport: Transport) -> None:
@@ -39,12 +39,12 @@ class InferenceService:
         self._wait = Wait()
 
     def prepare(self, members: PickledMembers, board: WeightBoard, depth: int) -> None:
-        """Sets the networks that it computes.
+        """Sets the networks that the server computes.
 
         Args:
-          members: of the collectors.
-          board: where their weights are.
-          depth: versions of these that are in use at the same time.
+          members: members of the collectors.
+          board: board with their weights.
+          depth: number of versions of these that are in use at the same time.
         """
         plan = ServerPlan(
             members,
@@ -58,10 +58,10 @@ class InferenceService:
         self.worker.prepare(plan, board, frozenset())
 
     def offer(self, oldest: int | None) -> None:
-        """Tells it of the newest version, before a collector is told of it.
+        """Announces the newest version to the server, before a collector hears of it.
 
         Args:
-          oldest: version that a collector still works with; None if they do not work.
+          oldest: oldest version that a collector still uses; None if none is at work.
         """
         if not self.worker.started:
             self._held.clear()
@@ -74,11 +74,11 @@ class InferenceService:
         self.worker.submit(Ticket(Request(version, version, fields), self._board.retain()))
 
     def release(self, oldest: int | None, interrupted: Callable[[], bool]) -> None:
-        """Releases the versions that no collector uses any more, but for the newest.
+        """Releases the versions that no collector uses any more, apart from the newest.
 
         Args:
           oldest: as in `offer`.
-          interrupted: see `SupervisedWorker.wait`, also for what is raised.
+          interrupted: see `SupervisedWorker.wait`, also for the errors that are raised.
         """
         while len(self._held) > 1 and self.worker.started and (oldest is None or self._held[0] < oldest):
             self.worker.wait(interrupted)
@@ -91,9 +91,9 @@ class InferenceService:
             self.port.close()
 
     def await_others(self) -> None:
-        """Begins to wait for collectors, which may wait for the server; call `tend` meanwhile."""
+        """Begins a wait for collectors, which may themselves wait for the server; call `tend` during the wait."""
         self._wait = Wait()
 
     def tend(self) -> None:
-        """Replaces the server if it has died or is silent; see `SupervisedWorker.tend` for what is raised."""
+        """Replaces the server if it has died or is silent; raises the errors of `SupervisedWorker.tend`."""
         self.worker.tend(self._wait)

@@ -1,4 +1,4 @@
-"""Questions over a socket of this machine."""
+"""Connections between collectors and an inference server over a Unix socket."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from minding.engine.types import Array
 
 _NAME = "inference"
 _LONGEST = 100
-"""Bytes of the path of a Unix socket, on all systems."""
+"""Longest path of a Unix socket, in bytes, that all systems accept."""
 _RETRY = 0.02  # s between two attempts to reach a server
 _GLANCE = 0.05  # s after which new collectors are looked for
 
 
 class SocketPort:
-    """A `Port` in a folder that only this user can enter; whoever connects has to know a key."""
+    """A `Port` in a folder that only this user can enter; a connection also needs a secret key."""
 
     def __init__(self) -> None:
         if not hasattr(socket, "AF_UNIX"):
@@ -169,5 +169,5 @@ class SocketCounter:
 
 
 def packed(outputs: Sequence[Array]) -> bytes:
-    """Outputs as bytes. What is made of them can be written to."""
+    """Outputs as bytes; the arrays that are loaded from them are writable."""
     return pickle.dumps(tuple(np.array(x, order="C") for x in outputs), pickle.HIGHEST_PROTOCOL)

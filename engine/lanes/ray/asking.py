@@ -15,15 +15,15 @@ from minding.engine.types import Array
 
 _RETRY = 0.1  # s between two attempts to reach a server
 _asked: queue.SimpleQueue[tuple[int, bytes, Future[bytes]]] = queue.SimpleQueue()
-"""What the calls of this actor brought, for the thread of its worker."""
+"""The questions that calls of this actor brought, for the thread of its worker."""
 
 
 class ActorPort:
     """A `Port` of an actor that is found by its name.
 
     Attributes:
-      name: of the actor, in the namespace of the run.
-      askers: how many workers ask, each of which may wait for an answer.
+      name: name of the actor, in the namespace of the run.
+      askers: number of workers that ask, each of which may wait for an answer.
     """
 
     def __init__(self, name: str, askers: int) -> None:
@@ -32,7 +32,7 @@ class ActorPort:
     def open(self) -> None: ...
 
     def close(self) -> None:
-        """Nothing: actors that ask are ended by force."""
+        """Does nothing: actors that ask are ended by force."""
 
     def connect(self, asker: int) -> ActorLine:
         return ActorLine(self.name, asker)
@@ -42,7 +42,7 @@ class ActorPort:
 
 
 class ActorLine:
-    """A `Line` that looks its server up with the first question, and again if it dies."""
+    """A `Line` that looks up its server at the first question, and again if the server dies."""
 
     def __init__(self, name: str, asker: int) -> None:
         self._name, self._asker = name, asker
@@ -99,7 +99,7 @@ class ActorCounter:
 
 
 def ask(asker: int, data: bytes) -> bytes:
-    """In a call of the actor: hands a question to the worker, and waits for its answer."""
+    """Passes a question to the worker and waits for its answer; runs in a call of the actor."""
     future: Future[bytes] = Future()
     _asked.put((asker, data, future))
     return future.result()

@@ -1,4 +1,4 @@
-"""The cluster that a run uses: one of its own on this machine, or one that the user started."""
+"""The cluster of a run: a new one on this machine, or one that the user started."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minding.engine.process.alive import born
 
 LOCAL = "local"
 _ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's variable: whether nodes on other machines may join, for which it listens on all addresses."""
+"""Ray's environment variable that decides whether it listens on all addresses, so that other machines may join."""
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _OLDEST = (2, 60)
 _REACHED = 5.0  # s
@@ -32,14 +32,14 @@ _QUIET = {"log_to_driver": False, "configure_logging": False}
 
 
 def check_ray(address: str, insecure: bool = False) -> None:
-    """Refuses a cluster that cannot be used from here, without importing Ray.
+    """Refuses a cluster that this machine cannot use, without importing Ray.
 
     Args:
       address: ``local``, or HOST:PORT of a cluster.
       insecure: whether a cluster may be used without a token.
     Raises:
       MissingExtraError: Ray is not installed.
-      ConfigError: it is too old, there is no token, or nothing answers at the address.
+      ConfigError: Ray is too old, the token is missing, or nothing answers at the address.
     """
     try:
         version = importlib.metadata.version("ray")
@@ -66,7 +66,7 @@ def check_ray(address: str, insecure: bool = False) -> None:
 
 
 def has_token() -> bool:
-    """Whether Ray will find a token, where it looks for one."""
+    """Whether Ray will find a token in the places where it looks for one."""
     if os.environ.get(_MODE, "token").lower() != "token":
         return False
     if os.environ.get(_TOKEN):
@@ -83,7 +83,7 @@ class JoinedCluster:
 
     Args:
       address: HOST:PORT.
-      insecure: whether it has no token.
+      insecure: whether to join without a token.
     """
 
     def __init__(self, address: str, insecure: bool) -> None:
@@ -91,7 +91,7 @@ class JoinedCluster:
         self._mode = {_MODE: "disabled" if insecure and not has_token() else "token"}
 
     def start(self) -> Any:
-        """Joins it; returns the module `ray`."""
+        """Joins the cluster; returns the module `ray`."""
         check_ray(self._address, self._mode[_MODE] == "disabled")
         self._environment = _environment(self._mode)
         self._environment.__enter__()
@@ -102,27 +102,27 @@ class JoinedCluster:
             raise
 
     def watch(self, pid: int) -> None:
-        """Its processes end with the cluster, not with the run."""
+        """Does nothing: processes of the cluster end with it, not with the run."""
 
     def end(self) -> None:
-        """Leaves it."""
+        """Leaves the cluster."""
         _ray().shutdown()
         self._environment.__exit__(None, None, None)
 
 
 class LocalCluster:
-    """A cluster on this machine that ends with this process, however that ends.
+    """A cluster on this machine that ends with this process, whatever ends the process.
 
     It listens on the loopback address only, which is checked once it runs, and has neither dashboard nor client port.
-    Whoever connects needs a token: a file that only this user can read. Token, logs and sockets lie in a folder that
-    is removed at the end.
+    A connection needs a token, which is in a file that only this user can read. Token, logs and sockets are in a folder
+    that is removed at the end.
     """
 
     def __init__(self) -> None:
         self._closing = contextlib.ExitStack()
 
     def start(self) -> Any:
-        """Starts it; returns the module `ray`.
+        """Starts the cluster; returns the module `ray`.
 
         Raises:
           ConfigError: the program imported Ray earlier, or something listens on other addresses.
@@ -152,13 +152,13 @@ class LocalCluster:
         return ray
 
     def watch(self, pid: int) -> None:
-        """Has a process of the cluster ended when this process is gone and the process is not."""
+        """Has the reaper end a process of the cluster that outlives this process."""
         since = born(pid)
         if since is not None:
             _tell(self._reaper, f"process {pid} {since}")
 
     def end(self) -> None:
-        """Ends it with all of its processes."""
+        """Ends the cluster and all of its processes."""
         self._closing.close()
 
     def _reap(self) -> None:
@@ -191,7 +191,7 @@ def _init(arguments: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Sets what Ray reads of its tokens from the environment, also if it was imported before."""
+    """Sets the environment variables from which Ray reads its tokens, even if Ray was imported before."""
     earlier = {name: os.environ.get(name) for name in values}
     try:
         _set(values)
@@ -214,10 +214,10 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 
 def _stay_within_this_machine() -> None:
-    """Has Ray listen on the loopback address only, where it would listen on all addresses of the machine.
+    """Makes Ray listen on the loopback address only, instead of all addresses of the machine.
 
     Raises:
-      ConfigError: the program imported Ray earlier, which decides it when it is imported.
+      ConfigError: the program imported Ray earlier; Ray reads this setting at its import.
     """
     if _ON_ALL_ADDRESSES in os.environ:
         return

@@ -8,7 +8,7 @@ from typing import Any
 def host_class() -> type[Any]:
     """The class of the actors.
 
-    A local class is sent by value: an actor has to be able to load it before it knows where modules are.
+    A local class is sent by value, so that an actor can load it before it can find modules.
     """
 
     class Host:

@@ -1,4 +1,4 @@
-"""The machines of a cluster: what is free on them, and whether they can run workers of this run."""
+"""The machines of a cluster: their free CPUs, and whether they can run workers of this run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from minding.engine.errors import ConfigError, LaneError
 
 _log = logging.getLogger("minding.lanes")
 _PACKAGES = ("minding", "numpy", "ray", "mindspore")
-"""What has to be of one version everywhere; not all need the last one."""
+"""Packages that must have the same version on all machines; only some workers need the last one."""
 _ANSWER = 60.0  # s
 _AVOIDED = 60.0  # s
 _COUNTED = 5.0  # s
 
 
 def free_cpus(ray: Any) -> list[tuple[str, float, float]]:
-    """Name, free CPUs and CPUs of each machine that runs."""
+    """Name, free CPUs and CPUs of each running machine."""
     free = ray._private.state.available_resources_per_node()
     return [
         (_name(node), free.get(node["NodeID"], {}).get("CPU", 0.0), node["Resources"].get("CPU", 0.0))
@@ -29,9 +29,9 @@ def free_cpus(ray: Any) -> list[tuple[str, float, float]]:
 
 
 class Places:
-    """Where workers start: where Ray puts them, but for a while not on a machine on which one was lost.
+    """The choice of machines for workers: Ray's own, but for a while not a machine on which a worker was lost.
 
-    Ray notices within some 15 s that a machine has died, and until then tries to start actors there.
+    Ray notices the death of a machine only after some 15 s, and until then tries to start actors there.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Places:
         self._given: list[tuple[float, str]] = []
 
     def lost(self, machine: str) -> None:
-        """Notes that a worker on it did not end by itself; empty: it had no place yet."""
+        """Notes the machine of a worker that did not end by itself; the name is empty if it had no machine yet."""
         if machine:
             self._lost[machine] = time.monotonic()
 
     def strategy(self, ray: Any, cpus: int) -> Any:
-        """Ray's own, or for a machine with free CPUs if there are some to stay away from."""
+        """Ray's own strategy, or one for a machine with free CPUs while some machines are avoided."""
         now = time.monotonic()
         self._lost = {machine: when for machine, when in self._lost.items() if now - when < _AVOIDED}
         if not self._lost:
@@ -76,9 +76,9 @@ def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
 
     Args:
       ray: the module.
-      workers: how many there will be.
-      cpus: that each takes.
-      address: of the cluster, for messages.
+      workers: number of workers.
+      cpus: number of CPUs that each takes.
+      address: address of the cluster for messages.
     Returns:
       The kinds of processor, this machine's first.
     Raises:
@@ -112,10 +112,10 @@ def compare(here: Mapping[str, str], found: Mapping[str, Mapping[str, str]]) -> 
     """The kinds of processor, this machine's first; warns if there are several.
 
     Args:
-      here: what `describe` says of this machine.
-      found: what it says of the others, by name.
+      here: result of `describe` on this machine.
+      found: results of `describe` on the others, by name.
     Raises:
-      ConfigError: names the machine that has other versions.
+      ConfigError: a machine has other versions; the message names it.
     """
     for name, there in found.items():
         for what, version in here.items():
@@ -141,7 +141,7 @@ def describe(packages: Sequence[str]) -> dict[str, str]:
 
 
 def _look_function() -> Callable[[Sequence[str]], dict[str, str]]:
-    """A function that is sent by value: a machine may have no minding, or another."""
+    """A function that is sent by value, since a machine may have no minding, or another version."""
 
     def look(packages: Sequence[str]) -> dict[str, str]:
         import importlib.metadata

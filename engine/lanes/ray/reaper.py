@@ -1,7 +1,7 @@
-"""Ends what is left of a local cluster when the process that started it has gone, however it went.
+"""Ends the remaining processes of a local cluster after the process that started it, whatever ended that process.
 
-Runs as a script of its own, with the standard library only: the agents of Ray's node manager notice its death, and then
-wait over a minute for an answer of the head node, which died as well, to write a log line.
+It runs as a separate script and needs the standard library only. Without it, the agents of Ray's node manager would
+notice the death of that manager and then wait over a minute for an answer of the head node, which is dead as well.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:
-    """Reads lines until the other end of standard input is closed: ``process PID TICKS``, ``folder PATH``."""
+    """Reads lines until the writer closes standard input: ``process PID TICKS``, ``folder PATH``."""
     processes, folders = [], []
     for line in sys.stdin:
         what, _, value = line.rstrip("\n").partition(" ")

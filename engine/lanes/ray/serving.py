@@ -28,7 +28,7 @@ Beat = tuple[float, int, int, str]
 class Serving:
     """A worker that gets messages from calls and returns answers to them.
 
-    MindSpore belongs to one thread, and calls of an actor come in several: the worker has a thread of its own.
+    MindSpore belongs to one thread, but calls of an actor arrive in several: the worker has a separate thread.
 
     Args:
       shapes: shape and dtype of each weight by name.
@@ -43,7 +43,7 @@ class Serving:
 
     @property
     def beats(self) -> int:
-        """Counted by the main process."""
+        """Not used here: the main process counts the beats."""
         return 0
 
     def put(self, place: Any, header: bytes, buffers: Sequence[Array]) -> None:
@@ -53,7 +53,7 @@ class Serving:
             self._in.put((header, [bytearray(buffer) for buffer in buffers], place))
 
     def call(self, place: Any, header: bytes, buffers: Sequence[Array]) -> Returned | None:
-        """Gives the worker a request, and waits for its answer; None if it ended without one."""
+        """Gives the worker a request and waits for its answer; None if the worker ended without an answer."""
         self.put(place, header, buffers)
         try:
             header, answered, _ = self._out.get(None)
@@ -62,15 +62,15 @@ class Serving:
         return header, [np.frombuffer(buffer, np.uint8) for buffer in answered]
 
     def end(self) -> None:
-        """Lets the worker end once it has done its requests."""
+        """Lets the worker end after it has answered its requests."""
         self.put(None, serialize(None)[0], [])
 
     def beat(self) -> Beat:
-        """A sign of life."""
+        """Returns a sign of life."""
         return time.monotonic(), self.member, os.getpid(), platform.node()
 
     def ended(self) -> str:
-        """Waits for the worker's end; returns how it ended."""
+        """Waits for the worker's end; returns a description of it."""
         self._over.wait()
         return self._how
 
@@ -88,7 +88,7 @@ class Serving:
 
 
 class PlacedWeights:
-    """A `WeightReader` of versions that come with each request, in one or several objects (see `RayBoard`).
+    """A `WeightReader` of versions that arrive with each request, in one or several objects (see `RayBoard`).
 
     Args:
       shapes: shape and dtype of each weight by name.

@@ -1,7 +1,7 @@
 """Workers as actors of a Ray cluster.
 
-An answer is the return value of a call on one actor, and a replacement is another actor: what a lost worker still sends
-has nowhere to arrive. Which worker is replaced when is decided by `engine.lanes.supervised`, as for all transports: Ray
+An answer is the return value of a call on one actor, and a replacement is another actor: late messages of a lost worker
+cannot arrive anywhere. As for all transports, `engine.lanes.supervised` decides which worker is replaced and when; Ray
 restarts nothing.
 """
 
@@ -45,8 +45,8 @@ _DRIFT = 1e-4  # s per s, between the clocks of two machines
 class RayTransport:
     """A `Transport` that starts an actor for each worker.
 
-    Ray is started with the first worker. A cluster on this machine ends with the run, and workers share its cores as
-    processes do; on any other each takes a CPU.
+    The first worker starts Ray. A cluster on this machine ends with the run, and workers share its cores as processes
+    do; on any other cluster each worker takes a CPU.
 
     Args:
       address: ``local``, or HOST:PORT of a cluster.
@@ -56,7 +56,7 @@ class RayTransport:
     own_process = increments = True
     cores: tuple[int, ...] = ()
     cpus = 1
-    """That each worker takes of a cluster on other machines."""
+    """CPUs that each worker takes on a cluster with other machines."""
 
     def __init__(self, address: str, insecure: bool = False) -> None:
         self._address = address
@@ -136,10 +136,10 @@ class RayWorker:
 
     Args:
       ray: the module.
-      actor: it is held by.
-      watch: is called with the id of its process.
-      cpus: that it takes of its machine.
-      lost: is called with its machine if it did not end by itself.
+      actor: the actor that holds the worker.
+      watch: called with the id of its process.
+      cpus: number of CPUs that it takes.
+      lost: called with the name of its machine if it did not end by itself.
     """
 
     kind = "actor"
@@ -202,13 +202,14 @@ class RayWorker:
 
 
 class Pulse:
-    """A `Heartbeat` of an actor: asks it, and counts its answers.
+    """A `Heartbeat` of an actor: calls it and counts its answers.
 
     Attributes:
-      pid, node: of the worker; 0 and empty before its first sign of life.
-      machine: by what Ray knows its machine; empty before.
-      offset: what is added to its clock to get this process's, 0 where that cannot be told from an error: half of the
-        shortest round trip so far. Clocks drift apart, so that a longer one counts once the shortest is old.
+      pid, node: process id and machine name of the worker; 0 and empty before its first sign of life.
+      machine: Ray's name of its machine; empty before the first sign of life.
+      offset: difference, in seconds, that converts its clock to this process's clock; 0 if it is smaller than its
+        error, half of the shortest round trip so far. Clocks drift apart, so a longer round trip counts once the
+        shortest is old.
     """
 
     def __init__(self, ray: Any, actor: Any, watch: Callable[[int], None] = lambda pid: None) -> None:
@@ -226,7 +227,7 @@ class Pulse:
 
     @property
     def member(self) -> int:
-        """As of now, if it answers soon."""
+        """The current value if the actor answers soon, else the last one."""
         self.look(_SOON)
         if self._answer is None:
             self._ask()
@@ -239,11 +240,11 @@ class Pulse:
 
     @property
     def clock_error(self) -> float:
-        """By how many seconds `offset` may be wrong."""
+        """The error of `offset` in seconds."""
         return self._error + _DRIFT * (time.monotonic() - self._measured)
 
     def look(self, timeout: float = 0.0) -> None:
-        """Takes in an answer if there is one within `timeout` seconds, and asks again after a while."""
+        """Receives an answer if one arrives within `timeout` seconds, and calls again after a while."""
         if not self._ray.is_initialized():
             return
         if self._answer is None and time.monotonic() - self._sent >= _BEAT:
@@ -274,7 +275,7 @@ class Pulse:
 
 
 class RayChannel:
-    """A `Channel` to an actor. The first message has no answer, and each later one is a call whose value is its own."""
+    """A `Channel` to an actor. The first message has no answer; each later one is a call whose value is its answer."""
 
     def __init__(self, ray: Any, actor: Any, pulse: Pulse) -> None:
         self._ray, self._actor, self._pulse = ray, actor, pulse
@@ -330,7 +331,7 @@ class RayChannel:
 
 @contextlib.contextmanager
 def _store_has_room(ray: Any) -> Iterator[None]:
-    """Says in one line what to do where Ray has no room left for an object."""
+    """Turns Ray's error for a full object store into a LaneError that says what to do."""
     try:
         yield
     except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
@@ -341,10 +342,10 @@ def _store_has_room(ray: Any) -> Iterator[None]:
 
 
 class RayBoard(CopiedWeights):
-    """A `WeightBoard` whose arrays are in Ray's object store, once each, as long as a version that has them is in use.
+    """A `WeightBoard` whose arrays are in Ray's object store, once each, while a version that contains them is in use.
 
-    What is new in a version is one object. Its place is the objects that hold its arrays: where several have one, the
-    last.
+    The changed arrays of a version form one object. The place of a version is the list of objects that hold its arrays;
+    if several objects hold an array, the last one counts.
 
     Args:
       ray: the module.
