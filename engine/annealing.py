@@ -12,9 +12,9 @@ from minding.engine.errors import ConfigError
 
 SHAPES = ("linear", "exp", "constant", "piecewise")
 _TIME_CONSTANTS = 5.0
-"""Of an exponential schedule of a learning rate."""
+"""Exponent at the end of an exponential schedule of a learning rate."""
 Points = Sequence[Sequence[float]]
-"""Pairs of a share of the schedule and what is left there."""
+"""Pairs of an elapsed share of the schedule and the remaining share of the value."""
 
 
 def left(shape: str, share: float, points: Points = ()) -> float:

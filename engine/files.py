@@ -55,7 +55,7 @@ def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def _read(descriptor: int, expected: int, limit: int) -> bytes:
-    """What is in the file, and at most one byte more than the limit if it grows meanwhile."""
+    """The contents of the file, cut one byte after the limit if the file grows while it is read."""
     with open(descriptor, "rb", closefd=False) as file:
         return file.read(min(expected, limit) + 1)
 

@@ -22,14 +22,14 @@ from minding.engine.types import Array, StateDict
 class SequenceBatch(IndexedBatch):
     """Sequences of rows, in the order of time: index int32 ``(K, T, B)``.
 
-    The first places are those of the burn-in, which only brings the memory of the policy up to date. All sequences are
-    learned from at the same place on: where the burn-in is shorter, its first row is repeated in front of it. At their
-    end shorter sequences are filled up with their last row.
+    The first places belong to the burn-in, which only brings the memory of the policy up to date. The rows to learn
+    from begin at the same place in all sequences: a shorter burn-in is padded at its start with copies of its first
+    row, and a shorter sequence at its end with copies of its last row.
 
     Attributes:
-      filled: bool ``(K, T, B)``, false where a row is a repeated one.
-      burn_in: number of places before those that are learned from.
-      window: int64 ``(K, B)``, what a buffer that draws by priority knows the sequences by.
+      filled: bool ``(K, T, B)``, false at places with a repeated row.
+      burn_in: number of places before the rows to learn from.
+      window: int64 ``(K, B)``, the numbers of the sequences in a buffer that samples by priority.
     """
 
     filled: Array
@@ -38,7 +38,7 @@ class SequenceBatch(IndexedBatch):
 
     @property
     def learned(self) -> Array:
-        """Bool ``(K, T, B)``, true for rows that are learned from."""
+        """Bool ``(K, T, B)``, true for rows to learn from."""
         learned = self.filled.copy()
         learned[:, : self.burn_in] = False
         return learned
@@ -47,14 +47,14 @@ class SequenceBatch(IndexedBatch):
 def sequences_from(
     ring: Ring, first: Array, count: Array, length: int, burn_in: int = 0, weight: Array | None = None
 ) -> SequenceBatch:
-    """The sequences that are learned from these rows on, as far as their episodes are stored.
+    """The sequences whose rows to learn from begin at these rows, as far as their episodes are stored.
 
     Args:
-      ring: one that knows which row follows which.
-      first: their numbers in the order of all rows, int64 ``(K, B)``.
-      count: how many rows of each are learned from at most, int64 ``(K, B)``, from 1 to `length`.
-      length: places for rows that are learned from.
-      burn_in: rows before them.
+      ring: an ordered ring.
+      first: numbers of the rows in the order of all rows, int64 ``(K, B)``.
+      count: maximum number of rows to learn from in each, int64 ``(K, B)``, from 1 to `length`.
+      length: number of places for rows to learn from.
+      burn_in: number of places before them.
       weight: importance weights of the sequences, float32 ``(K, B)``.
     """
     assert ring.links is not None
@@ -73,10 +73,10 @@ def sequences_from(
 
 
 def window(links: Links, first: Array, count: Array, length: int) -> tuple[Array, Array]:
-    """The first `count` rows from `first` on, as far as their episodes are stored, in `length` places.
+    """Up to `count` rows that start at `first`, as far as their episodes are stored, in `length` places.
 
     Returns:
-      (rows int64 ``(..., length)``, the last one repeated; bool, false where it is repeated).
+      (rows int64 ``(..., length)``, padded with the last one; bool, false at the padding).
     """
     index, filled = links.follow(first, length)
     last, place = count[..., None] - 1, np.arange(length)
@@ -84,15 +84,15 @@ def window(links: Links, first: Array, count: Array, length: int) -> tuple[Array
 
 
 def check_lengths(capacity: int, length: int, burn_in: int, stride: int = 1) -> None:
-    """Refuses sequences that do not fit into a buffer, or that leave rows out.
+    """Refuses sequences that do not fit into a buffer, or that skip rows.
 
     Args:
-      capacity: rows of the buffer.
-      length, burn_in: rows of a sequence that are learned from, and before them.
-      stride: rows from the beginning of a sequence to that of the next one.
+      capacity: number of rows in the buffer.
+      length, burn_in: number of rows to learn from in a sequence, and of rows before them.
+      stride: number of rows from the beginning of a sequence to the beginning of the next one.
 
     Raises:
-      ConfigError: says what was expected.
+      ConfigError: a length does not fit; the message says what was expected.
     """
     if length < 1 or burn_in < 0 or burn_in + length > capacity:
         raise ConfigError(
@@ -109,34 +109,34 @@ def check_lengths(capacity: int, length: int, burn_in: int, stride: int = 1) -> 
 
 
 class EpisodeBuffer:
-    """A ring of rows that knows which row follows which.
+    """A ring of rows that records the order of the rows of each episode.
 
-    Rows of several environments may come mixed and in rollouts of any length; rows that were left out, such as reset
-    rows, do not matter. Drawn are either windows within an episode, or whole episodes that ended and are still stored
-    from their first row on, each equally likely; both with replacement.
+    Rows of several environments may arrive mixed and in rollouts of any length, and rows such as reset rows may be
+    missing. The buffer samples either windows within an episode, or whole episodes that ended and are still stored
+    completely; all are equally likely, with replacement.
 
-    Each stored row is learned from equally often. A window may begin up to ``length - 1`` rows before the first stored
-    one of an episode; it then has only the rows that there are, as one that reaches beyond the end does. So each row is
-    in exactly `length` windows, which are equally likely.
+    Learning uses each stored row equally often. A window may begin up to ``length - 1`` rows before the first stored
+    row of an episode, and may reach beyond its end; it then contains only the rows that exist. So each row is in
+    exactly `length` windows, which are equally likely.
 
     Args:
       capacity: number of rows kept; the oldest is overwritten first.
       fields: name -> Field.
-      length: rows of a sequence that are learned from; for whole episodes at least that of the longest.
-      burn_in: rows before them, as many as are stored of the episode. A sequence has ``burn_in + length`` places.
-      whole: draw whole episodes; there is no burn-in then.
-      images_once: store images once: those of `next_obs` are found at the row that follows. Rows are pushed by a
-        `data_pusher` then, which says what follows what.
-      seed: of the sampling stream.
+      length: number of rows to learn from in a sequence; for whole episodes at least the length of the longest.
+      burn_in: number of rows before them, as far as they are stored. A sequence has ``burn_in + length`` places.
+      whole: sample whole episodes, without burn-in.
+      images_once: store each image once: images of `next_obs` are read from the following row. Rows then have to be
+        pushed by a `data_pusher`, which records their order.
+      seed: seed of the sampling stream.
 
     Raises:
       ConfigError: for a length that does not fit the capacity, or burn-in of whole episodes.
     """
 
     takes_order = True
-    """Rows come with `engine.buffers.ring.ORDER`."""
+    """New rows bring `engine.buffers.ring.ORDER`."""
     sequences = True
-    """What is drawn are sequences of rows."""
+    """The buffer samples sequences of rows."""
 
     def __init__(
         self,
@@ -170,30 +170,30 @@ class EpisodeBuffer:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes that ended and are stored from their first row on."""
+        """The number of episodes that ended and are stored completely."""
         return len(self._links.episodes())
 
     @property
     def drawable(self) -> bool:
-        """Whether there is anything to draw."""
+        """Whether the buffer can be sampled."""
         return self.num_episodes > 0 if self._whole else len(self) > 0
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends rows, the rows of each environment in the order of time; see `Ring.push` for their fields."""
+        """Appends rows; those of each environment must be in the order of time. See `Ring.push` for their fields."""
         self.ring.push(transitions)
 
     def push_episode(self, episode: Mapping[str, Array]) -> None:
-        """Appends a whole episode, one array ``(n, *shape)`` per field; the first one says how many rows it has."""
+        """Appends a whole episode, one array ``(n, *shape)`` per field; the first one determines n."""
         count = len(next(iter(episode.values())))
         # Of no environment: nothing continues it.
         number, here = np.full(count, -1), np.arange(count)
         self.push({**episode, "sequence": number, "begun": here == 0, "ended": here == count - 1})
 
     def sample(self, updates: int, batch_size: int) -> SequenceBatch:
-        """Draws the sequences of `updates` minibatches of `batch_size`.
+        """Samples the sequences of `updates` minibatches of `batch_size`.
 
         Raises:
-          ConfigError: if there is nothing to draw from, or an episode is longer than `length`.
+          ConfigError: if the buffer cannot be sampled, or an episode is longer than `length`.
         """
         shape = (updates, batch_size)
         if self._whole:
@@ -211,7 +211,7 @@ class EpisodeBuffer:
         restore_generator(self._rng, state["rng"])
 
     def _windows(self, shape: tuple[int, int]) -> tuple[Array, Array]:
-        """First rows of windows, and how many rows they have."""
+        """The first rows of windows, and their numbers of rows."""
         if not len(self):
             raise ConfigError("sample from an empty buffer: push transitions first (data_pusher), or wait for warm-up")
         heads, early = self._links.heads, self._length - 1

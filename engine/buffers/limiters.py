@@ -1,11 +1,11 @@
 """When a table takes rows and gives samples (rate limiters of Cassirer et al., 2021,
 https://arxiv.org/abs/2102.04736, section 3.4).
 
-A limiter is asked and never waits: whoever wants to insert or to sample decides what to do meanwhile. With I inserted
+A limiter only answers whether an operation is allowed, and never waits: the caller decides how to wait. With I inserted
 rows, S samples and r samples per insert:
 
-    insert n   where the table then holds at most min_size rows, or (I + n) r - S <= max_diff
-    sample n   where the table holds at least min_size rows, and I r - S - n >= min_diff
+    insert n   if the table then holds at most min_size rows, or (I + n) r - S <= max_diff
+    sample n   if the table holds at least min_size rows, and I r - S - n >= min_diff
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Limiter:
     """Bounds the ratio of samples to inserted rows.
 
     Attributes:
-      min_size: rows that the table holds before it gives samples.
-      samples_per_insert: r, how often a row is sampled on average.
+      min_size: number of rows that the table must hold before it can be sampled.
+      samples_per_insert: r, the mean number of samples of a row.
       min_diff, max_diff: bounds of ``I r - S``.
     """
 
@@ -41,12 +41,12 @@ class Limiter:
 
     @property
     def bounded(self) -> bool:
-        """Whether each side has to wait for the other one."""
+        """Whether inserts may have to wait for samples, and samples for inserts."""
         return math.isfinite(self.min_diff) and math.isfinite(self.max_diff)
 
     @property
     def rows_ahead(self) -> float:
-        """Rows that may be inserted before the first sample."""
+        """The number of rows that may be inserted before the first sample."""
         return max(self.min_size, self.max_diff // self.samples_per_insert)
 
     def can_insert(self, count: int, size: int, inserted: int, sampled: int) -> bool:
@@ -63,22 +63,22 @@ class Limiter:
 
 
 def none() -> Limiter:
-    """Gives samples as soon as there is a row, and never stops either side."""
+    """Allows samples as soon as the table holds a row, and all inserts."""
     return Limiter()
 
 
 def min_size(rows: int) -> Limiter:
-    """Gives samples once the table holds that many rows."""
+    """Allows samples once the table holds that many rows, and all inserts."""
     return Limiter(rows)
 
 
 def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
-    """Holds the ratio of samples to inserts, counted from when the table first held that many rows.
+    """Keeps the ratio of samples to inserts, counted from the moment when the table first held that many rows.
 
     Args:
-      samples_per_insert: samples per inserted row.
-      rows: that the table holds before it gives samples.
-      error: how far ``(I - rows) r - S`` may go to either side, in samples.
+      samples_per_insert: r, samples per inserted row.
+      rows: number of rows that the table must hold before it can be sampled.
+      error: maximum size of ``(I - rows) r - S`` in either direction, in samples.
     Raises:
       ConfigError: if `error` is so small that neither side could continue, below ``max(1, samples_per_insert)``.
     """
@@ -93,7 +93,7 @@ def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
 
 
 def queue(rows: int) -> Limiter:
-    """Each row is sampled once, in the order of its arrival, and at most that many rows wait.
+    """Lets each row be sampled once, in the order of arrival; at most that many rows wait.
 
     For a table with the sampler and the remover ``fifo`` and ``max_times_sampled=1``.
     """
@@ -101,7 +101,7 @@ def queue(rows: int) -> Limiter:
 
 
 def stack(rows: int) -> Limiter:
-    """Each row is sampled once, the newest first, and at most that many rows wait.
+    """Lets each row be sampled once, the newest first; at most that many rows wait.
 
     For a table with the sampler and the remover ``lifo`` and ``max_times_sampled=1``.
     """
@@ -117,11 +117,11 @@ def make_limiter(name: str, *, rows: int, samples_per_insert: float, error: floa
 
     Args:
       name: one of `LIMITERS`.
-      rows: see there.
-      samples_per_insert, error: of ``ratio``.
-      what: the setting, for errors.
+      rows: argument of the function of this name.
+      samples_per_insert, error: further arguments of ``ratio``.
+      what: name of the setting, for errors.
     Raises:
-      ConfigError: there is none of this name, or its settings do not fit.
+      ConfigError: there is no limiter of this name, or its settings do not fit.
     """
     if name == "ratio":
         return ratio(samples_per_insert, rows, error)

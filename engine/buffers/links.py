@@ -1,4 +1,4 @@
-"""Which row of a ring follows which in its episode."""
+"""The order of the rows of a ring within their episodes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NONE = -1
 
 
 class Links:
-    """Neighbours of rows in time. Rows go by their number in the order of all that were ever added.
+    """The neighbors of rows in time. A row is identified by its number in the order of all rows ever added.
 
     Args:
-      capacity: rows of the ring; older ones are overwritten.
+      capacity: number of rows in the ring; older ones are overwritten.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -34,21 +34,21 @@ class Links:
 
     @property
     def added(self) -> int:
-        """Number of rows that were ever added."""
+        """The number of rows that were ever added."""
         return self._added
 
     @property
     def oldest(self) -> int:
-        """The oldest row that is not overwritten."""
+        """The oldest row that has not been overwritten."""
         return max(0, self._added - self._capacity)
 
     @property
     def heads(self) -> Array:
-        """Int64, the rows before which no row of their episode is stored, in order."""
+        """Int64, the first stored rows of all episodes, in order."""
         return self._heads
 
     def headed(self, rows: Array) -> Array:
-        """Whether rows are such."""
+        """Whether rows are the first stored rows of their episodes."""
         headed: Array = self._before[rows % self._capacity] < self.oldest
         return headed
 
@@ -87,7 +87,7 @@ class Links:
             self._running[number] = (int(rows[-1]), int(firsts[-1]))
 
     def episodes(self) -> Array:
-        """First rows of the episodes that ended and are stored as wholes, in order."""
+        """The first rows of the episodes that ended and are stored completely, in order."""
         return np.sort(np.array(self._firsts, np.int64))
 
     def ended(self, rows: Array) -> Array:
@@ -96,10 +96,10 @@ class Links:
         return ended
 
     def follow(self, rows: Array, count: int) -> tuple[Array, Array]:
-        """Rows and what follows them in their episodes.
+        """Rows and the rows that follow them in their episodes.
 
         Returns:
-          (rows int64 ``(..., count)``, repeated where no more follow; bool, false where they are repeated).
+          (rows int64 ``(..., count)``, padded with the last one; bool, false at the padding).
         """
         index, filled = [rows], [np.ones(rows.shape, np.bool_)]
         for _ in range(count - 1):
@@ -109,10 +109,10 @@ class Links:
         return np.stack(index, axis=-1), np.stack(filled, axis=-1)
 
     def ahead(self, rows: Array, steps: Array) -> tuple[Array, Array]:
-        """Follows each row by its own number of steps, as far as its episode is stored.
+        """Moves each row forward by its own number of steps, as far as its episode is stored.
 
         Returns:
-          (the rows it comes to int64; the steps that are left), shaped like `rows`.
+          (the rows reached, int64; the remaining steps), shaped like `rows`.
         """
         left = steps.astype(np.int64)
         while True:
@@ -130,7 +130,7 @@ class Links:
         """The rows that precede given ones in their episodes, in the order of time.
 
         Returns:
-          (rows int64 ``(..., count)``, repeated where no more are stored; bool, false where they are repeated).
+          (rows int64 ``(..., count)``, padded with the first one; bool, false at the padding).
         """
         index, filled = np.zeros((*rows.shape, count), np.int64), np.zeros((*rows.shape, count), np.bool_)
         for k in reversed(range(count)):
@@ -145,7 +145,7 @@ class Links:
         return {"added": self._added, **{name: column[place] for name, column in columns.items()}}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores; what is known of overwritten rows is left out, which changes nothing that is drawn."""
+        """Restores a state; links of overwritten rows are left out, which does not change samples."""
         columns = [np.array(state[name]) for name in ("sequence", "begun", "ended")]
         self._clear(int(state["added"]) - len(columns[0]))
         if len(columns[0]):

@@ -1,4 +1,4 @@
-"""Minibatches that are drawn from several buffers, in fixed shares."""
+"""Minibatches that are sampled from several buffers in fixed shares."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from minding.engine.types import Array, StateDict
 
 
 class MixedBuffer:
-    """Several buffers, each filled by a `data_pusher` of its own; of every minibatch each gives its share.
+    """Several buffers, each with its own `data_pusher`; each provides a fixed share of every minibatch.
 
     The parts are rings of transitions in the same tables, so that one compiled update gathers from all of them. Within
-    a part every stored row is equally likely, with replacement. The state of each part is saved by what pushes into it.
+    a part every stored row is equally likely, with replacement. The middleware that pushes into a part saves its state.
 
     Args:
-      parts: (capacity, share of the minibatch) of each; the shares add up to 1.
+      parts: (capacity, share of the minibatch) of each part; the shares add up to 1.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
-      seed: of the sampling stream.
+      seed: seed of the sampling stream.
 
     Attributes:
       parts: the buffers, in order.
-      capacity: that of all of them together.
+      capacity: the capacity of all parts together.
 
     Raises:
       ConfigError: if a capacity is below 1, or the shares do not add up to 1.
@@ -54,15 +54,15 @@ class MixedBuffer:
         return self._layout.fields
 
     def __len__(self) -> int:
-        """The fewest rows of a part that is not full, or those of all if every one is: learning that waits for that
-        many rows waits for each part."""
+        """The smallest number of rows in a part that is not full, or the number of all rows if every part is full:
+        learning that waits for a number of rows so waits for each part."""
         return min((len(part) for part in self.parts if len(part) < part.capacity), default=self.capacity)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws the rows of `updates` minibatches of `batch_size`, with the rows of each part together.
+        """Samples the rows of `updates` minibatches of `batch_size`; the rows of each part stand together.
 
         Raises:
-          ConfigError: if a part is empty, or the shares of a minibatch are not whole rows.
+          ConfigError: if a part is empty, or the shares of a minibatch are not whole numbers of rows.
         """
         counts = [round(share * batch_size) for share in self._shares]
         if any(abs(count - share * batch_size) > 1e-6 for count, share in zip(counts, self._shares)):
@@ -72,13 +72,13 @@ class MixedBuffer:
 
 
 class BufferPart:
-    """A buffer in some of the rows of tables; see `MixedBuffer`, which makes it.
+    """A buffer in a range of rows of tables; see `MixedBuffer`, which creates it.
 
     Args:
-      layout, tables: those of all parts.
+      layout, tables: layout and tables that all parts share.
       start: its first row in the tables.
       capacity: number of transitions kept; the oldest is overwritten first.
-      rng: draws for all parts; each saves it.
+      rng: sampling stream of all parts; each part saves it.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class BufferPart:
         self.ring.push(transitions)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws the rows of `updates` minibatches of `batch_size` from this part alone.
+        """Samples the rows of `updates` minibatches of `batch_size` from this part alone.
 
         Raises:
           ConfigError: if the part is empty.

@@ -1,4 +1,5 @@
-"""Priorities of what a buffer draws (Schaul et al., 2016, https://arxiv.org/abs/1511.05952, section 3.3 and 3.4)."""
+"""Priorities of rows or sequences in a buffer (Schaul et al., 2016, https://arxiv.org/abs/1511.05952, sections 3.3 and
+3.4)."""
 
 from __future__ import annotations
 
@@ -9,21 +10,21 @@ from minding.engine.errors import ConfigError, NonFiniteError
 from minding.engine.types import Array, StateDict
 
 SMALLEST = 1e-6
-"""Added to every priority, so that each row can be drawn again."""
+"""Added to every priority, so that each row can be sampled again."""
 UNKNOWN = -1.0
-"""Stands for the priority of what was never learned from: the highest one so far."""
+"""Marks rows that were never learned from, whose priority is the highest one so far."""
 
 
 class Priorities:
-    """Draws rows in proportion to ``(priority + SMALLEST)^alpha``, one from each of B equal parts of the sum.
+    """Samples rows in proportion to ``(priority + SMALLEST)^alpha``, one from each of B equal parts of the sum.
 
         w_i = (N P(i))^-beta / max_j w_j,   the largest of a minibatch is 1
 
     Args:
-      capacity: number of rows; those that were given no priority are not drawn.
-      alpha: 0 draws uniformly, 1 in proportion to the priority.
+      capacity: number of rows; rows without a priority are not sampled.
+      alpha: 0 samples uniformly, 1 in proportion to the priority.
       beta: exponent of the importance weights at the start; it rises linearly to 1.
-      beta_steps: number of minibatches drawn until then.
+      beta_steps: number of minibatches after which beta is 1.
 
     Attributes:
       drawn: number of minibatches so far.
@@ -49,14 +50,14 @@ class Priorities:
         return self._beta + (1.0 - self._beta) * min(1.0, self.drawn / self._beta_steps)
 
     def begin(self, rows: Array, given: Array) -> None:
-        """Takes up what was never learned from.
+        """Adds rows that were never learned from.
 
         Args:
           rows: int64 (n,).
-          given: float (n,), their priorities, or `UNKNOWN`.
+          given: their priorities, float (n,), or `UNKNOWN`.
 
         Raises:
-          NonFiniteError, ConfigError: as `write`.
+          NonFiniteError, ConfigError: as in `write`.
         """
         known = given != UNKNOWN
         scaled = np.full(len(rows), self._highest)
@@ -66,34 +67,34 @@ class Priorities:
         self._tree.write(rows, scaled)
 
     def write(self, rows: Array, priorities: Array) -> None:
-        """Sets the priorities (n,) of rows (n,); of a row given twice the last one stays.
+        """Sets the priorities (n,) of rows (n,); for a row that occurs twice the last one counts.
 
         Raises:
-          NonFiniteError: if one is NaN or infinite; nothing is written then.
-          ConfigError: if one is negative; nothing is written then.
+          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
+          ConfigError: if a priority is negative; nothing is written then.
         """
         scaled = self._scaled(rows, priorities)
         self._tree.write(rows, scaled)
         self._highest = max(self._highest, float(scaled.max()))
 
     def forget(self, rows: Array) -> None:
-        """Leaves rows (n,) out of what is drawn."""
+        """Removes rows (n,), which are no longer sampled."""
         self._tree.write(rows, np.zeros(len(rows)))
 
     def move(self, capacity: int, rows: Array, places: Array) -> None:
-        """Gives rows (n,) other places (n,), of `capacity`, with their priorities."""
+        """Moves rows (n,) with their priorities to other places (n,), of `capacity`."""
         kept = self._tree.read(rows)
         self._capacity, self._tree = capacity, SumTree(capacity)
         self._tree.write(places, kept)
 
     def draw(self, updates: int, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draws for `updates` minibatches of `batch_size`.
+        """Samples `updates` minibatches of `batch_size`.
 
         Returns:
           (rows int64, importance weights float32), ``(updates, batch_size)`` each.
 
         Raises:
-          ConfigError: if there is nothing to draw from.
+          ConfigError: if no row has a priority.
         """
         total = self._tree.total
         if not total:
@@ -112,7 +113,7 @@ class Priorities:
         return rows, weight
 
     def _with_priority(self, rows: Array) -> Array:
-        """For each row the last one up to it that has a priority; the first one of all where there is none."""
+        """For each row, the last row up to it that has a priority, or else the first row with a priority."""
         having = np.flatnonzero(self._tree.read(np.arange(self._capacity)))
         nearest: Array = having[np.maximum(np.searchsorted(having, rows, side="right") - 1, 0)]
         return nearest
@@ -133,7 +134,7 @@ class Priorities:
         return {"priorities": self._tree.read(rows), "highest": self._highest, "drawn": self.drawn}
 
     def load_state_dict(self, state: StateDict, rows: Array, capacity: int) -> None:
-        """Restores those of the same rows, of `capacity`."""
+        """Restores the priorities of the same rows, of `capacity`."""
         self._capacity, self._tree = capacity, SumTree(capacity)
         self._tree.write(rows, np.asarray(state["priorities"]))
         self._highest, self.drawn = float(state["highest"]), int(state["drawn"])

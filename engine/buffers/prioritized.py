@@ -1,4 +1,4 @@
-"""Proportional prioritized replay (Schaul et al., 2016, https://arxiv.org/abs/1511.05952, section 3.3 and 3.4)."""
+"""Proportional prioritized replay (Schaul et al., 2016, https://arxiv.org/abs/1511.05952, sections 3.3 and 3.4)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from minding.engine.types import Array, StateDict
 
 
 class PrioritizedBuffer:
-    """A ring of transitions, drawn in proportion to their priorities, with importance weights; see `Priorities`.
+    """A ring of transitions, sampled in proportion to their priorities, with importance weights; see `Priorities`.
 
-    New rows have the priority that they come with (`priority_calculator`), or the highest one seen so far.
+    New rows bring their own priority (`priority_calculator`), or get the highest one so far.
 
     Args:
       capacity: number of transitions kept; the oldest is overwritten first.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
-      alpha: 0 draws uniformly, 1 in proportion to the priority.
+      alpha: 0 samples uniformly, 1 in proportion to the priority.
       beta: exponent of the importance weights at the start; it rises linearly to 1.
-      beta_steps: number of minibatches drawn until then.
-      images_once: store images once: those of `next_obs` are found at the row that follows. Rows are pushed by a
-        `data_pusher` then, which says what follows what.
-      seed: of the sampling stream.
+      beta_steps: number of minibatches after which beta is 1.
+      images_once: store each image once: images of `next_obs` are read from the following row. Rows then have to be
+        pushed by a `data_pusher`, which records their order.
+      seed: seed of the sampling stream.
     """
 
     prioritized = True
-    """Whether it wants priorities back from learning, see `update`."""
+    """Whether the buffer needs priorities from learning, see `update`."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class PrioritizedBuffer:
 
     @property
     def takes_order(self) -> bool:
-        """Whether rows come with `engine.buffers.ring.ORDER`."""
+        """Whether new rows bring `engine.buffers.ring.ORDER`."""
         return self.ring.links is not None
 
     @property
     def beta(self) -> float:
-        """Exponent of the weights of the next minibatch."""
+        """The exponent of the importance weights of the next minibatch."""
         return self._priorities.beta
 
     @property
     def drawn(self) -> int:
-        """Minibatches so far, with which `beta` rises; a run that refills its buffer sets it."""
+        """The number of minibatches so far, with which `beta` rises; a run that refills its buffer sets it."""
         return self._priorities.drawn
 
     @drawn.setter
@@ -75,12 +75,12 @@ class PrioritizedBuffer:
         return len(self.ring)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends transitions, one array ``(n, *shape)`` per field, and `PRIORITY` ``(n,)`` if they have one."""
+        """Appends transitions, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``."""
         rows = self.ring.push(transitions)
         self._priorities.begin(rows, np.asarray(transitions.get(PRIORITY, np.full(len(rows), UNKNOWN))))
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws the rows of `updates` minibatches of `batch_size`, with their importance weights.
+        """Samples the rows of `updates` minibatches of `batch_size`, with their importance weights.
 
         Raises:
           ConfigError: if the buffer is empty. Check `len(buffer)` first.
@@ -89,15 +89,15 @@ class PrioritizedBuffer:
         return self.ring.batch(rows.astype(np.int32), weight)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
-        """Sets the priorities of drawn rows; of a row drawn twice the last one stays.
+        """Sets the priorities of sampled rows; for a row that occurs twice the last one counts.
 
         Args:
-          batch: as drawn.
-          priorities: float32 (K, B), at least 0: sizes of the errors.
+          batch: a result of `sample`.
+          priorities: float32 (K, B), at least 0: absolute errors.
 
         Raises:
-          NonFiniteError: if one is NaN or infinite; nothing is written then.
-          ConfigError: if one is negative; nothing is written then.
+          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
+          ConfigError: if a priority is negative; nothing is written then.
         """
         self._priorities.write(batch.index.reshape(-1).astype(np.int64), priorities.reshape(-1))
 

@@ -14,23 +14,23 @@ from minding.engine.errors import DataError
 from minding.engine.types import Array
 
 _BLOCK = 1 << 16
-"""Rows that are converted at a time, so that a column is not in memory twice."""
+"""Number of rows that are converted at a time, so that a column is never in memory twice."""
 
 
 class DatasetTables:
     """The columns of recorded data that a policy reads, on the device: written once, gathered by compiled updates.
 
-    Images are stored once: `next_obs` is read from the following row, at the end of an episode from a spare place.
+    Images are stored once: `next_obs` is read from the following row, or at the end of an episode from a spare place.
 
     Args:
-      dataset: what was recorded, or some episodes of it.
+      dataset: the recorded data, or some episodes of them.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
 
     Attributes:
-      digest: of the data, see `Dataset`.
+      digest: digest of the data, see `Dataset`.
 
     Raises:
-      DataError: a field is required that the data do not have, or that has another shape there.
+      DataError: the data lack a required field, or the field has another shape in the data.
     """
 
     def __init__(self, dataset: Dataset | DatasetPart, fields: Mapping[str, Field]) -> None:
@@ -70,18 +70,18 @@ class DatasetTables:
 class MappedTables:
     """Recorded data that stay in their file: the minibatches of a call are gathered on the host, for the device.
 
-    The same draws give the same rows as with `DatasetTables`, and so the same bits.
+    The same samples give the same rows as with `DatasetTables`, and so the same bits.
 
     Args:
-      dataset: what was recorded, with mapped arrays (`load_dataset(folder, mapped=True)`).
+      dataset: recorded data with mapped arrays (`load_dataset(folder, mapped=True)`).
       fields: name -> Field, usually ``policy.learn_mode.fields``.
-      rows: of the largest call.
+      rows: number of rows in the largest call.
 
     Attributes:
-      digest: of the data, see `Dataset`.
+      digest: digest of the data, see `Dataset`.
 
     Raises:
-      DataError: as `DatasetTables`.
+      DataError: as in `DatasetTables`.
     """
 
     def __init__(self, dataset: Dataset | DatasetPart, fields: Mapping[str, Field], rows: int) -> None:
@@ -107,13 +107,13 @@ class MappedTables:
 
 
 def check_fields(dataset: Dataset | DatasetPart, fields: Mapping[str, Field]) -> None:
-    """Refuses data that lack what a policy learns from.
+    """Refuses data that lack a field that a policy learns from.
 
     Args:
-      dataset: what was recorded.
+      dataset: the recorded data.
       fields: name -> Field.
     Raises:
-      DataError: names the field, and what the data have.
+      DataError: a field is missing; names it, and the fields of the data.
     """
     held = dataset.rows(fields, np.arange(min(1, len(dataset))))
     for name, field in fields.items():

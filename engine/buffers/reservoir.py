@@ -15,16 +15,17 @@ from minding.engine.types import Array, StateDict
 
 
 class ReservoirBuffer:
-    """Holds every transition that was ever pushed with the same probability, however old it is.
+    """Holds every transition that was ever pushed with the same probability, whatever its age.
 
-    Once it is full, row t of all that are pushed takes a random place with the probability capacity / t, and is dropped
-    otherwise. Held rows are drawn with the same probability, with replacement. For what learns from all of its past,
-    such as the average strategy of Heinrich and Silver, 2016 (https://arxiv.org/abs/1603.01121).
+    Once the buffer is full, the t-th pushed row takes a random place with probability capacity / t, and is dropped
+    otherwise. All held rows are sampled with the same probability, with replacement. It is for algorithms that learn
+    from their whole past, such as the average strategy of Heinrich and Silver, 2016
+    (https://arxiv.org/abs/1603.01121).
 
     Args:
       capacity: number of transitions kept.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
-      seed: of the streams that decide what is kept and what is drawn.
+      seed: seed of the streams that choose the kept and the sampled rows.
 
     Raises:
       ConfigError: for a capacity below 1.
@@ -52,7 +53,7 @@ class ReservoirBuffer:
         return min(self._pushed, self.capacity)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Offers transitions, one array ``(n, *shape)`` per field; there may be more of them than the capacity.
+        """Offers transitions, one array ``(n, *shape)`` per field; n may exceed the capacity.
 
         Raises:
           ShapeError: if a field is missing or has another shape.
@@ -72,7 +73,7 @@ class ReservoirBuffer:
         self._written[places] = self._pushed
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
+        """Samples the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
 
         Raises:
           ConfigError: if the buffer is empty. Check `len(buffer)` first.
@@ -87,7 +88,7 @@ class ReservoirBuffer:
         return self.layout.read(self.tables.host, name, rows).copy()
 
     def state_dict(self) -> StateDict:
-        """Rows in use (views, not copies, in blocks), how many were ever pushed, and the random streams."""
+        """The rows in use (views, not copies, in blocks), the number of rows ever pushed, and the random streams."""
         return {
             **saved.described(self.layout, self.capacity),
             "pushed": self._pushed,
@@ -112,7 +113,7 @@ class ReservoirBuffer:
             restore_generator(rng, state["rng"][name])
 
     def _versions(self, block_rows: int) -> list[int]:
-        """For each block, how many rows had been pushed when it was last written to, counted from the origin."""
+        """For each block, the number of rows pushed up to its last change, counted from the origin."""
         if not len(self):
             return []
         last = np.maximum.reduceat(self._written[: len(self)], np.arange(0, len(self), block_rows))

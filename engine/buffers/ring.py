@@ -1,4 +1,4 @@
-"""The storage under every buffer: rows in device memory, oldest overwritten first."""
+"""The storage of most buffers: rows in device memory, the oldest overwritten first."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import Array, StateDict
 
 ORDER = ("sequence", "begun", "ended", "steps")
-"""What a ring that knows which row follows which takes besides the fields of the rows."""
+"""Further arrays that an ordered ring takes with the fields of new rows."""
 FEW = 64
-"""Spare places at the start, at least."""
+"""Minimum number of spare places at the start."""
 
 
 class Ring:
     """A first-in-first-out ring of rows whose tables live in device memory (`DeviceTables`).
 
-    Where the layout stores images once, an observation that no row holds is kept at a spare place after the ring: the
-    one at the end of an episode, and the one after the newest row of an environment. There are as many as it takes.
+    If the layout stores images once, an observation that no row holds is kept at a spare place after the ring: the
+    final one of an episode, and the one after the newest row of an environment. Spare places are added as needed.
 
     Args:
       capacity: number of rows kept.
-      layout: the row's fields.
-      ordered: whether it knows which row follows which; it does where the layout stores images once.
-      tables: where the rows are; None makes tables. A layout that stores images once needs its own.
+      layout: fields of the rows.
+      ordered: whether the ring records the order of rows; always on if the layout stores images once.
+      tables: tables for the rows; None creates them. A layout that stores images once needs its own tables.
 
     Attributes:
-      links: which row follows which; None where it does not know.
+      links: the order of rows; None if it is not recorded.
     """
 
     def __init__(
@@ -58,16 +58,15 @@ class Ring:
 
     @property
     def cursor(self) -> int:
-        """The row that will be written next."""
+        """The place that will be written next."""
         return self._pushed % self.capacity
 
     def push(self, values: Mapping[str, Array]) -> Array:
         """Appends rows, each field ``(n, *shape)``; returns the int64 places written, in order.
 
-        A ring that knows which row follows which also takes `ORDER`, ``(n,)`` each: `sequence` (int, the row's
-        environment, whose rows come in the order of time), `begun` (bool, the row does not continue the one before it
-        of its environment), `ended` (bool, the episode ended with it) and `steps` (int, after how many steps the
-        successor comes; 1 if it is left out).
+        An ordered ring also takes `ORDER`, ``(n,)`` each: `sequence` (int, the environment of the row; its rows arrive
+        in the order of time), `begun` (bool, the row does not continue the previous row of its environment), `ended`
+        (bool, the row is the last of its episode) and `steps` (int, number of steps to the successor; 1 by default).
 
         Raises:
           ShapeError: if a field is missing or has another shape.
@@ -90,7 +89,7 @@ class Ring:
         return (start + np.arange(count)) % self.capacity
 
     def _link(self, links: Links, values: Mapping[str, Array], count: int) -> None:
-        """Takes note of the order of new rows, and stores the observations that no row holds."""
+        """Records the order of new rows, and stores the observations that no row holds."""
         missing = [name for name in (*ORDER, *self.layout.linked) if name not in values and name != "steps"]
         if missing:
             raise ShapeError(
@@ -123,7 +122,7 @@ class Ring:
             self.tables.put(column.table, places, values[name][first].reshape(len(first), column.stop))
 
     def batch(self, index: Array, weight: Array | None = None) -> IndexedBatch:
-        """The rows at these places, int32, as a learner takes them."""
+        """The batch of the rows at these places, int32."""
         successor = None if self._successors is None else self._successors.place[index]
         return IndexedBatch(self.layout, self.tables, index, weight, successor=successor)
 
@@ -134,7 +133,7 @@ class Ring:
         return self.layout.read(self.tables.host, name, rows).copy()
 
     def state_dict(self) -> StateDict:
-        """Rows in use (views, not copies, in blocks) and how many were ever pushed."""
+        """The rows in use (views, not copies, in blocks) and the number of rows ever pushed."""
         state: StateDict = {} if self.links is None else {"links": self.links.state_dict()}
         if self._successors is not None:
             used = self._successors.used()
@@ -169,11 +168,11 @@ class Ring:
         self._origin = saved.new_origin()
 
     def _looked_up(self) -> list[int]:
-        """Tables in which successors are looked up."""
+        """The tables in which successors are looked up."""
         return [self.layout.columns[name].table for name in self.layout.linked]
 
     def _versions(self, block_rows: int) -> list[int]:
-        """For each block, how many rows had been pushed when it was last written to, counted from the origin.
+        """For each block, the number of rows pushed up to its last change, counted from the origin.
 
         It follows from the number of pushed rows, so that a push need not keep it.
         """

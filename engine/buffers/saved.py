@@ -11,7 +11,7 @@ from minding.engine.errors import CheckpointError
 from minding.engine.types import Array, StateDict
 
 BLOCK_BYTES = 1 << 20
-"""About this much of a table is one file of a checkpoint: small ones cost by number, large ones by unchanged rows."""
+"""Approximate size of a block of a table, which is one file: many small files are slow, large ones repeat old rows."""
 
 
 def described(layout: RowLayout, capacity: int) -> StateDict:
@@ -32,12 +32,12 @@ def check_fits(state: StateDict, layout: RowLayout, capacity: int) -> None:
 
 
 def in_blocks(table: Array, count: int, versions: Callable[[int], list[int]]) -> BlockArray:
-    """The first `count` rows of a table; `versions`: from the number of rows in a block to the version of each."""
+    """The first `count` rows of a table in blocks; `versions` maps the rows per block to the version of each block."""
     rows = max(1, BLOCK_BYTES // max(1, table[0].nbytes))
     return BlockArray(table[:count], rows, versions(rows))
 
 
 def new_origin() -> int:
-    """Where versions are counted from. Random, not seeded: equal versions must mean equal rows, also between a run
-    and one that was resumed from it and diverged."""
+    """The number from which versions are counted. It is random and not seeded: equal versions must mean equal rows,
+    also in a run and in a resumed run that diverged from it."""
     return secrets.randbits(48)

@@ -1,5 +1,5 @@
-"""Which rows a table draws, and which it removes when it is full (selectors of Cassirer et al., 2021,
-https://arxiv.org/abs/2102.04736, section 3.2)."""
+"""The choice of rows that a table samples, and of those that it removes when it is full (selectors of Cassirer et al.,
+2021, https://arxiv.org/abs/2102.04736, section 3.2)."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ class Selector(Protocol):
     """
 
     uses_priority: bool
-    """Whether priorities change what it chooses."""
+    """Whether its choice depends on priorities."""
 
     def insert(self, places: Array, priorities: Array) -> None:
-        """Takes up places that it does not know, in this order."""
+        """Adds new places, in this order."""
         ...
 
     def update(self, places: Array, priorities: Array) -> None:
-        """Changes the priorities of places; of one given twice the last one stays."""
+        """Changes the priorities of places; for a place that occurs twice the last one counts."""
         ...
 
     def remove(self, places: Array) -> None:
-        """Forgets places."""
+        """Removes places."""
         ...
 
     def choose(self, rng: np.random.Generator) -> tuple[int, float]:
-        """Returns a place, of which there is at least one, and the probability with which it was chosen."""
+        """Returns a place and the probability with which it was chosen; there must be at least one."""
         ...
 
     def choose_many(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """The same `count` times, between which nothing changes: places int64 ``(count,)``, probabilities float64."""
+        """Chooses `count` times with no change in between: places int64 ``(count,)``, probabilities float64."""
         ...
 
     def state_dict(self) -> StateDict:
-        """Everything that later choices depend on."""
+        """The whole state on which later choices depend."""
         ...
 
     def load_state_dict(self, state: StateDict) -> None: ...
 
 
 class Uniform:
-    """Each place with the same probability."""
+    """Chooses each place with the same probability."""
 
     uses_priority = False
 
@@ -89,12 +89,12 @@ class Uniform:
 
 
 class Prioritized:
-    """Each place with a probability in proportion to its priority to the power of `exponent` (Schaul et al., 2016,
-    https://arxiv.org/abs/1511.05952, eq. 1). If all priorities are 0, each with the same probability.
+    """Chooses each place in proportion to its priority to the power of `exponent` (Schaul et al., 2016,
+    https://arxiv.org/abs/1511.05952, eq. 1). If all priorities are 0, all places are equally likely.
 
     Args:
       capacity: number of places.
-      exponent: 0 draws uniformly, 1 in proportion.
+      exponent: 0 chooses uniformly, 1 in proportion to the priority.
     """
 
     uses_priority = True
@@ -141,7 +141,7 @@ class Prioritized:
 
 
 class _Ordered:
-    """By the order in which places were taken up; an update leaves it as it is."""
+    """Chooses by the order in which places were inserted; updates do not change it."""
 
     uses_priority = False
     _newest: bool
@@ -174,19 +174,19 @@ class _Ordered:
 
 
 class Fifo(_Ordered):
-    """The oldest one."""
+    """Chooses the oldest place."""
 
     _newest = False
 
 
 class Lifo(_Ordered):
-    """The newest one."""
+    """Chooses the newest place."""
 
     _newest = True
 
 
 class _Heap:
-    """By priority; of equal ones, that which was inserted or updated least recently."""
+    """Chooses by priority; among equals, the place that was inserted or updated least recently."""
 
     uses_priority = True
     _sign: float
@@ -242,13 +242,13 @@ class _Heap:
 
 
 class MinHeap(_Heap):
-    """The one of the lowest priority."""
+    """Chooses the place of the lowest priority."""
 
     _sign = 1.0
 
 
 class MaxHeap(_Heap):
-    """The one of the highest priority."""
+    """Chooses the place of the highest priority."""
 
     _sign = -1.0
 
@@ -271,10 +271,10 @@ def make_selector(name: str, capacity: int, exponent: float, what: str) -> Selec
     Args:
       name: one of `SELECTORS`.
       capacity: number of places.
-      exponent: of `Prioritized`.
-      what: what it is for, for errors.
+      exponent: exponent of `Prioritized`.
+      what: name of the setting, for errors.
     Raises:
-      ConfigError: there is none of this name.
+      ConfigError: there is no selector of this name.
     """
     if name not in _BY_NAME:
         raise ConfigError(
@@ -284,5 +284,5 @@ def make_selector(name: str, capacity: int, exponent: float, what: str) -> Selec
 
 
 def uses_priority(name: str) -> bool:
-    """Whether priorities change what the selector of this name chooses."""
+    """Whether the choice of the selector of this name depends on priorities."""
     return name in _BY_NAME and _BY_NAME[name].uses_priority

@@ -21,28 +21,27 @@ from minding.engine.types import Array, StateDict
 
 
 class PrioritizedSequenceBuffer:
-    """A ring of rows, drawn as sequences in proportion to their priorities, with importance weights.
+    """A ring of rows, sampled as sequences in proportion to their priorities, with importance weights.
 
-        p = eta max_t |e_t| + (1 - eta) mean_t |e_t|        (e_t: errors of the rows that are learned from)
+        p = eta max_t |e_t| + (1 - eta) mean_t |e_t|        (e_t: errors of the rows to learn from)
 
-    A sequence begins with every `stride`-th row of an episode. As many more begin before the first row, and have only
-    the rows that there are, as one that reaches beyond the end does: each row is in exactly ``length / stride``
-    sequences. A sequence can be drawn from its first row on, and grows with its episode. As long as it does, and until
-    it is learned from after that, its priority is that of the errors with which its rows came (`priority_calculator`),
-    or the highest one seen so far where they came with none. How sequences are drawn from their priorities:
-    `Priorities`.
+    A sequence begins at every `stride`-th row of an episode. Further sequences begin before the first row and contain
+    only the rows that exist, as do sequences that reach beyond the end: each row is in exactly ``length / stride``
+    sequences. A sequence can be sampled as soon as its first row is stored, and grows with its episode. While it grows,
+    and until it is learned from after that, its priority follows from the errors that its rows brought
+    (`priority_calculator`), or is the highest one so far if they brought none. `Priorities` defines the sampling.
 
     Args:
       capacity: number of rows kept; the oldest is overwritten first.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
-      length: rows of a sequence that are learned from.
-      burn_in: rows before them, as many as are stored of the episode.
-      stride: rows from the beginning of a sequence to that of the next one, a divisor of `length`; `length` where
-        sequences do not overlap.
+      length: number of rows to learn from in a sequence.
+      burn_in: number of rows before them, as far as they are stored.
+      stride: number of rows from the beginning of a sequence to the beginning of the next one, a divisor of `length`;
+        with `length` itself, sequences do not overlap.
       eta: share of the largest error.
       alpha, beta, beta_steps: see `Priorities`.
       images_once: see `EpisodeBuffer`.
-      seed: of the sampling stream.
+      seed: seed of the sampling stream.
 
     Raises:
       ConfigError: for lengths that do not fit the capacity or the stride, or shares out of range.
@@ -91,12 +90,12 @@ class PrioritizedSequenceBuffer:
 
     @property
     def beta(self) -> float:
-        """Exponent of the weights of the next minibatch."""
+        """The exponent of the importance weights of the next minibatch."""
         return self._priorities.beta
 
     @property
     def drawn(self) -> int:
-        """Minibatches so far, with which `beta` rises; a run that refills its buffer sets it."""
+        """The number of minibatches so far, with which `beta` rises; a run that refills its buffer sets it."""
         return self._priorities.drawn
 
     @drawn.setter
@@ -107,12 +106,12 @@ class PrioritizedSequenceBuffer:
         return len(self.ring)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends rows, the rows of each environment in the order of time; see `Ring.push` for their fields.
+        """Appends rows; those of each environment must be in the order of time. See `Ring.push` for their fields.
 
-        They may also come with `PRIORITY`, ``(n,)``.
+        They may also bring `PRIORITY`, ``(n,)``.
 
         Raises:
-          NonFiniteError, ConfigError: as `Priorities.write`, for priorities that are none.
+          NonFiniteError, ConfigError: for invalid priorities, as in `Priorities.write`.
         """
         places = self.ring.push(transitions)
         if not len(places):
@@ -128,7 +127,7 @@ class PrioritizedSequenceBuffer:
         self._growing = growing[(filled.sum(axis=1) < count) & self._links.running(index[:, -1])]
 
     def sample(self, updates: int, batch_size: int) -> SequenceBatch:
-        """Draws the sequences of `updates` minibatches of `batch_size`, with their importance weights ``(K, B)``.
+        """Samples the sequences of `updates` minibatches of `batch_size`, with their importance weights ``(K, B)``.
 
         Raises:
           ConfigError: if the buffer is empty. Check `len(buffer)` first.
@@ -140,15 +139,15 @@ class PrioritizedSequenceBuffer:
         return dataclasses.replace(batch, window=drawn)
 
     def update(self, batch: SequenceBatch, priorities: Array) -> None:
-        """Sets the priorities of drawn sequences; of one drawn twice the last one stays.
+        """Sets the priorities of sampled sequences; for a sequence that occurs twice the last one counts.
 
         Args:
-          batch: as drawn.
-          priorities: float32 (K, T, B), at least 0: sizes of the errors of rows; only those learned from count.
+          batch: a result of `sample`.
+          priorities: float32 (K, T, B), at least 0: absolute errors of rows; only rows to learn from count.
 
         Raises:
-          NonFiniteError: if one is NaN or infinite; nothing is written then.
-          ConfigError: if one is negative; nothing is written then.
+          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
+          ConfigError: if a priority is negative; nothing is written then.
         """
         assert batch.window is not None
         mixed, drawn = mix(priorities, batch.learned, self._eta), batch.window
@@ -176,7 +175,7 @@ class PrioritizedSequenceBuffer:
         return self._windows.add(np.repeat(rows[begins], repeats), self._length - self._stride * shorter)
 
     def _first_priority(self, index: Array, filled: Array) -> Array:
-        """Priorities (n,) of sequences that were not learned from, `UNKNOWN` where a row came with none."""
+        """Priorities (n,) of sequences that were not learned from, `UNKNOWN` if a row brought none."""
         errors = self._given[index % self.capacity]
         known = (errors != UNKNOWN).all(axis=1)
         return np.where(known, mix(errors.T, filled.T, self._eta), UNKNOWN)
@@ -205,15 +204,15 @@ class PrioritizedSequenceBuffer:
 
 
 def mix(errors: Array, learned: Array, eta: float) -> Array:
-    """``eta max + (1 - eta) mean`` of the errors of rows that are learned from.
+    """``eta max + (1 - eta) mean`` of the errors of rows to learn from.
 
     Args:
       errors: float (..., T, B), at least 0.
-      learned: bool (..., T, B), at least one of each sequence.
-      eta: share of the largest.
+      learned: the rows to learn from, bool (..., T, B), at least one of each sequence.
+      eta: share of the largest error.
 
     Returns:
-      float64 (..., B); NaN where such an error is.
+      float64 (..., B); NaN for a sequence with such an error.
     """
     sizes = np.where(learned, errors.astype(np.float64), 0.0)
     mixed: Array = eta * sizes.max(axis=-2) + (1.0 - eta) * sizes.sum(axis=-2) / learned.sum(axis=-2)

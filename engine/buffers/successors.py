@@ -1,4 +1,4 @@
-"""Where the successor of each row of a ring is."""
+"""The places of the successors of the rows of a ring."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from minding.engine.types import Array, StateDict
 class Successors:
     """For each row the place of its successor's observation.
 
-    That is the place of the row that follows, once it is stored. Until then, and for good where none follows, as at the
-    end of an episode, the observation has a spare place after the ring. Rows with the same successor share it.
+    This is the place of the following row, once that is stored. Until then, and always for a row that has no following
+    row, such as the last of an episode, the observation has a spare place after the ring. Rows with the same successor
+    share it.
 
     Args:
-      links: which row follows which.
-      capacity: rows of the ring.
+      links: the order of rows.
+      capacity: number of rows in the ring.
 
     Attributes:
-      place: int32 ``(capacity,)``, by place of the row.
+      place: int32 ``(capacity,)``, indexed by the place of the row.
       spare: number of spare places; they begin at `capacity`.
     """
 
@@ -33,13 +34,13 @@ class Successors:
         self._open, self._steps = np.zeros((2, 0), np.int64)
 
     def grow(self, spare: int) -> None:
-        """Makes more spare places."""
+        """Adds spare places."""
         self._users = np.concatenate([self._users, np.zeros(spare - self.spare, np.int64)])
         self.spare = spare
 
     @property
     def num_free(self) -> int:
-        """Spare places that no row uses."""
+        """The number of spare places that no row uses."""
         return int((self._users == 0).sum())
 
     def release(self, rows: Array) -> None:
@@ -49,15 +50,15 @@ class Successors:
         self._open, self._steps = self._open[kept], self._steps[kept]
 
     def add(self, rows: Array, steps: Array) -> tuple[Array, Array]:
-        """Looks up the successors of new rows, and of those that waited for them.
+        """Looks up the successors of new rows, and of the rows that waited for them.
 
         Args:
-          rows: their numbers, which `links` knows already.
-          steps: after how many steps the successor of each comes.
+          rows: numbers of the new rows, already added to `links`.
+          steps: number of steps to the successor of each.
 
         Returns:
-          (rows whose successor is not stored, as positions in `rows`; for each the number of its spare place, counted
-          over those that are new, the same for rows with the same successor).
+          (rows whose successor is not stored, as positions in `rows`; for each the number of its new spare place,
+          which rows with the same successor share).
         """
         waiting, left = np.concatenate([self._open, rows]), np.concatenate([self._steps, steps])
         reached, left_over = self._links.ahead(waiting, left)
@@ -74,7 +75,7 @@ class Successors:
         return np.flatnonzero(fresh[-len(rows) :]), number.reshape(-1)
 
     def occupy(self, rows: Array, number: Array) -> Array:
-        """Gives rows spare places, one per number; returns the places in the order of the numbers, after the ring."""
+        """Assigns spare places after the ring to rows, one per number; returns them in the order of the numbers."""
         free = np.flatnonzero(self._users == 0)[: number.max(initial=-1) + 1]
         self.place[rows % self._capacity] = self._capacity + free[number]
         np.add.at(self._users, free[number], 1)
@@ -82,12 +83,12 @@ class Successors:
         return spare
 
     def used(self) -> Array:
-        """Spare places that rows use."""
+        """The spare places that rows use."""
         used: Array = self._capacity + np.flatnonzero(self._users)
         return used
 
     def _leave(self, places: Array) -> None:
-        """Takes back the spare places of rows at these places of the ring."""
+        """Frees the spare places of the rows at these places of the ring."""
         spare = self.place[places] - self._capacity
         np.subtract.at(self._users, spare[spare >= 0], 1)
         self.place[places] = 0

@@ -1,4 +1,4 @@
-"""Sums of priorities over blocks of rows: draws rows in proportion to their priority."""
+"""Sums of priorities over blocks of rows, for sampling in proportion to priority."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import numpy as np
 from minding.engine.types import Array
 
 HEIGHT = 8
-"""Levels of the trees over blocks, at least."""
+"""Minimum number of levels of the trees over blocks."""
 ROOTS = 1 << 12
-"""Blocks, at most: their sums are added up and searched as one sorted array in each draw."""
+"""Maximum number of blocks: each sampling adds up their sums and searches them as one sorted array."""
 
 
 class SumTree:
     """Priorities of rows, float64; reading and writing n of them takes O(n).
 
-    Rows lie in blocks of ``2^HEIGHT`` or more, each with a binary tree whose inner nodes are the sums of their two
-    children; the running sum over the trees' roots finds the block. All of it follows from the priorities alone.
+    Blocks hold ``2^HEIGHT`` rows or more, each with a binary tree whose inner nodes are the sums of their two children;
+    the running sum over the trees' roots finds the block. The whole structure follows from the priorities alone.
 
     Args:
-      capacity: number of rows; those without a priority have 0.
+      capacity: number of rows; rows without a priority have 0.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -41,7 +41,7 @@ class SumTree:
         return priorities
 
     def write(self, rows: Array, priorities: Array) -> None:
-        """Sets priorities (n,) of rows (n,); of a row given twice the last one stays."""
+        """Sets priorities (n,) of rows (n,); for a row that occurs twice the last one counts."""
         tree, node = self._tree, self._leaves + rows
         tree[node] = priorities
         for _ in range(self._height):

@@ -20,15 +20,15 @@ from minding.engine.types import Array, StateDict
 
 
 class Rows:
-    """Rows in device memory that several tables can refer to; a row is free again once no table does.
+    """Rows in device memory that several tables can share; a row is free again once no table refers to it.
 
     Args:
       capacity: number of rows.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
 
     Attributes:
-      layout: the row's fields.
-      tables: where the rows are.
+      layout: fields of the rows.
+      tables: the tables with the rows.
 
     Raises:
       ConfigError: for a capacity below 1.
@@ -52,7 +52,7 @@ class Rows:
         return len(self._free)
 
     def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
-        """Rows, one array ``(n, *shape)`` per field, as `take` writes them.
+        """Packs rows, one array ``(n, *shape)`` per field, for `take`.
 
         Raises:
           ShapeError: if a field is missing or has another shape.
@@ -63,10 +63,10 @@ class Rows:
         return block
 
     def take(self, block: Sequence[Array]) -> Array:
-        """Writes rows to free places; returns these, int64 ``(n,)``.
+        """Writes rows to free places; returns the places, int64 ``(n,)``.
 
         Raises:
-          ConfigError: there are too few free places; nothing is written then.
+          ConfigError: too few places are free; nothing is written then.
         """
         count = len(block[0])
         if count > self.num_free:
@@ -82,16 +82,16 @@ class Rows:
         return places
 
     def hold(self, places: Array) -> None:
-        """Notes one more table that refers to each of these."""
+        """Counts one more table that refers to each of these rows."""
         self._references[places] += 1
 
     def release(self, places: Array) -> None:
-        """Notes that a table does not refer to these any more."""
+        """Counts one table fewer that refers to each of these rows."""
         self._references[places] -= 1
         self._free.extend(places[self._references[places] == 0].tolist())
 
     def state_dict(self) -> StateDict:
-        """The rows (views, not copies, in blocks) and which places are free, in the order in which they are used."""
+        """The rows (views, not copies, in blocks) and the free places, in the order in which they will be used."""
         used = int(np.flatnonzero(self._written).max(initial=-1)) + 1
         return {
             **saved.described(self.layout, self.capacity),
@@ -121,7 +121,7 @@ class Rows:
         self._origin = saved.new_origin()
 
     def _versions(self, block_rows: int, used: int) -> list[int]:
-        """For each block, how many rows had been pushed when it was last written to, counted from the origin."""
+        """For each block, the number of rows pushed up to its last change, counted from the origin."""
         if not used:
             return []
         last = np.maximum.reduceat(self._written[:used], np.arange(0, used, block_rows))
@@ -129,32 +129,32 @@ class Rows:
 
 
 class Table:
-    """Transitions of which a sampler draws, a remover makes room, and a limiter says when either may happen.
+    """A store of transitions with a sampler, a remover that makes room, and a limiter of inserts and samples.
 
-    With ``uniform`` and ``fifo`` it draws as `UniformBuffer` does, which is faster, since it tracks no single rows.
-    Each row stores its own images (no ``images_once``).
+    With ``uniform`` and ``fifo`` it samples like `UniformBuffer`, which is faster because it does not track single
+    rows. Each row stores its own images (no ``images_once``).
 
     Args:
       capacity: number of rows kept.
       fields: name -> Field, usually ``policy.learn_mode.fields``; or the `Rows` that several tables share.
-      sampler, remover: names, see `selectors.SELECTORS`. Priorities are those that rows come with
-        (``priority``, of a `priority_calculator`), the highest so far without them, and what `update` sets.
-      max_times_sampled: a row is removed once it was drawn so often; 0: it is not.
+      sampler, remover: names, see `selectors.SELECTORS`. Rows bring their priorities (``priority``, from a
+        `priority_calculator`) or get the highest one so far; `update` changes them.
+      max_times_sampled: number of samples after which a row is removed; 0: no limit.
       limiter: see `limiters`; None: `limiters.none()`.
       alpha: exponent of the priorities of the sampler ``prioritized``.
       beta: exponent of its importance weights at the start; it rises linearly to 1.
-      beta_steps: number of minibatches drawn until then.
-      seed: of the sampling stream.
+      beta_steps: number of minibatches after which beta is 1.
+      seed: seed of the sampling stream.
 
     Attributes:
-      inserted, sampled: rows and samples so far, which the limiter is asked about.
+      inserted, sampled: numbers of inserted rows and of samples so far, for the limiter.
 
     Raises:
       ConfigError: if one of these is out of range.
     """
 
     takes_order = False
-    """Whether rows come with `engine.buffers.ring.ORDER`."""
+    """Whether new rows bring `engine.buffers.ring.ORDER`."""
 
     def __init__(
         self,
@@ -213,45 +213,45 @@ class Table:
 
     @property
     def beta(self) -> float:
-        """Exponent of the weights of the next minibatch."""
+        """The exponent of the importance weights of the next minibatch."""
         return self._beta_after(self.drawn)
 
     @property
     def bounded(self) -> bool:
-        """Whether its limiter lets inserts wait for samples, and samples for inserts."""
+        """Whether its limiter makes inserts wait for samples, and samples for inserts."""
         return self.limiter.bounded
 
     def __len__(self) -> int:
         return len(self._times)
 
     def can_insert(self, count: int) -> bool:
-        """Whether the limiter lets that many rows be inserted now."""
+        """Whether the limiter allows inserting that many rows now."""
         return self.limiter.can_insert(count, len(self), self.inserted, self.sampled)
 
     def can_sample(self, count: int) -> bool:
-        """Whether the limiter lets that many samples be drawn now, and the rows last for them."""
+        """Whether the limiter allows that many samples now, and the table has enough rows for them."""
         lasts = not self.max_times_sampled or count <= self._left
         return bool(self._times) and lasts and self.limiter.can_sample(count, len(self), self.inserted, self.sampled)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Inserts transitions, one array ``(n, *shape)`` per field, and `PRIORITY` ``(n,)`` if they have one.
+        """Inserts transitions, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``.
 
         Raises:
-          LimitError: the limiter does not let them in, see `can_insert`; nothing is inserted then.
-          ShapeError, NonFiniteError: as `Rows.pack`.
-          ConfigError: there are more rows than the table holds, or a priority is negative.
+          LimitError: the limiter does not allow it, see `can_insert`; nothing is inserted then.
+          ShapeError, NonFiniteError: as in `Rows.pack`.
+          ConfigError: n exceeds the capacity, or a priority is negative.
         """
         push(transitions, [self])
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
+        """Samples the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
 
-        With ``max_times_sampled`` a row that was drawn often enough is out of the draws that follow, also within a
-        minibatch. What was drawn stays readable until rows are pushed.
+        With ``max_times_sampled``, a row that has reached this number is not sampled again, not even within the same
+        minibatch. Sampled rows remain readable until the next push.
 
         Raises:
           ConfigError: if the table is empty.
-          LimitError: the limiter does not let them out, see `can_sample`; nothing is drawn then.
+          LimitError: the limiter does not allow it, see `can_sample`; nothing is sampled then.
         """
         count = updates * batch_size
         if not len(self):
@@ -290,15 +290,15 @@ class Table:
         return IndexedBatch(self.rows.layout, self.rows.tables, index, weight)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
-        """Sets the priorities of drawn rows that are still there; of a row drawn twice the last one stays.
+        """Sets the priorities of sampled rows that are still stored; for a row that occurs twice the last one counts.
 
         Args:
-          batch: as drawn.
-          priorities: float32 (K, B), at least 0: sizes of the errors.
+          batch: a result of `sample`.
+          priorities: float32 (K, B), at least 0: absolute errors.
 
         Raises:
-          NonFiniteError: if one is NaN or infinite; nothing is written then.
-          ConfigError: if one is negative; nothing is written then.
+          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
+          ConfigError: if a priority is negative; nothing is written then.
         """
         given, places = _checked(priorities.reshape(-1)), batch.index.reshape(-1).astype(np.int64)
         there = np.array([place in self._times for place in places.tolist()], np.bool_)
@@ -311,12 +311,12 @@ class Table:
         return self.rows.layout.read(self.rows.tables.host, name, rows).copy()
 
     def state_dict(self) -> StateDict:
-        """The rows and everything that later draws depend on. The limiter's settings are not part of it: after a resume
-        those of the running configuration hold, with what was inserted and sampled so far."""
+        """The rows and the whole state on which later samples depend. The limiter's settings are not part of it: a
+        resumed run uses the settings of its configuration, with the previous numbers of inserts and samples."""
         return {"rows": self.rows.state_dict(), **self.books()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores it in place.
+        """Restores a state in place.
 
         Raises:
           CheckpointError: if it was saved with another capacity, sampler or remover, or has other rows.
@@ -339,7 +339,7 @@ class Table:
         }
 
     def check_books(self, state: StateDict) -> None:
-        """Raises CheckpointError if it was saved with another capacity, sampler or remover."""
+        """Raises CheckpointError if the state was saved with another capacity, sampler or remover."""
         here = {"capacity": self.capacity, "sampler": self.sampler, "remover": self.remover}
         if state["kind"] != here:
             raise CheckpointError(
@@ -358,7 +358,7 @@ class Table:
         restore_generator(self._rng, state["rng"])
 
     def _forget(self, places: Array) -> None:
-        """Removes rows that the remover does not know any more."""
+        """Removes rows that the remover no longer contains."""
         self._sampler.remove(places)
         self._left -= sum(self.max_times_sampled - self._times.pop(place) for place in places.tolist())
         self.rows.release(places)
@@ -391,7 +391,7 @@ class Table:
         return scaled.astype(np.float32)
 
     def standing(self) -> str:
-        """Both sides of the limiter, for messages."""
+        """The numbers of inserts and samples and their bounds, for messages."""
         limit = self.limiter
         diff = self.inserted * limit.samples_per_insert - self.sampled
         return (
@@ -404,13 +404,13 @@ class Table:
 class Tables:
     """Several tables that share their `Rows`, as one buffer for a `data_pusher`: each row is stored once.
 
-    Learners draw from the single tables.
+    Learners sample from the single tables.
 
     Args:
-      *tables: of the same `Rows`.
+      *tables: tables with the same `Rows`.
 
     Raises:
-      ConfigError: there are none, or they have rows of their own.
+      ConfigError: no tables are given, or they do not share their rows.
     """
 
     takes_order = False
@@ -429,16 +429,16 @@ class Tables:
         return self.capacity - self.rows.num_free
 
     def can_insert(self, count: int) -> bool:
-        """Whether the limiters of all tables let that many rows be inserted now."""
+        """Whether the limiters of all tables allow inserting that many rows now."""
         return all(table.can_insert(count) for table in self.tables)
 
     @property
     def bounded(self) -> bool:
-        """Whether the limiter of a table lets inserts wait for samples, and samples for inserts."""
+        """Whether the limiter of a table makes inserts wait for samples, and samples for inserts."""
         return any(table.bounded for table in self.tables)
 
     def standing(self) -> str:
-        """Both sides of all limiters, for messages."""
+        """The numbers of inserts and samples of all tables and their bounds, for messages."""
         return ", and ".join(table.standing() for table in self.tables)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
@@ -452,7 +452,7 @@ class Tables:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores all tables; for what it raises see `Table.load_state_dict`."""
+        """Restores all tables; raises the errors of `Table.load_state_dict`."""
         if len(state["tables"]) != len(self.tables):
             raise CheckpointError(
                 f"buffer: the checkpoint holds {len(state['tables'])} tables, this run has {len(self.tables)}"
@@ -488,7 +488,7 @@ def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
 
 
 def _checked(priorities: Array) -> Array:
-    """Priorities as float64; refuses NaN, infinity and negative ones."""
+    """Priorities as float64; refuses NaN, infinity and negative values."""
     given: Array = priorities.astype(np.float64)
     if not np.isfinite(given).all():
         bad = int(np.flatnonzero(~np.isfinite(given))[0])

@@ -13,20 +13,20 @@ from minding.engine.types import Array
 
 
 class DeviceTables:
-    """The tables of a layout as parameters that compiled updates gather from.
+    """The tables of a layout as parameters from which compiled updates gather.
 
-    Parameters, not call arguments: an argument of a compiled loop is copied in every pass. On CPU, host and device
-    share memory, so that rows are written through NumPy views (about 1 us) and compiled graphs see them at once; on
-    other devices they are scattered in place on the device and kept in host memory as well.
+    They are parameters and not call arguments, because an argument of a compiled loop is copied in every pass. On CPU,
+    host and device share memory, so that rows are written through NumPy views (about 1 us) and compiled graphs see them
+    at once; on other devices rows are scattered in place on the device and kept in host memory as well.
 
     Args:
-      layout: the row's fields.
+      layout: fields of the rows.
       rows: number of rows.
-      spare: number of places after them for images that belong to no row, see `RowLayout.empty`.
-      replaced: tables that these take the place of; their rows are copied.
+      spare: number of places after the rows for images that belong to no row, see `RowLayout.empty`.
+      replaced: tables that these replace; their rows are copied.
 
     Attributes:
-      origin: the same for tables that replaced each other.
+      origin: an id that tables share with the tables that they replaced.
     """
 
     def __init__(self, layout: RowLayout, rows: int, spare: int = 0, replaced: DeviceTables | None = None) -> None:
@@ -47,22 +47,22 @@ class DeviceTables:
         self.host: tuple[Array, ...] = tuple(p.asnumpy() for p in self.parameters) if self._shared else host
 
     def write(self, start: int, block: Sequence[Array]) -> None:
-        """Writes whole rows from row `start` on, one array ``(n, width)`` per table; they must fit without wrapping."""
+        """Writes whole rows that begin at row `start`, one array ``(n, width)`` per table, without wrapping."""
         for host, new in zip(self.host, block, strict=True):
             host[start : start + len(new)] = new
         if not self._shared:
             self._scatter(start, block)
 
     def refill(self, values: Mapping[str, Array], where: str) -> None:
-        """Writes all rows, one array ``(rows, *shape)`` per field, without a block between.
+        """Writes all rows, one array ``(rows, *shape)`` per field, without an intermediate copy.
 
         Args:
           values: see `RowLayout.write`.
-          where: what the values are, for messages.
+          where: name of the values for messages.
 
         Raises:
           ShapeError: if a required field is missing, or an array does not have the field's shape.
-          NonFiniteError: if a value is NaN or infinite. The rows are lost after either error.
+          NonFiniteError: if a value is NaN or infinite. After either error the earlier rows are lost.
         """
         self.layout.write(self.host, slice(0, self.rows), values)
         self.layout.check_finite(self.host, where)
@@ -86,12 +86,12 @@ class DeviceTables:
 
 
 class TablesPart:
-    """Neighbouring rows of tables, to be written as tables of their own.
+    """A range of rows of tables that is written like separate tables.
 
     Args:
-      tables: without spare places.
-      start: the first of the rows.
-      rows: how many.
+      tables: tables without spare places.
+      start: first row of the range.
+      rows: number of rows.
     """
 
     spare = 0

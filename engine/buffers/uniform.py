@@ -14,14 +14,14 @@ from minding.engine.types import Array, StateDict
 
 
 class UniformBuffer:
-    """A ring of transitions from which every stored row is drawn with the same probability, with replacement.
+    """A ring of transitions that samples every stored row with the same probability, with replacement.
 
     Args:
       capacity: number of transitions kept; the oldest is overwritten first.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
-      images_once: store images once: those of `next_obs` are found at the row that follows. Rows are pushed by a
-        `data_pusher` then, which says what follows what.
-      seed: of the sampling stream.
+      images_once: store each image once: images of `next_obs` are read from the following row. Rows then have to be
+        pushed by a `data_pusher`, which records their order.
+      seed: seed of the sampling stream.
     """
 
     def __init__(self, capacity: int, fields: Mapping[str, Field], *, images_once: bool = False, seed: int = 0) -> None:
@@ -35,7 +35,7 @@ class UniformBuffer:
 
     @property
     def takes_order(self) -> bool:
-        """Whether rows come with `engine.buffers.ring.ORDER`."""
+        """Whether new rows bring `engine.buffers.ring.ORDER`."""
         return self.ring.links is not None
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class UniformBuffer:
         self.ring.push(transitions)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
+        """Samples the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
 
         Raises:
           ConfigError: if the buffer is empty. Check `len(buffer)` first.

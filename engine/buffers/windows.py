@@ -1,4 +1,4 @@
-"""Windows of stored rows: where each begins, how many rows it has, and in which slot its priority is."""
+"""Windows of stored rows: the first row of each, its number of rows, and the slot of its priority."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _FEW = 64
 
 
 class Windows:
-    """Windows in the order in which they begin. They go by their number in the order of all that were ever added.
+    """Windows in the order of their first rows, identified by their number in the order of all windows ever added.
 
-    Each has a slot, its number modulo the number of slots, as long as its first row is stored. There are as many slots
-    as it takes.
+    While its first row is stored, each window has a slot: its number modulo the number of slots. Slots are added as
+    needed.
     """
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class Windows:
 
     @property
     def slots(self) -> int:
-        """Number of slots."""
+        """The number of slots."""
         return len(self._first)
 
     @property
     def numbers(self) -> Array:
-        """Int64, the windows that are held."""
+        """Int64, the numbers of the held windows."""
         return np.arange(self._oldest, self._added)
 
     def slot(self, numbers: Array) -> Array:
@@ -42,7 +42,7 @@ class Windows:
         return self._oldest + (slots - self._oldest) % self.slots
 
     def held(self, numbers: Array) -> Array:
-        """Bool, which windows are still held."""
+        """Bool, whether windows are still held."""
         held: Array = numbers >= self._oldest
         return held
 
@@ -52,12 +52,12 @@ class Windows:
         return first
 
     def count(self, numbers: Array) -> Array:
-        """Int64, how many rows windows have."""
+        """Int64, the numbers of rows of windows."""
         count: Array = self._count[self.slot(numbers)]
         return count
 
     def drop(self, oldest_row: int) -> Array:
-        """Drops the windows that begin before a row, and returns their slots."""
+        """Removes the windows that begin before a row, and returns their slots."""
         begin, low, high = self._oldest, self._oldest, self._added
         while low < high:
             middle = (low + high) // 2
@@ -69,11 +69,11 @@ class Windows:
         return self.slot(np.arange(begin, low))
 
     def room(self, more: int) -> bool:
-        """Whether there are slots for that many more."""
+        """Whether there are slots for that many more windows."""
         return len(self.numbers) + more <= self.slots
 
     def grow(self, more: int) -> None:
-        """Doubles the slots until there are enough for that many more. All windows change their slots."""
+        """Doubles the slots until that many more windows fit. All windows change their slots."""
         numbers, slots = self.numbers, self.slots
         first, count = self.first(numbers), self.count(numbers)
         while len(numbers) + more > slots:
@@ -82,11 +82,11 @@ class Windows:
         self.add(first, count)
 
     def add(self, first: Array, count: Array) -> Array:
-        """Adds windows, which begin no earlier than those before them; returns their numbers.
+        """Adds windows that begin no earlier than the ones before; returns their numbers.
 
         Args:
-          first: int64 (n,), their first rows.
-          count: int64 (n,), how many rows they have; fewer where the episode ends.
+          first: first rows of the windows, int64 (n,).
+          count: numbers of rows, int64 (n,); smaller at the end of an episode.
         """
         numbers = self._added + np.arange(len(first))
         self._first[self.slot(numbers)], self._count[self.slot(numbers)] = first, count

@@ -87,7 +87,7 @@ class ActionAdapter:
     def invert(self, action: Array) -> Array:
         """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call.
 
-        Clipping is not undone. Where a Box allows only one value, the policy's action is 0.
+        Clipping is not undone. If a Box allows only one value, the policy's action is 0.
 
         Raises:
           ShapeError: if the shape or the kind of number does not fit the space.

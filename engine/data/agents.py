@@ -27,7 +27,7 @@ STATE = "state"
 IDENTITY = "agent_id"
 """Entry of one agent's observation under which a network that all agents share is told which of them it is."""
 CENTRAL = "central"
-"""Name of what a centralised value sees among the fields of rows, see `central_view`."""
+"""Name, among the fields of rows, of the input of a centralized value, see `central_view`."""
 
 
 def alive_agents(obs: Obs) -> Array:

@@ -18,12 +18,12 @@ from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
 
 OBSERVATIONS = ("obs", "next_obs", "central")
-"""Names of the fields that are observations, or what a centralised value sees (`engine.data.agents.CENTRAL`): with
-several leaves there is a field ``name.path`` for each."""
+"""Names of the fields that are observations, or inputs of a centralized value (`engine.data.agents.CENTRAL`). If an
+observation has several leaves, there is a field ``name.path`` for each."""
 VALID = "valid"
-"""Name under which gradient steps find what rows count, float32 (B,): of a batch, see `IndexedBatch`, or of rows."""
+"""Name of the weights 0 or 1 that say which rows of a batch count, float32 (B,), see `IndexedBatch`."""
 PRIORITY = "priority"
-"""Name under which rows come with priorities of their own to a buffer that draws by them, float32 (n,), at least 0."""
+"""Name under which new rows bring their priorities to a buffer that samples by priority, float32 (n,), at least 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -33,11 +33,11 @@ from minding.engine.types import Array
 
 _log = logging.getLogger("minding.data")
 KIND = "recorded data"
-"""What the manifest of such a folder says that it holds."""
+"""The entry of the manifest that marks a folder of recorded data."""
 _ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "observation", "env_action": "action"}
-"""What a description says of the environment, and how messages call each part; data that differ in one are refused."""
+"""The parts of a description of the environment that must agree, by their names in messages; others are refused."""
 _CONDITIONS = {"env_kwargs": "env.env_kwargs", "max_episode_steps": "the time limit of episodes"}
-"""What else it says. Such data can be learned from, and may be meant to be: a difference is a warning."""
+"""Further parts of a description. Data that differ in them can be learned from, so a difference is only a warning."""
 _MOST_TOLD = 4
 RECORDED = "data"
 """The `env.env_id` of a run without an environment: spaces and limits are those of the recorded data."""
@@ -217,7 +217,7 @@ def _again(path: Path) -> str:
 
 
 def _beside(path: Path) -> str:
-    """The folder of recorded data beside it whose name is the nearest."""
+    """The folder of recorded data with the nearest name in the same folder."""
     if path.exists() or not path.parent.is_dir():
         return ""
     return nearest(path.name, [each.parent.name for each in sorted(path.parent.glob(f"*/{MANIFEST}"))])
@@ -333,7 +333,7 @@ def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str
 
 
 def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, str]) -> str:
-    """In what data differ from this environment, with both values; empty if in nothing."""
+    """The differences between data and this environment, with both values; empty if there are none."""
     here = describe(env)
     if here["env_id"] == RECORDED:
         # Whatever the data are from; spaces are compared.

@@ -25,7 +25,7 @@ from minding.engine.errors import DataError
 from minding.engine.types import Array
 
 _BLOCK = 1 << 16
-"""Steps that are written at a time, about."""
+"""Approximate number of steps that are written at a time."""
 _COPIED = 1 << 24
 _KINDS = {"f": "F", "i": "I", "u": "U"}
 """Letters of NumPy's kinds of numbers in the names of safetensors, such as F32."""
@@ -189,7 +189,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self.append(joined(held, self._about))
 
     def _finish(self) -> None:
-        """Joins the columns to the files of a checkpoint, and gives the folder its name."""
+        """Joins the columns into the files of a checkpoint, and gives the folder its name."""
         tag = secrets.token_hex(4)
         for name, column in self._columns.items():
             _leaf_of(self._tree, name)["shape"] = [column.rows, *column.shape]

@@ -11,7 +11,7 @@ import numpy as np
 
 _NUMBERS = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 _MOST = 1 << 31
-"""Numbers of an observation or action, and values of a discrete one, at most."""
+"""Maximum count of numbers in an observation or action, and of values of a discrete one."""
 _ACTIONS = ("box", "discrete", "multi_discrete")
 _OBSERVATIONS = (*_ACTIONS, "multi_binary", "action_mask", "dict", "tuple")
 
@@ -68,7 +68,7 @@ def _check_space(name: str, space: Any, kinds: tuple[str, ...]) -> None:
 
 
 def _check_action(space: Mapping[str, Any]) -> None:
-    """What a space of actions says beyond one of observations, see `engine.data.actions.ActionAdapter`."""
+    """Checks the entries that only spaces of actions have, see `engine.data.actions.ActionAdapter`."""
     kind, shape, start = space["kind"], space.get("shape"), space.get("start")
     sizes = shape if isinstance(shape, list) else [None]
     good = all(_is_count(size) for size in sizes) and (kind != "discrete" or not sizes)
@@ -87,7 +87,7 @@ def _check_action(space: Mapping[str, Any]) -> None:
 
 
 def _check_limits(name: str, space: Mapping[str, Any]) -> None:
-    """The limits of a Box are numbers that fit its shape, low at most high."""
+    """Checks that the limits of a Box are numbers that fit its shape, with low at most high."""
     _expect(space.get("dtype") in _NUMBERS, f"{name}.dtype", space.get("dtype"), "a type of numbers")
     low, high = (_limit(f"{name}.{end}", space.get(end), space["shape"]) for end in ("low", "high"))
     _expect(bool((low <= high).all()), f"{name}.low", space["low"], f"at most {name}.high, {str(space['high'])[:60]}")

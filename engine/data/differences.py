@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _DECISIVE = ("kind", "shape")
-"""Where one of these differs, the rest follows from it, such as bounds of another length."""
+"""If one of these differs, other differences follow from it, such as bounds of another length, and are not named."""
 _ABSENT = "missing"
 _MOST_TEXT = 40
 

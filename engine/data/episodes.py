@@ -106,7 +106,7 @@ class _Rows:
 
 
 def _grown(held: Array | None, values: Array, capacity: int) -> Array:
-    """An array ``(N, capacity, ...)`` that begins with what `held` holds."""
+    """An array ``(N, capacity, ...)`` that begins with the values of `held`."""
     grown = np.zeros((len(values), capacity, *values.shape[1:]), values.dtype)
     if held is not None:
         grown[:, : held.shape[1]] = held

@@ -13,7 +13,7 @@ from minding.engine.types import Array
 
 _log = logging.getLogger("minding.envs")
 _COMPARED = 32
-"""Rows of which a rule is asked one by one, to see if it gives the same for all at once."""
+"""Number of rows for which a rule is called one by one, to compare with one call for all of them."""
 _TOGETHER, _DICTS, _ROWS = "arrays of many rows", "many rows and as many dicts of info", "one row at a time"
 
 

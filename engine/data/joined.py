@@ -44,7 +44,7 @@ def join(first: Rollout, second: Rollout) -> Rollout:
 
 
 def last_rows(rollout: Rollout, count: int) -> Rollout:
-    """The last `count` rows of a rollout, as copies; it may have fewer."""
+    """Copies of the last `count` rows of a rollout, or of all if it has fewer."""
     start = max(0, rollout.shape[0] - count)
     ended = rollout.ends[:, 0] >= start
     final_obs = trees.index(rollout.final_obs, ended) if ended.any() else None
@@ -117,7 +117,7 @@ def _tree_rows(*parts: Obs) -> Obs:
 
 
 def _flags(first: Rollout, second: Rollout, name: str, unsaid: bool) -> Array | None:
-    """Flags ``(T, N)`` of both; `unsaid` in rows of one that says nothing."""
+    """Flags ``(T, N)`` of both; `unsaid` in the rows of a rollout without them."""
     given = [(getattr(part, name), part.shape) for part in (first, second)]
     if all(part is None for part, _ in given):
         return None

@@ -53,7 +53,7 @@ def random_legal(mask: Array, counts: Sequence[int], rng: np.random.Generator) -
 
 
 def with_mask(obs: Any, mask: Any) -> dict[str, Any]:
-    """An observation with its mask: a dict gets one entry more, anything else becomes the entry `OBSERVATION`."""
+    """An observation with its mask: a dict gets one more entry, anything else becomes the entry `OBSERVATION`."""
     return {**(obs if isinstance(obs, Mapping) else {OBSERVATION: obs}), ACTION_MASK: mask}
 
 

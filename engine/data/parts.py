@@ -36,7 +36,7 @@ class DatasetPart:
         self.digest = sha256(data.digest.encode() + episodes.astype("<i8").tobytes())
 
     def __len__(self) -> int:
-        """Steps."""
+        """The number of steps."""
         return int(self.end[-1]) + 1
 
     @property
@@ -49,7 +49,7 @@ class DatasetPart:
         return self._data.names
 
     def rows(self, names: Iterable[str], index: Array) -> dict[str, Array]:
-        """See `Dataset.rows`; `index` has numbers of the part."""
+        """See `Dataset.rows`; `index` contains numbers within the part."""
         return self._data.rows(names, index + self._offset[np.searchsorted(self.end, index)])
 
     def returns(self) -> Array:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from minding.engine.data.dataset import Dataset
 
 LARGEST = 2.0**64
-"""Numbers of an observation are smaller: from here on float32 does not hold their squares, and so no variance."""
+"""Limit of the numbers in an observation: float32 cannot hold the squares of larger ones, and so no variance."""
 _ROUNDING = 1e-6
-"""Of the width of a Box: by how much an action may be outside."""
+"""Tolerance of actions outside of a Box, as a share of its width."""
 _SEEN_ROUNDING = 1e-5
-"""By how much an observation may be outside, in units of one or of the limit."""
+"""Tolerance of observations outside of a Box, absolute and relative to the limit."""
 _BLOCK = 1 << 16
-"""Rows that are looked at together."""
+"""Number of rows that are checked at a time."""
 
 
 def check_ranges(
@@ -103,7 +103,7 @@ def _place(row: int, end: Array, single: bool) -> str:
 
 
 def _of_actions(space: Mapping[str, Any], action: Array) -> Iterator[tuple[int, str]]:
-    """The first row with an action that is not in the space, with what is wrong."""
+    """The first row with an action that is not in the space, and the fault."""
     if space["kind"] == "box":
         low, high = np.asarray(space["low"], np.float64), np.asarray(space["high"], np.float64)
         bounded = np.isfinite(low) & np.isfinite(high)
@@ -119,7 +119,7 @@ def _of_actions(space: Mapping[str, Any], action: Array) -> Iterator[tuple[int, 
 
 
 def _of_leaf(leaf: Leaf, values: Array) -> Iterator[tuple[int, str]]:
-    """The first row with an observation that is not in the space, with what is wrong; limits of a Box do not count."""
+    """The first row with an observation that is not in the space, and the fault; limits of a Box do not count."""
     kind = leaf.space["kind"]
     if kind in ("discrete", "multi_discrete"):
         count = np.asarray(leaf.space["n"] if kind == "discrete" else leaf.space["nvec"])
@@ -134,7 +134,7 @@ def _of_leaf(leaf: Leaf, values: Array) -> Iterator[tuple[int, str]]:
 
 
 def _legal(space: Mapping[str, Any], action: Array, mask: Array, counts: list[int]) -> Array:
-    """Bool ``(S,)``: whether the mask of each step allows what was done; an action has one choice for each count."""
+    """Bool ``(S,)``: whether the mask of each step allows its action; an action has one choice for each count."""
     choices = (action.astype(np.int64) - np.asarray(space["start"], np.int64)).reshape(len(action), len(counts))
     return np.asarray(np.take_along_axis(mask, choices + first_entries(counts), axis=1))
 

@@ -10,7 +10,7 @@ from typing import Any
 from minding.engine.errors import DataError
 
 _KEY = "references"
-"""Of what data say about themselves, see `Dataset.about`."""
+"""Key of the reference returns in `Dataset.about`."""
 _HOW = "--random-return R --expert-return R"
 
 
@@ -67,10 +67,10 @@ def carrying(about: Mapping[str, Any], references: References | None) -> dict[st
 
 
 def common(found: Iterable[References | None]) -> References | None:
-    """The references of sets that are joined; None where no set carries any.
+    """The references of sets that are joined; None if no set has any.
 
     Raises:
-      DataError: two sets carry different ones.
+      DataError: two sets have different references.
     """
     different = list(dict.fromkeys(each for each in found if each is not None))
     if len(different) > 1:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 HDF5 = (".hdf5", ".h5")
-"""Endings of files in D4RL's form."""
+"""Extensions of files in D4RL's format."""
 MINARI = "metadata.json"
-"""What tells a folder in Minari's form."""
+"""File that identifies a folder in Minari's format."""
 RECORD = (
     "`minding data record RUN --steps N` records the policy of a run folder, such as the run of "
     "`minding train cartpole_ppo`"

@@ -89,7 +89,7 @@ def over_agents(array: Array, shape: tuple[int, ...], what: str) -> Array:
     for each of its agents.
 
     Raises:
-      ShapeError: if it is neither; `what` names it.
+      ShapeError: if the array has another shape; `what` names it.
     """
     if array.shape == shape:
         return array

@@ -66,7 +66,7 @@ class Rollout:
         return self.terminated.shape  # type: ignore[return-value]
 
     def next_obs(self) -> Obs:
-        """True successors ``(T, N, ...)``: the next row's observation, or the final one where an episode ended."""
+        """True successors ``(T, N, ...)``: the next row's observation, or the final observation of an ended episode."""
         successor: Obs
         successor = trees.tree_map(lambda obs, last: np.concatenate([obs[1:], last[None]]), self.obs, self.last_obs)
         if self.final_obs is not None:

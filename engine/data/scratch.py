@@ -12,12 +12,12 @@ from minding.engine.checkpoint import disk
 from minding.engine.errors import DataError
 
 _WRITER = "writer"
-"""File in it that names the process, for the message to another one that wants the same name."""
+"""File in the folder that names the process, for the error message of another process that needs the same name."""
 _MAX_WRITER = 200
 _TRIES = 100
 
 _open: set[Path] = set()
-"""What this process is writing."""
+"""The hidden folders that this process is writing."""
 _changing = threading.RLock()
 
 
@@ -79,7 +79,7 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
             raise DataError(f"{str(self._path)!r} exists: remove it, or give another folder")
 
     def _claimed(self) -> int:
-        """The descriptor of the folder, which is there and locked by this process."""
+        """Creates the folder, locks it for this process, and returns its descriptor."""
         for _ in range(_TRIES):
             with contextlib.suppress(FileExistsError):
                 disk.make_folder(self.folder)
@@ -106,7 +106,7 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
 
 
 def remove_unfinished() -> None:
-    """Removes what this process is writing, which ends at once; a thread may still be at it."""
+    """Removes the folders that this process is writing, because it is about to end; a thread may still be writing."""
     if not _changing.acquire(timeout=1):
         return
     for folder in _open:

@@ -41,10 +41,10 @@ def join_shards(name: str, values: Sequence[Any], envs: int) -> Any:
 
 
 def side_by_side(rollouts: Sequence[Rollout], envs: int) -> Rollout:
-    """Rollouts of the same steps in different environments as one, along N.
+    """Joins rollouts of the same steps in different environments along N.
 
     Args:
-      rollouts: with one number of steps, T, and `envs` environments each.
+      rollouts: rollouts of T steps and `envs` environments each.
       envs: see `join_shards`.
 
     Raises:
@@ -103,7 +103,7 @@ def _optional(rollouts: Sequence[Rollout], name: str, axis: int) -> Array | None
 
 
 def _flags(rollouts: Sequence[Rollout], name: str, unsaid: bool) -> Array | None:
-    """Flags ``(T, N)`` of all; `unsaid` in those that say nothing."""
+    """Flags ``(T, N)`` of all rollouts; `unsaid` for rollouts without them."""
     if not _given(rollouts, name):
         return None
     flags = [(getattr(rollout, name), rollout.shape) for rollout in rollouts]
@@ -121,7 +121,7 @@ def _by_name(parts: Sequence[Mapping[str, Array]], axis: int, what: str) -> dict
 
 
 def _rows(parts: Sequence[Any], envs: int) -> dict[str, Array]:
-    """Rows of train_data; the sequences of each shard get numbers of their own."""
+    """Joins rows of train_data; the sequences of each shard get different numbers."""
     if not all(_is_rows(part) for part in parts):
         raise CannotJoin
     joined = _by_name(parts, 0, "ctx.train_data")
@@ -149,7 +149,7 @@ def _stats(parts: Sequence[Any], envs: int) -> list[EpisodeEnd]:
 
 
 def _end_indices(parts: Sequence[Any], envs: int) -> Array:
-    """Of rows ``t * N + n``, see `Rollout.end_idx`."""
+    """Indices ``t * N + n`` of the last rows of trajectories, see `Rollout.end_idx`."""
     if not all(isinstance(part, np.ndarray) for part in parts):
         raise CannotJoin
     width = len(parts) * envs
@@ -164,11 +164,11 @@ _JOINTS: dict[str, Callable[[Sequence[Any], int], Any]] = {
     "trajectory_end_idx": _end_indices,
 }
 JOINED = ("trajectories", *_JOINTS)
-"""The fields of the context that can be joined; others have to be alike in all shards, or count."""
+"""The fields of the context that can be joined; others have to be equal in all shards, or be counters."""
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two values are the same, through dicts, lists and arrays."""
+    """Whether two values are equal, also within dicts, lists and arrays."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):

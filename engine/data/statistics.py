@@ -7,7 +7,7 @@ import numpy as np
 from minding.engine.types import Array, StateDict
 
 _ROWS = 256
-"""Images whose squares are summed at a time; up to 2^16 of them fit into uint32."""
+"""Number of images whose squares are summed at a time; the sums of up to 2^16 images fit into uint32."""
 
 
 class RunningMoments:
@@ -50,8 +50,8 @@ class RunningMoments:
 
 
 def _of_bytes(batch: Array) -> tuple[Array, Array]:
-    """Mean and variance of uint8 rows ``(B, ...)``, by exact sums of some rows at a time: in float64 images would take
-    eight times their memory, and several times as long."""
+    """Mean and variance of uint8 rows ``(B, ...)``, by exact sums over blocks of rows. Converted to float64, images
+    would take eight times the memory and several times as long."""
     total, squares = (np.zeros(batch.shape[1:], np.uint64) for _ in range(2))
     for start in range(0, len(batch), _ROWS):
         rows = batch[start : start + _ROWS]

@@ -73,7 +73,7 @@ def unflatten(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Tree:
 
 
 def from_nested(value: Any) -> Tree:
-    """A tree of nested dicts and tuples or lists, as Gymnasium hands them out; anything else as it is."""
+    """A tree made of nested dicts, tuples and lists, as Gymnasium returns them; any other value unchanged."""
     found = dict(_nested_leaves(value))
     return value if set(found) == {""} else unflatten(found)
 

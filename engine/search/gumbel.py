@@ -28,8 +28,8 @@ class GumbelOptions:
     """Settings of `gumbel`.
 
     Attributes:
-      simulations: per move.
-      max_considered: how many actions of the root take part in sequential halving, at most.
+      simulations: number of simulations per move.
+      max_considered: maximum number of the root's actions in sequential halving.
       c_visit, c_scale: weight of values against logits, see `sigma` in the module's formula.
       gumbel_scale: factor of the noise; 0: the search is deterministic, for evaluations.
     """
@@ -58,17 +58,17 @@ def gumbel(
 
     Args:
       game: the rules.
-      state: n positions in which the games run.
-      evaluate: judges n positions at a time, terminal ones never.
-      options: see there.
-      rng: draws g; untouched if `gumbel_scale` is 0.
+      state: n positions of unfinished games.
+      evaluate: judges n positions at a time, never terminal ones.
+      options: settings of the search.
+      rng: draws g; not used if `gumbel_scale` is 0.
     Returns:
-      What it found. The policy is pi'; the value, the mean of the completed q under it; the best action wins
-      sequential halving.
+      The results. The policy is pi'; the value is the mean of the completed q under pi'; the best action is the winner
+      of sequential halving.
     Raises:
-      GameError: if a running game has no legal action.
+      GameError: if an unfinished game has no legal action.
       NonFiniteError: if `evaluate` returns NaN or infinity.
-      ShapeError: if the positions or what `evaluate` returns have another shape than those of the game.
+      ShapeError: if the positions or the results of `evaluate` do not have the shapes of the game.
     """
     check_options(options, GumbelOptions, "gumbel")
     tree = Tree(game, state, options.simulations, *judged(evaluate(state)))
@@ -99,15 +99,15 @@ def gumbel(
 
 
 def halving(considered: int, simulations: int) -> list[int]:
-    """The visits that an action must have had so far to be simulated next, for each simulation of sequential halving.
+    """For each simulation of sequential halving, the number of visits of the actions that may be simulated next.
 
     Each phase gives all actions that are still considered the same number of simulations, and keeps the better half of
-    them. Whatever is left over goes to the last two, in turn. So the actions of a phase are those that have as many
-    visits as it says.
+    them. The last two actions share the remaining simulations alternately. So the actions of a phase are those with the
+    returned number of visits.
 
     Args:
       considered: number of actions at the start.
-      simulations: in all.
+      simulations: total number of simulations.
     """
     if considered <= 1:
         return list(range(simulations))
@@ -123,7 +123,7 @@ def halving(considered: int, simulations: int) -> list[int]:
 
 
 def _most_promising(tree: Tree, nodes: Array, noise: Array, visits: Array, options: GumbelOptions) -> Array:
-    """Of the actions with this many visits ``(n,)``, the one with the largest g + logits + sigma(q)."""
+    """The action with the largest g + logits + sigma(q) among those with this many visits ``(n,)``."""
     score = noise + _improved(tree, nodes, options)[0]
     action: Array = np.where(tree.visits.take(nodes, axis=0) == visits[:, None], score, -np.inf).argmax(axis=1)
     return action

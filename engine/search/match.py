@@ -31,13 +31,13 @@ def match(
 
     Args:
       game: the rules.
-      first: moves first, in `state`; an opponent or its name.
+      first: the player who moves first in `state`; an opponent or its name.
       second: the other player.
-      state: n positions in which the games run, such as ``game.initial(n)`` or a list of openings.
-      rng: both draw from it.
-      plies: plies that led to `state`, for messages.
+      state: n positions of unfinished games, such as ``game.initial(n)`` or a list of openings.
+      rng: random stream of both players.
+      plies: number of plies that led to `state`, for messages.
     Returns:
-      The outcomes for `first`, and how many plies were played in `state` and after it.
+      The outcomes for `first`, and the numbers of plies that were played from `state` on.
     Raises:
       ConfigError: if a player is neither an opponent nor the name of one.
       GameError: if an action is illegal, or a game is longer than `game.longest`.

@@ -1,7 +1,7 @@
 """Opponents: players of board games, whose strength is a number of simulations and never depends on time.
 
-`parse` reads their names: ``random``, ``minimax``, ``uct:400``. Whatever satisfies `Opponent` is one too, such as a
-policy from a checkpoint.
+`parse` reads their names: ``random``, ``minimax``, ``uct:400``. Any object that satisfies `Opponent` is one, too, such
+as a policy from a checkpoint.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Opponent(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in tables, such as ``uct:400``."""
+        """The name of the opponent in tables, such as ``uct:400``."""
         ...
 
     def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
-        """Returns legal actions, integers ``(n,)``, for n positions in which the games run."""
+        """Returns legal actions, integers ``(n,)``, for n positions of unfinished games."""
         ...
 
 
@@ -85,7 +85,7 @@ def random() -> Opponent:
 def minimax() -> Opponent:
     """Plays one of the actions with the best outcome against perfect play, at random.
 
-    It enumerates all positions that can follow, once per game: fit for Tic-Tac-Toe, not for Connect Four.
+    It enumerates all positions that can follow, once per game: suitable for Tic-Tac-Toe, not for Connect Four.
     """
     return _Minimax()
 
@@ -101,10 +101,10 @@ def parse(name: str, game: BoardGame | None = None, *, key: str = "opponent") ->
 
     Args:
       name: the name.
-      game: what it will play; None leaves it to the first game whether it can.
+      game: the game that it will play; None checks this at the first game.
       key: the setting that holds the name, for errors.
     Raises:
-      ConfigError: if there is none, or it cannot play the game.
+      ConfigError: if there is no opponent of this name, or it cannot play the game.
     """
     if not isinstance(name, str):
         raise ConfigError(f"{key}={name!r}: expected a name such as random, minimax or uct:400")
@@ -130,7 +130,7 @@ def parse(name: str, game: BoardGame | None = None, *, key: str = "opponent") ->
 
 
 def as_opponent(given: str | Opponent, game: BoardGame, key: str = "opponent") -> Opponent:
-    """An opponent, also given by its name; ConfigError if it is neither."""
+    """Returns an opponent, given itself or its name; ConfigError for anything else."""
     if isinstance(given, str):
         return parse(given, game, key=key)
     if not callable(given) or not isinstance(getattr(given, "name", None), str):
@@ -152,8 +152,8 @@ def ask(
     """Returns an opponent's actions, int64 ``(n,)``, after checking them.
 
     Args:
-      plies: plies played so far in each game, ``(n,)``; the error names the one that comes next.
-      games: the number by which the error calls each game, ``(n,)``; None: its row.
+      plies: number of plies played so far in each game, ``(n,)``; the error names the next one.
+      games: number of each game in the error, ``(n,)``; None: its row.
     Raises:
       GameError: if an action is illegal, or the answer is not an array of integers ``(n,)``.
     """

@@ -1,4 +1,4 @@
-"""A player that searches with an evaluator, such as a network: an `Opponent` of its own."""
+"""A player that searches with an evaluator, such as a network; it is also an `Opponent`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minding.engine.search.tree import Evaluate, Found
 from minding.engine.types import Array, BoardGame, State
 
 Options: TypeAlias = PuctOptions | GumbelOptions
-"""Settings of a search with an evaluator; their class says which."""
+"""Settings of a search with an evaluator; their class determines the search."""
 
 
 def search(game: BoardGame, state: State, evaluate: Evaluate, options: Options, rng: np.random.Generator) -> Found:
-    """Searches n positions by `puct` or `gumbel`, whichever the options are for."""
+    """Searches n positions by `puct` or `gumbel`, depending on the options."""
     if isinstance(options, PuctOptions):
         return puct(game, state, evaluate, options, rng)
     return gumbel(game, state, evaluate, options, rng)
@@ -25,12 +25,12 @@ def search(game: BoardGame, state: State, evaluate: Evaluate, options: Options, 
 
 @dataclasses.dataclass(frozen=True)
 class SearchPlayer:
-    """Plays the best action of a search; without noise in the options, always the same.
+    """Plays the best action of a search; without noise in the options, always the same action.
 
     Attributes:
       evaluate: judges positions.
-      options: of the search; None: no search, the action of the highest logit.
-      name: what tables call it.
+      options: settings of the search; None: no search, and the action of the highest logit.
+      name: its name in tables.
     """
 
     evaluate: Evaluate

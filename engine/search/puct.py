@@ -2,9 +2,9 @@
 
     a = argmax_a  Q(s, a) + c_puct * P(s, a) * sqrt(1 + sum_b N(s, b)) / (1 + N(s, a))
 
-Q is the mean value of the simulations that took an action, 0 where none did. P is the network's policy, mixed with
-Dirichlet noise at the root. The 1 in the square root stands for the evaluation of s itself; with it, the first
-simulation follows P.
+Q is the mean value of the simulations that took an action, or 0 if none did. P is the network's policy, mixed with
+Dirichlet noise at the root. The 1 in the square root counts the evaluation of s itself; with it, the first simulation
+follows P.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PuctOptions:
     """Settings of `puct`.
 
     Attributes:
-      simulations: per move.
+      simulations: number of simulations per move.
       c_puct: weight of the policy against the values.
       dirichlet_alpha: concentration of the noise; about 10 divided by the usual number of legal actions.
       dirichlet_fraction: share of the noise in the root's policy, in [0, 1]; 0: no noise.
@@ -49,16 +49,16 @@ def puct(game: BoardGame, state: State, evaluate: Evaluate, options: PuctOptions
 
     Args:
       game: the rules.
-      state: n positions in which the games run.
-      evaluate: judges n positions at a time, terminal ones never.
-      options: see there.
-      rng: draws the noise; untouched without noise.
+      state: n positions of unfinished games.
+      evaluate: judges n positions at a time, never terminal ones.
+      options: settings of the search.
+      rng: draws the noise; not used without noise.
     Returns:
-      What it found. The policy is the share of the visits; the value, their mean value.
+      The results. The policy is the share of the visits; the value is the mean value of the simulations.
     Raises:
-      GameError: if a running game has no legal action.
+      GameError: if an unfinished game has no legal action.
       NonFiniteError: if `evaluate` returns NaN or infinity.
-      ShapeError: if the positions or what `evaluate` returns have another shape than those of the game.
+      ShapeError: if the positions or the results of `evaluate` do not have the shapes of the game.
     """
     check_options(options, PuctOptions, "puct")
     tree = Tree(game, state, options.simulations, *judged(evaluate(state)))

@@ -1,4 +1,4 @@
-"""A check of rules by random games, which finds a mistake where it is, before search or learning meets it."""
+"""A check of rules by random games, which finds a mistake at its source, before search or learning meets it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _GAMES = 6
 
 
 class RulesWarning(UserWarning):
-    """Rules that can be meant as they are, but hardly ever are."""
+    """Rules that are valid, but are probably a mistake."""
 
 
 def check_rules(game: BoardGame, seed: int = 0) -> None:
     """Plays a few random games and checks everything that the rules return.
 
     Raises:
-      GameError: if something is not as `BoardGame` says; names the method and the ply.
+      GameError: if a result violates `BoardGame`; names the method and the ply.
     Warns:
       RulesWarning: if no player ever won with a ply of their own, as in rules with the wrong sign.
     """
@@ -102,7 +102,7 @@ class _Checker:
             self.fail("symmetries", "expected the given planes and policy as the first pair")
 
     def mirrored(self, first: State) -> None:
-        """A first ply and its mirror image must lead to positions that mirror each other, where nothing was played."""
+        """Checks that a first ply and its mirror image lead to positions that mirror each other."""
         legal, numbers = self.game.legal(first)[0], np.arange(self.game.actions, dtype=np.float32)[None]
         begun = self.game.planes(first)
         for action in np.flatnonzero(legal):
@@ -121,7 +121,7 @@ class _Checker:
                     )
 
     def winners(self) -> None:
-        """Warns where the outcome may have the wrong sign, which only the author of the rules can tell."""
+        """Warns if outcomes may have the wrong sign, which only the author of the rules can tell."""
         outcomes = np.concatenate(self._ends)
         if (outcomes == 1).any() and not (outcomes == -1).any():
             warnings.warn(

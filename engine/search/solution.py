@@ -10,26 +10,26 @@ from minding.engine.errors import ConfigError
 from minding.engine.types import Array, BoardGame, State
 
 LIMIT = 1_000_000
-"""The most positions that are enumerated."""
+"""Maximum number of positions that are enumerated."""
 
 
 class _Level(NamedTuple):
-    """All different positions after some plies, and where their plies lead."""
+    """All different positions after some number of plies, and the positions to which their actions lead."""
 
     keys: Array
     legal: Array
-    """Bool ``(n, A)``."""
+    """The legal actions, bool ``(n, A)``."""
     outcome: Array
-    """Float64 ``(n, A)``, of plies that end the game, for the player who moves."""
+    """The outcomes of actions that end the game, for the player who moves, float64 ``(n, A)``."""
     following: Array
-    """Int64 ``(n, A)``, row of the position in the next level; -1 where the game is over or the action is illegal."""
+    """Rows of the resulting positions in the next level, int64 ``(n, A)``; -1 at the end and for illegal actions."""
 
 
 class Solution:
     """Values of positions under perfect play of both players, and the actions that reach them.
 
-    Positions are enumerated ply by ply, equal ones once, when they are first asked for; all that follow from these are
-    known then too.
+    A position is enumerated, together with all that can follow, when its value is first requested; equal positions are
+    enumerated once.
 
     Args:
       game: the rules.

@@ -1,11 +1,11 @@
 """Search trees of n games as arrays, which grow by one node per game and simulation.
 
-Axes: n games, A actions, m nodes. Node ``k * n + i`` is what simulation k added to game i; node i is the root of game
-i. Edge ``node * A + action`` leads from a node to its child. The value of a node is meant for the player who moves
-there, and so are the values of the edges that leave it.
+Axes: n games, A actions, m nodes. Simulation k adds node ``k * n + i`` to game i; node i is the root of game i. Edge
+``node * A + action`` leads from a node to its child. The value of a node, and of the edges that leave it, is the value
+for the player who moves there.
 
-How good an action looks depends on nothing but its own node. So the action that a node would take next is computed when
-the node changes, for all nodes that a simulation passed at once, and a descent only follows what is stored.
+The score of an action depends on its own node only. So the next action of a node is computed when the node changes, for
+all nodes on the path of a simulation at once, and a descent only follows the stored actions.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Evaluate: TypeAlias = Callable[[State], tuple[Array, Array]]
 """Judges n positions: logits ``(n, A)``, of which those of illegal actions are ignored, and values ``(n,)`` for the
 player to move, in [-1, 1]."""
 Leaves: TypeAlias = Callable[[State, Array], tuple[Array, Array]]
-"""As `Evaluate`; also given which of the n positions are asked for, bool ``(n,)``: the others are padding."""
+"""Like `Evaluate`, with a second argument, bool ``(n,)``: the positions to judge; the others are padding."""
 Choose: TypeAlias = Callable[["Tree", Array], Array]
 """The action that each of m nodes takes next, int ``(m,)``."""
 MOST_SIMULATIONS = 1_000_000
-"""Trees are stored whole: more would not fit in memory."""
+"""Maximum number of simulations: trees are stored whole, and larger ones would not fit in memory."""
 _LARGEST = 1.0 + 1e-3
-"""Values are outcomes in [-1, 1], up to rounding."""
+"""Largest size of a value: outcomes are in [-1, 1], up to rounding."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Found:
     """The results of a search in n games.
 
     Attributes:
-      visits: int64 ``(n, A)``, how many simulations began with each action; each row sums to the simulations.
+      visits: int64 ``(n, A)``, the number of simulations that began with each action; each row sums to all simulations.
       policy: float64 ``(n, A)``, the improved policy; 0 for illegal actions.
-      value: float64 ``(n,)``, what the search expects of the game for the player to move.
+      value: float64 ``(n,)``, the outcome that the search expects for the player to move.
       best: int64 ``(n,)``, the action to play.
       tree: all nodes; its first n are the roots.
     """
@@ -57,14 +57,14 @@ class Found:
 
     @property
     def action_value(self) -> Array:
-        """Mean value of each action, float64 ``(n, A)``; NaN for those that no simulation took."""
+        """Mean value of each action, float64 ``(n, A)``; NaN for actions that no simulation took."""
         visits = self.visits.astype(np.float64)
         mean: Array = np.where(visits > 0, self.tree.total[: self.tree.games], np.nan) / np.maximum(visits, 1.0)
         return mean
 
 
 class _Path(NamedTuple):
-    """Edges from the roots to the leaves, level by level: those of the roots first, one per game."""
+    """The edges from the roots to the leaves, level by level, starting at the roots with one per game."""
 
     edges: Array
     games: Array
@@ -76,20 +76,20 @@ class Tree:
 
     Args:
       game: the rules.
-      state: n positions in which the games run.
-      simulations: how often each tree will grow.
-      logits, values: the judgement of these positions.
+      state: n positions of unfinished games.
+      simulations: number of nodes that will be added to each tree.
+      logits, values: the evaluation of these positions.
 
     Attributes:
       games, actions: n and A.
       state: positions of the nodes, arrays ``(nodes, ...)``.
       visits: float64 ``(nodes, A)``, simulations that took each edge.
-      total: float64 ``(nodes, A)``, sum of their values; -inf for illegal actions, so that none looks better.
-      logits: float64 ``(nodes, A)``, as evaluated; -inf for illegal actions.
+      total: float64 ``(nodes, A)``, sum of their values; -inf for illegal actions, so that they are never chosen.
+      logits: float64 ``(nodes, A)``, from the evaluator; -inf for illegal actions.
       prior: float64 ``(nodes, A)``, softmax of `logits`.
-      value: float64 ``(nodes,)``, as evaluated.
-      reached: float64 ``(nodes,)``, 1 + the simulations that went on from a node.
-      child: int64 ``(nodes * A,)``, node to which an edge leads; -1 where none is stored, also at the end of a game.
+      value: float64 ``(nodes,)``, from the evaluator.
+      reached: float64 ``(nodes,)``, 1 + the number of simulations that continued from a node.
+      child: int64 ``(nodes * A,)``, node to which an edge leads; -1 if none is stored, as at the end of a game.
     """
 
     def __init__(self, game: BoardGame, state: State, simulations: int, logits: Array, values: Array) -> None:
@@ -126,8 +126,8 @@ class Tree:
 
         Args:
           leaves: judges new positions, in batches of n.
-          choose: the action that a node takes next; asked again whenever the node changed.
-          choose_root: the same for the roots alone, asked before each simulation.
+          choose: returns the next action of nodes; called whenever nodes have changed.
+          choose_root: returns the next action of the roots; called before each simulation.
         """
         roots, skipped = self._numbers, 0 if choose_root is None else self.games
         changed = roots[skipped:]
@@ -144,7 +144,7 @@ class Tree:
         self._next[nodes] = nodes * self.actions + choose(self, nodes)
 
     def _descend(self) -> _Path:
-        """Follows the stored choices from each root to an edge that leads out of the tree; sets `_leaf` to these."""
+        """Follows the stored actions from each root to an edge that leaves the tree; sets `_leaf` to these edges."""
         games = nodes = self._numbers
         edges, rows, sizes = [], [], []
         while True:
@@ -160,7 +160,7 @@ class Tree:
             games, nodes = games.take(inside), child.take(inside)
 
     def _expand(self, simulation: int, leaves: Leaves) -> tuple[Array, Array]:
-        """Plays the actions at the ends of the paths and stores what they lead to, unless the game is over there.
+        """Plays the actions at the ends of the paths and stores the resulting positions, unless the game is over.
 
         Returns:
           The value of each position that was reached, ``(n,)``; the new nodes.
@@ -181,7 +181,7 @@ class Tree:
         return np.where(over, outcome, values), new
 
     def _padded(self, state: State, over: Array) -> State:
-        """`state`, with the root's position where the game is over: every row is a position that can be judged."""
+        """`state`, with the root's position in place of finished games, so that every row can be evaluated."""
         padded = []
         for part, stored in zip(state, self.state):
             part = part.copy()
@@ -190,7 +190,7 @@ class Tree:
         return tuple(padded)
 
     def _back_up(self, path: _Path, value: Array) -> Array:
-        """Adds the values of the leaves to all edges on their paths; returns the nodes that these leave from."""
+        """Adds the values of the leaves to all edges on their paths; returns the nodes on the paths."""
         edges, games, sizes = path
         depth = np.bincount(games)
         for_first = np.where(depth % 2, -value, value)
@@ -201,7 +201,7 @@ class Tree:
         return nodes
 
     def _store(self, simulation: int, state: State, asked: Array, logits: Array, values: Array) -> None:
-        """Stores the nodes of a simulation with their judgement; rows that nobody asked for are never reached."""
+        """Stores the nodes of a simulation with their evaluation; rows of padding are never reached."""
         legal = self._game.legal(state)
         if not legal.any(axis=1).all():
             row = int(np.flatnonzero(~legal.any(axis=1))[0])
@@ -247,7 +247,7 @@ class Tree:
 
 
 def judged(answer: Any) -> tuple[Array, Array]:
-    """The answer of an evaluator as two arrays of numbers; GameError if it is something else."""
+    """The result of an evaluator as two arrays of numbers; GameError for anything else."""
     if isinstance(answer, (tuple, list)) and len(answer) == 2:
         logits, values = (np.asarray(part) for part in answer)
         if logits.dtype.kind in "fiu" and values.dtype.kind in "fiu":
@@ -274,7 +274,7 @@ def check_options(options: object, kind: type, search: str) -> None:
 
 
 def most_visited(visits: Array, action_value: Array) -> Array:
-    """The action with most visits, and among equals the one of higher value, int64 ``(n,)``."""
+    """The action with the most visits, and among equals the one with the higher value, int64 ``(n,)``."""
     value = np.where(visits > 0, action_value, -1.0)
     best: Array = (visits + 0.25 * np.clip(value, -1.0, 1.0)).argmax(axis=1)
     return best

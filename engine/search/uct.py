@@ -3,8 +3,8 @@ https://doi.org/10.1007/11871842_29).
 
     a = argmax_a  Q(s, a) + c * sqrt(log sum_b N(s, b) / N(s, a))
 
-Actions that no simulation took come first, in random order. A new position is worth the outcome of one game that is
-played to its end with random legal actions.
+Actions that no simulation took come first, in random order. The value of a new position is the outcome of one game that
+is played to its end with random legal actions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minding.engine.search.tree import Found, Tree, check_options, check_simulat
 from minding.engine.types import Array, BoardGame, State
 
 _UNTRIED = 1e6
-"""Above every value and every bonus."""
+"""Score of an action that no simulation took: above every value and bonus."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class UctOptions:
     """Settings of `uct`.
 
     Attributes:
-      simulations: per move.
+      simulations: number of simulations per move.
       c: weight of exploration.
     """
 
@@ -46,13 +46,13 @@ def uct(game: BoardGame, state: State, options: UctOptions, rng: np.random.Gener
 
     Args:
       game: the rules.
-      state: n positions in which the games run.
-      options: see there.
+      state: n positions of unfinished games.
+      options: settings of the search.
       rng: draws the rollouts, and the order of actions that no simulation took.
     Returns:
-      What it found. The policy is the share of the visits; the value, their mean value.
+      The results. The policy is the share of the visits; the value is the mean value of the simulations.
     Raises:
-      GameError: if a running game has no legal action, or is longer than `game.longest`.
+      GameError: if an unfinished game has no legal action, or is longer than `game.longest`.
     """
     check_options(options, UctOptions, "uct")
     n, c = len(state[0]), options.c
