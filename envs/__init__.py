@@ -67,7 +67,7 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
     )
 
 if not TYPE_CHECKING:
-    # A type checker finds a name that is not there itself.
+    # A type checker reports a missing name itself.
 
     def __getattr__(name):
         raise from_di_engine(__name__, name)

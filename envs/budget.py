@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 
 SECONDS = 30.0
-"""Unless told otherwise."""
+"""Time limit of a check by default, in seconds."""
 
 
 class Budget:
-    """Counts the time from now on.
+    """The time that is left for a check, counted from when the object is made.
 
     Args:
-      seconds: that there are.
+      seconds: time limit in seconds.
 
     Attributes:
       each: seconds that it takes to make one environment and step it once, as far as is known.
-      fix: what to do where they did not suffice.
+      fix: advice for findings that the time did not suffice for.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -36,5 +36,5 @@ class Budget:
         return self._seconds - self.spent
 
     def covers(self, envs: int) -> bool:
-        """Whether that many environments can be made and stepped in what is left."""
+        """Whether the time that is left suffices to make and step that many environments."""
         return self.left > envs * self.each

@@ -1,4 +1,4 @@
-"""Is an environment fit for training? Spaces, signatures, dtypes, seeds, ends, rewards, resume, speed."""
+"""Checks if an environment is fit for training: spaces, signatures, dtypes, seeds, ends, rewards, resume, speed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from minding.envs.spaces.info import probe
 from minding.envs.spec import describe_made, episode_limit
 from minding.envs.trial import SEED, Trial, roll_out
 
-# Steps per second of eight environments that a learner does not wait for.
+# Steps per second of eight environments that are fast enough for a learner.
 _FAST = 2000
 _MEASUREMENTS = 5
-# Steps by which two runs with one seed are compared.
+# Number of steps for which two runs with one seed are compared.
 _ROUNDS = 50
-# Seconds after which a pause of the machine no longer counts, and those that no measurement needs.
+# Seconds after which a pause of the machine no longer distorts a measurement, and the most that a measurement takes.
 _LONG_ENOUGH = 1.0
 _LONGEST = 3.0
 _INTERFACE = "reset(*, seed=None, options=None) returns (obs, info); step(action) returns 5 values, two of them bool"
@@ -60,7 +60,7 @@ def check_env(
     *,
     seconds: float = SECONDS,
 ) -> list[Finding]:
-    """The findings of `iter_findings`, all at once."""
+    """Returns the findings of `iter_findings` as a list."""
     return list(iter_findings(env_cfg, steps, env_fn, seconds=seconds))
 
 
@@ -71,18 +71,18 @@ def iter_findings(
     *,
     seconds: float = SECONDS,
 ) -> Iterator[Finding]:
-    """Runs an environment with random actions and reports what would cause trouble in training, as it is found.
+    """Runs an environment with random actions and yields findings about its fitness for training as they are made.
 
     Args:
       env_cfg: the `env` section of a configuration; missing keys take their defaults.
-      steps: steps of the single environment; the speed of eight is measured over as many.
-      env_fn: makes the environment, in place of `env_cfg.env_id`.
-      seconds: that the check may take. Half of the time is for the steps of the single environment. What has to be
-        shortened or left out says so. Only a call of the environment that is under way is waited for.
+      steps: number of steps of the single environment; the speed of eight is measured over the same number.
+      env_fn: function that makes the environment, in place of `env_cfg.env_id`.
+      seconds: time limit of the check. Half of it is for the steps of the single environment. Findings say which
+        checks were shortened or left out. Only a call of the environment that is under way can exceed the limit.
     Returns:
       Findings in the order of the checks; after an error the checks that depend on it are skipped.
     Raises:
-      ConfigError: if there is no such environment, with the first finding.
+      ConfigError: if the environment does not exist; it is raised when the first finding is asked for.
     """
     return _findings(env_settings(env_cfg), steps, env_fn, Budget(seconds))
 
@@ -128,7 +128,7 @@ def _findings(
 def _try_steps(
     factory: EnvFactory, observation: Mapping[str, Any], settings: Mapping[str, Any], steps: int, budget: Budget
 ) -> Iterator[Finding]:
-    """What a single environment does in that many steps; an error comes last."""
+    """The findings about a single environment in that many steps; an error comes last."""
     try:
         env = factory()
     except MindingError as error:
@@ -157,10 +157,10 @@ def _try_steps(
 
 
 def _describe(factory: EnvFactory, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding], bool]:
-    """The description of an environment, what its `close` is like without a step, and whether it has a mask that is not
-    declared.
+    """The description of an environment, findings about its `close` before any step, and whether it has a mask that is
+    not declared.
 
-    This is the first environment of a check, so that one that hangs in `close` hangs once.
+    This is the first environment of a check, so that an environment that hangs in `close` hangs only once.
     """
     env = factory()
     try:
@@ -172,7 +172,7 @@ def _describe(factory: EnvFactory, settings: Mapping[str, Any]) -> tuple[dict[st
 
 
 def _second(factory: EnvFactory) -> MindingError | None:
-    """Why a second environment cannot be made while there is a first one; None if it can."""
+    """Why a second environment cannot be made while the first is open; None if it can."""
     first = factory()
     try:
         factory.close(factory())
@@ -186,19 +186,19 @@ def _second(factory: EnvFactory) -> MindingError | None:
 def _judge_close(fault: BaseException | None) -> list[Finding]:
     if fault is None:
         return []
-    # Closing comes last: nothing is lost by an exception, but each environment that hangs is waited for.
+    # Closing comes last: an exception does no harm, but every environment that hangs costs time.
     level = "error" if isinstance(fault, Hang) else "warn"
     return [Finding(level, f"close: {describe(fault)}", _fix_of(fault))]
 
 
 def _has_undeclared_mask(factory: EnvFactory, env: AnyEnv, description: Mapping[str, Any]) -> bool:
-    """Whether info tells which actions are legal, though nobody has declared it."""
+    """Whether info has an action mask that is not declared."""
     if any(leaf.is_mask for leaf in observation_leaves(description["observation"])):
         return False
     try:
         with watched("reset", factory.name, factory.step_timeout):
             if isinstance(env, AgentsEnv):
-                # Each agent tells its own mask.
+                # Each agent has its own mask.
                 AgentsEnv(env.parallel, factory.name, AgentOptions(info_keys=(ACTION_MASK,))).reset(seed=SEED)
             else:
                 probe(env, [ACTION_MASK], factory.name)
@@ -208,7 +208,7 @@ def _has_undeclared_mask(factory: EnvFactory, env: AnyEnv, description: Mapping[
 
 
 def _fix_of(error: BaseException) -> str:
-    """What to do about an error that an environment raised, or that was found in what it returned."""
+    """Advice about an error that an environment raised, or that was found in its return values."""
     if isinstance(error, SpaceError):
         return "use spaces that have an array form, or wrap the environment"
     if isinstance(error, ShapeError):
@@ -225,7 +225,7 @@ def _fix_of(error: BaseException) -> str:
         return "raise an exception that says what is wrong; an environment must not end the process"
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     caller = frames[-1].f_globals.get("__name__", "") if frames else ""
-    # Raised where the environment was called, and not in it.
+    # The error comes from the call of the environment, and not from its own code.
     if isinstance(error, (TypeError, ValueError)) and f"{caller}.".startswith(_CALLERS):
         return _INTERFACE
     return "correct the environment at the place that is named"
@@ -240,7 +240,7 @@ def _brief(space: Mapping[str, Any]) -> str:
 
 
 def _told_agents(description: Mapping[str, Any]) -> list[Finding]:
-    """Who the agents are, where there are several, and what each has for itself if that differs."""
+    """A finding that names the agents, and their spaces if these differ; empty for a single agent."""
     agents = description.get("agents")
     if agents is None:
         return []
@@ -251,12 +251,12 @@ def _told_agents(description: Mapping[str, Any]) -> list[Finding]:
 
 
 def _numbers(space: Mapping[str, Any]) -> int:
-    """How many numbers an observation has, without its mask."""
+    """The number of numbers in an observation, without its mask."""
     return sum(int(np.prod(leaf.field.shape)) for leaf in observation_leaves(space) if not leaf.is_mask)
 
 
 def _single_backend(settings: Mapping[str, Any]) -> str:
-    """What steps environments as their seeds say; EnvPool's are known to it alone."""
+    """The backend whose episodes follow from their seeds; only EnvPool can make EnvPool's environments."""
     return "envpool" if settings["backend"] == "envpool" else "sync"
 
 
@@ -356,9 +356,9 @@ def _measure_speed(
 
 
 def _speed(manager: BatchedEnvManager, rounds: int, description: Mapping[str, Any], longest: float) -> float:
-    """Steps per second of all environments, over that many rounds or seconds.
+    """Steps per second of all environments, over `rounds` rounds or `longest` seconds.
 
-    A pause of the machine makes a measurement of milliseconds look slow: such a one is repeated, and the best counts.
+    A pause of the machine distorts a measurement of milliseconds: short ones are repeated, and the best counts.
     """
     speed = 0.0
     manager.reset()

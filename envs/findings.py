@@ -27,9 +27,9 @@ class Finding:
 
     Attributes:
       level: ok, warn or error.
-      text: what was found.
-      fix: what to do; empty where nothing is wrong.
-      refused: what was raised if no environment could be made, or none that has an array form.
+      text: description of the finding.
+      fix: advice; empty if nothing is wrong.
+      refused: the error, if the environment could not be made, or if its spaces do not have an array form.
     """
 
     level: str
@@ -92,7 +92,7 @@ def judge_masks(rollout: Trial) -> list[Finding]:
 
 
 def judge_ends(rollout: Trial, limit: int | None, shortened: str) -> list[Finding]:
-    """`shortened`: the fix where the time was over before an episode was."""
+    """A finding about the ends of episodes; `shortened` is the advice if the time was over before any episode ended."""
     steps = len(rollout.rewards)
     if not rollout.lengths:
         fix = "set env.max_episode_steps" if limit is None else f"check more steps than the limit of {limit}"

@@ -182,7 +182,6 @@ class _Round:
 
     def add(self, step: EnvStep) -> None:
         """Counts one step of all environments."""
-
         self._returns += step.team_reward
         self._lengths += 1
         self._steps += 1

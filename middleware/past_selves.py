@@ -57,7 +57,6 @@ class PastSelf:
     Attributes:
       version: number of the version in the pool.
       rating: its Elo, fixed at the policy's Elo at the time the version came into play.
-
       win_rate: win rate of the policy against it; the newest games count most.
       games: number of games played against it.
     """

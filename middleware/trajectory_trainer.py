@@ -46,7 +46,6 @@ class trajectory_trainer:
     """
 
     # Policies that compute their own targets correct for the age of the data.
-
     staleness = 8
 
     def __init__(self, cfg: Config, policy: LearnMode) -> None:

@@ -1,1 +1,1 @@
-"""Backends that step N environments: a loop here, worker processes, vector environments, EnvPool; and shared parts."""
+"""Backends that step N environments: a loop in this process, worker processes, vector environments, EnvPool."""

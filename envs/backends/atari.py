@@ -1,6 +1,6 @@
-"""The vector version of Atari games that ale-py brings: preprocessing and all games in compiled threads.
+"""The vector version of Atari games in ale-py: preprocessing and all games in compiled threads.
 
-It shows what the wrapper `atari` shows, pixel by pixel.
+Its observations equal those of the wrapper `atari`, pixel by pixel.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from minding.engine.types import Array
 from minding.envs.single.factory import EnvFactory
 
 _ENTRY = "ale_py.env:AtariEnv"
-# What the wrapper's arguments are called there; with a default, where the two differ.
+# Names of the wrapper's arguments in ale-py.
 _NAMES = {"frame_skip": "frameskip", "noop_max": "noop_max", "stack": "stack_num"}
 _GAME = ("game", "repeat_action_probability", "full_action_space", "max_num_frames_per_episode")
 
 
 def atari_options(factory: EnvFactory) -> dict[str, Any] | None:
-    """Arguments with which ale-py's vector version plays the game of a factory; None where it cannot.
+    """Arguments with which ale-py's vector version plays the game of a factory; None if it cannot.
 
-    It can where the only wrappers are `atari`, of grey square pictures, and `episodic_life`.
+    It can if the only wrappers are `atari`, with grey square images, and `episodic_life`.
     """
     spec = factory.source
     names = [entry if isinstance(entry, str) else next(iter(entry)) for entry in factory.wrappers]
@@ -42,7 +42,7 @@ def atari_options(factory: EnvFactory) -> dict[str, Any] | None:
     options = {key: given[key] for key in _GAME if key in given}
     options |= {_NAMES[key]: value for key, value in wrapper.items() if key in _NAMES}
     if factory.max_episode_steps is not None:
-        # The limit of a single game counts frames, because it lies below the wrapper.
+        # The limit of a single game counts frames, because it is applied below the wrapper.
         options["max_num_frames_per_episode"] = factory.max_episode_steps
     options |= {"img_height": size, "img_width": size, "episodic_life": len(names) > 1}
     return {**options, "reward_clipping": False, "use_fire_reset": False}
@@ -56,10 +56,11 @@ def atari_env(options: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, 
 
 
 class FirstFrames(VectorWrapper[Any, Any, Any]):  # type: ignore[misc]
-    """Fills what stacks of frames lack at the start of an episode with its first frame, as `frame_stack` does.
+    """Fills the missing frames of stacks at the start of an episode with its first frame, as `frame_stack` does.
 
     Args:
-      env: shows stacks ``(N, S, H, W)`` that begin with black frames, and resets in the step after an end.
+      env: environments whose observations are stacks ``(N, S, H, W)`` that begin with black frames, and that reset in
+        the step after an end.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
@@ -85,7 +86,7 @@ class FirstFrames(VectorWrapper[Any, Any, Any]):  # type: ignore[misc]
             obs = obs.copy()
         for row in young:
             first = self._stack - 1 - self._age[row]
-            # After the loss of a life the game, and its frames, go on.
+            # After the loss of a life the game continues, and with it the frames.
             if not obs[row, :first].any():
                 obs[row, :first] = obs[row, first]
         return obs

@@ -17,8 +17,9 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]
     """EnvPool takes its seed at creation, and resets ended environments in their next step.
 
     Args:
-      make: returns a new pool for a seed.
-      seed: of the first pool.
+      make: function that returns a new pool for a seed.
+      num_envs: number of environments in the pool.
+      seed: seed of the first pool.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -62,7 +63,7 @@ def check_envpool(settings: Mapping[str, Any]) -> Any:
 
 
 def envpool_vector_env(settings: Mapping[str, Any], num_envs: int, seed: int) -> EnvPoolVectorEnv:
-    """Makes the pool of ``env.env_id``; raises as `check_envpool`."""
+    """Makes the pool of ``env.env_id``; raises the errors of `check_envpool`."""
     envpool, env_id = check_envpool(settings), settings["env_id"]
     options = dict(settings["env_kwargs"], num_envs=num_envs)
     if settings["max_episode_steps"] is not None:

@@ -13,18 +13,18 @@ from minding.envs.guards.answers import InterfaceError, as_info, brief
 from minding.envs.spaces.info import InfoForm
 
 _NAMES = {"final_obs": ("final_obs", "final_observation"), "final_info": ("final_info",)}
-"""Keys of info, today's name first, then the one before Gymnasium 1.0."""
+"""Keys of info: the current name first, then the name before Gymnasium 1.0."""
 
 
 def final_observations(info: Any, done: Array, space: spaces.Space[Any]) -> list[Any]:
     """The last observation of each episode that ended, in the order of the environments.
 
     Args:
-      info: of the step, of the vector environment.
-      done: bool ``(N,)``, in which environments an episode ended.
-      space: of the observations of one environment.
+      info: info of the vector environment's step.
+      done: bool ``(N,)``, true for environments in which an episode ended.
+      space: observation space of one environment.
     Raises:
-      InterfaceError: they are missing, or cannot be told apart.
+      InterfaceError: the observations are missing, or cannot be assigned to environments.
     """
     rows = _rows("final_obs", _given("final_obs", info, done), done, batched=isinstance(space, spaces.Tuple))
     for env, row in zip(np.flatnonzero(done), rows):
@@ -34,7 +34,7 @@ def final_observations(info: Any, done: Array, space: spaces.Space[Any]) -> list
 
 
 def final_infos(info: Any, done: Array, form: InfoForm) -> list[dict[str, Any]]:
-    """The declared entries of the last info of each of these episodes, as far as they are told; see `InfoForm.join`."""
+    """The declared entries of the last info of each of these episodes that are present; see `InfoForm.join`."""
     given = _given("final_info", info, done)
     if isinstance(given, Mapping) and not _by_number(given):
         given = {key: given[key] for key in form.keys if key in given}
@@ -45,7 +45,7 @@ def final_infos(info: Any, done: Array, form: InfoForm) -> list[dict[str, Any]]:
 
 
 def _given(name: str, info: Any, done: Array) -> Any:
-    """What stands under a key of info."""
+    """The value of a key of info under its current or its earlier name; InterfaceError if it is missing."""
     known = info if isinstance(info, Mapping) else {}
     given = next((known[each] for each in _NAMES[name] if each in known), None)
     if given is None:
@@ -59,10 +59,10 @@ def _by_number(given: Mapping[Any, Any]) -> bool:
 
 
 def _rows(name: str, given: Any, done: Array, batched: bool = False) -> list[Any]:
-    """What is given for each environment that ended.
+    """The entry of each environment whose episode ended.
 
-    There may be an entry for each environment, or for each that ended: in an array, a list or a tuple, or in the arrays
-    of a dict, or (where `batched`) of a tuple. A dict may also have the numbers of environments as its keys.
+    `given` may have an entry for each environment, or for each whose episode ended: in an array, a list or a tuple, or
+    in the arrays of a dict, or (if `batched`) of a tuple. A dict may also have the numbers of environments as its keys.
     """
     envs = np.flatnonzero(done).tolist()
     if isinstance(given, Mapping) and _by_number(given):
@@ -81,7 +81,7 @@ def _rows(name: str, given: Any, done: Array, batched: bool = False) -> list[Any
 
 
 def _leaves(given: Any) -> list[Any]:
-    """What is indexed by environment in dicts and tuples; a number stands for one without an axis."""
+    """The leaves of dicts and tuples, which are indexed by environment; a number without an axis becomes ``()``."""
     if isinstance(given, (Mapping, tuple)):
         children = given.values() if isinstance(given, Mapping) else given
         return [leaf for child in children for leaf in _leaves(child)]

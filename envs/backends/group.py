@@ -25,7 +25,7 @@ _MAX_ATTEMPTS = 3
 
 @dataclasses.dataclass
 class StepArrays:
-    """Where a group writes, one row per environment.
+    """The arrays into which a group writes, one row per environment.
 
     Attributes:
       next_obs: true successors, one array per leaf.
@@ -35,7 +35,7 @@ class StepArrays:
       truncated: bool ``(N,)``, never true together with `terminated`.
       valid: bool ``(N,)``, False where a fault restarted the environment.
       episode: int64 ``(N,)``, number of the running episode; -1 before the first.
-      running: int64 ``(1,)``, row whose environment is running, to name it if it hangs.
+      running: int64 ``(1,)``, row of the environment that is running, so that messages can name it if it hangs.
     """
 
     next_obs: list[Array]
@@ -77,23 +77,24 @@ class StepArrays:
 def episode_seed(seed: int, env_id: int, episode: int) -> int:
     """Reset seed of one episode: a pure function of run seed, environment and episode number.
 
-    Being stateless, it survives restarts of environments and worker processes, and needs no generator in a
-    checkpoint.
+    It has no state: it stays the same after restarts of environments and worker processes, and a checkpoint needs no
+    generator for it.
     """
     return int(np.random.SeedSequence((seed, env_id, episode)).generate_state(1)[0] >> 1)
 
 
 class EnvGroup:
-    """Steps environments one by one into `StepArrays`, resets those that ended, and deals with their faults.
+    """Steps environments one by one into `StepArrays`, resets those whose episode ended, and handles their faults.
 
     Args:
-      make_env: makes one environment.
-      name: how messages call the environments.
+      make_env: function that makes one environment.
+      name: name of the environments in messages.
       env_ids: index of each environment within the manager.
-      layout: of the observations.
-      arrays: where to write; `arrays.episode` holds each environment's count of episodes.
-      restart: after a fault begin a new episode, in a new environment if a reset fails (else raise EnvError). One
-        that fails `FaultStreak.limit` steps in a row, or answers in another form, is an error nevertheless.
+      layout: layout of the observations.
+      arrays: arrays to write into; `arrays.episode` holds each environment's count of episodes.
+      restart: whether to begin a new episode after a fault, in a new environment if a reset fails (else EnvError is
+        raised). An environment that fails `FaultStreak.limit` steps in a row, or whose answers have the wrong form, is
+        an error in any case.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class EnvGroup:
         return over
 
     def _judge(self, next_obs: list[Array]) -> None:
-        """Deals with values of a step that cannot be used, and tells of those that float32 rounds."""
+        """Handles values of a step that cannot be used, and warns about values that float32 rounds."""
         for row, what in self._values.bad_rows(next_obs, self.arrays.reward, self.arrays.terminated):
             if self.arrays.valid[row]:
                 self._fault(row, what)
@@ -184,9 +185,9 @@ class EnvGroup:
             _log.warning("%s", self._message(row, what))
 
     def replay(self, row: int, actions: Array) -> None:
-        """Restores an environment to where its episode `arrays.episode[row]` was after `actions`.
+        """Restores an environment to the state of its episode `arrays.episode[row]` after `actions`.
 
-        The observation reached goes to `arrays.first_obs`.
+        The last observation is written to `arrays.first_obs`.
 
         Raises:
           EnvError: if the episode ends or fails on the way.
@@ -247,7 +248,7 @@ class EnvGroup:
             raise EnvError(f"{message}; it failed in {self._streak.limit} steps in a row") from cause
         self.faults.append(message)
         if isinstance(cause, Hang):
-            # Interrupted anywhere, it may be in any state.
+            # The environment was interrupted in the middle of a call and may be in any state.
             self._replace(row)
         self._begin_anew(row)
 
@@ -275,7 +276,7 @@ class EnvGroup:
             close_env(self._envs[row], f"environment {self._env_ids[row]} ({self._name})")
 
     def who(self, row: int) -> str:
-        """Names an environment and where its episode stands, for messages."""
+        """The environment and the step of its episode, for messages."""
         return f"environment {self._env_ids[row]} ({self._name}), step {int(self._elapsed[row]) + 1} of its episode"
 
     def _message(self, row: int, what: str) -> str:

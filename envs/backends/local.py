@@ -15,11 +15,11 @@ class LocalSource(EpisodeSource):
     """The sync backend: any Gymnasium environments, in a loop.
 
     Args:
-      factory: makes one environment.
-      layout: of the observations.
-      adapter: of the actions.
-      num_envs: N.
-      seed: of the episodes' seeds.
+      factory: factory that makes one environment per call.
+      layout: layout of the observations.
+      adapter: adapter of the actions.
+      num_envs: number of environments, N.
+      seed: seed from which the episodes' seeds follow.
       restart: whether a fault restarts the environment (else EnvError).
     """
 
@@ -50,7 +50,7 @@ class LocalSource(EpisodeSource):
         return self._faults()
 
     def _step_envs(self, actions: Array) -> tuple[list[Array], list[str]]:
-        # Fresh memory in each step: what was returned is never written again, without a copy.
+        # With fresh memory in each step, arrays that were returned are never overwritten, and no copy is needed.
         self.arrays.next_obs = self.layout.allocate(self.num_envs)
         self._group.step(actions)
         return self.arrays.next_obs, self._faults() if self._group.faults else []

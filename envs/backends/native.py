@@ -1,4 +1,4 @@
-"""The vector version of an environment that comes with one."""
+"""The vector version that an environment comes with."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
 def native_objection(factory: EnvFactory) -> str:
     """Why the vector version behaves differently from single environments; empty if it does not.
 
-    That of several agents may not take all keyword arguments: it is made once. A single environment is given its time
-    limit by a wrapper. A vector version has to keep it itself, and some accept `max_episode_steps` and ignore it. It is
-    tested once, with a limit of one step.
+    A vector version of several agents may not accept all keyword arguments, so one is made as a test. Time limits of
+    single environments are enforced by a wrapper. A vector version has to enforce its limit itself, and some accept
+    `max_episode_steps` and ignore it, so this is tested once, with a limit of one step.
     """
     spec = factory.native
     assert spec is not None
@@ -89,7 +89,7 @@ class QuickMultiDiscrete(spaces.MultiDiscrete):
     """A MultiDiscrete space that answers `contains` in a fifth of the time, which some environments ask in every step.
 
     Args:
-      space: the space it is equal to.
+      space: the space that it equals.
     """
 
     def __init__(self, space: spaces.MultiDiscrete) -> None:
@@ -102,5 +102,5 @@ class QuickMultiDiscrete(spaces.MultiDiscrete):
         if type(x) is not np.ndarray or x.dtype != self.dtype or x.shape != self._shape:
             return super().contains(x)
         offset = x - self.start if self._shifted else x
-        # As unsigned numbers, negative ones are large.
+        # Read as unsigned, negative numbers are large.
         return bool((offset.view(self._unsigned) < self._counts).all())

@@ -31,12 +31,12 @@ _log = logging.getLogger("minding.envs")
 _CLOSE_TIMEOUT = 2.0  # s
 _TICK = 1.0  # s
 _MAX_STARTS = 3
-"""New processes in place of a lost one until one begins its episodes."""
+"""Most attempts to replace a lost process by one that begins its episodes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkerOptions:
-    """Number of workers (0: one per core), seconds that one environment may take, whether a fault restarts."""
+    """Number of workers (0: one per core), seconds that one environment may take, whether faults lead to restarts."""
 
     workers: int
     step_timeout: float
@@ -46,18 +46,18 @@ class WorkerOptions:
 class ProcessSource(EpisodeSource):
     """The subprocess backend.
 
-    A worker that dies is found out at once, one whose environment hangs after `step_timeout`; with `restart` a new one
-    takes its place and its environments begin new episodes; one that is lost in `FaultStreak.limit` steps in a row is
-    an error nevertheless. Shared memory is anonymous, so nothing is left behind however the processes end, and workers
-    end with their parent.
+    The death of a worker is noticed at once, and an environment that hangs after `step_timeout`. With `restart` a new
+    worker replaces a lost one, and its environments begin new episodes; a worker that is lost in `FaultStreak.limit`
+    steps in a row is an error in any case. Shared memory is anonymous, so that nothing remains however the processes
+    end, and workers end with their parent.
 
     Args:
-      factory: makes one environment; goes to the workers by cloudpickle.
-      layout: of the observations.
-      adapter: of the actions.
-      num_envs: N.
-      seed: of the episodes' seeds.
-      options: of the workers.
+      factory: factory that makes one environment per call; cloudpickle sends it to the workers.
+      layout: layout of the observations.
+      adapter: adapter of the actions.
+      num_envs: number of environments, N.
+      seed: seed from which the episodes' seeds follow.
+      options: options of the workers.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ProcessSource(EpisodeSource):
             raise EnvError(error)
 
     def _ask(self, worker: _WorkerHandle, command: str, argument: Any) -> tuple[str | None, list[str]]:
-        """Command and reply outside a step; replays may take long, so the start-up limit holds."""
+        """Sends a command outside a step, returns the reply; replays may take long, so the start-up limit applies."""
         try:
             worker.send(command, argument)
             if worker.connection.poll(START_TIMEOUT):
@@ -132,7 +132,7 @@ class ProcessSource(EpisodeSource):
         raise EnvError(self._lost_message(worker, reason))
 
     def _command(self, command: str, argument: Any) -> list[str]:
-        """Has all workers obey, repairs the lost ones, and returns the faults survived."""
+        """Sends a command to all workers, replaces the lost ones, and returns the faults survived."""
         if not self._finalizer.still_active():
             raise EnvError(f"the environments of {self.name} are closed; make a new manager")
         lost: dict[_WorkerHandle, str] = {}
@@ -153,7 +153,7 @@ class ProcessSource(EpisodeSource):
             ]
         if errors or (messages and not self._options.restart):
             for worker in lost:
-                worker.kill()  # rather than wait for a hung one to close
+                worker.kill()  # rather than wait for a hung worker to close
             self.close()
             raise EnvError((errors + messages)[0])
         for worker in lost:
@@ -161,7 +161,7 @@ class ProcessSource(EpisodeSource):
         return faults + messages
 
     def _gather(self, pending: dict[int, _WorkerHandle], lost: dict[_WorkerHandle, str]) -> tuple[list[str], list[str]]:
-        """Takes replies out of `pending` until none is missing or in time; returns faults and errors."""
+        """Receives replies until every worker in `pending` has answered or is lost; returns faults and errors."""
         faults: list[str] = []
         errors: list[str] = []
         tick = min(_TICK, self._options.step_timeout / 10)
@@ -172,7 +172,7 @@ class ProcessSource(EpisodeSource):
                     lost[pending.pop(handle.fileno)] = f"did not answer within {self._limit(handle)}"
             for fileno, _ in ready:
                 worker = pending.pop(fileno, None)
-                if worker is None:  # died before this command, and is already among the lost
+                if worker is None:  # it died before this command, and is already among the lost
                     self._poll.unregister(fileno)
                     continue
                 try:
@@ -203,7 +203,7 @@ class ProcessSource(EpisodeSource):
         return f"{max(timeout, START_TIMEOUT):g} s of its start"
 
     def _revive(self, worker: _WorkerHandle) -> None:
-        """Puts a new process in place of a lost one; its environments begin new episodes."""
+        """Replaces a lost process by a new one; its environments begin new episodes."""
         for attempt in range(1, _MAX_STARTS + 1):
             with contextlib.suppress(KeyError):
                 self._poll.unregister(worker.fileno)
@@ -214,7 +214,7 @@ class ProcessSource(EpisodeSource):
                 break
             except EnvError as lost:
                 if attempt == _MAX_STARTS:
-                    worker.kill()  # rather than wait for a hung one to close
+                    worker.kill()  # rather than wait for a hung worker to close
                     self.close()
                     raise EnvError(f"{lost}; so did {_MAX_STARTS} new ones in a row") from lost
                 self.report([str(lost)])
@@ -251,7 +251,7 @@ class ProcessSource(EpisodeSource):
 
 
 class _WorkerHandle:
-    """This end of one worker process."""
+    """The parent's handle of one worker process."""
 
     def __init__(self, block: Any, plan: WorkerPlan) -> None:
         self.plan = plan
@@ -266,7 +266,7 @@ class _WorkerHandle:
 
     @property
     def running(self) -> bool:
-        """Whether there is a process: started, and not ended by `kill`."""
+        """Whether the process was started and not yet ended by `kill`."""
         return self._process is not None
 
     def start(self) -> None:
@@ -295,7 +295,7 @@ class _WorkerHandle:
         return error, faults
 
     def wait_at(self, row: int, seconds: float) -> float:
-        """Adds to the time that the worker has been at this row since the last command; returns it."""
+        """Adds `seconds` to the time that the worker has spent on this row since the last command; returns the sum."""
         if row != self._row or not self._waited:
             self._row, self._waited, self.warn_at = row, 0.0, WARN_AFTER
         self._waited += seconds

@@ -17,16 +17,16 @@ class ActionLog:
     """Batches of actions since the oldest running episode began; one array write per step.
 
     Args:
-      shape: of one batch, ``(N, ...)``.
-      dtype: of the actions.
-      max_steps: longest episode that is remembered whole; bounds the memory if episodes never end.
+      shape: shape of one batch, ``(N, ...)``.
+      dtype: dtype of the actions.
+      max_steps: length of the longest episode that is kept whole; bounds the memory if episodes never end.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike, max_steps: int = 100_000) -> None:
         self._rows: Array = np.empty((min(_INITIAL_STEPS, max_steps), *shape), dtype)
         self._end = 0
         self._max_steps = max_steps
-        # Where each environment's episode began in the log; negative once its start was dropped.
+        # Index in the log at which each environment's episode began; negative once its start was dropped.
         self._start = np.zeros(shape[0], np.int64)
 
     def append(self, actions: Array) -> None:
@@ -37,16 +37,16 @@ class ActionLog:
         self._end += 1
 
     def begin(self, envs: Any) -> None:
-        """A new episode begins in `envs` (an index, an index array, a mask or a slice)."""
+        """Records that a new episode begins in `envs` (an index, an index array, a mask or a slice)."""
         self._start[envs] = self._end
 
     def actions(self, env: int) -> Array | None:
-        """Actions ``(steps, ...)`` of the running episode; None if it is too long to be remembered."""
+        """Actions ``(steps, ...)`` of the running episode; None if it is too long to be kept whole."""
         start = int(self._start[env])
         return None if start < 0 else self._rows[start : self._end, env].copy()
 
     def restore(self, episodes: Sequence[Sequence[Any]]) -> None:
-        """Replaces the log: the actions so far, for each environment."""
+        """Replaces the log by the actions of each environment's running episode so far."""
         self._end = max(len(actions) for actions in episodes)
         rows = np.zeros((max(self._end, _INITIAL_STEPS), *self._rows.shape[1:]), self._rows.dtype)
         for env, actions in enumerate(episodes):
@@ -56,7 +56,7 @@ class ActionLog:
         self._rows = rows
 
     def _make_room(self) -> None:
-        """Drops what no running episode needs; else grows, or at the limit forgets the oldest half."""
+        """Drops actions that no running episode needs; if too few, grows, or at the limit drops the oldest half."""
         size = len(self._rows)
         dropped = max(int(self._start.min()), 0)
         if dropped < size // 2 and size >= self._max_steps:

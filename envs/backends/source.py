@@ -36,14 +36,14 @@ class Source(abc.ABC):
     """N environments that step together.
 
     Attributes:
-      num_envs: N.
-      layout: of the observations.
-      name: how messages call the environments.
-      fault_count: faults since the start that led to a restart.
+      num_envs: number of environments, N.
+      layout: layout of the observations.
+      name: name of the environments in messages.
+      fault_count: number of faults since the start that led to a restart.
       resume_guarantee: ``'exact'`` if `load_state_dict` restores the running episodes, else
         ``'episode-boundary'``.
       worker_pids: ids of the worker processes.
-      lengths: int64 ``(N,)``, steps of the running episodes so far; kept by the manager, here for messages.
+      lengths: int64 ``(N,)``, steps of the running episodes so far; the manager counts them, and messages use them.
     """
 
     num_envs: int
@@ -56,7 +56,7 @@ class Source(abc.ABC):
 
     def __init__(self) -> None:
         self._warnings = Throttle()
-        # Leaves of the observation to act on; none before the first reset.
+        # Leaves of the observation to act on; empty before the first reset.
         self._obs_leaves: list[Array] = []
 
     @abc.abstractmethod
@@ -77,32 +77,32 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def load_state_dict(self, state: StateDict) -> tuple[Obs | None, list[int]]:
-        """Restores; returns the observation to act on, and the environments that have to begin new episodes.
+        """Restores the state; returns the observation to act on, and the environments that have to begin new episodes.
 
-        The observation is None if no episode was running, or none can be restored: a reset comes next.
+        The observation is None if no episode was running, or none can be restored: a reset must follow.
         """
 
     def abandon(self) -> None:
-        """Abandons the running episodes: `state_dict` leaves them out, and a reset comes next."""
+        """Abandons the running episodes: `state_dict` leaves them out, and a reset must follow."""
         self._obs_leaves = []
 
     def report(self, faults: Sequence[str]) -> None:
-        """Counts faults that were survived, and warns about the last one at most every 30 s."""
+        """Counts faults that were survived, and warns about the last fault at most every 30 s."""
         self.fault_count += len(faults)
         if faults and self._warnings.due():
             _log.warning("restarted after a fault (%d so far): %s", self.fault_count, faults[-1])
 
 
 class EpisodeSource(Source):
-    """A source of single environments: an episode is identified by its seed, and replayed from it and its actions.
+    """A source of single environments: an episode is identified by its seed, and replayed from seed and actions.
 
     Subclasses move the data between `arrays` and the environments.
 
     Args:
       name, layout: see `Source`.
-      arrays: the steps of all environments.
-      adapter: of the actions.
-      seed: of the episodes' seeds.
+      arrays: arrays with the steps of all environments.
+      adapter: adapter of the actions.
+      seed: seed from which the episodes' seeds follow.
       replays: whether a restored source replays its episodes; otherwise new episodes start, as they must for a robot.
     """
 
@@ -132,11 +132,11 @@ class EpisodeSource(Source):
 
     @abc.abstractmethod
     def _step_envs(self, actions: Array) -> tuple[list[Array], list[str]]:
-        """Steps all; returns `next_obs` leaves that nothing will overwrite, and the faults survived."""
+        """Steps all environments; returns `next_obs` leaves that are never overwritten, and the faults survived."""
 
     @abc.abstractmethod
     def _replay_env(self, row: int, actions: Array) -> None:
-        """Replays episode ``arrays.episode[row]`` into ``arrays.first_obs[row]``; EnvError if that fails."""
+        """Replays episode ``arrays.episode[row]`` and writes ``arrays.first_obs[row]``; EnvError if that fails."""
 
     @abc.abstractmethod
     def _begin_env(self, row: int) -> None:

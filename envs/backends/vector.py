@@ -1,4 +1,4 @@
-"""Gymnasium vector environments in the one form, whichever way they reset themselves."""
+"""Gymnasium vector environments, whose three ways of resetting themselves are turned into one form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
 _NATIVE_STATE = {"CartPoleVectorEnv": ("state", "steps", "prev_done")}
-"""`native_state` of Gymnasium's vector environments, which do not say themselves what their state is."""
+"""`native_state` of Gymnasium's vector environments, which do not define it themselves."""
 
 
 class VectorSource(Source):
@@ -33,20 +33,21 @@ class VectorSource(Source):
     - SAME_STEP: the final observation is taken from ``info['final_obs']``, see `envs.backends.finals`.
     - DISABLED: ended environments are reset here, with a ``reset_mask``.
 
-    A vector environment derives its own seeds: it gets one seed per reset, drawn from the run's. After a
-    fault, `restart` resets all of its environments, because they cannot be reset one by one: the row of each is
-    invalid. A fault in a reset or in `FaultStreak.limit` steps in a row, and an answer in another form, are errors
-    nevertheless.
+    A vector environment derives its own seeds: it gets one seed per reset, which follows from the run's seed. After a
+    fault, `restart` resets all of its environments, because they cannot be reset one by one; all rows of that step are
+    invalid. A fault in a reset or in `FaultStreak.limit` steps in a row, and an answer of the wrong form, are errors in
+    any case.
 
-    One whose `native_state` names the attributes that, with its random generator, are its whole state resumes exactly.
+    A vector environment resumes exactly if its `native_state` names the attributes that, together with its random
+    generator, are its whole state.
 
     Args:
-      env: any `gymnasium.vector.VectorEnv` whose metadata tell the autoreset mode.
-      name: how messages call the environments.
-      seed: of the run.
+      env: any `gymnasium.vector.VectorEnv` whose metadata name the autoreset mode.
+      name: name of the environments in messages.
+      seed: seed of the run.
       restart: whether a fault resets the environments (else EnvError).
-      step_timeout: seconds that one call may take.
-      form: of the declared keys of `info`, None without.
+      step_timeout: time limit of one call in seconds.
+      form: form of the declared keys of `info`; None if no keys are declared.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class VectorSource(Source):
         self._restart = restart
         mode = env.metadata.get("autoreset_mode")
         self._finish = self._finisher(mode)
-        # Whether a step shows the ends of episodes, and not the beginnings of the next.
+        # Whether a step returns the last observation of an episode, and not the first of the next.
         self._shows_ends = mode != AutoresetMode.SAME_STEP
         self._done = np.zeros(self.num_envs, bool)
         self._any_done = False
@@ -150,7 +151,7 @@ class VectorSource(Source):
         if "native" not in state:
             self.abandon()
             return None, list(range(self.num_envs))
-        # Brings a fresh environment into a state whose attributes can be replaced.
+        # A reset gives a fresh environment the attributes that are replaced below.
         self.reset(None)
         self._resets = int(state["resets"])
         raw = self._env.unwrapped
@@ -222,7 +223,7 @@ class VectorSource(Source):
             return SourceStep(next_obs, next_obs, reward, terminated, truncated, None, declared)
         first = self._split(*reset_answer(self._env.reset(options={"reset_mask": done})), reset=True)
         if self._form is not None:
-            # Info tells of the reset environments only.
+            # The info is that of the reset environments only.
             for leaf, before in zip(first, leaves):
                 leaf[~done] = before[~done]
         self._check_values(first, reward)
@@ -241,13 +242,13 @@ class VectorSource(Source):
         return SourceStep(obs, obs, np.zeros(self._rewards, np.float32), none, none.copy(), none.copy(), declared)
 
     def _split(self, obs: Any, info: Any, *, reset: bool = False) -> list[Array]:
-        """The leaves of a batch of observations and of the info declared; ShapeError if they do not fit."""
+        """The leaves of a batch of observations and of the declared info; ShapeError if they do not fit."""
         if self._form is not None:
             obs = self._form.join_batch(obs, info, self.num_envs, reset=reset)
         return self.layout.split(obs, self.num_envs)
 
     def _check_values(self, leaves: list[Array], reward: Array, over: Array | None = None) -> None:
-        """EnvError if they are not numbers that fit; `over`: rows that show the end of a terminated episode."""
+        """Raises EnvError unless all values are numbers that fit; `over` marks the last rows of terminated episodes."""
         if self._values.fits(leaves, reward, over):
             return
         for row, what in self._values.bad_rows(leaves, reward, over):

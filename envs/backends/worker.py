@@ -1,4 +1,4 @@
-"""The process at the other end of `ProcessSource`. It imports NumPy and Gymnasium, and never MindSpore."""
+"""The worker process of `ProcessSource`. It imports NumPy and Gymnasium, and never MindSpore."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SharedLayout:
     num_workers: int
 
     def views(self, block: Any) -> tuple[StepArrays, Array]:
-        """Maps `block`, of the buffer protocol, to the step arrays and the actions ``(N, ...)``."""
+        """The step arrays and the actions ``(N, ...)`` in `block`, which supports the buffer protocol."""
         offset = 0
 
         def take(shape: tuple[int, ...], dtype: Any) -> Array:
@@ -43,7 +43,7 @@ class SharedLayout:
 
     @property
     def size(self) -> int:
-        """Bytes of the block."""
+        """Size of the block in bytes."""
         total = 0
 
         def count(shape: tuple[int, ...], dtype: Any) -> Array:
@@ -75,10 +75,10 @@ class WorkerPlan:
 
     Attributes:
       index: number of the worker.
-      rows: its environments.
-      name: how messages call them.
-      factory: cloudpickled callable that makes one.
-      layout: of the shared block.
+      rows: indices of its environments.
+      name: name of the environments in messages.
+      factory: cloudpickled callable that makes one environment.
+      layout: layout of the shared block.
       restart: whether a fault restarts an environment.
     """
 
@@ -91,7 +91,7 @@ class WorkerPlan:
 
 
 def main(connection: Connection, block: Any, plan: WorkerPlan) -> None:
-    """Serves commands ``(name, argument)`` until the pipe closes; replies ``(error or None, faults)``."""
+    """Executes commands ``(name, argument)`` until the pipe closes; each reply is ``(error or None, faults)``."""
     become_worker()
     worker: _Worker | None = None
     try:
@@ -106,7 +106,7 @@ def main(connection: Connection, block: Any, plan: WorkerPlan) -> None:
                 reply = None, worker.take_faults()
             except MindingError as error:
                 reply = str(error), []
-            except Exception as error:  # while the factory is unpickled: any error, told with its type
+            except Exception as error:  # unpickling the factory may raise any error; it is reported with its type
                 reply = f"{plan.name} cannot be sent to a worker: {describe(error)}", []
             connection.send(reply)
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -117,7 +117,7 @@ def main(connection: Connection, block: Any, plan: WorkerPlan) -> None:
 
 
 class _Worker:
-    """The commands."""
+    """The commands of a worker, as methods."""
 
     def __init__(self, block: Any, plan: WorkerPlan) -> None:
         arrays, actions = plan.layout.views(block)

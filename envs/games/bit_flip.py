@@ -12,16 +12,16 @@ from minding.engine.types import Array
 
 
 class BitFlip(gymnasium.Env[dict[str, Array], int]):  # type: ignore[misc]
-    """N bits, each action flips one (Andrychowicz et al., 2017, https://arxiv.org/abs/1707.01495, section 3.1).
+    """N bits; each action flips one of them (Andrychowicz et al., 2017, https://arxiv.org/abs/1707.01495, section 3.1).
 
-    Start and goal are random and differ. A step costs 1 unless the goal is reached, which ends the episode; it is
-    truncated after N steps. As an environment with goals it has `compute_reward` and `compute_terminated`, which take
-    one goal or any number of them.
+    Start and goal are random and differ. A step costs 1 unless it reaches the goal, which ends the episode; episodes
+    are truncated after N steps. As an environment with goals it has `compute_reward` and `compute_terminated`, which
+    take one goal or several.
 
     Observation: a Dict of `observation`, `achieved_goal` (the bits, both times) and `desired_goal`, float32 ``(N,)``.
 
     Args:
-      bits: N.
+      bits: number of bits, N.
     """
 
     def __init__(self, bits: int = 8) -> None:
@@ -38,7 +38,7 @@ class BitFlip(gymnasium.Env[dict[str, Array], int]):  # type: ignore[misc]
     ) -> tuple[dict[str, Array], dict[str, Any]]:
         super().reset(seed=seed)
         size = len(self._bits)
-        # Which bits differ: any number of them but none.
+        # The bits that differ: at least one.
         differs = self.np_random.integers(1, 2**size)
         self._goal = self.np_random.integers(0, 2, size).astype(np.float32)
         self._bits = np.abs(self._goal - (differs >> np.arange(size) & 1)).astype(np.float32)
@@ -53,7 +53,7 @@ class BitFlip(gymnasium.Env[dict[str, Array], int]):  # type: ignore[misc]
         return self._observe(), float(reward), bool(over), self._steps >= len(self._bits), {}
 
     def compute_reward(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array:
-        """0 where the goal is reached, -1 elsewhere: float32, without the last axis of the goals ``(..., N)``."""
+        """0 if the goal is reached, else -1: float32, without the last axis of the goals ``(..., N)``."""
         return np.asarray((achieved_goal == desired_goal).all(axis=-1), np.float32) - 1.0
 
     def compute_terminated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array:

@@ -23,9 +23,9 @@ class BoardVector(GameVector):
     """N board games in one NumPy step; the opponent chooses all its actions of a step in one call.
 
     Args:
-      num_envs: N.
+      num_envs: number of games, N.
       game, opponent, first: see `BoardEnv`.
-      max_episode_steps: steps after which an episode is truncated; None: it is not.
+      max_episode_steps: steps after which an episode is truncated; None sets no limit.
 
     Attributes:
       game: the rules.
@@ -64,7 +64,7 @@ class BoardVector(GameVector):
 
     @property
     def position(self) -> State:
-        """The N positions."""
+        """The current positions of all games."""
         return tuple(getattr(self, part) for part in self._parts)
 
     def _put(self, rows: Array, state: State) -> None:
@@ -83,7 +83,7 @@ class BoardVector(GameVector):
         self._reply(begun, np.zeros_like(begun))
 
     def _reply(self, rows: Array, plies: Array) -> Array:
-        """Lets the opponent play in `rows`, after that many plies in each; returns the outcomes for the agent."""
+        """Lets the opponent play in `rows`, whose games have had `plies` plies; returns the outcomes for the agent."""
         if not rows.size:
             return np.zeros(0)
         state = tuple(part[rows] for part in self.position)
@@ -126,7 +126,7 @@ def draw(own: Array, other: Array) -> Array:
     """A picture of a board with round stones, the agent's red and the opponent's yellow.
 
     Args:
-      own, other: bool ``(H, W)``, the squares with a stone of the agent and of the opponent.
+      own, other: bool ``(H, W)``, the squares with a stone of the agent, and those with a stone of the opponent.
     Returns:
       uint8 ``(40 H, 40 W, 3)``.
     """
@@ -141,17 +141,18 @@ def draw(own: Array, other: Array) -> Array:
 
 
 class BoardEnv(Game):
-    """A board game against an opponent. Each step is a ply of the agent and the answer to it.
+    """A board game against an opponent. Each step is a ply of the agent and the opponent's reply.
 
-    Observation: `observation`, what the rules' `planes` show the player to move, and `action_mask`, the legal actions.
-    After an end the planes are those of the player who would move next, and no action is legal. The reward is the
-    outcome: 1 for a win, -1 for a loss, 0 for a draw and before the end. An illegal action is a GameError.
+    Observation: `observation`, the rules' `planes` for the player to move, and `action_mask`, the legal actions. After
+    an end the planes are those of the player who would move next, and the mask forbids every action. The reward is the
+    outcome: 1 for a win, -1 for a loss, 0 for a draw and before the end. An illegal action raises a GameError.
 
     Args:
       game: the rules.
-      opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`; the environment's generator draws for it.
-      first: whether the agent has the first ply; ``"random"``: drawn in each episode.
-      render_mode: 'rgb_array': `render` draws the first two planes as the stones of both sides; or None.
+      opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`, whose random numbers come from the
+        environment's generator.
+      first: whether the agent has the first ply; ``"random"`` draws this in each episode.
+      render_mode: 'rgb_array', with which `render` draws the first two planes as the stones of both sides, or None.
 
     Attributes:
       game: the rules.

@@ -1,4 +1,4 @@
-"""DeepSea: a reward at the far end of a grid, which random play all but never finds."""
+"""DeepSea: a reward at the far end of a grid, which random play almost never finds."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from minding.engine.types import Array
 from minding.envs.games.vector import Game, GameVector
 
 COST = 0.01
-"""What an episode of nothing but steps to the right costs."""
+"""Cost of an episode with steps to the right only."""
 
 
 class DeepSeaVector(GameVector):
     """N seas in one NumPy step.
 
     Args:
-      num_envs: N.
+      num_envs: number of seas, N.
       size, mapping_seed: see `DeepSea`.
-      max_episode_steps: steps after which an episode is truncated; it ends by itself after `size`.
+      max_episode_steps: steps after which an episode is truncated; it terminates after `size` steps in any case.
 
     Attributes:
-      column: int64 ``(N,)``; the row is the number of steps taken.
+      column: int64 ``(N,)``, current columns; the current row is the number of steps taken.
     """
 
     native_state = ("column", "steps")
@@ -35,7 +35,7 @@ class DeepSeaVector(GameVector):
         super().__init__(num_envs, observation_space, spaces.Discrete(2), max_episode_steps)
         self.size = size
         self.column = np.zeros(num_envs, np.int64)
-        # Of each cell the action that goes to the right.
+        # The action that goes to the right, for each cell.
         self._right = np.random.default_rng(mapping_seed).integers(2, size=(size, size))
 
     def _begin(self, rows: Array) -> None:
@@ -48,7 +48,7 @@ class DeepSeaVector(GameVector):
         return found - right * (COST / self.size), self.steps + 1 >= self.size
 
     def _observe(self) -> Array:
-        """Float32 ``(N, size**2)``, the cell as one-hot, row by row; zeros below the last row."""
+        """The cells as one-hot vectors, float32 ``(N, size**2)``, row by row; zeros below the last row."""
         obs = np.zeros((self.num_envs, self.size**2), np.float32)
         rows = np.flatnonzero(self.steps < self.size)
         obs[rows, self.steps[rows] * self.size + self.column[rows]] = 1.0
@@ -58,17 +58,18 @@ class DeepSeaVector(GameVector):
 class DeepSea(Game):
     """A descent through a grid of `size` x `size` cells (Osband et al., 2017, https://arxiv.org/abs/1703.07608).
 
-    It begins in the upper left corner, and every step leads one row down, to the column on the left or on the right (at
-    a side, stays there). Which of the two actions goes to the right is drawn for each cell once, by `mapping_seed`. A
-    step to the right costs ``0.01 / size``, and one in the lower right corner earns 1. That corner can only be reached
-    by going right every time: the best return is 0.99, that of never going right 0, and random play finds the reward in
-    one of ``2**size`` episodes. As in bsuite (Osband et al., 2020, https://arxiv.org/abs/1908.03568), without noise.
+    An episode begins in the upper left corner. Every step leads one row down, and one column to the left or to the
+    right, except at a side of the grid. Which of the two actions goes to the right is drawn once for each cell, by
+    `mapping_seed`. A step to the right costs ``0.01 / size``, and such a step in the lower right corner earns 1. That
+    corner can only be reached by going right every time: the best return is 0.99, never going right returns 0, and
+    random play finds the reward in one of ``2**size`` episodes. The rules are those of bsuite (Osband et al., 2020,
+    https://arxiv.org/abs/1908.03568), without noise.
 
-    Observation: float32 ``(size**2,)``, the cell as one-hot, row by row; zeros where the episode has terminated.
+    Observation: float32 ``(size**2,)``, the cell as a one-hot vector, row by row; zeros after termination.
 
     Args:
-      size: rows, columns, and steps of an episode.
-      mapping_seed: draws which action goes to the right.
+      size: number of rows, of columns, and of steps in an episode.
+      mapping_seed: seed that determines which action goes to the right in each cell.
     """
 
     def __init__(self, size: int = 10, mapping_seed: int = 0) -> None:

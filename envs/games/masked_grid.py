@@ -1,4 +1,4 @@
-"""MaskedGrid: visit every cell of a grid once. Nearly all actions are illegal, and a mask in `info` says which."""
+"""MaskedGrid: visit every cell of a grid once. Nearly all actions are illegal, as a mask in `info` shows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from minding.envs.games.vector import Game, GameVector
 
 _CELL = 40  # pixels
 _FREE, _VISITED, _HERE, _LINE = (235, 235, 235), (70, 110, 160), (240, 140, 40), (255, 255, 255)
-"""Colors, RGB."""
+"""RGB colors."""
 
 
 class MaskedGridVector(GameVector):
     """N grids in one NumPy step.
 
     Args:
-      num_envs: N.
+      num_envs: number of grids, N.
       side: see `MaskedGrid`.
       max_episode_steps: steps after which an episode is truncated.
 
     Attributes:
       position: int64 ``(N,)``, cell of each walker.
-      visited: bool ``(N, cells)``.
+      visited: bool ``(N, cells)``, which cells each walker has visited.
     """
 
     native_state = ("position", "visited", "steps")
@@ -42,7 +42,7 @@ class MaskedGridVector(GameVector):
         self.visited = np.zeros((num_envs, len(cells)), bool)
 
     def legal(self) -> Array:
-        """Bool ``(N, cells)``: neighbours that were not visited."""
+        """The legal actions, bool ``(N, cells)``: neighbours that were not visited."""
         allowed: Array = self._adjacent[self.position] & ~self.visited
         return allowed
 
@@ -63,7 +63,7 @@ class MaskedGridVector(GameVector):
         return np.ones(self.num_envs), ~self.legal().any(axis=1)
 
     def _observe(self) -> Array:
-        """Float32 ``(N, 2 * cells)``: which cells were visited, then the position as one-hot."""
+        """The observations, float32 ``(N, 2 * cells)``: the visited cells, then the position as a one-hot vector."""
         here = np.zeros_like(self.visited)
         here[np.arange(self.num_envs), self.position] = True
         return np.concatenate([self.visited, here], axis=1).astype(np.float32)
@@ -75,17 +75,18 @@ class MaskedGridVector(GameVector):
 class MaskedGrid(Game):
     """A walk over a grid of `side` x `side` cells that enters no cell twice.
 
-    It begins in a random cell. Action k goes to cell k (row by row); legal are the neighbours that were not visited: at
-    most 4 of them, and at most 3 after the first step. Each step earns 1. The episode terminates when no action is
-    legal: the best return is ``side**2 - 1``, from every start, because an even grid has a cycle through all cells.
+    It begins in a random cell. Action k goes to cell k (row by row). The legal actions are the neighbours that were not
+    visited: at most 4 of them, and at most 3 after the first step. Each step earns 1. The episode terminates when no
+    action is legal: the best return is ``side**2 - 1``, from every start, because an even grid has a cycle through all
+    cells.
 
-    Observation: float32 ``(2 * side**2,)``, which cells were visited, then the position as one-hot. `info` holds
+    Observation: float32 ``(2 * side**2,)``, the visited cells, then the position as a one-hot vector. `info` holds
     `action_mask`, bool ``(side**2,)``, and `success`, whether all cells were visited. An illegal action raises a
     ValueError.
 
     Args:
-      side: an even number.
-      render_mode: 'rgb_array': `render` draws the grid, visited cells dark and the walker's cell orange; or None.
+      side: cells per side, an even number.
+      render_mode: 'rgb_array', with which `render` draws visited cells dark and the walker's cell orange, or None.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -102,7 +103,7 @@ class MaskedGrid(Game):
         cells = np.where(self._grids.visited[0, :, None], _VISITED, _FREE)
         cells[self._grids.position[0]] = _HERE
         picture = cells.reshape(self.side, self.side, 3).repeat(_CELL, axis=0).repeat(_CELL, axis=1)
-        # Lines between the cells.
+        # Draws lines between the cells.
         picture[::_CELL] = _LINE
         picture[:, ::_CELL] = _LINE
         return picture.astype(np.uint8)

@@ -19,13 +19,13 @@ class PixelCatch(gymnasium.Env[Array, int]):  # type: ignore[misc]
     A ball starts in a random column of the top row and falls one row per step; the paddle covers one cell of
     the bottom row and moves left (0), stays (1) or moves right (2). When the ball reaches the bottom row the
     reward is +1 if the paddle is there and -1 if not, and the next ball starts. An episode of `balls` balls
-    terminates after the last; its return lies in [-balls, balls].
+    terminates after the last ball; its return is in [-balls, balls].
 
     Observation: uint8 ``(1, 21, 21)``, ball 255, paddle 128. Every column can be reached in time, so that a
     perfect policy always scores `balls`.
 
     Args:
-      balls: balls in an episode.
+      balls: number of balls in an episode.
     """
 
     GRID = 7

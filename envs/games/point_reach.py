@@ -12,19 +12,19 @@ from minding.engine.types import Array
 
 _FORCE = 0.03
 _KEPT = 0.7
-"""Share of the velocity that a step leaves: with full force a point comes to 0.1 per step."""
+"""Fraction of the velocity that remains after a step: full force leads to a speed of 0.1 per step."""
 
 
 class PointReach(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
-    """A point in the square [-1, 1]^2, pushed by a force, is to come within `tolerance` of a goal.
+    """A force has to push a point in the square [-1, 1]^2 to within `tolerance` of a goal.
 
-        v' = 0.7 v + 0.03 a,   x' = x + v'        (at a wall the point stops, in the direction of the wall)
+        v' = 0.7 v + 0.03 a,   x' = x + v'        (at a wall the velocity towards it becomes 0)
 
-    Start and goal are uniformly random, and apart. A step costs 1 unless it reaches the goal, which ends the episode.
-    As an environment with goals it has `compute_reward` and `compute_terminated`, which take one goal or any number of
-    them. ``info['is_success']`` says whether the goal was reached.
+    Start and goal are uniformly random, and farther apart than the tolerance. A step costs 1 unless it reaches the
+    goal, which ends the episode. As an environment with goals it has `compute_reward` and `compute_terminated`, which
+    take one goal or several. ``info['is_success']`` says whether the goal was reached.
 
-    Observation: a Dict of `observation` (x and v, float32 ``(4,)``; v in units of the greatest speed), `achieved_goal`
+    Observation: a Dict of `observation` (x and v, float32 ``(4,)``; v in units of the highest speed), `achieved_goal`
     (x) and `desired_goal`, float32 ``(2,)``. Action: the force a, float32 ``(2,)`` in [-1, 1].
 
     Args:
@@ -62,7 +62,7 @@ class PointReach(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
         return self._observe(), float(reward), reached, False, {"is_success": reached}
 
     def compute_reward(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array:
-        """0 where the goal is reached, -1 elsewhere: float32, without the last axis of the goals ``(..., 2)``."""
+        """0 if the goal is reached, else -1: float32, without the last axis of the goals ``(..., 2)``."""
         return self.compute_terminated(achieved_goal, desired_goal, info).astype(np.float32) - np.float32(1.0)
 
     def compute_terminated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array:

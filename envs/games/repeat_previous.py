@@ -13,12 +13,12 @@ class RepeatPreviousVector(GameVector):
     """N games in one NumPy step.
 
     Args:
-      num_envs: N.
+      num_envs: number of games, N.
       delay, symbols, answers: see `RepeatPrevious`.
       max_episode_steps: steps after which an episode is truncated.
 
     Attributes:
-      shown: int64 ``(N, delay + 1)``, the last symbols of each, the newest one last.
+      shown: int64 ``(N, delay + 1)``, the last symbols of each game, the newest last.
     """
 
     native_state = ("shown", "steps")
@@ -49,7 +49,7 @@ class RepeatPreviousVector(GameVector):
         return right / self.answers, self.steps + 1 >= self.delay + self.answers
 
     def _observe(self) -> Array:
-        """Float32 ``(N, symbols)``, one-hot."""
+        """The newest symbols as one-hot vectors, float32 ``(N, symbols)``."""
         return np.eye(self.symbols, dtype=np.float32)[self.shown[:, -1]]
 
     def _draw(self, count: int) -> Array:
@@ -57,18 +57,18 @@ class RepeatPreviousVector(GameVector):
 
 
 class RepeatPrevious(Game):
-    """Every step shows a random symbol; the action names the one of `delay` steps before.
+    """Every step shows a random symbol; the action names the symbol shown `delay` steps before.
 
-    After RepeatPrevious of POPGym (Morad et al., 2023, https://arxiv.org/abs/2303.01859). Each right answer earns
-    1 / `answers`, of which there are as many to be given, from the step on at which there is something to repeat: the
-    best return is 1, and what does not remember reaches 1 / `symbols`.
+    The game follows RepeatPrevious of POPGym (Morad et al., 2023, https://arxiv.org/abs/2303.01859). An episode asks
+    for `answers` answers, beginning with the first step that has a symbol to repeat, and each right answer earns
+    1 / `answers`. The best return is 1; a policy without memory reaches 1 / `symbols`.
 
-    Observation: float32 ``(symbols,)``, the symbol one-hot.
+    Observation: float32 ``(symbols,)``, the symbol as a one-hot vector.
 
     Args:
       delay: steps for which each symbol has to be remembered, while others follow.
-      symbols: how many there are.
-      answers: asked for in an episode.
+      symbols: number of different symbols.
+      answers: number of answers in an episode.
     """
 
     def __init__(self, delay: int = 4, symbols: int = 4, answers: int = 32) -> None:

@@ -1,4 +1,4 @@
-"""TMaze: what is seen in the first cell says which way to turn at the end of a corridor."""
+"""TMaze: the first observation says which way to turn at the end of a corridor."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from minding.envs.games.vector import Game, GameVector
 
 EAST, NORTH, SOUTH, WEST = range(4)
 STANDING = -0.025
-"""Reward of a step that leads nowhere."""
+"""Reward of a step against a wall."""
 
 
 class TMazeVector(GameVector):
     """N mazes in one NumPy step.
 
     Args:
-      num_envs: N.
+      num_envs: number of mazes, N.
       length: see `TMaze`.
       max_episode_steps: steps after which an episode is truncated.
 
@@ -50,7 +50,7 @@ class TMazeVector(GameVector):
         return reward, turned
 
     def _observe(self) -> Array:
-        """Float32 ``(N, 4)``: goal in the north, goal in the south, corridor, junction."""
+        """The observations, one-hot, float32 ``(N, 4)``: goal in the north, goal in the south, corridor, junction."""
         first, last = self.position == 0, self.position == self.length
         return np.stack([first & self.north, first & ~self.north, ~first & ~last, last], axis=1).astype(np.float32)
 
@@ -58,11 +58,11 @@ class TMazeVector(GameVector):
 class TMaze(Game):
     """A corridor with a junction at its end (Bakker, 2001, https://papers.nips.cc/paper/1953, section 4.1).
 
-    The first cell shows on which side of the junction, `length` steps to the east, the goal is: north or south with
-    the same probability. The cells between all look alike, and so does the junction. The actions are to go east (0),
-    north (1), south (2) and west (3). Turning north or south at the junction ends the episode; on the side of the goal
-    it earns 1, on the other 0. A step against a wall costs 0.025. The best return is 1; what does not remember the
-    first cell reaches 0.5.
+    The first cell shows whether the goal is north or south of the junction, which is `length` steps to the east; both
+    are equally probable. All cells in between look alike, and the junction looks the same in every episode. The actions
+    are to go east (0), north (1), south (2) and west (3). Turning north or south at the junction ends the episode; the
+    side of the goal earns 1, the other side 0. A step against a wall costs 0.025. The best return is 1; a policy that
+    does not remember the first cell reaches 0.5.
 
     Observation: float32 ``(4,)``, one-hot: first cell with the goal in the north, or in the south; corridor; junction.
 

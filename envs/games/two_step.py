@@ -16,11 +16,12 @@ class TwoStep:
     """The game of Rashid et al., 2018, https://arxiv.org/abs/1803.11485, section 5, in PettingZoo's parallel form.
 
     The first step earns nothing; the action of the first agent leads to one of two matrix games. In the second step the
-    team earns 7 in the first of them, whatever the agents do, and in the other one 0, 1 or 8, as none, one or both of
-    them choose the action 1. Each agent is given half of that. Who takes the value of the team for a sum of values of
-    its agents goes where 7 is; the best return is 8.
+    team earns 7 in the first game, whatever the agents do, and in the second game 0, 1 or 8 if none, one or both of
+    them choose action 1. Each agent receives half of it. The best return is 8; a method that takes the value of the
+    team to be a sum of its agents' values chooses the game that earns 7.
 
-    Both agents observe the state, which is also the global one: float32 ``(3,)``, one-hot of the start and the games.
+    Both agents observe the state, which is also the global state: float32 ``(3,)``, one-hot for the start and the two
+    games.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "two_step_v0"}
@@ -54,7 +55,7 @@ class TwoStep:
         return obs, told[0], told[1], told[2], infos
 
     def state(self) -> Array:
-        """Float32 ``(3,)``."""
+        """The global state, float32 ``(3,)``."""
         return np.eye(3, dtype=np.float32)[self._place]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Shared parts of games of one player, N at once or one alone, and of vector environments of several agents."""
+"""Shared parts of games with one player, N at once or a single one, and of vector environments of several agents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from minding.envs.spaces.agents import AgentsSpace
 
 
 class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
-    """N games of one player in one NumPy step; ended ones are reset by ``reset(options={'reset_mask': ...})``.
+    """N games with one player in one NumPy step; ``reset(options={'reset_mask': ...})`` resets those that ended.
 
     Args:
-      num_envs: N.
-      observation_space, action_space: of one game.
-      max_episode_steps: steps after which an episode is truncated; None: it is not.
+      num_envs: number of games, N.
+      observation_space, action_space: spaces of one game.
+      max_episode_steps: steps after which an episode is truncated; None sets no limit.
 
     Attributes:
       steps: int64 ``(N,)``, steps taken in the running episodes.
@@ -58,7 +58,7 @@ class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
         return self._observe(), reward, over, self.steps >= self._limit, self._info()
 
     def _checked(self, actions: Any) -> Array:
-        """The actions as an array: without this, NumPy would take -1 for the last action, and floats for nothing."""
+        """The actions as an array; SpaceError if they are wrong, because NumPy would read -1 as the last action."""
         space = self.single_action_space
         if not isinstance(space, spaces.Discrete):
             return np.asarray(actions)
@@ -78,27 +78,27 @@ class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
         return given
 
     def _begin(self, rows: Array) -> None:
-        """Begins new episodes in `rows`, with draws of `np_random`."""
+        """Begins new episodes in `rows`, with draws from `np_random`."""
         raise NotImplementedError
 
     def _move(self, actions: Array) -> tuple[Array, Array]:
-        """Takes one step in each, which `steps` does not count yet; returns (reward, whether the episode is over)."""
+        """Takes one step in each game, before `steps` counts it; returns (reward, whether the episode is over)."""
         raise NotImplementedError
 
     def _observe(self) -> Any:
-        """What is observed in each: an array, or a dict of them."""
+        """The observations of all games: an array, or a dict of arrays."""
         raise NotImplementedError
 
     def _info(self) -> dict[str, Array]:
-        """What `info` tells of each."""
+        """The entries of `info`, each an array with one row per game."""
         return {}
 
 
 class Game(gymnasium.Env[Any, int]):  # type: ignore[misc]
-    """One game of one player: its vector version, with N = 1.
+    """A single game with one player: the vector version with N = 1.
 
     Args:
-      games: the vector version.
+      games: the vector version, with one game.
     """
 
     def __init__(self, games: GameVector) -> None:
@@ -125,11 +125,11 @@ def _first(info: dict[str, Array]) -> dict[str, Any]:
 
 
 class AgentsVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
-    """N environments of several agents in one step; ended ones are reset by ``reset(options={'reset_mask': ...})``.
+    """N environments of several agents in one step; ``reset(options={'reset_mask': ...})`` resets those that ended.
 
     Args:
-      num_envs: N.
-      space: of one environment.
+      num_envs: number of environments, N.
+      space: space of one environment.
 
     Attributes:
       native_state: names of the attributes that, with the random generator, are the whole state.
@@ -150,9 +150,9 @@ class AgentsVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
         return self._begin(rows), {}
 
     def _begin(self, rows: Array) -> dict[str, Array]:
-        """Begins new episodes in `rows` with draws of `np_random`; what is observed in all environments."""
+        """Begins new episodes in `rows` with draws from `np_random`; returns the observations of all environments."""
         raise NotImplementedError
 
     def _shared(self, reward: Array) -> Array:
-        """Rewards ``(N, M)`` of all agents as they are, or their sums where a team has one reward."""
+        """The agents' rewards ``(N, M)``, or their sums ``(N,)`` if the team has one reward."""
         return reward.sum(axis=1) if self.single_observation_space.team.one_reward else reward

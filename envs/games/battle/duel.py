@@ -19,14 +19,14 @@ from minding.envs.games.battle.vector import UnitsVector, unit_sight, unit_team
 from minding.envs.games.battle.views import Views, state_size
 
 _OTHER_WAY = np.array([0, 1, 3, 2, -1])
-"""North, south, east, west and none, seen by the other team."""
+"""North, south, east, west and none, as the other team sees them."""
 
 
 def duel_map(name: str) -> BattleMap:
-    """The map of a name.
+    """The map with this name.
 
     Raises:
-      ValueError: there is none, or its teams differ in size.
+      ValueError: the map does not exist, or its teams differ in size.
     """
     field = find_map(name)
     if field.allies != field.enemies:
@@ -40,7 +40,7 @@ def duel_names(field: BattleMap) -> tuple[str, ...]:
 
 
 class DuelStep(NamedTuple):
-    """The result of a step of N duels, ``(N, ...)`` each; the score is the first team's: 1, 0 or 0.5."""
+    """The result of a step of N duels, ``(N, ...)`` each; the score is 1, 0 or 0.5 for the first team."""
 
     reward: Array
     over: Array
@@ -50,15 +50,15 @@ class DuelStep(NamedTuple):
 class Duels:
     """N duels on one map.
 
-    Each team earns what it would in a battle, less what the other one earns, in equal parts for its units. The dead
-    forgo theirs.
+    Each team earns its reward in a battle minus the reward of the other team, in equal parts for its units. Dead units
+    earn nothing.
 
     Args:
       field: the map, with teams of one size.
-      count: N.
+      count: number of duels, N.
 
     Attributes:
-      battles: hold the state.
+      battles: the battles, which hold the state.
     """
 
     def __init__(self, field: BattleMap, count: int) -> None:
@@ -69,27 +69,27 @@ class Duels:
 
     @property
     def alive(self) -> Array:
-        """Bool ``(N, 2A)``."""
+        """Which units are alive, bool ``(N, 2A)``."""
         return self._sides[0].alive
 
     @property
     def legal(self) -> Array:
-        """Bool ``(N, 2A, 6 + A)``."""
+        """The legal actions of all units, bool ``(N, 2A, 6 + A)``."""
         return np.concatenate([side.legal for side in self._sides], axis=1)
 
     def look(self) -> None:
-        """Surveys the duels from both sides, after units were moved."""
+        """Surveys the duels from both sides; call it after units were moved."""
         units, size = self.battles.units.copy(), self.field.allies
         turned = np.concatenate([units[:, size:], units[:, :size]], axis=1)
         turned[..., X] = np.where(turned[..., LIFE] > 0, self.field.width - 1 - turned[..., X], 0)
         self._sides = survey(self.field, units), survey(self.field, turned)
 
     def observe(self) -> Array:
-        """Float32 ``(N, 2A, D)``: each team as if it began on the left."""
+        """The units' observations, float32 ``(N, 2A, D)``: both teams see the field as if they began on the left."""
         return np.concatenate([self._views.observe(side) for side in self._sides], axis=1)
 
     def state(self) -> Array:
-        """Float32 ``(N, S)``, from the first team."""
+        """The global state from the view of the first team, float32 ``(N, S)``."""
         return self._views.state(self._sides[0], self.battles.steps)
 
     def step(self, action: Array) -> DuelStep:
@@ -171,7 +171,7 @@ class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
         return draw(self._duels.field, self._duels.battles.units[0], (), self._places)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: a duel has nothing to close."""
 
     def _look(self, agents: list[str]) -> dict[str, dict[str, Array]]:
         alive = self._duels.alive[0]
@@ -188,11 +188,11 @@ class DuelVector(UnitsVector):
     """N duels in one NumPy step.
 
     Args:
-      num_envs: N.
+      num_envs: number of duels, N.
       map_name: see `Duel`.
       max_episode_steps, global_state: see `UnitsVector`.
-      team_reward: the sum of the agents' rewards takes their place.
-      render_mode: for the single duel; many are not drawn.
+      team_reward: whether the sum of the agents' rewards replaces them.
+      render_mode: only for the single duel; many duels are not drawn.
     """
 
     def __init__(

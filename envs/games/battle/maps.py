@@ -1,4 +1,4 @@
-"""The maps of the battle: how many fight on each side, where, and for how long."""
+"""The maps of the battle: the size of both teams, the grid, and the length of an episode."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class BattleMap:
     """A grid on which two teams of riflemen meet.
 
     Attributes:
-      allies, enemies: units of each team.
-      width, height: cells of the grid.
-      limit: steps of an episode.
+      allies, enemies: number of units of each team.
+      width, height: size of the grid in cells.
+      limit: most steps of an episode.
     """
 
     allies: int
@@ -25,7 +25,7 @@ class BattleMap:
 
     @property
     def units(self) -> int:
-        """Of both teams; allies come first."""
+        """Number of units of both teams; allies come first."""
         return self.allies + self.enemies
 
 
@@ -38,7 +38,7 @@ MAPS = {
 
 HEALTH = 40.0
 DAMAGE, SCRIPT_DAMAGE = 8.0, 7.0
-"""Of one shot of an ally, and of the scripted team: five shots kill, or six."""
+"""Damage of one shot of an ally, which kills with five shots, and of the scripted team, which kills with six."""
 PAUSE = 2
 """Steps between two shots in which the rifle is not ready."""
 RANGE = 5.0
@@ -46,10 +46,10 @@ SIGHT = 8.0
 
 
 def find_map(name: str) -> BattleMap:
-    """The map of a name.
+    """The map with this name.
 
     Raises:
-      ValueError: there is none.
+      ValueError: the map does not exist.
     """
     if name not in MAPS:
         raise ValueError(f"map_name={name!r}: unknown map{nearest(name, MAPS)}; expected one of {', '.join(MAPS)}")

@@ -1,4 +1,4 @@
-"""A battle as a picture."""
+"""Pictures of a battle."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from minding.envs.games.battle.maps import HEALTH, BattleMap
 from minding.envs.games.battle.rules import LIFE, X, Y
 
 CELL = 24
-"""Pixels of a cell's side."""
+"""Side of a cell in pixels."""
 _GROUND, _LINES = (236, 232, 220), (222, 217, 203)
 _ALLY, _ENEMY, _GONE, _HURT = (38, 92, 168), (190, 56, 48), (176, 172, 160), (70, 66, 60)
 
 
 def draw(field: BattleMap, units: Array, shots: Sequence[tuple[int, int]], places: Array) -> Array:
-    """Uint8 ``(H, W, 3)``: units as discs with bars of health, and the shots of the last step.
+    """A picture, uint8 ``(H, W, 3)``: units as discs with health bars, and the shots of the last step.
 
     Args:
       field: the map.
-      units: float32 ``(U, 4)``, as they are now.
-      shots: who shot at whom.
-      places: float32 ``(U, 2)``, where each unit was last seen alive.
+      units: current state of the units, float32 ``(U, 4)``.
+      shots: pairs of the unit that shot and its target.
+      places: place of each unit when it was last alive, float32 ``(U, 2)``.
     """
     image = np.empty((field.height * CELL, field.width * CELL, 3), np.uint8)
     image[:] = _GROUND

@@ -10,14 +10,14 @@ from minding.engine.types import Array
 from minding.envs.games.battle.maps import DAMAGE, HEALTH, PAUSE, RANGE, SCRIPT_DAMAGE, BattleMap
 
 X, Y, LIFE, WAIT = range(4)
-"""Columns of `Battles.units`: place, health, and steps until the rifle is ready."""
+"""Columns of `Battles.units`: place (x, y), health, and steps until the rifle is ready."""
 NOOP, STOP, MOVE, SHOOT = 0, 1, 2, 6
-"""Actions: nothing (of the dead alone), stay, four directions from `MOVE` on, and from `SHOOT` on an enemy each."""
+"""Actions: do nothing (dead units only), stay, move (four directions from `MOVE`), shoot at enemy k (`SHOOT` + k)."""
 DIRECTIONS = np.array([[0, -1], [0, 1], [1, 0], [-1, 0]])
 """North, south, east, west as (x, y)."""
 _KILL, _WIN, _BEST_RETURN = 10.0, 200.0, 20.0
 _START_COLUMNS = 3
-"""Columns of cells at its edge of the field in which a team begins, one from the wall."""
+"""Number of columns in which a team begins at its edge of the field; one column at the wall stays free."""
 _START_ROWS = 6
 
 
@@ -25,8 +25,8 @@ class Orders(NamedTuple):
     """The orders of units in a step, int64 ``(N, units of one team)`` each.
 
     Attributes:
-      target: the number among the other team at which a unit shoots, -1: none.
-      heading, detour: direction in which it goes, and the one that it takes if that cell is occupied; -1: none.
+      target: number of the unit in the other team at which a unit shoots; -1 for none.
+      heading, detour: direction in which a unit goes, and the direction if that cell is occupied; -1 for none.
     """
 
     target: Array
@@ -38,11 +38,11 @@ class Survey(NamedTuple):
     """The situation of K battles, derived from the places and the health of their units.
 
     Attributes:
-      units: float32 ``(K, U, 4)``.
-      alive: bool ``(K, U)``.
-      gaps: float32 ``(K, A, E, 2)``, from each ally to each enemy as (x, y).
-      distances: float32 ``(K, A, E)``; infinite where one of the two is dead.
-      legal: bool ``(K, A, 6 + E)``, which actions allies have.
+      units: float32 ``(K, U, 4)``, all units.
+      alive: bool ``(K, U)``, which units are alive.
+      gaps: float32 ``(K, A, E, 2)``, offset (x, y) from each ally to each enemy.
+      distances: float32 ``(K, A, E)``, length of these offsets; infinite if one of the two is dead.
+      legal: bool ``(K, A, 6 + E)``, the legal actions of allies.
     """
 
     units: Array
@@ -74,7 +74,7 @@ def _legal(field: BattleMap, allies: Array, alive: Array, distances: Array) -> A
 
 
 class Outcome(NamedTuple):
-    """The result of a step, ``(N,)`` each: the reward of the team, whether it won, and whether a team is defeated."""
+    """The result of a step, ``(N,)`` each: the allies' reward, whether they won, and whether a team is defeated."""
 
     reward: Array
     won: Array
@@ -84,19 +84,21 @@ class Outcome(NamedTuple):
 class Battles:
     """N battles on one map.
 
-    In a step all shots fall at once, then those that are left move, one after the other: cells hold one unit.
+    In a step all shots are fired at once; then the surviving units move one after the other, because a cell holds only
+    one unit.
 
-    The reward is SMAC's (Samvelyan et al., 2019, https://arxiv.org/abs/1902.04043): damage done, 10 for each enemy
-    killed and 200 for the victory, scaled so that a victory brings 20.
+    The reward is that of SMAC (Samvelyan et al., 2019, https://arxiv.org/abs/1902.04043): damage done, 10 for each
+    enemy killed and 200 for the victory, scaled so that a victory earns 20 in all.
 
     Args:
       field: the map.
-      count: N.
-      enemy_damage: of one shot of an enemy.
+      count: number of battles, N.
+      enemy_damage: damage of one shot of an enemy.
 
     Attributes:
-      units: float32 ``(N, U, 4)``, allies first; zeros in the row of a dead one. With `steps` the whole state.
-      steps: int64 ``(N,)``, of the running episodes.
+      units: float32 ``(N, U, 4)``, allies first; zeros in the rows of dead units. Together with `steps`, it is the
+        whole state.
+      steps: int64 ``(N,)``, steps of the running episodes.
     """
 
     def __init__(self, field: BattleMap, count: int, enemy_damage: float = SCRIPT_DAMAGE) -> None:
@@ -106,14 +108,14 @@ class Battles:
         self.steps = np.zeros(count, np.int64)
         self._rows = np.arange(count)
         self._scale = _BEST_RETURN / (field.enemies * (HEALTH + _KILL) + _WIN)
-        # Both teams take turns, so that neither always has the choice of the cells.
+        # Units of both teams move alternately, so that neither team always chooses its cells first.
         allies, enemies = range(field.allies), range(field.allies, field.units)
         longest = range(max(field.allies, field.enemies))
         self._order = [team[i] for i in longest for team in (allies, enemies) if i < len(team)]
 
     @property
     def alive(self) -> Array:
-        """Bool ``(N, U)``."""
+        """Which units are alive, bool ``(N, U)``."""
         living: Array = self.units[..., LIFE] > 0
         return living
 
@@ -132,10 +134,10 @@ class Battles:
             team[rows, :, WAIT] = 0
 
     def orders(self, action: Array, now: Survey) -> Orders:
-        """The orders of actions ``(N, A)`` of allies; actions of dead units have no meaning.
+        """The orders that follow from the actions ``(N, A)`` of allies; actions of dead units are ignored.
 
         Raises:
-          ValueError: one is illegal.
+          ValueError: an action is illegal.
         """
         action = np.where(now.alive[:, : self.field.allies], action, NOOP)
         known = np.clip(action, 0, now.legal.shape[-1] - 1)
@@ -151,7 +153,7 @@ class Battles:
         return Orders(target, heading, np.full_like(heading, -1))
 
     def step(self, allies: Orders, enemies: Orders) -> Outcome:
-        """Carries out what both teams do."""
+        """Carries out the orders of both teams."""
         count = self.field.allies
         before = self.units[:, count:, LIFE].copy()
         self._shoot(allies.target, enemies.target)
@@ -165,7 +167,7 @@ class Battles:
         return Outcome(self.earned(before, after, won), won, beaten | lost)
 
     def earned(self, before: Array, after: Array, won: Array) -> Array:
-        """The reward ``(N,)`` for the health ``(N, E)`` of the others before and after a step, and for a victory."""
+        """The reward ``(N,)``, from the other team's health ``(N, E)`` before and after a step, and the victories."""
         killed = ((before > 0) & (after <= 0)).sum(axis=1)
         reward: Array = ((before - after).sum(axis=1) + _KILL * killed + _WIN * won) * self._scale
         return reward
@@ -179,7 +181,7 @@ class Battles:
         ):
             team[..., WAIT] = np.where(targets >= 0, PAUSE, np.maximum(team[..., WAIT] - 1, 0))
             hits = (targets[..., None] == np.arange(others.shape[1])).sum(axis=1)
-            # The dead shoot in the same step: their health is set to zero after all shots.
+            # Units that die in this step still shoot: dead units are cleared after all shots.
             others[..., LIFE] = np.maximum(others[..., LIFE] - damage * hits, 0)
 
     def _move(self, heading: Array, detour: Array) -> None:
@@ -193,7 +195,7 @@ class Battles:
         for unit in self._order:
             now = here[:, unit]
             first, second = goals[0][:, unit], goals[1][:, unit]
-            # One's own cell is occupied: who stays finds no free cell.
+            # A unit that stays finds its own cell occupied, and so does not move.
             there = np.where(occupied[rows, first], np.where(occupied[rows, second], now, second), first)
             moved = there != now
             occupied[rows[moved], now[moved]] = False

@@ -1,4 +1,4 @@
-"""The opponent: riflemen that go for whoever is nearest."""
+"""The opponent: riflemen that attack the nearest ally."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _NORTH, _SOUTH, _EAST, _WEST = range(4)
 
 
 def attack_nearest(field: BattleMap, now: Survey) -> Orders:
-    """Each enemy shoots at the nearest ally in range, waits for its rifle, or goes towards that ally.
+    """The orders of the enemies: each shoots at the nearest ally if it is in range, waits for its rifle, or approaches.
 
-    It goes along the axis on which it is farther off, and round a cell that is occupied.
+    An enemy moves along the axis on which the ally is farther away, or along the other axis if that cell is occupied.
 
     Args:
       field: the map.
-      now: of the battles.
+      now: the survey of the battles.
     """
     gaps, distances = now.gaps, now.distances
     nearest = distances.argmin(axis=1)
@@ -26,7 +26,7 @@ def attack_nearest(field: BattleMap, now: Survey) -> Orders:
     in_range = distance <= RANGE
     ready = now.units[:, field.allies :, WAIT] == 0
     target = np.where(in_range & ready, nearest, -1)
-    # A gap leads from the ally to the enemy.
+    # A gap is the offset from the ally to the enemy.
     along_x = np.where(gap[..., 0] > 0, _WEST, _EAST)
     along_y = np.where(gap[..., 1] > 0, _NORTH, _SOUTH)
     wide = np.abs(gap[..., 0]) >= np.abs(gap[..., 1])

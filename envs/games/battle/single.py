@@ -17,12 +17,12 @@ from minding.envs.games.battle.views import Views, obs_size, state_size
 class Battle:
     """A team of riflemen against a scripted one, with the methods of ``smac.env.StarCraft2Env``.
 
-    Each step of a living unit is one of: 1 stay, 2 to 5 go north, south, east or west, 6 + k shoot at enemy k, which
-    has to be in range, with the rifle ready. The dead do nothing, 0.
+    The actions of a living unit are: 1 stay; 2 to 5 go north, south, east or west; 6 + k shoot at enemy k, which has to
+    be in range, while the rifle has to be ready. The only action of a dead unit is 0, do nothing.
 
     Args:
       map_name: one of `maps.MAPS`.
-      seed: of the first episodes.
+      seed: seed of the first episodes.
       render_mode: 'rgb_array' or None.
     """
 
@@ -35,12 +35,12 @@ class Battle:
         self._views = Views(self.field)
         self._rng = np.random.default_rng(seed)
         self._shots: list[tuple[int, int]] = []
-        # Where each unit was last seen alive.
+        # Place of each unit when it was last alive.
         self._places = np.zeros((self.field.units, 2), np.float32)
         self.reset()
 
     def get_env_info(self) -> dict[str, int]:
-        """Sizes of everything, and the limit of an episode."""
+        """The number of agents and actions, the sizes of observation and state, and the limit of an episode."""
         return {
             "state_shape": state_size(self.field),
             "obs_shape": obs_size(self.field),
@@ -50,7 +50,7 @@ class Battle:
         }
 
     def reset(self, seed: int | None = None) -> tuple[list[Array], Array]:
-        """Begins an episode; with `seed`, the one of that seed."""
+        """Begins an episode; with `seed`, the episode of that seed."""
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self.battles.begin(np.arange(1), self._rng)
@@ -59,11 +59,11 @@ class Battle:
         return self.get_obs(), self.get_state()
 
     def step(self, actions: Any) -> tuple[float, bool, dict[str, Any]]:
-        """Carries out an action of each unit.
+        """Carries out one action per unit.
 
         Returns:
-          The reward, whether the episode is over, and ``{'battle_won', 'dead_allies', 'dead_enemies'}``, with
-          'episode_limit' where it is over because of its length.
+          The reward, whether the episode is over, and an info with the keys 'battle_won', 'dead_allies' and
+          'dead_enemies', and also 'episode_limit' if the episode ended because of its length.
         Raises:
           ValueError: an action is illegal.
         """
@@ -90,11 +90,11 @@ class Battle:
         return list(self._views.observe(self._now)[0])
 
     def get_state(self) -> Array:
-        """See `Views.state`."""
+        """The global state, see `Views.state`."""
         return self._views.state(self._now, self.battles.steps)[0]
 
     def get_avail_actions(self) -> list[list[int]]:
-        """1 for the legal actions of each unit."""
+        """The legal actions of each unit, marked by 1."""
         return self._now.legal[0].astype(int).tolist()  # type: ignore[no-any-return]
 
     def render(self) -> Array:
@@ -102,10 +102,10 @@ class Battle:
         return draw(self.field, self.battles.units[0], self._shots, self._places)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: a battle has nothing to close."""
 
     def _look(self) -> None:
-        # Units are written in place.
+        # A copy, because units are written in place.
         self._now = survey(self.field, self.battles.units.copy())
         alive = self._now.alive[0]
         self._places[alive] = self._now.units[0, alive, X : Y + 1]

@@ -23,13 +23,13 @@ class UnitsVector(AgentsVector):
     """N battles or duels on one map.
 
     Args:
-      battles: hold the state of N.
-      max_episode_steps: where it is lower than the limit of the map.
+      battles: the N battles, which hold the state.
+      max_episode_steps: steps after which an episode is truncated, if lower than the limit of the map.
       global_state: whether observations have the entry `STATE`.
-      team: the agents, each a unit.
+      team: the agents, each of which is a unit.
 
     Attributes:
-      units, steps: the whole state, with the random generator.
+      units, steps: with the random generator, the whole state.
     """
 
     native_state = ("units", "steps")
@@ -59,7 +59,7 @@ class UnitsVector(AgentsVector):
         self._battles.steps[:] = value
 
     def _look(self, rows: Any) -> None:
-        """Surveys the battles in `rows`, whose units were moved."""
+        """Surveys the battles in `rows` after their units were moved."""
         raise NotImplementedError
 
 
@@ -83,11 +83,11 @@ class BattleVector(UnitsVector):
     """N battles.
 
     Args:
-      num_envs: N.
+      num_envs: number of battles, N.
       map_name: one of `maps.MAPS`.
       max_episode_steps, global_state: see `UnitsVector`.
-      team_reward: a team has one reward in any case.
-      render_mode: for the single battle; many are not drawn.
+      team_reward: ignored, because a team has one reward in any case.
+      render_mode: only for the single battle; many battles are not drawn.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class BattleVector(UnitsVector):
 
     def _begin(self, rows: Array) -> dict[str, Array]:
         self._battles.begin(rows, self.np_random)
-        # Few of many battles begin at once: what is seen in the others is known.
+        # Usually few of the battles begin at once, and the views of the others have not changed.
         self._look(rows)
         self._show(rows, self._now.alive[rows, : self._field.allies])
         return self._seen
@@ -130,14 +130,14 @@ class BattleVector(UnitsVector):
     def _look(self, rows: Any) -> None:
         found = survey(self._field, self._battles.units[rows])
         if len(found.units) == self.num_envs:
-            # Units are written in place.
+            # A copy, because units are written in place.
             self._now = found._replace(units=found.units.copy())
             return
         for array, part in zip(self._now, found):
             array[rows] = part
 
     def _show(self, rows: Any, there: Array) -> None:
-        """Writes what allies see in these battles, who of them is there, and what is known of all."""
+        """Updates the observations of allies in these battles: views, masks, presence and, if asked for, the state."""
         now = Survey(*(array[rows] for array in self._now))
         shown = {OBSERVATION: self._views.observe(now), ACTION_MASK: now.legal | ~there[..., None], ALIVE: there}
         if self._with_state:
@@ -145,7 +145,7 @@ class BattleVector(UnitsVector):
         if len(now.units) == self.num_envs:
             self._seen = shown
             return
-        # What was returned before is not written again.
+        # Copies, because arrays that were returned must not change.
         self._seen = {key: array.copy() for key, array in self._seen.items()}
         for key, array in self._seen.items():
             array[rows] = shown[key]

@@ -9,22 +9,22 @@ from minding.envs.games.battle.maps import HEALTH, PAUSE, SIGHT, BattleMap
 from minding.envs.games.battle.rules import LIFE, MOVE, SHOOT, WAIT, Survey, X, Y
 
 _SEEN = 6
-"""Numbers about another unit: whether it is seen, distance, x, y, health, and whether it can be shot at or is ready."""
+"""Number of values about another unit: visible, distance, x, y, health, and can be shot at (enemy) or ready (ally)."""
 _OWN = 4
 
 
 def obs_size(field: BattleMap) -> int:
-    """Numbers that a unit sees."""
+    """Number of values in a unit's observation."""
     return len(range(MOVE, SHOOT)) + _SEEN * (field.units - 1) + _OWN
 
 
 def state_size(field: BattleMap) -> int:
-    """Numbers of the state."""
+    """Number of values in the global state."""
     return 4 * field.units + 1
 
 
 class Views:
-    """Observations and states of battles on one map; all numbers lie in [-1, 1].
+    """Observations and states of battles on one map; all values are in [-1, 1].
 
     Args:
       field: the map.
@@ -36,11 +36,12 @@ class Views:
         self._centre = np.array([(field.width - 1) / 2, (field.height - 1) / 2], np.float32)
 
     def observe(self, now: Survey) -> Array:
-        """Float32 ``(K, A, D)``, zeros for the dead.
+        """The observations of allies, float32 ``(K, A, D)``, zeros for the dead.
 
-        In this order: which of the four directions are inside the field; of each enemy in sight 1, its distance, x and
-        y relative to the unit in units of the sight, its health, and whether it can be shot at; of each other ally
-        likewise, with whether its rifle is ready; the unit's own health, whether its rifle is ready, and its place.
+        Their values, in this order: for each of the four directions, whether it leads inside the field; for each enemy
+        in sight 1, its distance, x and y relative to the unit in units of the sight, its health, and whether it can be
+        shot at; for each other ally the same, but with whether its rifle is ready in the last place; the unit's own
+        health, whether its rifle is ready, and its place. Units out of sight are zeros.
         """
         allies = self._field.allies
         units = now.units[:, :allies]
@@ -60,7 +61,10 @@ class Views:
         return seen
 
     def state(self, now: Survey, steps: Array) -> Array:
-        """Float32 ``(K, S)``: health, readiness and place of each unit, allies first, zeros for the dead; the time."""
+        """The global state, float32 ``(K, S)``: health, readiness and place of each unit, allies first, and the time.
+
+        The values of dead units are zeros.
+        """
         units = now.units
         state = np.empty((len(units), state_size(self._field)), np.float32)
         each = np.empty((*units.shape[:2], 4), np.float32)
@@ -82,7 +86,7 @@ class Views:
 
 
 def _describe(out: Array, gaps: Array, distances: Array, life: Array, flag: Array) -> None:
-    """Writes what is seen of other units into ``(..., 6)``; zeros beyond the sight."""
+    """Writes the values about other units into `out`, ``(..., 6)``; zeros for units out of sight."""
     visible = distances <= SIGHT
     out[..., 0] = 1
     out[..., 1] = distances / SIGHT

@@ -8,23 +8,23 @@ from minding.engine.types import Array, State
 
 ROWS, COLUMNS = 6, 7
 _HEIGHT = ROWS + 1
-"""Bits per column: its squares from the bottom up, and one that stays empty, so that no line wraps around."""
+"""Bits per column: its squares from the bottom up, and one bit that stays empty, so that lines do not wrap around."""
 _BITS = np.array([[c * _HEIGHT + r for c in range(COLUMNS)] for r in reversed(range(ROWS))], np.uint64)
-"""The bit of each square, by row from the top and column."""
+"""The bit of each square, by row (from the top) and column."""
 _ONE = np.uint64(1)
 _TOP, _BOTTOM = _ONE << _BITS[0], _ONE << _BITS[-1]
 _COLUMN = np.bitwise_or.reduce(_ONE << _BITS, axis=0)
 _FULL = np.bitwise_or.reduce(_COLUMN)
 _STEP = np.array([[1], [_HEIGHT - 1], [_HEIGHT], [_HEIGHT + 1]], np.uint64)
-"""Bits from a square to its neighbour upwards, diagonally down, sideways, and diagonally up."""
+"""Distance in bits from a square to its neighbour upwards, diagonally down, sideways, and diagonally up."""
 _TWO_STEPS = _STEP + _STEP
 
 
 class ConnectFour:
-    """Connect Four. Action k drops a stone into column k, from the left.
+    """Connect Four. Action k drops a stone into column k, counted from the left.
 
-    A state is ``(own, stones)``, each uint64 ``(n,)``: the squares of the player to move, and of both. Planes: own
-    stones, the opponent's stones, ``(n, 2, 6, 7)``, the top row first.
+    A state is ``(own, stones)``, each uint64 ``(n,)``: the squares with stones of the player to move, and with stones
+    of either player. Planes: own stones, the opponent's stones, ``(n, 2, 6, 7)``, the top row first.
     """
 
     actions = COLUMNS
@@ -38,7 +38,7 @@ class ConnectFour:
 
     def play(self, state: State, action: Array) -> tuple[State, Array, Array]:
         own, stones = state
-        # A carry runs through the stones of the column, up to its lowest empty square.
+        # The carry of the addition runs through the stones of the column to its lowest empty square.
         filled = stones | ((stones + _BOTTOM[action]) & _COLUMN[action])
         other = own ^ stones
         won = _has_line(filled ^ other)
@@ -55,7 +55,7 @@ class ConnectFour:
 
 
 def _has_line(stones: Array) -> Array:
-    """Whether four stones lie in a row, bool ``(n,)``."""
+    """Whether there are four stones in a row, bool ``(n,)``."""
     pairs = stones >> _STEP
     pairs &= stones
     fours = pairs >> _TWO_STEPS

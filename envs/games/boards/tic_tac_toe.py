@@ -43,7 +43,7 @@ class TicTacToe:
         return np.stack([_STONES[own], _STONES[other]], axis=1).reshape(-1, 2, 3, 3).astype(np.float32)
 
     def symmetries(self, planes: Array, policy: Array) -> list[tuple[Array, Array]]:
-        """The eight of the square: four rotations, each also mirrored."""
+        """The eight symmetries of the square: four rotations, each also mirrored."""
         board = policy.reshape(-1, 3, 3)
         forms = []
         for flip in (False, True):

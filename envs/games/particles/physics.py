@@ -19,10 +19,10 @@ class Bodies:
     """The bodies of a world: M agents, which move and have a mass of 1, before the landmarks, which stay.
 
     Attributes:
-      size: radius of each.
-      collides: whether it pushes others away.
+      size: radius of each body.
+      collides: whether each body pushes others away.
       accel: force of each agent's full push.
-      max_speed: of each agent, infinite without a limit.
+      max_speed: highest speed of each agent; infinite without a limit.
     """
 
     size: tuple[float, ...]
@@ -31,7 +31,7 @@ class Bodies:
     max_speed: tuple[float, ...]
 
     def contacts(self) -> list[tuple[int, int]]:
-        """Pairs (a, b), a < b, that push each other away and of which one moves, in the order of mpe2."""
+        """Pairs (a, b), a < b, in the order of mpe2, that push each other away and of which at least one moves."""
         pairs = [(a, b) for a in range(len(self.accel)) for b in range(a + 1, len(self.size))]
         return [(a, b) for a, b in pairs if self.collides[a] and self.collides[b]]
 
@@ -43,12 +43,12 @@ class Worlds:
     bit by bit.
 
     Args:
-      bodies: E of them, M of which are agents.
-      count: N.
+      bodies: the E bodies of each world, M of which are agents.
+      count: number of worlds, N.
 
     Attributes:
-      positions: float64 ``(N, E, 2)``.
-      velocities: float64 ``(N, M, 2)``.
+      positions: float64 ``(N, E, 2)``, positions of the bodies.
+      velocities: float64 ``(N, M, 2)``, velocities of the agents.
     """
 
     def __init__(self, bodies: Bodies, count: int) -> None:
@@ -67,7 +67,7 @@ class Worlds:
         """Moves all agents by one time step.
 
         Args:
-          force: of their own pushes, ``(N, M, 2)``; contacts are added in place.
+          force: forces of the agents' own pushes, ``(N, M, 2)``; those of contacts are added in place.
         """
         self._add_contacts(force)
         self.positions[:, : self._agents] += self.velocities * _DT
@@ -82,7 +82,7 @@ class Worlds:
         self.velocities = velocities
 
     def offsets(self) -> Array:
-        """Float64 ``(N, M, E, 2)``: where each body is, seen from each agent."""
+        """Offset from each agent to each body, float64 ``(N, M, E, 2)``."""
         return self.positions[:, None] - self.positions[:, : self._agents, None]
 
     def _add_contacts(self, force: Array) -> None:
@@ -90,7 +90,7 @@ class Worlds:
         distance = _norm(apart)
         depth = np.logaddexp(0, (self._reach - distance) / _CONTACT_MARGIN) * _CONTACT_MARGIN
         push = _CONTACT_FORCE * apart / distance[..., None] * depth[..., None]
-        # One after the other: a body in several contacts gets their sum as mpe2 rounds it.
+        # Contacts are added one after the other, so that sums of several are rounded as in mpe2.
         for k, (a, b) in enumerate(self._contacts):
             force[:, a] += push[:, k]
             if b < self._agents:

@@ -15,13 +15,13 @@ _ELSEWHERE = ("benchmark_data", "curriculum", "num_agent_neighbors", "num_landma
 
 @dataclasses.dataclass(frozen=True)
 class Sight:
-    """Where in a list of vectors an agent's observation is found.
+    """The places of the parts of an agent's observation in a list of vectors.
 
     The list holds the velocities of M agents, their positions, the offsets from each agent to each of E bodies, and a
     zero vector.
 
     Attributes:
-      agents, bodies: M and E.
+      agents, bodies: number of agents, M, and of bodies, E.
     """
 
     agents: int
@@ -42,7 +42,7 @@ class Sight:
         return self.agents * 2 + agent * self.bodies + body
 
     def vectors(self, velocities: Array, positions: Array, offsets: Array) -> Array:
-        """The list of N worlds, float32 ``(N, M * (2 + E) + 1, 2)``."""
+        """The lists of N worlds, float32 ``(N, M * (2 + E) + 1, 2)``."""
         listed = np.zeros((len(positions), self.nothing + 1, 2), np.float32)
         listed[:, : self.agents] = velocities
         listed[:, self.agents : 2 * self.agents] = positions[:, : self.agents]
@@ -56,12 +56,13 @@ class Scenario(abc.ABC):
 
     Attributes:
       max_cycles: steps after which an episode is truncated.
-      continuous_actions: five numbers between 0 and 1 instead of five choices.
-      terminate_on_success: end an episode when its goal is reached.
-      render_mode, dynamic_rescaling: of pictures, which are drawn of single worlds.
-      benchmark_data, curriculum, num_agent_neighbors, num_landmark_neighbors: single worlds only.
+      continuous_actions: whether an action is five numbers between 0 and 1 instead of one of five choices.
+      terminate_on_success: whether an episode ends when its goal is reached.
+      render_mode, dynamic_rescaling: options of pictures, which are drawn only of single worlds.
+      benchmark_data, curriculum, num_agent_neighbors, num_landmark_neighbors: options of single worlds, which many
+        worlds do not support.
     Raises:
-      ValueError: a setting that single worlds alone have.
+      ValueError: an option is set that only single worlds support.
     """
 
     max_cycles: int = 25
@@ -83,15 +84,15 @@ class Scenario(abc.ABC):
     @property
     @abc.abstractmethod
     def names(self) -> tuple[str, ...]:
-        """Of the M agents."""
+        """Names of the M agents."""
 
     @abc.abstractmethod
     def bodies(self) -> Bodies:
-        """Agents and landmarks."""
+        """The bodies of a world: agents and landmarks."""
 
     @abc.abstractmethod
     def seen(self) -> list[list[int]]:
-        """The observation of each agent, as places in `Sight`, in order."""
+        """The observation of each agent, as an ordered list of places in `Sight`."""
 
     @abc.abstractmethod
     def place(self, count: int, rng: np.random.Generator) -> Array:
@@ -99,13 +100,13 @@ class Scenario(abc.ABC):
 
     @abc.abstractmethod
     def reward(self, positions: Array, distance: Array) -> Array:
-        """Float64 ``(N, M)`` after a step.
+        """The rewards after a step, float64 ``(N, M)``.
 
         Args:
-          positions: ``(N, E, 2)``.
-          distance: from each agent to each body, ``(N, M, E)``.
+          positions: positions of the bodies, ``(N, E, 2)``.
+          distance: distance from each agent to each body, ``(N, M, E)``.
         """
 
     @abc.abstractmethod
     def success(self, distance: Array) -> Array:
-        """Bool ``(N,)``: whether the goal is reached."""
+        """Whether the goal is reached, bool ``(N,)``."""

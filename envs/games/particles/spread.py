@@ -1,4 +1,4 @@
-"""simple_spread_v3: as many agents as landmarks have to cover them, and not to collide."""
+"""simple_spread_v3: N agents have to cover N landmarks without colliding."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _COVERED = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Spread(Scenario):
-    """All agents earn the distances of the landmarks to their nearest agents, and -1 each for every collision.
+    """Every agent loses the landmarks' distances to their nearest agents, and 1 for each of its own collisions.
 
     Attributes:
-      N: agents and landmarks.
-      local_ratio: weight of an agent's own collisions; the distances have the rest.
+      N: number of agents, and of landmarks.
+      local_ratio: weight of an agent's own collisions; the weight of the distances is ``1 - local_ratio``.
     Raises:
       ValueError: `N` or `local_ratio` is out of its range.
     """
@@ -51,7 +51,7 @@ class Spread(Scenario):
 
     def seen(self) -> list[list[int]]:
         sight, agents = Sight(self.N, 2 * self.N), range(self.N)
-        # Agents have two numbers for messages, which are never sent.
+        # Each observation has two numbers per other agent for messages, which are never sent.
         silence = [sight.nothing] * (self.N - 1)
         return [
             [sight.velocity(m), sight.position(m)]
@@ -69,7 +69,7 @@ class Spread(Scenario):
         shared = -nearest[:, 0]
         for landmark in range(1, self.N):
             shared = shared - nearest[:, landmark]
-        # Each agent is at no distance from itself.
+        # Minus 1, because each agent's distance from itself is 0.
         collisions = (distance[:, :, : self.N] < _SIZE + _SIZE).sum(axis=2) - 1
         reward: Array = (shared * (1 - self.local_ratio))[:, None] - collisions * self.local_ratio
         return reward

@@ -15,14 +15,14 @@ _ADVERSARY_SIZE, _AGENT_SIZE = 0.075, 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Tag(Scenario):
-    """Each adversary earns 10 for every contact of any of them with a good agent, who loses 10.
+    """Every adversary earns 10 for each contact of any adversary with a good agent, which loses 10.
 
-    Good agents also lose for leaving the square, up to 10 for each axis.
+    Good agents also lose up to 10 per axis for leaving the square.
 
     Attributes:
-      num_good, num_adversaries, num_obstacles: how many of each there are.
+      num_good, num_adversaries, num_obstacles: number of good agents, adversaries and obstacles.
     Raises:
-      ValueError: there are no agents.
+      ValueError: a side has less than one agent, or the number of obstacles is negative.
     """
 
     num_good: int = 1
@@ -80,14 +80,14 @@ class Tag(Scenario):
         return caught
 
     def _touched(self, distance: Array) -> Array:
-        """Bool ``(N, G, A)``: whether a good agent and an adversary are in contact."""
+        """Whether each good agent and each adversary are in contact, bool ``(N, G, A)``."""
         adversaries, agents = self.num_adversaries, self.num_adversaries + self.num_good
         touched: Array = distance[:, adversaries:agents, :adversaries] < _AGENT_SIZE + _ADVERSARY_SIZE
         return touched
 
 
 def _outside(x: Array) -> Array:
-    """What it costs to be that far from the middle of the square along one axis."""
-    # The exponent is bounded where the cost is at its highest already.
+    """The cost of distance `x` from the middle of the square along one axis."""
+    # The exponent is bounded, because the cost is capped well before.
     far = np.minimum(np.exp(np.minimum(2 * x - 2, 3)), 10)
     return np.where(x < 0.9, 0, np.where(x < 1, (x - 0.9) * 10, far))

@@ -16,24 +16,24 @@ from minding.envs.games.vector import AgentsVector
 from minding.envs.spaces.agents import AgentsSpace, Team
 
 _WAYS = np.array([[0.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
-"""Where an action pushes to: nowhere, left, right, down, up."""
+"""The directions in which actions push: none, left, right, down, up."""
 
 
 class ParticlesVector(AgentsVector):
     """N worlds of one game.
 
-    From equal states, observations and rewards are those of mpe2, bit by bit. Worlds draw their initial states from one
-    generator.
+    From equal states, observations and rewards equal those of mpe2, bit by bit. All worlds draw their initial states
+    from one generator.
 
     Args:
       scenario: the game.
-      num_envs: N.
-      max_episode_steps: where it is lower than the scenario's `max_cycles`.
-      global_state: whether observations have the entry `STATE`, what all agents observe, one after the other.
-      team_reward: the sum of the agents' rewards takes their place.
+      num_envs: number of worlds, N.
+      max_episode_steps: steps after which an episode is truncated, if lower than the scenario's `max_cycles`.
+      global_state: whether observations have the entry `STATE`, the observations of all agents in sequence.
+      team_reward: whether the sum of the agents' rewards replaces them.
 
     Attributes:
-      positions, velocities, steps: the whole state, with the random generator.
+      positions, velocities, steps: with the random generator, the whole state.
     """
 
     native_state = ("positions", "velocities", "steps")
@@ -55,7 +55,7 @@ class ParticlesVector(AgentsVector):
         self._sight = Sight(len(bodies.accel), len(bodies.size))
         seen = scenario.seen()
         sizes, largest = [2 * len(places) for places in seen], max(map(len, seen))
-        # Observations smaller than those of others end with zeros, which are no part of the state.
+        # Smaller observations are padded with zeros, which are not part of the state.
         self._seen = np.array([places + [self._sight.nothing] * (largest - len(places)) for places in seen])
         self._told = np.flatnonzero(np.arange(2 * largest) < np.array(sizes)[:, None])
         super().__init__(num_envs, _space(scenario, sizes, global_state, team_reward))
@@ -80,7 +80,7 @@ class ParticlesVector(AgentsVector):
         """Steps all worlds.
 
         Raises:
-          ValueError: an action is not one of the five.
+          ValueError: an action is not one of the five choices.
         """
         self._worlds.step(self._pushes(actions))
         self.steps += 1
@@ -101,7 +101,7 @@ class ParticlesVector(AgentsVector):
         return self._observe(self._worlds.offsets(), np.ones(self.num_envs, bool))
 
     def _pushes(self, actions: Array) -> Array:
-        """The forces ``(N, M, 2)`` that agents push themselves with."""
+        """The forces of the agents' own pushes, ``(N, M, 2)``."""
         if self._continuous:
             parts = np.clip(actions, 0, 1)
             return (parts[..., 2::2] - parts[..., 1::2]).astype(np.float64) * self._accel
