@@ -1,1 +1,1 @@
-"""Acting: actors, their memory, noise and draws, and networks in NumPy. Nothing here imports MindSpore."""
+"""Acting: actors, their memory, noise and sampling, and networks in NumPy. Nothing here imports MindSpore."""

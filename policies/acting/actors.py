@@ -1,8 +1,8 @@
 """Actors: from observations to actions, in NumPy and without MindSpore.
 
-An actor owns a network, which is a NumPy one or a compiled graph, the random stream of acting, and what is remembered
-of each environment if the network has a memory. With a NumPy network it pickles. It acts in the floating-point mode of
-`engine.process.floats`, in whatever process it is.
+An actor owns a network (in NumPy or a compiled graph), the random stream of acting and, if the network has a memory,
+the memory of each environment. An actor with a NumPy network can be pickled. It acts in the floating-point mode of
+`engine.process.floats` in every process.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from minding.policies.acting.sampling import Distribution, SquashedGaussian
 Network = Callable[[Sequence[Array]], Outputs]
 """Observation leaves, ``(B, ...)`` each, to the outputs of an acting network.
 
-One that draws takes a further leaf of random numbers to explore with, ``(B, S)``, such as the noise of noisy layers;
-without it, it computes with means or with what is likeliest. One with a memory takes what it remembers, ``(B, S)``, as
-the last leaf and returns its new value as the last output.
+A network that draws takes a further leaf of random numbers to explore with, ``(B, S)``, such as the noise of noisy
+layers; without this leaf, it uses means or the likeliest values. A network with a memory takes the memory, ``(B, S)``,
+as the last leaf and returns the new memory as the last output.
 """
 
 
@@ -38,20 +38,21 @@ class Actor:
     """Base of actors. A subclass defines `explore` and `decide`.
 
     Args:
-      name: of the algorithm, for messages.
-      network: computes the outputs.
+      name: name of the algorithm, for messages.
+      network: the network that computes the outputs.
       spec: description of the environment's spaces (see `envs.describe_env`).
-      rng: draws actions.
+      rng: random stream from which actions are drawn.
 
     Attributes:
-      adapter: from the policy's actions to the environment's.
-      memory: what is remembered of each environment; None for a network without memory.
-      noise_size: random numbers that the network takes, drawn for each observation when exploring; 0 for a
-        network that draws nothing.
-      draw_noise: draws them, from a shape and a random stream.
-      remembers_action: whether the last numbers of its memory are the action that was taken: a choice as one-hot, a Box
-        flat. The network writes the one there that it decides for, and the actor the one that it takes instead.
-      sees_state: whether it collects, and values, observations of agents with what `central_view` adds to them.
+      adapter: conversion of the policy's actions into the environment's.
+      memory: the memory of each environment; None for a network without memory.
+      noise_size: number of random numbers that the network takes per observation when exploring; 0 for a network that
+        draws nothing.
+      draw_noise: function that draws these numbers, given a shape and a random stream.
+      remembers_action: whether the last numbers of the memory are the action that was taken, with a choice as one-hot
+        and a Box action flattened. The network writes the action without exploration; the actor overwrites it with the
+        action that it takes.
+      sees_state: whether `collect` and `value` use the leaves that `central_view` adds to the agents' observations.
     """
 
     record_fields: tuple[str, ...] = ()
@@ -70,19 +71,19 @@ class Actor:
         leaves = observation_leaves(spec["observation"])
         self._expected = {leaf.path: tuple(leaf.field.shape) for leaf in leaves}
         self._mask_path = next((leaf.path for leaf in leaves if leaf.is_mask), None)
-        # Of an observation that is one array: its dimensions with the batch axis, and its shape without.
+        # For an observation that is a single array: its shape without, and number of dimensions with, the batch axis.
         self._plain = self._expected.get("")
         self._ndim = len(self._plain or ()) + 1
 
-    # What an archetype defines.
+    # Defined by subclasses.
 
     def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
         """Returns 'action' and the arrays of `record_fields`.
 
         Args:
-          outputs: of the network, which leave illegal actions no chance.
-          mask: bool ``(B, A)``, for actions that do not come from the outputs; None if all actions are legal.
-          collect_kwargs: of the algorithm.
+          outputs: outputs of the network, under which illegal actions are never chosen.
+          mask: bool ``(B, A)``, for actions that are not chosen by the outputs; None if all actions are legal.
+          collect_kwargs: exploration arguments of the algorithm, such as `eps`.
         """
         raise NotImplementedError
 
@@ -90,14 +91,14 @@ class Actor:
         """Returns the actions without exploration, in the policy's own units; draws nothing."""
         raise NotImplementedError
 
-    # What the modes offer.
+    # Used by the modes.
 
     @flush_denormals
     def collect(self, obs: ObsLike, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
         """Acts with exploration, in the policy's own units; with `random`, uniformly over the (legal) actions.
 
-        An actor with memory takes the observations in, and the action if it remembers that, and records as 'memory'
-        what it remembered before them.
+        An actor with memory updates it with the observations, and with the action if `remembers_action`. It records the
+        memory before the update as 'memory'.
         """
         mask = None
         if self._mask_path is not None:
@@ -114,13 +115,13 @@ class Actor:
 
     @flush_denormals
     def act(self, obs: ObsLike, action_mask: Array | None = None) -> Array:
-        """Acts without exploration, in the environment's units; an actor with memory takes the observations in.
+        """Acts without exploration, in the environment's units; an actor with memory updates it with the observations.
 
         Args:
-          obs: see `outputs`.
-          action_mask: bool ``(B, A)``, where `obs` does not hold the mask.
+          obs: observations, see `outputs`.
+          action_mask: bool ``(B, A)``, needed if `obs` does not contain the mask.
         Raises:
-          ShapeError: for a mask that is not of the action space, or allows no action, as for other observations.
+          ShapeError: if the mask does not fit the action space or allows no action, or the observations do not fit.
         """
         if action_mask is not None:
             obs = self._with_mask(obs, np.asarray(action_mask))
@@ -134,29 +135,29 @@ class Actor:
         """State value float32 ``(B,)``.
 
         Args:
-          obs: ``(B, ...)``; they are not taken into the memory.
-          memory: float32 ``(B, S)``, what is remembered before them; None: what is remembered now.
+          obs: observations ``(B, ...)``, which do not change the memory.
+          memory: float32 ``(B, S)``, the memory before the observations; None: the current memory.
         Raises:
-          MindingError: if the network has none.
+          MindingError: if the network has no state value.
         """
         raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
 
     def takes(self, path: str) -> bool:
-        """Whether observations have a leaf of this path."""
+        """Whether observations have a leaf at this path."""
         return path in self._expected
 
     @property
     def newest_memory(self) -> Array | None:
-        """The current memory, ``(N, S)``; None without a memory, and before the first observations."""
+        """The current memory, ``(N, S)``; None if the network has no memory, and before the first observations."""
         return None if self.memory is None else self.memory.newest
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """Forgets these environments, or all; does nothing for actors without memory."""
+        """Clears the memory of these environments, or of all; does nothing for actors without memory."""
         if self.memory is not None:
             self.memory.forget(env_ids)
 
     def state_dict(self) -> StateDict:
-        """The random stream, and what is remembered."""
+        """The random stream and the memory."""
         return {"rng": generator_state(self.rng), "memory": None if self.memory is None else self.memory.state_dict()}
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -164,18 +165,19 @@ class Actor:
         if self.memory is not None:
             self.memory.load_state_dict(state["memory"])
 
-    # What archetypes share.
+    # Shared by subclasses.
 
     def outputs(self, obs: ObsLike, memory: Array | None = None, *, explore: bool = False) -> Outputs:
-        """The network's outputs for a batch of observations; changes nothing but, to explore, the random stream.
+        """The network's outputs for a batch of observations; changes nothing except, with `explore`, the random stream.
 
         Args:
-          obs: ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: nested dicts and tuples as the space has
-            them, or a FastTreeValue.
-          memory: float32 ``(B, S)``, what is remembered before them; None: what is remembered now.
-          explore: draw the random numbers that the network takes, if it takes any.
+          obs: array ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: dicts and tuples nested as in the
+            space, or a FastTreeValue.
+          memory: float32 ``(B, S)``, the memory before the observations; None: the current memory.
+          explore: whether to draw the random numbers that the network takes, if it takes any.
         Raises:
-          ShapeError: if it is not what the environment hands out, such as a single observation without a batch axis.
+          ShapeError: if `obs` does not fit the environment's observation space, for example a single observation
+            without a batch axis.
         """
         leaves: Sequence[Array]
         if isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain:
@@ -189,7 +191,7 @@ class Actor:
         return self.network((*leaves, self.memory.rows(len(leaves[0])) if memory is None else memory))
 
     def _next_outputs(self, obs: ObsLike, *, explore: bool = False) -> tuple[Outputs, Array | None]:
-        """The outputs for the next observation of each environment, and what was remembered before it."""
+        """The outputs for the next observation of each environment, and the memory before it."""
         outputs = self.outputs(obs, explore=explore)
         if self.memory is None:
             return outputs, None
@@ -198,7 +200,7 @@ class Actor:
         return outputs[:-1], before
 
     def _remember(self, action: Array) -> None:
-        """Writes actions ``(N, ...)`` into what is remembered, in place of those that the network decided for."""
+        """Writes actions ``(N, ...)`` into the memory, in place of the actions that the network chose."""
         assert self.memory is not None
         rows, taken = self.memory.rows(len(action)), self._action_rows(action)
         self.memory.write(np.concatenate([rows[:, : -taken.shape[1]], taken], axis=1))
@@ -210,7 +212,7 @@ class Actor:
         return action.reshape(len(action), -1).astype(np.float32, copy=False)
 
     def _leaves(self, obs: ObsLike) -> list[Array]:
-        """The arrays of an observation in the order of the network, all with one batch axis of one length."""
+        """The arrays of an observation in the network's order, all with a batch axis of the same length."""
         given = {path: np.asarray(leaf) for path, leaf in trees.named(obs).items()}
         batches = {leaf.shape[:1] for leaf in given.values()}
         fits = given.keys() == self._expected.keys() and all(
@@ -244,7 +246,7 @@ class Actor:
         return masked_obs(obs, mask, self._expected)
 
     def random_action(self, count: int, mask: Array | None = None) -> Array:
-        """Draws `count` actions uniformly, legal ones by a mask ``(count, A)``."""
+        """Draws `count` actions uniformly; given a mask ``(count, A)``, only legal ones."""
         space = self.space
         if mask is not None:
             action = random_legal(mask, space.get("nvec", [space.get("n")]), self.rng)
@@ -281,7 +283,7 @@ class GreedyActor(Actor):
         action = self.decide(outputs)
         if eps > 0.0:
             explore = np.flatnonzero(self.rng.random(len(action)) < eps)
-            # Drawing an action takes longer than the network does.
+            # Drawing an action takes longer than computing the network's outputs.
             if len(explore):
                 action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])
         return {"action": action}
@@ -291,7 +293,7 @@ class GreedyActor(Actor):
 
 
 class ValuingActor(GreedyActor):
-    """The same, which records the value of the action it takes, `q_value`, and the highest one, `value`."""
+    """A `GreedyActor` that also records the value of the action it takes, `q_value`, and the highest one, `value`."""
 
     record_fields = ("q_value", "value")
 
@@ -332,7 +334,7 @@ class SamplingActor(Actor):
 
 
 class StochasticActor(Actor):
-    """Draws from a distribution, and records the log-probability and, where learning uses it, the state's value.
+    """Draws from a distribution, and records the log-probability and, if learning uses it, the state's value.
 
     Network outputs: value ``(B,)``, then the parameters of `distribution`.
     """
@@ -380,7 +382,7 @@ class SquashedGaussianActor(Actor):
 
 
 class NoisyActor(Actor):
-    """Adds noise to Box actions and holds the sum within [-1, 1]; the noise belongs to the actor's state.
+    """Adds noise to Box actions and clips the sum to [-1, 1]; the noise belongs to the actor's state.
 
     Network outputs: actions ``(B, A)`` in [-1, 1].
     """

@@ -1,4 +1,4 @@
-"""Actors of several agents: one for all of an environment, who share its parameters and are rows of one batch to it."""
+"""Actors of several agents: all agents of an environment share one actor and are rows of one batch to it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from minding.policies.acting.sampling import Categorical
 
 
 class SharedActor:
-    """Acts for M agents of N environments: what goes in and out is ``(N, M, ...)``, ``(N * M, ...)`` for the actor.
+    """Acts for M agents of N environments: arrays are ``(N, M, ...)`` outside and ``(N * M, ...)`` for the actor.
 
-    Agents that are not there get an action as well; environments ignore it, and nothing is learned of it. An actor
-    whose observations have the entry `IDENTITY` is told which agent a row belongs to.
+    Absent agents get an action as well; environments ignore it and learning leaves it out. An actor whose observations
+    have the entry `IDENTITY` is told which agent a row belongs to.
 
     Args:
-      actor: acts on the observations of single agents.
-      agents: M.
+      actor: actor for the observations of single agents.
+      agents: number of agents, M.
     """
 
     def __init__(self, actor: Actor, agents: int) -> None:
@@ -50,7 +50,7 @@ class SharedActor:
 
     @property
     def memory(self) -> Memory | None:
-        """The memory of each agent, in rows."""
+        """The memory, one row per agent of each environment."""
         return self.actor.memory
 
     @property
@@ -86,8 +86,8 @@ class SharedActor:
         self.actor.load_state_dict(state)
 
     def rows(self, obs: ObsLike, central: bool = False) -> dict[str, Array]:
-        """The observations of all agents as rows of one batch, by path; if asked for, with what a centralised value
-        sees."""
+        """The observations of all agents as rows of one batch, by path; `central` adds the leaves of `central_view`,
+        which a centralised value takes."""
         seen = agents_view(obs)
         for path, leaf in seen.items():
             if leaf.ndim < 2 or leaf.shape[1] != self.agents:
@@ -108,7 +108,7 @@ class SharedActor:
 
 
 class LastActionSampler(Actor):
-    """Draws an action, records its log-probability, and remembers the action.
+    """Draws an action, records its log-probability, and writes the action into the memory.
 
     Network outputs: logits ``(B, n)``.
     """

@@ -1,4 +1,4 @@
-"""Actors of centralised training: each decides by what its agent sees, and values by what is known of all."""
+"""Actors of centralised training: actions depend on the agent's own observation, values on the global state too."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from minding.policies.acting.actors import StochasticActor
 from minding.policies.acting.numpy_layers import Outputs
 
 CENTRAL_PARTS = (IDENTITY, ALIVE, STATE)
-"""What `central_view` gives, in its order; the state may be several leaves."""
+"""The entries of `central_view`, in its order; the state may be several leaves."""
 
 
 class CentralActor(StochasticActor):
-    """Draws from a distribution, and records the log-probability and the value that the whole environment's state has
-    for the agent. Without exploration it needs nothing but the agent's own observation.
+    """Draws from a distribution, and records the log-probability and the value of the global state for the agent.
+    Acting without exploration needs only the agent's own observation.
 
-    Network outputs: the parameters of `distribution`, then, where the leaves of `central_view` follow those of the
-    observation, the value ``(B,)``.
+    Network outputs: the parameters of `distribution`, then the value ``(B,)`` if the observation's leaves are followed
+    by the leaves of `central_view`.
     """
 
     sees_state = True

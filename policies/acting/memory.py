@@ -13,11 +13,11 @@ from minding.engine.types import Array, StateDict
 class Memory:
     """One row of numbers for each environment, all zero at the start of an episode.
 
-    The number of environments is that of the first observations after everything was forgotten.
+    The first observations after a full reset determine the number of environments.
 
     Args:
-      size: numbers per environment.
-      owner: of the algorithm and the mode, for messages.
+      size: number of values per environment.
+      owner: name of the algorithm and the mode, for messages.
     """
 
     def __init__(self, size: int, owner: str) -> None:
@@ -29,7 +29,7 @@ class Memory:
         """The memory of each of `count` environments, float32 ``(count, size)``; do not write to it.
 
         Raises:
-          ShapeError: if the last observations were those of another number of environments.
+          ShapeError: if the last observations came from a different number of environments.
         """
         if self._rows is None:
             self._rows = np.zeros((count, self.size), np.float32)
@@ -46,11 +46,11 @@ class Memory:
         return self._rows
 
     def write(self, rows: Array) -> None:
-        """Replaces what is remembered."""
+        """Replaces the memory of all environments."""
         self._rows = rows
 
     def forget(self, env_ids: Sequence[int] | Array | None) -> None:
-        """Clears the memory of these environments; None: of all, of which there may then be another number."""
+        """Clears the memory of these environments; None: of all, after which their number may change."""
         if env_ids is None:
             self._rows = None
         elif self._rows is not None:

@@ -1,4 +1,4 @@
-"""The three views of a policy, which are what `engine.types` calls its modes."""
+"""The three views of a policy, which `engine.types` calls its modes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Weights = Callable[[], Mapping[str, Array]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CollectView:
-    """Acts with exploration, in the policy's own units. Its state: the random stream of acting, and the memory."""
+    """Acts with exploration, in the policy's own units. Its state is the random stream of acting and the memory."""
 
     name: ClassVar[str] = "collect"
     actor: Actor | SharedActor
     weights: Weights
     rebuilt_by: Callable[[type[CollectView]], Factory]
-    """Returns what rebuilds a mode in another process."""
+    """Returns the factory that rebuilds a mode in another process."""
 
     @property
     def record_fields(self) -> Sequence[str]:
@@ -64,11 +64,11 @@ class LearnView:
     forward: Callable[..., LearnOutput]
     """(batch, progress=0.0) -> metrics, steps and priorities; `progress` in [0, 1] drives schedules."""
     fields: Mapping[str, Field]
-    """The rows that `forward` reads."""
+    """The fields of the rows that `forward` reads."""
     prioritized: bool = False
-    """Whether it returns priorities."""
+    """Whether `forward` returns priorities."""
     sequences: bool | None = None
-    """Whether it learns from sequences (K, T, B) of a buffer and not from single rows (K, B); None: it is not said."""
+    """Whether `forward` takes sequences (K, T, B) of a buffer rather than single rows (K, B); None: unspecified."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class EvalView:
     actor: Actor | SharedActor
     weights: Weights
     rebuilt_by: Callable[[type[EvalView]], Factory]
-    """Returns what rebuilds a mode in another process."""
+    """Returns the factory that rebuilds a mode in another process."""
 
     def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
         return self.actor.act(obs, action_mask)

@@ -15,10 +15,10 @@ NoiseDraw = Callable[[tuple[int, ...], np.random.Generator], Array]
 
 
 class GaussianNoise:
-    """Independent normal numbers with deviation `sigma`; nothing is remembered from step to step.
+    """Independent normal numbers with standard deviation `sigma`, without memory between steps.
 
     Args:
-      sigma: deviation, in units of the policy's actions.
+      sigma: standard deviation, in units of the policy's actions.
     """
 
     def __init__(self, sigma: float) -> None:
@@ -44,14 +44,14 @@ class OUNoise:
 
         x_{t+1} = (1 - theta) x_t + sigma e_t,   e_t ~ N(0, 1)
 
-    In the long run its variance is ``sigma^2 / (1 - (1 - theta)^2)``, and numbers k steps apart have the correlation
-    ``(1 - theta)^k``.
+    In the long run the variance of x is ``sigma^2 / (1 - (1 - theta)^2)``, and values k steps apart have the
+    correlation ``(1 - theta)^k``.
 
     Args:
-      sigma: deviation of what each step adds, in units of the policy's actions.
-      theta: share of the distance to 0 that a step takes away, in (0, 1]; 1 is Gaussian noise.
-      size: numbers of an action.
-      owner: of the algorithm, for messages.
+      sigma: standard deviation of the noise that each step adds, in units of the policy's actions.
+      theta: share of the distance to 0 that each step removes, in (0, 1]; 1 gives independent Gaussian noise.
+      size: number of values in an action.
+      owner: name of the algorithm, for messages.
     """
 
     def __init__(self, sigma: float, theta: float, size: int, owner: str) -> None:
@@ -62,16 +62,16 @@ class OUNoise:
         """The noise of the next step, float32 ``(N, A)``, one row per environment.
 
         Raises:
-          ShapeError: if N is not that of the step before.
+          ShapeError: if N differs from the previous step.
         """
         noise: Array = self.sigma * rng.standard_normal(shape, dtype=np.float32)
         noise += self.kept * self._memory.rows(shape[0])
-        # A reset writes into what is remembered.
+        # A copy, because a reset writes into the memory.
         self._memory.write(noise.copy())
         return noise
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """Restarts the noise in these environments; None: in all, of which there may then be another number."""
+        """Restarts the noise in these environments; None: in all, after which their number may change."""
         self._memory.forget(env_ids)
 
     def state_dict(self) -> StateDict:
@@ -85,7 +85,7 @@ ActionNoise = GaussianNoise | OUNoise
 
 
 def make_noise(cfg: Mapping[str, Any], size: int, owner: str) -> ActionNoise:
-    """The noise of a `policy.collect.noise` configuration for actions of `size` numbers."""
+    """The noise that `policy.collect.noise` configures, for actions of `size` numbers."""
     if cfg["kind"] == "ou":
         return OUNoise(cfg["sigma"], cfg["theta"], size, owner)
     return GaussianNoise(cfg["sigma"])
@@ -100,5 +100,5 @@ def weight_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
 
 
 def uniform_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draws uniform numbers in [0, 1), float32, by which a network draws from categorical distributions."""
+    """Draws uniform numbers in [0, 1), float32, with which a network samples from categorical distributions."""
     return rng.random(shape, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Networks of centralised training as NumPy computes them, see `acting.numpy_layers`."""
+"""Networks of centralised training in NumPy, see `acting.numpy_layers`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class PopArt:
     """The value ``(B,)`` in units of the returns.
 
     Args:
-      linear: the head.
-      mean, deviation: of the returns, ``(1,)``.
+      linear: linear layer that outputs normalized values.
+      mean, deviation: mean and standard deviation of the returns, ``(1,)``.
     """
 
     def __init__(self, linear: Linear, mean: Array, deviation: Array) -> None:
@@ -34,7 +34,7 @@ class CentralValue:
     Args:
       state: encoder of the global state.
       agents: number of agents.
-      torso, value: what judges.
+      torso, value: hidden layers and value head on the joined features.
     """
 
     def __init__(self, state: Encoder, agents: int, torso: MLP, value: PopArt) -> None:
@@ -49,15 +49,17 @@ class CentralValue:
 
 
 class CentralActorCritic:
-    """Observation leaves, then those of `central_view` if there is to be a value, then what is remembered if there is a
-    memory -> (distribution parameters..., value ``(B,)``, new rows).
+    """Leaves -> (distribution parameters..., value ``(B,)``, new memory rows).
+
+    The leaves are those of the observation, then those of `central_view`, then the memory rows if the network has a
+    memory. Without the leaves of `central_view`, no value is computed.
 
     Args:
-      encoder: of the observation.
-      memory: follows the encoder, if there is one.
+      encoder: encoder of the observation.
+      memory: memory after the encoder, or None.
       heads: (actor, head, value).
-      mask: of the logits, if the observation has one.
-      num_leaves: of the observation.
+      mask: mask of the logits if the observation has a mask, or None.
+      num_leaves: number of leaves of the observation.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class Normalizer:
 
 
 class Vector:
-    """Numbers of any shape, flattened to ``(B, size)``; normalized if there is a normalizer."""
+    """Numbers of any shape, flattened to ``(B, size)``, and normalized if a normalizer is given."""
 
     def __init__(self, size: int, normalizer: Normalizer | None) -> None:
         self.size, self.normalizer = size, normalizer
@@ -44,13 +44,13 @@ class OneHot:
 
 
 class ObsEncoder:
-    """One encoder for each observation leaf; several are joined, each after its own linear layer.
+    """One encoder per observation leaf; the features of several leaves are joined, each after its own linear layer.
 
     Args:
-      encoders: one per leaf.
-      projections: one per leaf; empty for a single leaf.
-      activation: after each projection, one of `ACTIVATIONS`.
-      places: where each leaf is among those of the observation.
+      encoders: one encoder per leaf.
+      projections: one linear layer per leaf; empty for a single leaf.
+      activation: activation after each projection, one of `ACTIVATIONS`.
+      places: index of each encoder's leaf among the leaves of the observation.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class ObsEncoder:
 
 
 class OwnEncoder:
-    """One's own encoder, on the leaves that are not action masks.
+    """A user-defined encoder, applied to the leaves that are not action masks.
 
     Args:
-      encoder: ``[leaf (B, ...), ...] -> (B, F)``.
-      places: where these leaves are among those of the observation.
+      encoder: function ``[leaf (B, ...), ...] -> (B, F)``.
+      places: indices of its leaves among the leaves of the observation.
     """
 
     def __init__(self, encoder: Encoder, places: Sequence[int]) -> None:

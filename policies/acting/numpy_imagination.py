@@ -20,13 +20,13 @@ class Imagined(NamedTuple):
     obs: list[Array]
     """Leaves ``(B, ...)`` in the units of the observation; choices as integers."""
     reward: Array
-    """Of the step that led here, ``(B,)``."""
+    """The reward of the step that led here, ``(B,)``."""
     going: Array
     """The probability that the episode continues, ``(B,)``."""
 
 
 class TwoHotNumber:
-    """Features ``(B, F)`` to numbers ``(B,)``, the means of distributions over `bins` of their symlog."""
+    """Features ``(B, F)`` to numbers ``(B,)``: symexp of the mean of a distribution over `bins` (in symlog)."""
 
     def __init__(self, torso: MLP, logits: Linear, bins: Array) -> None:
         self.torso, self.logits, self.bins = torso, logits, bins
@@ -49,12 +49,12 @@ class Continuation:
 
 
 class PredictedLeaf(NamedTuple):
-    """The predicted numbers of one leaf in a row.
+    """One leaf of an observation within a row of predicted numbers.
 
     Attributes:
-      shape: of the leaf.
-      scale: what pixels are multiplied by; None for vectors, whose symlog is predicted, and for choices.
-      choices: numbers of classes; empty for numbers and pixels.
+      shape: shape of the leaf.
+      scale: factor for predicted pixels; None for vectors, whose symlog is predicted, and for choices.
+      choices: number of classes of each choice; empty for numbers and pixels.
     """
 
     shape: tuple[int, ...]
@@ -63,11 +63,11 @@ class PredictedLeaf(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Numbers that are predicted."""
+        """Number of predicted values."""
         return sum(self.choices) or math.prod(self.shape)
 
     def of(self, row: Array) -> Array:
-        """The leaf ``(B, ...)`` of numbers ``(B, size)``."""
+        """Converts predicted numbers ``(B, size)`` to the leaf ``(B, ...)``."""
         if self.choices:
             parts = np.split(row, np.cumsum(self.choices)[:-1], axis=1)
             return np.stack([part.argmax(axis=1) for part in parts], axis=1).reshape(-1, *self.shape)
@@ -76,7 +76,7 @@ class PredictedLeaf(NamedTuple):
 
 
 class Decoder:
-    """Features ``(B, F)`` to the leaves of an observation, in its units."""
+    """Features ``(B, F)`` to the leaves of an observation, in the observation's units."""
 
     def __init__(self, torso: MLP, linear: Linear, leaves: Sequence[PredictedLeaf]) -> None:
         self.torso, self.linear, self.leaves = torso, linear, tuple(leaves)
@@ -88,10 +88,10 @@ class Decoder:
 
 
 class Imagination:
-    """Follows given actions from states (h, z), ``(B, D + S C)`` each, with the likeliest latents.
+    """Predicts the results of given actions from states (h, z), ``(B, D + S C)``, with the likeliest latents.
 
     Args:
-      transition: (layer of what was before, GRU).
+      transition: (layer for the last latent and action, GRU).
       prior: (hidden layers, logits, latents).
       predictions: (observation, reward, continuation).
     """
@@ -106,16 +106,16 @@ class Imagination:
 
     @property
     def state_size(self) -> int:
-        """Numbers of a state, D + S C."""
+        """Number of values in a state, D + S C."""
         latents = self.prior[2]
         return self.transition[1].size + latents.choices * latents.classes
 
     def __call__(self, states: Array, actions: Array) -> Iterator[Imagined]:
-        """What is expected after each action.
+        """Yields the predictions after each action.
 
         Args:
-          states: float32 ``(B, D + S C)``, in which the first actions are taken.
-          actions: float32 ``(H, B, A)``, choices as one-hot.
+          states: float32 ``(B, D + S C)``, the states in which the first actions are taken.
+          actions: float32 ``(H, B, A)``, with choices as one-hot.
         """
         (mix, memory), (hidden, logits, latents) = self.transition, self.prior
         observation, reward, continuation = self.predictions

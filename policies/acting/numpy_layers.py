@@ -1,8 +1,8 @@
-"""The networks as NumPy computes them: what acting needs, without MindSpore.
+"""The layers and networks of acting in NumPy, without MindSpore.
 
-The cells of the other modules make these objects (``cell.host()``) over zero-copy views of their live parameters, so
-that they follow training. All of them pickle. Observation leaves arrive as environments give them, ``(B, ...)`` each;
-everything else is float32.
+The cells of `policies.networks` create these objects (``cell.host()``) over zero-copy views of their live parameters,
+so that acting follows training. All of them can be pickled. Observation leaves arrive as environments return them,
+``(B, ...)`` each; all other arrays are float32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Head = Callable[[Array], Outputs]
 Encoder = Callable[[Sequence[Array]], Array]
 """The leaves of an observation, ``(B, ...)`` each, to their features ``(B, F)``."""
 ILLEGAL = -1e30
-"""Score of an illegal action: its probability is 0, and neither a difference from it nor its product with 0 is NaN."""
+"""Score of an illegal action. It makes the probability 0; its product with 0 and differences from it are not NaN."""
 Activation = Callable[[Array, Array], Array]
 """(input, array that receives the output) -> output."""
 
@@ -34,7 +34,7 @@ def _relu(x: Array, out: Array) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    # Beyond, float32 would overflow; there it is 0 to all digits.
+    # Below -88, exp(-x) overflows float32. At -80 the sigmoid is 2e-35, which is 0 for an activation.
     return 1.0 / (1.0 + np.exp(-np.maximum(x, -80.0)))
 
 
@@ -75,12 +75,12 @@ class MLP:
 
     Args:
       layers: the linear layers.
-      activation: one of `ACTIVATIONS`.
-      norms: what normalizes the result of each layer before the activation; empty if nothing does.
+      activation: name of the activation, one of `ACTIVATIONS`.
+      norms: normalization of each layer's output before the activation; empty without normalization.
     """
 
     def __init__(self, layers: Sequence[Linear], activation: str, norms: Sequence[LayerNorm] = ()) -> None:
-        # Pairs instead of the layers: one call less for each.
+        # Arrays instead of layer objects save one Python call per layer.
         self.layers = [(layer.transposed, layer.bias) for layer in layers]
         self.norms = [(norm.weight, norm.bias) for norm in norms]
         self.activation = ACTIVATIONS[activation]
@@ -97,11 +97,11 @@ class MLP:
 
 
 class NoisyLinear:
-    """y = mean(x) + f (deviation(e x)), for the layer's numbers (e, f) of the noise; see `networks.noisy`.
+    """y = mean(x) + f (deviation(e x)), where (e, f) are the layer's part of the noise; see `networks.noisy`.
 
     Args:
-      mean, deviation: linear layers of the means and of the deviations.
-      start: where the layer's numbers begin in the noise.
+      mean, deviation: linear layers of the means and of the standard deviations.
+      start: index of the layer's first number in the noise.
     """
 
     def __init__(self, mean: Linear, deviation: Linear, start: int) -> None:
@@ -133,7 +133,7 @@ class NoisyMLP:
 
 
 class ActionMask:
-    """Logits or values ``(B, A)`` with `ILLEGAL` where the mask, which is leaf `place`, forbids the action."""
+    """Logits or values ``(B, A)``, replaced by `ILLEGAL` where the mask, leaf number `place`, forbids the action."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -143,7 +143,7 @@ class ActionMask:
 
 
 class LogitsHead:
-    """Logits ``(B, n)`` of one choice or the joined ones of several."""
+    """Logits ``(B, n)`` of one choice, or the joined logits of several choices."""
 
     def __init__(self, linear: Linear) -> None:
         self.linear = linear
@@ -153,7 +153,7 @@ class LogitsHead:
 
 
 class GaussianHead:
-    """Mean ``(B, A)`` and log deviation ``(A,)``."""
+    """Mean ``(B, A)`` and log standard deviation ``(A,)``."""
 
     def __init__(self, mean: Linear, log_std: Array) -> None:
         self.mean, self.log_std = mean, log_std
@@ -163,7 +163,7 @@ class GaussianHead:
 
 
 class SquashedGaussianHead:
-    """Mean and log deviation, each ``(B, A)``; the latter is held within `limits`."""
+    """Mean and log standard deviation, each ``(B, A)``; the latter is clipped to `limits`."""
 
     def __init__(self, mean: Linear, log_std: Linear, limits: tuple[float, float]) -> None:
         self.mean, self.log_std, self.limits = mean, log_std, limits
@@ -186,10 +186,10 @@ class ActorCritic:
     """Observation leaves -> (value ``(B,)``, distribution parameters...); with memory see `networks.actor_critic`.
 
     Args:
-      encoder: of the observation.
-      memory: follows the encoder, if there is one.
+      encoder: encoder of the observation.
+      memory: memory after the encoder, or None.
       heads: (critic, value, actor, head).
-      mask: of the logits, if the observation has one.
+      mask: mask of the logits if the observation has a mask, or None.
     """
 
     def __init__(
@@ -221,10 +221,10 @@ class QNetwork:
     """Observation leaves -> (action values ``(B, n)``,); with memory see `networks.actor_critic`.
 
     Args:
-      encoder: of the observation.
-      memory: follows the encoder, if there is one.
-      heads: (torso, advantage, value); the values are dueling if there is a `value` layer.
-      mask: of the values, if the observation has one.
+      encoder: encoder of the observation.
+      memory: memory after the encoder, or None.
+      heads: (torso, advantage, value); the network is dueling if `value` is a layer and not None.
+      mask: mask of the values if the observation has a mask, or None.
     """
 
     def __init__(
@@ -272,13 +272,13 @@ class SupportMean:
 
 
 class ReturnDistribution:
-    """Observation leaves -> (action values ``(B, A)``,), the means of N atoms each.
+    """Observation leaves -> (action values ``(B, A)``,), each the mean of N atoms.
 
     Args:
-      parts: (encoder, torso, advantage, value); the atoms are dueling if there is a `value` layer.
-      shape: (-1, A, N), that of the atoms.
-      mean: from the atoms to the values.
-      mask: of the values, if the observation has one.
+      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
+      shape: shape of the atoms, (-1, A, N).
+      mean: layer from the atoms to the values.
+      mask: mask of the values if the observation has a mask, or None.
     """
 
     def __init__(
@@ -300,13 +300,13 @@ class ReturnDistribution:
         return (values if self.mask is None else self.mask(values, leaves),)
 
     def streams(self, leaves: Sequence[Array]) -> tuple[Array, Array | None]:
-        """Advantages ``(B, A N)``, and values ``(B, N)`` if there is a `value` layer."""
+        """Advantages ``(B, A N)``, and values ``(B, N)``, which are None without a `value` layer."""
         features = self.torso(self.encoder(leaves))
         return self.advantage(features), None if self.value is None else self.value(features)
 
 
 class NoisyReturnDistribution(ReturnDistribution):
-    """The same with noisy layers; the leaf after the `num_leaves` of the observation is the noise."""
+    """A `ReturnDistribution` with noisy layers; the noise is the leaf after the `num_leaves` of the observation."""
 
     def __init__(self, num_leaves: int, *parts: Any) -> None:
         super().__init__(*parts)
@@ -322,10 +322,10 @@ class ImplicitQuantiles:
     """Observation leaves -> (action values ``(B, A)``,), means of quantiles at fixed fractions.
 
     Args:
-      parts: (encoder, torso, advantage, value); dueling if there is a `value` layer.
-      embedding: of the fractions.
-      cosines: ``(K, n)``, what it embeds.
-      mask: of the values, if the observation has one.
+      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
+      embedding: embedding of the fractions.
+      cosines: ``(K, n)``, cosine features of the fractions, the input of `embedding`.
+      mask: mask of the values if the observation has a mask, or None.
     """
 
     def __init__(

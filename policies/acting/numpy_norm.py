@@ -7,7 +7,7 @@ import numpy as np
 from minding.engine.types import Array
 
 EPSILON = 1e-5
-"""What is added to the variance of a row."""
+"""Number that is added to the variance of a row."""
 
 
 class LayerNorm:
@@ -22,7 +22,7 @@ class LayerNorm:
 
 
 def normalize_rows(x: Array, weight: Array, bias: Array) -> Array:
-    """`LayerNorm`, in the memory of x."""
+    """Applies `LayerNorm` to x in place."""
     x -= x.mean(axis=-1, keepdims=True)
     x /= np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + np.float32(EPSILON))
     x *= weight

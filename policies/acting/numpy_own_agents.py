@@ -1,4 +1,4 @@
-"""Networks that agents have of their own in NumPy, see `acting.numpy_layers` and `networks.own_agents`."""
+"""Separate networks per agent in NumPy, see `acting.numpy_layers` and `networks.own_agents`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from minding.policies.acting.numpy_layers import Actor, Outputs
 
 
 class AgentActors:
-    """Observation leaves with the agents' numbers among them -> (scores or actions ``(B, A)``,), each row by the
+    """Observation leaves, including the agent numbers -> (scores or actions ``(B, A)``,); each row is computed by the
     network of its agent.
 
     Args:
-      nets: one per agent.
-      place: of the agents' numbers among the leaves.
+      nets: one network per agent.
+      place: index of the agent numbers among the leaves.
     """
 
     def __init__(self, nets: Sequence[Actor], place: int) -> None:

@@ -1,4 +1,4 @@
-"""Two NumPy networks of the same sizes at once: acting with small networks takes as long as the calls of NumPy."""
+"""Two NumPy networks of the same sizes, computed together: in small networks most time goes into calling NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MLPPair:
-    """Two MLPs of the same sizes for the same input, ``(B, F)`` to both outputs; half as many calls of NumPy.
+    """Two MLPs of the same sizes for the same input, ``(B, F)`` to both outputs, with half as many NumPy calls.
 
     Args:
       first, second: the MLPs.
@@ -41,10 +41,10 @@ class MLPPair:
         return x[0], x[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Where the arrays lie is another matter in another process.
+        # The paired views depend on the arrays' addresses, which differ in another process.
         return MLPPair, self.both
 
 
 def _beside(a: Array, b: Array) -> Array:
-    """Two arrays of one shape as one with a leading axis, over their own memory, which must outlive it."""
+    """A view of two arrays of the same shape as one array with a leading axis of 2; the arrays must outlive it."""
     return as_strided(a, (2, *a.shape), (b.ctypes.data - a.ctypes.data, *a.strides))

@@ -1,4 +1,4 @@
-"""Memories as NumPy computes them, see `acting.numpy_layers`."""
+"""Recurrent memories in NumPy, see `acting.numpy_layers`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class GRU:
-    """One step of a gated recurrent unit: ``(B, F)`` and the rows ``(B, S)`` it remembers to features and the new rows,
-    which are the same.
+    """One step of a gated recurrent unit: inputs ``(B, F)`` and memory rows ``(B, S)`` to features and new memory rows,
+    which are the same array.
 
     Args:
-      inputs: layer of the observation's part of the three gates, ``(B, 3 S)``.
-      recurrent: layer of the memory's part.
+      inputs: layer that computes the input's part of the three gates, ``(B, 3 S)``.
+      recurrent: layer that computes the memory's part.
     """
 
     def __init__(self, inputs: Linear, recurrent: Linear) -> None:
@@ -37,12 +37,12 @@ class GRU:
 
 
 class LSTM:
-    """One step of a long short-term memory: ``(B, F)`` and the rows ``(B, 2 D)`` it remembers to features ``(B, D)``
-    and the new rows.
+    """One step of a long short-term memory: inputs ``(B, F)`` and memory rows ``(B, 2 D)`` to features ``(B, D)`` and
+    new memory rows.
 
     Args:
-      inputs: layer of the observation's part of the four gates, ``(B, 4 D)``.
-      recurrent: layer of the memory's part.
+      inputs: layer that computes the input's part of the four gates, ``(B, 4 D)``.
+      recurrent: layer that computes the memory's part.
     """
 
     def __init__(self, inputs: Linear, recurrent: Linear) -> None:
@@ -63,7 +63,7 @@ Memory = GRU | LSTM
 
 
 def _sigmoid(x: Array) -> Array:
-    """The sigmoid, in place, without an exponential that could overflow."""
+    """Computes the sigmoid of x in place, without an exponential that could overflow."""
     x *= 0.5
     np.tanh(x, x)
     x *= 0.5

@@ -1,7 +1,7 @@
 """Residual convolutions in NumPy, see `networks.residual`.
 
-A convolution is one matrix product over the 3x3 neighbourhoods of all squares. Positions are taken in blocks whose
-neighbourhoods stay in the processor's cache.
+A convolution is one matrix product over the 3x3 neighbourhoods of all squares. Positions are processed in blocks that
+are small enough for the neighbourhoods to stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from minding.engine.types import Array
 
 _BLOCK = 16
-"""Positions at a time."""
+"""Number of positions per block."""
 
 
 class Convolution:
-    """3x3 convolution with a border of zeros.
+    """3x3 convolution with zero padding of 1.
 
     Args:
       weight: ``(filters, channels, 3, 3)``.
@@ -28,11 +28,11 @@ class Convolution:
         self.weight, self.bias = weight, bias
 
     def matrix(self) -> Array:
-        """The weights as ``(9 * channels, filters)``, a copy: learning changes them in place."""
+        """The weights as ``(9 * channels, filters)``: a copy of the current ones, which learning changes in place."""
         return np.ascontiguousarray(self.weight.transpose(2, 3, 1, 0)).reshape(-1, len(self.weight))
 
     def into(self, bordered: Array, matrix: Array) -> Array:
-        """The result ``(B, H, W, filters)`` for ``(B, H + 2, W + 2, channels)``."""
+        """The result ``(B, H, W, filters)`` for padded input ``(B, H + 2, W + 2, channels)`` and weights `matrix`."""
         count, height, width, channels = bordered.shape
         height, width = height - 2, width - 2
         around = np.empty((count, height, width, 9, channels), np.float32)
@@ -45,13 +45,13 @@ class Convolution:
 
 
 class ResidualTower:
-    """See `networks.residual.ResidualTower`."""
+    """Residual tower in NumPy, see `networks.residual.ResidualTower`."""
 
     def __init__(self, place: int, stem: Convolution, blocks: Sequence[tuple[Convolution, Convolution]]) -> None:
         self.place, self.stem, self.blocks = place, stem, list(blocks)
 
     def __call__(self, leaves: Sequence[Array]) -> Array:
-        """Features ``(B, channels * H * W)`` of the leaf of planes ``(B, C, H, W)``."""
+        """Features ``(B, channels * H * W)`` of the planes ``(B, C, H, W)``, which are leaf number `place`."""
         planes = leaves[self.place]
         stem = self.stem.matrix()
         blocks = [(a, a.matrix(), b, b.matrix()) for a, b in self.blocks]
@@ -72,7 +72,7 @@ class ResidualTower:
 
 
 def _bordered(x: Array) -> Array:
-    """``(B, H, W, C)`` with a border of zeros around each position."""
+    """Pads positions ``(B, H, W, C)`` with a border of zeros."""
     count, height, width, channels = x.shape
     bordered = np.zeros((count, height + 2, width + 2, channels), np.float32)
     bordered[:, 1:-1, 1:-1] = x

@@ -1,4 +1,4 @@
-"""Networks of agents that share their weights, as NumPy computes them; see `networks.team_agents`."""
+"""Networks of agents that share their weights, in NumPy; see `networks.team_agents`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from minding.policies.acting.numpy_recurrent import Memory
 
 
 class AgentQNetwork:
-    """Observation leaves with the agent's number among them, and the rows remembered -> (action values ``(B, A)``, new
-    rows).
+    """Observation leaves, including the agent number, and memory rows -> (action values ``(B, A)``, new memory rows).
 
     Args:
       parts: (encoder, hidden layers, memory or None, values).
-      agents: M.
-      place: of the agent's number among the leaves.
-      mask: of the values, if the observation has one.
+      agents: number of agents, M.
+      place: index of the agent number among the leaves.
+      mask: mask of the values if the observation has a mask, or None.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A world model and its actor as NumPy computes them, see `acting.numpy_layers` and `networks.world_model`."""
+"""A world model and its actor in NumPy, see `acting.numpy_layers` and `networks.world_model`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class SymlogEncoder:
     """Observation leaves to features; see `networks.world_model.SymlogEncoder`.
 
     Args:
-      squeezed: for each leaf whether its numbers go through `symlog`.
-      encoder: of the leaves.
-      torso: of its features.
+      squeezed: for each leaf, whether `symlog` is applied to it.
+      encoder: encoder of the leaves.
+      torso: hidden layers after the encoder.
     """
 
     def __init__(self, squeezed: Sequence[bool], encoder: Encoder, torso: MLP) -> None:
@@ -28,7 +28,7 @@ class SymlogEncoder:
 
 
 class Latents:
-    """Logits ``(B, S C)`` to latents of one-hots ``(B, S C)``: the likeliest, or drawn; see
+    """Logits ``(B, S C)`` to one-hot latents ``(B, S C)``: the likeliest, or drawn by uniform numbers; see
     `networks.world_model.Latents`."""
 
     def __init__(self, choices: int, classes: int, uniform: float) -> None:
@@ -49,7 +49,7 @@ class Latents:
 
 
 class MixedCategoricalHead:
-    """Logarithms of probabilities ``(B, n)``, of which a share is uniform."""
+    """Log-probabilities ``(B, n)`` of a distribution that is mixed with a share `uniform` of the uniform one."""
 
     def __init__(self, linear: Linear, uniform: float) -> None:
         self.linear, self.uniform = linear, np.float32(uniform)
@@ -66,7 +66,7 @@ class MixedCategoricalHead:
 
 
 class BoundedNormalHead:
-    """Mean in [-1, 1] and deviation within `limits`, each ``(B, A)``."""
+    """Mean in [-1, 1] and standard deviation within `limits`, each ``(B, A)``."""
 
     def __init__(self, mean: Linear, deviation: Linear, limits: tuple[float, float], shift: float) -> None:
         self.mean, self.deviation, self.limits, self.shift = mean, deviation, limits, np.float32(shift)
@@ -81,12 +81,12 @@ class BoundedNormalHead:
 
 
 class WorldActor:
-    """Observation leaves, perhaps uniform numbers, and the rows remembered -> (parameters of the head's distribution,
-    new rows); see `networks.world_model.WorldActor`.
+    """Observation leaves, optional uniform numbers and memory rows -> (parameters of the head's distribution, new
+    memory rows); see `networks.world_model.WorldActor`.
 
     Args:
       seen: encoder of the observation.
-      transition: (layer of what was before, GRU).
+      transition: (layer for the last latent and action, GRU).
       posterior: (hidden layers, logits, latents, whether it sees the state of the GRU).
       policy: (hidden layers, head).
     """

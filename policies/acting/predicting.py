@@ -1,4 +1,4 @@
-"""Actors that also tell what search asks of a network: a policy and a value."""
+"""Actors that also predict a policy and a value for search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minding.policies.acting.sampling import Categorical
 
 
 class PredictingActor(Actor):
-    """Draws an action by the network's policy, or takes the likeliest one.
+    """Draws an action from the network's policy; without exploration, takes the likeliest one.
 
     Network outputs: logits ``(B, A)``, value ``(B,)``.
     """
@@ -42,10 +42,10 @@ class PredictingActor(Actor):
 
 
 def predict_with(actor: object, obs: ObsLike) -> dict[str, Array]:
-    """See `engine.types.Predicts`.
+    """Predictions of an actor for search, see `engine.types.Predicts`.
 
     Raises:
-      MindingError: the actor has no policy and value for search.
+      MindingError: the actor predicts no policy and value for search.
     """
     if not isinstance(actor, PredictingActor):
         raise MindingError(

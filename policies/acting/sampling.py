@@ -1,6 +1,7 @@
-"""Distributions to draw actions from, in NumPy; all of them pickle. `distributions` has their compiled maths.
+"""Distributions to draw actions from, in NumPy. `ops.distributions` has the compiled versions.
 
-Each takes the parameters that a network outputs, and draws from a Generator that can be saved.
+Each takes the parameters that a network outputs, and draws from a Generator that can be saved. All of them can be
+pickled.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class Categorical:
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draws by inverting the cumulative distribution."""
-        # One row per choice: NumPy reduces whole rows at once, but the few entries of a column one by one.
+        # One row per action: NumPy combines whole rows at once, but the few entries of a short row one by one.
         logits = np.ascontiguousarray(params[0].T)
         exp = np.exp(logits - np.maximum.reduce(logits, axis=0))
         cumulative = np.add.accumulate(exp, axis=0)
         total = cumulative[-1]
         threshold = rng.random(len(total), dtype=np.float32) * total
-        # Without the last one: the draw is below 1, but its product with the total may round up to the total.
+        # The last entry is left out: the draw is below 1, but its product with the total may round up to the total.
         action = np.add.reduce(cumulative[:-1] <= threshold, axis=0)
         return action, np.log(exp[action, np.arange(len(total))] / total)
 
@@ -77,7 +78,7 @@ class MultiCategorical:
 
 
 class DiagonalGaussian:
-    """Independent normals; parameters: mean ``(B, A)`` and log deviation ``(A,)``, actions float32 ``(B, A)``."""
+    """Independent normals; parameters: mean ``(B, A)`` and log standard deviation ``(A,)``; actions ``(B, A)``."""
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
         mean, log_std = params
@@ -95,9 +96,9 @@ class DiagonalGaussian:
 
 
 class SquashedGaussian:
-    """tanh of independent normals; parameters: mean and log deviation, each ``(B, A)``; actions in (-1, 1).
+    """tanh of independent normals; parameters: mean and log standard deviation, each ``(B, A)``; actions in (-1, 1).
 
-    Off-policy learning draws fresh actions, so that the log-probability of past ones is not needed.
+    Off-policy learning draws fresh actions, so the log-probability of past actions is not needed.
     """
 
     def sample(self, params: Params, rng: np.random.Generator) -> Array:
@@ -110,13 +111,13 @@ class SquashedGaussian:
 
 
 class BoundedNormal:
-    """Independent normals whose draws are held within [-1, 1]; parameters: mean and deviation, each ``(B, A)``.
+    """Independent normals whose draws are clipped to [-1, 1]; parameters: mean and standard deviation, each ``(B, A)``.
 
-    Log-probabilities are those of the normals.
+    Log-probabilities belong to the normals before clipping.
     """
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draws actions, float32 ``(B, A)``; the log-probability is that of what was drawn before it was held."""
+        """Draws actions, float32 ``(B, A)``, with the log-probability of the draw before it is clipped."""
         mean, deviation = params
         action = mean + deviation * rng.standard_normal(mean.shape, dtype=np.float32)
         return np.clip(action, -1.0, 1.0), self.log_prob(params, action)
