@@ -18,21 +18,21 @@ from minding.engine.types import Array
 _DRAWS = 2000
 _PERCENTILES = (2.5, 97.5)
 NORMAL_QUANTILE = 1.959964
-"""That of 0.975, for two-sided intervals of 95 %."""
+"""Quantile 0.975 of the normal distribution, for two-sided intervals of 95 %."""
 Statistic = Callable[[Array], Array]
-"""Takes scores ``(..., n, M)``, where the runs are the last axis but one; returns ``(..., M)``."""
+"""Takes scores ``(..., n, M)`` with the runs on the second-last axis; returns ``(..., M)``."""
 
 
 def mean(scores: Array) -> Array:
-    """The mean over the runs, the last axis but one."""
+    """The mean over the runs, the second-last axis."""
     result: Array = scores.mean(axis=-2)
     return result
 
 
 def interquartile_mean(scores: Array) -> Array:
-    """The mean of the middle half of the runs, the last axis but one (Agarwal et al., 2021, section 4.3).
+    """The mean of the middle half of the runs, the second-last axis (Agarwal et al., 2021, section 4.3).
 
-    Of n runs the ``floor(n / 4)`` lowest and as many of the highest are left out, as in the paper's own program.
+    The ``floor(n / 4)`` lowest and highest of n runs are left out, as in the paper's own program.
     """
     runs = scores.shape[-2]
     left_out = runs // 4
@@ -43,13 +43,13 @@ def interquartile_mean(scores: Array) -> Array:
 def bootstrap_interval(strata: Sequence[Array], statistic: Statistic) -> tuple[Array, Array]:
     """The 95 % percentile interval of a stratified bootstrap (Agarwal et al., 2021, section 4.1).
 
-    Each draw takes as many runs of every task as there are, with replacement, and computes the statistic of all of
-    them. The draws are the same each time.
+    Each draw takes n of the n runs of every task, with replacement, and computes the statistic of all of them. The
+    draws are the same in each call.
 
     Args:
       strata: for each task the scores of its runs, float64 ``(n, M)``: M figures of each run, such as the points of a
         curve.
-      statistic: what is estimated.
+      statistic: the statistic to estimate.
 
     Returns:
       Lower and upper ends, float64 ``(M,)``.
@@ -74,8 +74,8 @@ class Aggregate:
 
     Attributes:
       n: number of seeds.
-      mean: their mean.
-      iqm: their interquartile mean.
+      mean: mean score of the seeds.
+      iqm: interquartile mean of the seeds.
     """
 
     n: int
@@ -86,12 +86,12 @@ class Aggregate:
 def score_interval(score: Array, games: int) -> tuple[Array, Array]:
     """The 95 % interval of a mean score in [0, 1] over games (Wilson, 1927, https://doi.org/10.2307/2276774).
 
-    A draw scores 0.5. Games with draws vary less than wins and losses of the same mean, for which the interval is made:
-    with draws it is somewhat wide. It stays within [0, 1] and has a width even where every game was won.
+    A draw scores 0.5. The interval assumes wins and losses only; games with draws vary less, so it is somewhat wide for
+    them. It stays within [0, 1] and has a width even if every game was won.
 
     Args:
       score: mean scores, of any shape.
-      games: how many games each of them is the mean of.
+      games: number of games of each mean.
     """
     squared = NORMAL_QUANTILE * NORMAL_QUANTILE / games
     centre = (score + squared / 2) / (1 + squared)
@@ -100,11 +100,11 @@ def score_interval(score: Array, games: int) -> tuple[Array, Array]:
 
 
 def aggregate(scores: Sequence[float]) -> Aggregate:
-    """Summarises one score per seed.
+    """Summarizes the scores of seeds, one per seed.
 
     Raises:
-      ShapeError: if there is none.
-      NonFiniteError: if one is NaN or infinite.
+      ShapeError: if there is no score.
+      NonFiniteError: if a score is NaN or infinite.
     """
     table = np.asarray(scores, np.float64).reshape(-1, 1)
     if not len(table):

@@ -1,4 +1,4 @@
-"""The checkpoints of one run in its folder: the folder is locked, they are written, pruned, set aside and restored."""
+"""The checkpoints of one run: locks the run folder, and writes, prunes, sets aside and restores checkpoints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from minding.engine.types import Array, Policy
 
 _log = logging.getLogger("minding.ckpt")
 _MOST = 1 << 62
-"""No counter of a run gets here."""
+"""A number that no counter of a run reaches."""
 
 
 class RunCheckpoints:
@@ -48,16 +48,16 @@ class RunCheckpoints:
 
     From `open` to `close` it locks the run folder: a second process that would write there gets a `RunInUseError`. A
     run does not share its folder with an earlier one, whose checkpoints are set aside as ``left-<time>-ckpt`` unless
-    the run continues from them. If the folder is removed or renamed meanwhile, `renew_if_lost` makes a new one; if
-    another process has begun a run in a folder of that name by then, it raises a `RunInUseError`.
+    the run continues from them. If the folder is removed or renamed during the run, `renew_if_lost` creates a new one;
+    if another process has begun a run in a folder of that name by then, it raises a `RunInUseError`.
 
     Args:
       run_folder: the run folder; created when needed.
-      policy: its whole state is saved, and its settings.
+      policy: the policy whose state and settings are saved.
       task: the task whose state is saved.
 
     Attributes:
-      folder: holds the checkpoints.
+      folder: the folder of the checkpoints.
       folder_lost: whether the run folder was removed or renamed during the run.
     """
 
@@ -74,10 +74,10 @@ class RunCheckpoints:
     # The folder
 
     def open(self) -> None:
-        """Locks the run folder, and sets checkpoints aside that are not of this course of the run.
+        """Locks the run folder, and sets aside checkpoints that do not belong to this run.
 
         Raises:
-          RunInUseError: another process writes there.
+          RunInUseError: another process writes to the folder.
           CheckpointError: the checkpoints of an earlier run cannot be renamed.
         """
         self._lock.acquire()
@@ -90,7 +90,7 @@ class RunCheckpoints:
             self._set_aside_all()
 
     def own(self) -> None:
-        """The run's state was loaded: the checkpoints in its folder are taken for its own."""
+        """Notes that the run's state was loaded: the checkpoints in its folder now count as its own."""
         self._owned = True
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class RunCheckpoints:
         self._lock.release()
 
     def renew_if_lost(self) -> bool:
-        """Makes and locks the run folder again if it was removed or renamed; returns whether it was.
+        """Creates and locks the run folder again if it was removed or renamed; returns whether it was.
 
         Raises:
           RunInUseError: another process has a run in a folder of that name.
@@ -147,13 +147,13 @@ class RunCheckpoints:
     # Saving
 
     def save(self, eval_value: float | None, keep_last: int) -> Path | None:
-        """Writes the checkpoint of the present gradient step, in place of an older one of that step.
+        """Writes the checkpoint of the present gradient step, and replaces an older one of that step.
 
         Args:
-          eval_value: mean of the evaluation made just before, if there was one.
-          keep_last: how many checkpoints stay, besides the best.
+          eval_value: mean of the evaluation just before, if there was one.
+          keep_last: number of checkpoints to keep, in addition to the best.
         Returns:
-          Its folder; None if it could not be written, which is reported.
+          Its folder; None if it could not be written, which is logged.
         """
         train_iter = _counter(self._task.ctx, "train_iter")
         path = self._write(self.folder / f"iter_{train_iter}", eval_value)
@@ -163,11 +163,11 @@ class RunCheckpoints:
         return path
 
     def save_best(self, eval_value: float | None, params: Mapping[str, Array] | None) -> Path | None:
-        """Writes the checkpoint of the best evaluation, in place of the one before; returns what `save` does.
+        """Writes the checkpoint of the best evaluation, and replaces the previous one; returns what `save` does.
 
         Args:
           eval_value: mean of that evaluation.
-          params: the weights that it measured, where they are no longer the current ones; None where they are.
+          params: the evaluated weights, if they are not the current ones; None if they are.
         """
         return self._write(self.folder / BEST, eval_value, params)
 
@@ -193,7 +193,7 @@ class RunCheckpoints:
         return path
 
     def _owner(self, path: tuple[str, ...]) -> str:
-        """Whose state the keys lead into, and where in it."""
+        """The object to whose state the keys lead, and the path within that state."""
         if path[:2] == ("task", "middleware"):
             position, _, name = path[2].partition(":")
             whose, keys = f"middleware {name!r} (position {position})", path[3:]
@@ -219,17 +219,17 @@ class RunCheckpoints:
     # Restoring
 
     def resume(self, request: str | Path) -> Checkpoint:
-        """Restores policy and task, reports from what and which settings have changed, and sets later ones aside.
+        """Restores policy and task, reports the checkpoint and changed settings, and sets abandoned checkpoints aside.
 
-        Checkpoints in this run's folder that are newer than the one resumed from belong to a course of the run that is
-        abandoned here. If it is in another folder, all that are in this run's folder belong to another course.
+        Checkpoints in this run's folder are abandoned if they are newer than the one to resume from. If that one is in
+        another folder, all checkpoints in this run's folder are abandoned.
 
         Args:
           request: see `restore`.
         Returns:
-          What was restored.
+          The restored checkpoint.
         Raises:
-          CheckpointError: see `restore`, or the checkpoints of another course cannot be renamed.
+          CheckpointError: see `restore`, or the abandoned checkpoints cannot be renamed.
         """
         found = self.restore(request)
         path, state, manifest = found
@@ -252,11 +252,11 @@ class RunCheckpoints:
         """Restores policy and task; changes nothing on disk.
 
         Args:
-          request: ``"latest"`` for the newest whole checkpoint of this run, a run folder for that run's, or the folder
-            of a checkpoint.
+          request: ``"latest"`` for the newest whole checkpoint of this run, a run folder for the newest one of that
+            run, or the folder of a checkpoint.
         Raises:
-          CheckpointError: if there is none that is whole, or it is of another run (see `engine.config.identity.RUN`)
-            or chain.
+          CheckpointError: if there is no whole checkpoint, or it belongs to another run (see
+            `engine.config.identity.RUN`) or chain.
         """
         if request == "latest":
             return use_newest(self.folder, self._load)
@@ -275,7 +275,7 @@ class RunCheckpoints:
                 self._policy.load_state_dict(found.state["policy"])
 
     def _check(self, found: Checkpoint) -> None:
-        """Looks at all that `resume` reads, before anything changes."""
+        """Checks everything that `resume` reads, before anything changes."""
         # The task compares the division, which may have been given to it and not in the configuration.
         check_checkpoint(found, self._policy.config, {path: what for path, what in RUN.items() if path not in DIVISION})
         state, manifest = found.state, found.manifest
@@ -293,7 +293,7 @@ class RunCheckpoints:
 
 @functools.cache
 def library_versions() -> dict[str, str]:
-    """The versions on which exact resume depends."""
+    """The versions of libraries on which exact resume depends."""
     installed = {name: importlib.metadata.version(name) for name in ("mindspore", "numpy", "gymnasium")}
     return {"minding": __version__, "python": platform.python_version(), **installed}
 

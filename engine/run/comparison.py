@@ -1,4 +1,4 @@
-"""Runs beside each other: the final evaluation of each, and the settings in which they differ."""
+"""Comparison of runs: the final evaluation of each, and the settings in which they differ."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from minding.engine.run.run_dir import RunDir, run_folders
 from minding.engine.run.scores import Score, final_scores
 
 _NOT_COMPARED = ("env.spec",)
-"""Follows from other settings."""
+"""Sections that follow from other settings."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ComparedRun:
-    """One run of several.
+    """One of several compared runs.
 
     Attributes:
       path: the run folder.
-      evaluation: mean and standard deviation of the returns of the final evaluation, and its episodes; None before it.
-      unit, steps: what the clock of the run counts, and where it is.
-      seconds: of training; None if the run has not ended.
-      ended_by: why it ended; empty if it has not.
-      settings: those in which the runs differ, by path, with this run's values.
-      judged: what recorded data say of the final policy, by name.
-      env_id: the environment.
-      scores: of self-play, those of the final evaluation, by opponent.
+      evaluation: mean and standard deviation of the returns of the final evaluation, and its number of episodes; None
+        before it.
+      unit, steps: unit and value of the run's clock.
+      seconds: time of training in seconds; None if the run has not ended.
+      ended_by: reason of its end; empty if it has not ended.
+      settings: this run's values of the settings in which the runs differ, by path.
+      judged: estimates of the final policy from recorded data, by name.
+      env_id: id of the environment.
+      scores: with self-play, the scores of the final evaluation, by opponent.
     """
 
     path: Path
@@ -52,14 +53,14 @@ class ComparedRun:
 
 
 def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
-    """Compares runs, the highest final evaluation first, those without one last.
+    """Compares runs: those with the highest final evaluation first, those without one last.
 
-    Returns of different environments cannot be compared: the runs of one environment stand together, in the order in
-    which their environments were given. A folder of seeds stands for the runs in it. A folder that cannot be read is
+    Returns of different environments cannot be compared, so the runs of one environment stand together, in the order in
+    which their environments were given. A folder of seeds represents the runs in it. A folder that cannot be read is
     left out with a warning.
 
     Raises:
-      ConfigError: if none of the folders can be read; with one folder it is that folder's error.
+      ConfigError: if no folder can be read; if there is only one, this is its error.
     """
     runs, errors = [], []
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
@@ -86,7 +87,7 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
 
 
 def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:
-    """By environment, the run with the highest final evaluation of several; runs that stand alone are the best of none.
+    """By environment, the run with the highest final evaluation; environments with a single run are left out.
 
     Args:
       runs: as `compare_runs` returns them.
@@ -102,8 +103,8 @@ def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:
 def differing_settings(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The settings in which configurations differ, by path, for each of them.
 
-    Settings that change no return (where a run is, how often it is logged) are not compared. Of runs of different
-    algorithms, the settings of the section `policy` that only some of them have are not, either.
+    Settings that do not affect returns (the folder of a run, the frequency of logs) are not compared. If algorithms
+    differ, neither are settings of the section `policy` that only some of them have.
     """
     flat = [dict(_leaves({"seed": cfg.get("seed"), **settings_of(cfg)})) for cfg in cfgs]  # type: ignore[arg-type]
     one_algorithm = len({str(each.get("policy.type")) for each in flat}) == 1
@@ -156,7 +157,7 @@ def _compared(run: RunDir, cfg: Mapping[str, Any], settings: Mapping[str, Any]) 
 
 
 def _position(run: RunDir) -> tuple[str, int]:
-    """Unit and position of the clock of a run that has no summary."""
+    """Unit and value of the clock of a run without a summary."""
     try:
         metrics = read_metrics(run.metrics)
     except ConfigError:

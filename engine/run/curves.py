@@ -1,4 +1,4 @@
-"""Learning curves of run folders: which runs are seeds of one configuration, and their mean with its interval."""
+"""Learning curves of run folders: finds the seeds of each configuration, and computes their mean with its interval."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ MEASURES = {
     "eval/action_distance": ("held-out episodes", "distance of actions from the recorded ones"),
     "eval/other_actions": ("held-out episodes", "share of actions that differ from the recorded ones"),
 }
-"""What a curve may show, by column of metrics.csv: what it was measured on, and what it is. Recorded data judge only
-where no episode was played."""
+"""The measures that a curve may show, by column of metrics.csv: kind of measurement and measured quantity. Estimates
+from recorded data are shown only if no episode was played."""
 _GRID_POINTS = 200
 _SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir", "target", "video")
-"""Settings of the section `run` that change no return."""
+"""Settings of the section `run` that do not affect returns."""
 LEAST_SEEDS = 3
-"""The least number of seeds for a 95 % interval."""
+"""Minimum number of seeds for a 95 % interval."""
 _MOST_SETTINGS = 3
-"""Of those that differ, how many a label names."""
+"""Maximum number of differing settings in a label."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Mean return, or what recorded data say, over the steps of a run with its 95 % interval over seeds.
+    """Mean return, or an estimate from recorded data, over the steps of a run, with its 95 % interval over seeds.
 
     Attributes:
       label: name in the legend.
       steps: float64 ``(M,)``, counted in `unit`.
       mean, low, high: float64 ``(M,)``; with one run all three are that run.
       n_runs: number of seeds.
-      env_id: the environment, which has a panel of its own.
-      column: of metrics.csv, one of `MEASURES`.
-      unit: what `steps` counts, see `engine.chain.context.UNITS`.
-      finals: the same of the final policy of each seed that was evaluated, see `RunDir.summary`.
-      final_step: mean of the steps at which these evaluations were; NaN without one.
+      env_id: id of the environment; each environment has its own panel.
+      column: column of metrics.csv, one of `MEASURES`.
+      unit: unit of `steps`, see `engine.chain.context.UNITS`.
+      finals: the measure of the final policy of each seed that was evaluated, see `RunDir.summary`.
+      final_step: mean of the steps of these evaluations; NaN without any.
       members: steps and returns of each seed.
       target: the mean return to reach (``run.target``), if all seeds have the same.
-      games: of self-play, games per opponent in each evaluation of a seed; 0 of other runs.
-      opponent: of self-play, against whom the scores are; empty: their mean over all opponents.
+      games: with self-play, number of games per opponent in each evaluation of a seed; 0 for other runs.
+      opponent: with self-play, the opponent of the scores; empty: their mean over all opponents.
     """
 
     label: str
@@ -115,7 +115,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run folder that can be plotted: its configuration, its points by `MEASURES`, and what their steps count."""
+    """A run folder that can be plotted: its configuration, its points by `MEASURES`, and the unit of their steps."""
 
     path: Path
     cfg: Config
@@ -137,7 +137,7 @@ def settings_of(cfg: Config) -> dict[str, Any]:
 
 
 def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
-    """Steps of the clock and values of one metric where it was written and is finite, by rising step."""
+    """Steps of the clock and finite values of one metric, in ascending order of steps."""
     clock = clock_of(metrics)
     if name not in metrics or clock is None:
         return np.empty(0), np.empty(0)
@@ -148,11 +148,11 @@ def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
 
 
 def main_column(*runs: Mapping[str, tuple[Array, Array]]) -> str | None:
-    """The column that a curve of these runs shows: evaluations, or the training returns where there are fewer than two
-    evaluations, or what recorded data say of policies; None if the runs have nothing in common.
+    """The column that a curve of these runs shows: evaluations; with fewer than two evaluations the training returns;
+    or estimates from recorded data. None if the runs have no column in common.
 
     Args:
-      runs: of each its points by column, see `points_of`.
+      runs: for each run its points by column, see `points_of`.
     """
     if all(len(run.get(EVAL_RETURN, ((),))[0]) > 1 for run in runs):
         return EVAL_RETURN
@@ -164,15 +164,15 @@ def main_column(*runs: Mapping[str, tuple[Array, Array]]) -> str | None:
 
 
 def points_of(metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-    """Steps and values of each of `MEASURES` that was written."""
+    """Steps and values of each of `MEASURES` in the metrics."""
     found = {column: series(metrics, column) for column in MEASURES}
     return {column: points for column, points in found.items() if len(points[0])}
 
 
 def points_of_run(cfg: Config, metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-    """Steps and values by column of everything that a curve of a run may show.
+    """Steps and values, by column, of all measures that a curve of a run may show.
 
-    Of self-play these are scores: outcomes of games against oneself do not say how well an agent plays.
+    With self-play these are scores, since games against itself do not show how well an agent plays.
     """
     points = points_of(metrics)
     if plays_itself(cfg):
@@ -190,10 +190,10 @@ def mean_curve(
     Args:
       label: name in the legend.
       runs: steps (rising) and values of each seed, at least one point each.
-      env_id: the environment.
-      column: what the values are, see `Curve`.
+      env_id: id of the environment.
+      column: column of the values, see `Curve`.
     Returns:
-      Mean and 95 % percentile bootstrap interval over seeds; the draws are the same each time.
+      Mean and 95 % percentile bootstrap interval over seeds; the draws are the same in each call.
     """
     first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
     grid = runs[0][0] if len(runs) == 1 else np.linspace(first, max(first, last), _GRID_POINTS)
@@ -203,15 +203,15 @@ def mean_curve(
 
 
 def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
-    """One curve for each configuration among the runs, over its seeds; by environment. Of self-play there is also one
-    for each opponent.
+    """One curve for each configuration among the runs, over its seeds, by environment; with self-play also one for each
+    opponent.
 
-    Runs belong together where nothing but the seed differs that returns depend on. A folder of seeds stands for the
-    runs in it. A folder that cannot be read is left out with a warning; so is the earlier one of two runs of one
-    configuration with one seed.
+    Runs belong together if the seed is the only difference that affects returns. A folder of seeds represents the runs
+    in it. A folder that cannot be read is left out with a warning; so is the earlier of two runs with the same
+    configuration and seed.
 
     Raises:
-      ConfigError: if none of the folders can be read; with one folder it is that folder's error.
+      ConfigError: if no folder can be read; if there is only one, this is its error.
     """
     runs, errors = [], []
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
@@ -235,9 +235,9 @@ def curves_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[st
     """The curves of a single run; none before its first return.
 
     Args:
-      cfg: its configuration.
-      metrics: as `read_metrics` returns them.
-      figures: as `RunDir.figures` returns them.
+      cfg: configuration of the run.
+      metrics: result of `read_metrics`.
+      figures: result of `RunDir.figures`.
     """
     run = _Run(Path(), cfg, points_of_run(cfg, metrics), clock_of(metrics) or "env_step", figures)
     return _curves_of(f"{cfg.policy.type}, seed {cfg.seed}", [run]) if run.points else []
@@ -259,7 +259,7 @@ def _read_run(path: Path) -> _Run:
 
 
 def unjudged(cfg: Mapping[str, Any]) -> str:
-    """That nothing judges the policy of a run, and what would; empty if something does."""
+    """A sentence that nothing evaluates the policy of a run, and what would; empty if something does."""
     judges = (_value(cfg, path) for path in ("policy.other.holdout", "policy.eval.fqe"))
     if _value(cfg, "env.env_id") != RECORDED or any(judges):
         return ""
@@ -270,7 +270,7 @@ def unjudged(cfg: Mapping[str, Any]) -> str:
 
 
 def _groups(runs: Sequence[_Run]) -> list[list[_Run]]:
-    """Runs of one configuration and different seeds, in the order in which they were given."""
+    """Groups the runs by configuration, in the order in which they were given; seeds within a group differ."""
     groups: list[dict[Any, _Run]] = []
     for run in runs:
         seed = str(run.cfg.get("seed"))
@@ -289,7 +289,7 @@ def _groups(runs: Sequence[_Run]) -> list[list[_Run]]:
 
 
 def _labels(firsts: Sequence[_Run]) -> list[str]:
-    """The algorithm of each group, with the settings in which it differs from others on the same environment."""
+    """For each group, its algorithm and the settings in which it differs from others on the same environment."""
     labels = []
     for run in firsts:
         name = str(run.cfg.policy.get("type"))
@@ -329,8 +329,8 @@ def _curves_of(label: str, runs: Sequence[_Run]) -> list[Curve]:
 def _score_curve(label: str, runs: Sequence[_Run], opponent: str, column: str, games: int) -> Curve:
     """The scores against one opponent.
 
-    Its interval is the wider one of two: of the games of all runs together, and over the runs, which may differ by
-    more than their games do.
+    Its interval is the wider of two: over the games of all runs together, and over the runs, which may differ more than
+    their games.
     """
     curve = mean_curve(label, [run.points[column] for run in runs], env_id=str(runs[0].cfg.env.env_id), column=column)
     low, high = score_interval(np.clip(curve.mean, 0.0, 1.0), games * len(runs))
@@ -367,8 +367,8 @@ def final_evaluation(figures: Mapping[str, Any], column: str = EVAL_RETURN) -> t
     """The clock and the result of a run's final evaluation; None if there was none.
 
     Args:
-      figures: as `RunDir.figures` returns them.
-      column: one of `MEASURES`; for the returns the final evaluation's mean return.
+      figures: result of `RunDir.figures`.
+      column: one of `MEASURES`; for columns of returns, the result is the mean return of the final evaluation.
     """
     step, value = figures.get(figures.get("unit", "env_step"), math.nan), figures.get("eval_return")
     if column not in (EVAL_RETURN, COLLECT_RETURN):

@@ -19,11 +19,11 @@ from minding.engine.notes import add_note
 
 @contextlib.contextmanager
 def nan_batch_kept(folder: Path, task: Task[Any]) -> Iterator[None]:
-    """Within this block, the batch of a NonFiniteError is written to `folder`, and a note on the error says where.
+    """Writes the batch of a NonFiniteError in this block to `folder`, and adds a note with its path to the error.
 
     Args:
-      folder: made when needed; the ``nan`` folder of a run.
-      task: the task whose run is in the block.
+      folder: folder ``nan`` of a run, created when needed.
+      task: the task that runs in the block.
     """
     try:
         yield
@@ -50,5 +50,5 @@ def _write(error: NonFiniteError, folder: Path, ctx: Context) -> Path:
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN or infinity: they become texts."""
+    """Replaces NaN and infinity, which JSON does not have, by strings."""
     return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}

@@ -1,4 +1,4 @@
-"""The figures of a finished run as its summary has them: which there are, and of what type."""
+"""The figures in the summary of a finished run: their names and types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JUDGED = {
     "first_value": ("first value", "{:.4g} in the first states of held-out episodes"),
     "fqe_value": ("FQE value", "{:.4g}, discounted, estimated from the data"),
 }
-"""What recorded data say of a policy: how the summary names it, and its value."""
+"""Estimates of a policy from recorded data: name in the summary, and value."""
 
 
 def wrong_figure(figures: Mapping[str, Any]) -> str:

@@ -16,16 +16,16 @@ from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, StateDict
 
 _WALL_TIME = re.compile(r"(^|/)(\w+_)?seconds(/|$)")
-"""Leaves that say how long something took."""
+"""Leaves that measure wall time."""
 
 
 def fingerprint(state: StateDict) -> dict[str, str]:
     """SHA-256 of every leaf of a state: ``{'policy/params/net.weight': digest, ...}``.
 
-    Two runs with equal fingerprints continue identically. Leaves that hold wall time are left out.
+    Two runs with equal fingerprints continue identically. Leaves that measure wall time are left out.
 
     Args:
-      state: what a checkpoint holds, or any part of it.
+      state: the state in a checkpoint, or any part of it.
     """
     found = dict(_leaves(state, ""))
     return {path: _digest(leaf) for path, leaf in found.items() if not _WALL_TIME.search(path)}

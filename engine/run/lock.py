@@ -16,18 +16,18 @@ LOCK_FILE = ".lock"
 _IN_USE = (errno.EWOULDBLOCK, errno.EAGAIN)
 _MAX_OWNER = 200
 _held: dict[Path, tuple[int, int]] = {}
-"""Locks of this process: folder -> descriptor and number of objects that share it."""
+"""Locks of this process: folder -> file descriptor and number of objects that share it."""
 
 
 class RunLock:
     """An exclusive lock on the file ``.lock`` of a run folder.
 
-    The kernel frees it when the process that holds it ends, however it ends; the file stays and says who held it last.
-    Several objects of one process share one lock. If the file system has no locks, or the folder cannot be written,
-    `acquire` says so in a warning and the run continues without one.
+    The kernel releases the lock when the process that holds it ends, for whatever reason; the file stays and names the
+    last process that held it. Several objects of one process share one lock. If the file system has no locks, or the
+    folder cannot be written, `acquire` warns and the run continues without a lock.
 
     Args:
-      folder: the run folder; `acquire` creates it if it is missing, `release` removes it again if it stayed empty.
+      folder: the run folder; `acquire` creates it if it is missing, and `release` removes it again if it is empty.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -43,10 +43,10 @@ class RunLock:
         self.release()
 
     def acquire(self) -> None:
-        """Takes the lock; does nothing if this object has it.
+        """Takes the lock; does nothing if this object has it already.
 
         Raises:
-          RunInUseError: another process has it; names that process.
+          RunInUseError: another process holds the lock; names that process.
         """
         if self._acquired:
             return
@@ -58,7 +58,7 @@ class RunLock:
             self._acquired = True
 
     def release(self) -> None:
-        """Releases the lock; does nothing if this object has none."""
+        """Releases the lock; does nothing if this object does not hold it."""
         if not self._acquired:
             return
         self._acquired, theirs = False, lost(self.folder)
@@ -73,7 +73,7 @@ class RunLock:
         os.close(descriptor)
 
     def renew(self) -> None:
-        """Locks what has the folder's name now, after the one that was locked is `lost`.
+        """Locks the folder that has the name now, after the locked one was `lost`.
 
         Raises:
           RunInUseError: another process has a run in a folder of that name.
@@ -106,7 +106,7 @@ class RunLock:
 
 
 def _locked(path: Path) -> int:
-    """A descriptor of the locked file; OSError if another process has it, or it cannot be locked."""
+    """A file descriptor of the locked file; OSError if another process has locked it, or it cannot be locked."""
     try:
         # Reading is enough for most file systems, and one with a file open for writing cannot be made read-only.
         return _flock(path, os.O_RDONLY | os.O_CREAT)
@@ -131,7 +131,7 @@ def _flock(path: Path, access: int) -> int:
 def lost(folder: Path) -> bool:
     """Whether a folder that this process has locked was removed, moved or replaced by another one.
 
-    What has its name now may be the run of another process: nothing must be written there until `RunLock.renew`.
+    A folder with its name may now belong to another process, so nothing must be written there until `RunLock.renew`.
     """
     descriptor, _ = _held.get(_key(folder), (None, 0))
     if descriptor is None:
@@ -151,7 +151,7 @@ def _key(folder: str | os.PathLike[str]) -> Path:
 
 
 def _owner(path: Path) -> str:
-    """What the process that has the lock wrote into the file."""
+    """The text that the process with the lock has written into the file."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         text = file.read(_MAX_OWNER).decode("utf-8", errors="replace").strip()
         if text.isprintable() and text:

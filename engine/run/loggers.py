@@ -1,4 +1,4 @@
-"""Where metrics go besides metrics.csv: TensorBoard and trackers. A failing logger warns and never ends a run."""
+"""Loggers of metrics besides metrics.csv: TensorBoard and trackers. A failing logger warns and never ends a run."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from minding.engine.run.trackers import Tracker
 
 Settings = Mapping[str, Any]
 TRACKERS = ("wandb", "mlflow", "swanlab")
-"""Loggers that are packages of their own: each is an extra of that name, and a module of `engine.run.trackers`."""
+"""Loggers that need a package: each is an extra of that name, and a module of `engine.run.trackers`."""
 
 
 class MetricsLogger(Protocol):
     """A receiver of every row of metrics, once, in the order of metrics.csv."""
 
     def open(self, settings: Settings, step: int) -> None:
-        """Shows the settings of the run, which starts, or continues after a resume, at `step`."""
+        """Shows the settings of the run, which starts at `step`, or continues there after a resume."""
 
     def write(self, row: Mapping[str, float], step: int) -> None:
-        """Takes a row, which is at `step` of the clock; it may wait until `flush`."""
+        """Takes a row at `step` of the clock; it may wait until `flush`."""
 
     def flush(self) -> None:
         """Sends the rows that wait."""
 
     def purge_after(self, step: int, rows: int) -> None:
-        """Says that the run was resumed at `step`, after `rows` rows: those after them will be written again."""
+        """Notes that the run was resumed at `step`, after `rows` rows; later rows will be written again."""
 
     def close(self) -> None:
         """Sends the rows that wait, and releases files and connections; a later write opens it again."""
@@ -50,7 +50,7 @@ def check_loggers(names: Iterable[str]) -> None:
     """Refuses loggers that are not installed, without importing them.
 
     Raises:
-      MissingExtraError: the package of one is missing.
+      MissingExtraError: the package of a logger is missing.
     """
     for name in names:
         # A folder of that name, such as Weights & Biases makes, is found too, and has no origin.
@@ -62,7 +62,7 @@ def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
     """The loggers of a run.
 
     Args:
-      names: as in `run.loggers`.
+      names: names of loggers, as in the setting `run.loggers`.
       run_dir: the run's folder.
     Raises:
       MissingExtraError: as `check_loggers`.
@@ -82,7 +82,7 @@ class TensorBoardWriter:
     """TensorBoard event files through tensorboardX, written in the calling thread, one event per row.
 
     Args:
-      folder: created if missing, also if it is removed during the run.
+      folder: folder of the event files; created if missing, and again if it is removed during the run.
     """
 
     _numbers = itertools.count()
@@ -104,19 +104,19 @@ class TensorBoardWriter:
             self._write_event(step=step, summary=summary)
 
     def write(self, row: Mapping[str, float], step: int) -> None:
-        """Adds the metrics of one row; counters, whose names have no slash, say only where it is."""
+        """Adds the metrics of one row; counters, whose names have no slash, only determine its position."""
         from tensorboardX.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=float(value)) for name, value in row.items() if "/" in name]
         self._write_event(step=step, summary=Summary(value=values))
 
     def show_video(self, file: Path, size: tuple[int, int], step: int) -> None:
-        """Shows a GIF among the images, where it moves.
+        """Adds a GIF to the images, where it is animated.
 
         Args:
           file: the GIF.
-          size: its width and height.
-          step: where the run is.
+          size: its width and height in pixels.
+          step: the current value of the run's clock.
         """
         from tensorboardX.proto.summary_pb2 import Summary
 
@@ -127,7 +127,7 @@ class TensorBoardWriter:
             self._write_event(step=step, summary=Summary(value=[Summary.Value(tag="episode", image=image)]))
 
     def flush(self) -> None:
-        """Hands what was written to the system."""
+        """Writes buffered events to the file."""
         if self._events is not None:
             with self._warning_instead_of_error():
                 self._events.flush()
@@ -176,7 +176,7 @@ class TensorBoardWriter:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Leaves a file that could not be written: it may end in half a record, after which nothing is read."""
+        """Abandons a file that could not be written: it may end with half a record, after which readers stop."""
         events, self._events = self._events, None
         if events is None:
             return
@@ -189,7 +189,7 @@ class TensorBoardWriter:
 
 
 def flat(settings: Settings, prefix: str = "") -> Iterator[tuple[str, float | bool | str]]:
-    """The settings by their full keys, in types that every tracker takes; without what the environment told."""
+    """The settings by their full keys, in types that every tracker accepts; without the environment's description."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             if prefix + key != "env.spec":

@@ -1,4 +1,4 @@
-"""metrics.csv: one row per log event, written so that it survives a failing disk, and read in whatever state it is."""
+"""metrics.csv: one row per log event. Writing survives a failing disk, and reading survives a damaged file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from minding.engine.types import Array, StateDict
 
 _MAX_PENDING_ROWS = 10_000
 _MAX_BYTES = 1 << 28
-"""A larger file is not read: it has millions of rows, or is something else."""
+"""Largest file, in bytes, that is read: a larger one has millions of rows, or is not a metrics file."""
 _MAX_COLUMNS = 10_000
 
 
 CLOCKS = ("env_step", "train_iter")
-"""Columns by which rows are ordered, the first that a table has; see `engine.chain.context.UNITS`."""
+"""Columns that order the rows; the first one in a table counts. See `engine.chain.context.UNITS`."""
 
 
 def clock_of(columns: Iterable[str]) -> str | None:
-    """The column that says where in the run a row is; None if there is none."""
+    """The column with the position of each row in the run; None if there is none."""
     columns = list(columns)
     return next((name for name in CLOCKS if name in columns), None)
 
@@ -42,10 +42,10 @@ class Table:
     """The readable rows of a metrics file.
 
     Attributes:
-      columns: names in the header; none in an empty file.
-      rows: the whole rows, each with a cell a column that is a number or empty.
-      damaged: lines that were left out, because they are not such a row.
-      torn: whether the file ends within a line, as it does while it is written or after a crash; it is left out, too.
+      columns: names in the header; empty for an empty file.
+      rows: the whole rows, each with one cell per column that is a number or empty.
+      damaged: number of lines that were left out because they are not such rows.
+      torn: whether the file ends within a line, as during a write or after a crash; that line is left out, too.
     """
 
     columns: list[str]
@@ -55,10 +55,10 @@ class Table:
 
 
 def read_table(path: Path, limit: int | None = None) -> Table:
-    """Reads the first `limit` rows of a metrics file, all by default.
+    """Reads the first `limit` rows of a metrics file, by default all.
 
     Raises:
-      ConfigError: if there is no such file, or it has no header of metrics.
+      ConfigError: if there is no such file, or it lacks the header of a metrics file.
     """
     head, *lines = _lines_of(path)
     columns = _header(head)
@@ -71,12 +71,12 @@ def read_table(path: Path, limit: int | None = None) -> Table:
 
 
 def read_metrics(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Reads metrics.csv as one float64 array a column, all of one length; empty cells are NaN.
+    """Reads metrics.csv as one float64 array per column, all of one length; empty cells are NaN.
 
-    Damaged rows are left out, and a warning says how many.
+    Damaged rows are left out, and a warning counts them.
 
     Raises:
-      ConfigError: if the file is missing or holds something else than metrics.
+      ConfigError: if the file is missing or is not a metrics file.
     """
     path = Path(path)
     table = read_table(path)
@@ -133,11 +133,11 @@ def _is_row(cells: Sequence[str], columns: int) -> bool:
 class CsvWriter:
     """A table with one row per log event.
 
-    Columns may appear later: the file is then rewritten in one atomic step, earlier rows are empty there.
-    Rows that cannot be written (disk full, read-only folder) are kept and written once it is possible again.
+    Columns may appear later: the file is then rewritten in one atomic step, with empty cells in earlier rows. Rows that
+    cannot be written (disk full, read-only folder) are kept and written once it is possible again.
 
     Args:
-      path: the file; an existing one is continued, from the first row on that is written.
+      path: the file; new rows are appended to an existing one.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -153,7 +153,7 @@ class CsvWriter:
 
     @property
     def rows(self) -> int:
-        """Rows of the table, also those that are still pending."""
+        """The number of rows of the table, including rows that are still pending."""
         return self._written + len(self._pending)
 
     def write(self, *rows: Mapping[str, float | None]) -> None:
@@ -162,7 +162,7 @@ class CsvWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Writes the rows that are still pending; reports it once if that is impossible."""
+        """Writes the rows that are still pending; logs once if that is impossible."""
         if not self._pending or lost(self.path.parent):
             return
         try:
@@ -177,14 +177,14 @@ class CsvWriter:
         self._warned = False
 
     def close(self) -> None:
-        """Flushes, and says how many rows are lost if that fails; writing again afterwards is possible."""
+        """Flushes, and logs the number of lost rows if that fails; later writes are possible."""
         self.flush()
         if self._pending:
             console_logger().warning("%s: could not write the last %s", self.path, _rows(len(self._pending)))
             self._pending.clear()
 
     def state_dict(self) -> StateDict:
-        """Columns and number of rows; a power cut does not undo these rows any more."""
+        """Columns and number of rows; from now on, a power failure does not undo these rows."""
         self.flush()
         if self._size:
             try:
@@ -195,14 +195,14 @@ class CsvWriter:
         return {"rows": self.rows, "columns": list(self.columns)}
 
     def load_state_dict(self, state: StateDict, last_clock: float = float("inf")) -> None:
-        """Brings the file back to the state, so that a resumed run appends at its place.
+        """Restores the file to the state, so that a resumed run appends its rows at the right place.
 
-        Rows and columns written after the state was taken go; damaged rows go, too, with a warning. If the file
-        cannot be changed now, that is done before the next row is written.
+        Rows and columns that were written after the state was taken are removed; so are damaged rows, with a warning.
+        If the file cannot be changed now, it is changed before the next row is written.
 
         Args:
-          state: what `state_dict` returned.
-          last_clock: rows beyond it go also where rows before them are missing.
+          state: a result of `state_dict`.
+          last_clock: later rows are removed even if earlier rows are missing.
         """
         self._pending.clear()
         self.columns, self._written = list(state["columns"]), int(state["rows"])
@@ -213,7 +213,7 @@ class CsvWriter:
             self._warn(error)
 
     def _take_up(self) -> None:
-        """Makes the file what this object believes it to be: cut back, repaired, or started again."""
+        """Adapts the file to the state of this object: cuts it back, repairs it, or starts it again."""
         if self._restore is not None:
             self._cut_back(*self._restore)
             self._restore = None
@@ -244,7 +244,7 @@ class CsvWriter:
         self.columns, self._written = columns, len(rows)
 
     def _found(self, limit: int | None = None) -> Table:
-        """What the file holds; one that is not a table of metrics is renamed."""
+        """The contents of the file; one that is not a table of metrics is renamed."""
         if not self.path.exists():
             return Table([], [])
         try:
@@ -281,7 +281,7 @@ class CsvWriter:
         self._size = size + len(data)
 
     def _replace(self, table: Sequence[Sequence[str]]) -> None:
-        """Puts `table` in place of the file, durably, unless that is what it holds."""
+        """Replaces the contents of the file by `table`, durably, unless they are equal."""
         data = _csv_text(table).encode()
         if self.path.read_bytes() != data:
             temporary = self.path.with_name(self.path.name + ".tmp")

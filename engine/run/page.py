@@ -1,4 +1,4 @@
-"""One HTML file about runs: results, curves, settings, where the time went. It needs no other file and no network."""
+"""One HTML file about runs: results, curves, settings and times. It needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from minding.engine.types import Array
 _MAX_FILM = 1 << 25
 _MAX_TRACE = 1 << 28
 _PANELS = 12
-"""Metrics of learning that are drawn at most."""
+"""Maximum number of metrics of learning that are drawn."""
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -52,7 +52,7 @@ figcaption { font-size: .9em; opacity: .8; }
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that is not its default: its path, the value, and the default."""
+    """A setting that differs from its default: its path, the value, and the default."""
 
     path: str
     value: Any
@@ -60,12 +60,12 @@ class Setting:
 
 
 Changed = Callable[[Mapping[str, Any]], Sequence[Setting] | None]
-"""From a run's configuration to the settings that are not their defaults; None where the defaults are not known."""
+"""Maps a run's configuration to the settings that differ from their defaults; None if the defaults are not known."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Run:
-    """A run that the page is about: its name there, its folder, its figures and its configuration."""
+    """A run on the page: its name, folder, figures and configuration."""
 
     name: str
     folder: RunDir
@@ -76,16 +76,16 @@ class _Run:
 def write_page(
     paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str], changed: Changed
 ) -> list[ComparedRun]:
-    """Writes an HTML page about runs, in one step: an earlier file stays whole until the new one is complete.
+    """Writes an HTML page about runs, atomically: an earlier file stays whole until the new one is complete.
 
     Args:
-      paths: run folders, or folders of seeds; one that cannot be read is left out with a warning.
+      paths: run folders, or folders of seeds; a folder that cannot be read is left out with a warning.
       out: the file.
       changed: see `Changed`.
     Returns:
-      The runs that the page is about, as `compare_runs` returns them.
+      The runs on the page, as `compare_runs` returns them.
     Raises:
-      ConfigError: none of the folders holds a run.
+      ConfigError: no folder contains a run.
       MissingExtraError: matplotlib is not installed.
       OSError: the file cannot be written.
     """
@@ -103,7 +103,7 @@ def write_page(
 
 
 def _named(compared: Sequence[ComparedRun]) -> list[_Run]:
-    """The runs by what their paths do not have in common."""
+    """The runs by the parts of their paths that differ."""
     paths = [run.path.absolute() for run in compared]
     above = Path(os.path.commonpath([path.parent for path in paths]))
     folders = [RunDir(run.path) for run in compared]
@@ -200,7 +200,7 @@ def _curves(runs: Sequence[_Run]) -> str:
 
 
 def _over_seeds(curves: Sequence[Curve]) -> str:
-    """The mean final evaluation of each configuration that has several seeds, with its interval from three on."""
+    """The mean final evaluation of each configuration with several seeds, with its interval for three or more."""
     rows = []
     for curve in curves:
         if len(curve.finals) < 2:
@@ -250,7 +250,7 @@ def _settings(runs: Sequence[_Run], changed: Changed) -> str:
 
 
 def _by_run(runs: Sequence[_Run], values: Sequence[str]) -> str:
-    """Values and whose they are; of many runs, the values only."""
+    """The values with the names of their runs; for many runs, the values only."""
     if len(runs) > 6:
         return ", ".join(dict.fromkeys(values))
     return ", ".join(f"{value} ({run.name})" for run, value in zip(runs, values, strict=True))
@@ -307,7 +307,7 @@ def _trace_of(path: Path) -> tuple[Path, Any] | None:
 
 
 def _shares(trace: Mapping[str, Any]) -> list[list[str]]:
-    """Seconds of each kind of span within its lane, and their share of all that the lane did."""
+    """The seconds of each kind of span within its lane, and their share of the lane's busy time."""
     lanes = {event["tid"]: str(event["args"]["name"]) for event in trace["traceEvents"] if event["ph"] == "M"}
     spent: dict[tuple[str, str], float] = {}
     for event in trace["traceEvents"]:
@@ -325,7 +325,7 @@ def _shares(trace: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _where(run: _Run) -> str:
-    """The option that names an environment to play in, where the run has none."""
+    """The option that names an environment, for a run without one."""
     return " --env ID" if (run.cfg.get("env") or {}).get("env_id") == RECORDED else ""
 
 

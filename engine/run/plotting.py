@@ -19,9 +19,9 @@ from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
 
 DRAWN = 2.0
-"""Seconds of a timeline in its picture: more than this is a blur if iterations are short."""
+"""Seconds of a timeline in its picture: with short iterations, more would be a blur."""
 _VISIBLE = 0.004
-"""Share of a timeline that the bar of a short span takes, so that it can be seen."""
+"""Minimum width of a bar as a share of the timeline, so that short spans are visible."""
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")
 _WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for an evaluation"}
 
@@ -29,7 +29,7 @@ _WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for a
 def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     """Draws curves with their intervals into a picture, with a panel for each environment, unit and measure.
 
-    Scores of self-play have one panel for all opponents, or, of several configurations, one for each opponent.
+    Scores of self-play have one panel for all opponents, or with several configurations one for each opponent.
     Single seeds are faint lines, final evaluations stars, and targets dashed lines. The file extension selects the
     format.
 
@@ -64,7 +64,7 @@ def _panels(curves: Sequence[Curve]) -> list[list[Curve]]:
 
 
 def _draw_curve(axes: Any, curve: Curve) -> Any:
-    """Draws the mean, and for several seeds its interval and each of them; returns the colour."""
+    """Draws the mean, and for several seeds its interval and each seed; returns the color."""
     label = f"{curve.label} ({curve.kind}, {curve.seeds})"
     (line,) = axes.plot(curve.steps, curve.mean, linewidth=2, label=label, zorder=3)
     color = line.get_color()
@@ -102,7 +102,7 @@ def check_format(path: str | os.PathLike[str]) -> None:
     """Refuses a picture that matplotlib cannot write.
 
     Raises:
-      ConfigError: the name's ending is not that of a known format.
+      ConfigError: the file extension does not name a known format.
       MissingExtraError: if matplotlib is not installed.
     """
     figure, _ = _figure()
@@ -120,15 +120,15 @@ def plot_run(
     target: float | None = None,
     final: tuple[float, float] | None = None,
 ) -> None:
-    """Draws one run: the training return as a line, evaluations as points; where there are neither, what recorded data
-    say of the policy.
+    """Draws one run: the training return as a line and evaluations as points, or estimates from recorded data if there
+    are neither.
 
     Args:
-      metrics: as `read_metrics` returns them.
-      title: of the picture.
-      path: of the picture.
+      metrics: result of `read_metrics`.
+      title: title of the picture.
+      path: file of the picture.
       target: the mean return to reach.
-      final: where the final evaluation was, and what it found.
+      final: clock and result of the final evaluation.
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
@@ -172,10 +172,10 @@ def plot_metrics(
     """Draws a small panel for each metric, with a line for each run.
 
     Args:
-      runs: by their name in the legend, metrics as `read_metrics` returns them.
-      names: of the metrics.
-      path: of the picture.
-      columns: panels beside each other.
+      runs: results of `read_metrics`, by the name of the run in the legend.
+      names: names of the metrics.
+      path: file of the picture.
+      columns: number of panels side by side.
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
@@ -197,12 +197,12 @@ def plot_metrics(
 
 
 def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
-    """Draws a timeline, one row per lane, from what `Task.write_trace` wrote.
+    """Draws a timeline, one row per lane, from a file of `Task.write_trace`.
 
     Args:
       trace: the parsed file.
-      path: of the picture.
-      seconds: how much to draw, up to where the first lane has nothing left to do; all by default.
+      path: file of the picture.
+      seconds: duration to draw, up to the end of the lane that finishes first; by default all.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
@@ -235,9 +235,9 @@ def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> An
 
 
 def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[tuple[str, tuple[float, float]]]:
-    """Name, left edge and width in seconds of each bar of a lane; its spans follow one another.
+    """Name, left edge and width in seconds of each bar of a lane, whose spans do not overlap.
 
-    Short spans are drawn wide enough to be seen, as far as there is room for all; the bar that follows starts later.
+    Short spans are drawn wide enough to be visible if there is room for all; the following bar then starts later.
     """
     least = (end - begin) * min(_VISIBLE, 0.5 / max(1, len(spans)))
     bars, left = [], begin
@@ -280,10 +280,10 @@ def _count_steps(axes: Any) -> None:
 
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Writes a picture in one step: on a full disk an earlier one stays.
+    """Writes a picture atomically: if that fails, an earlier picture stays.
 
     Raises:
-      OSError: it cannot be written.
+      OSError: the picture cannot be written.
     """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
     fresh = path.with_name(f".new-{path.name}")
@@ -303,11 +303,11 @@ def terminal_curve(
     """Draws a curve with characters.
 
     Args:
-      xs, ys: points; those that are not finite are left out.
-      unit: what `xs` counts.
+      xs, ys: points; points that are not finite are left out.
+      unit: unit of `xs`.
       width, height: size of the drawing area in characters, without the labels.
     Returns:
-      `height` + 2 lines, or a remark when there is no point.
+      `height` + 2 lines, or a remark if there is no point.
     """
     points = [(x, y) for x, y in zip(xs, ys) if math.isfinite(x) and math.isfinite(y)]
     if not points:

@@ -1,4 +1,4 @@
-"""The model pool of a run: versions of its policy, kept while it learns."""
+"""The model pool of a run: earlier versions of its policy."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Version:
     """One version of a policy.
 
     Attributes:
-      number: counted from 1.
-      iteration, env_step: iterations and environment steps of the run before it.
-      score: how good it was; None if that was not measured.
-      size: of its file, in bytes.
-      sha256: of its file.
+      number: number of the version, counted from 1.
+      iteration, env_step: iterations and environment steps of the run before it was added.
+      score: its score, such as the mean return of an evaluation; None if it was not evaluated.
+      size: size of its file in bytes.
+      sha256: SHA-256 of its file.
       network: class of the network, as ``module:Class``; empty if it was not given.
       path: its file, safetensors.
-      pinned: whether it stays until it is unpinned.
+      pinned: whether it is kept until it is unpinned.
     """
 
     number: int
@@ -60,22 +60,22 @@ class Version:
 class ModelPool:
     """Versions of a policy in a folder: a file of weights for each, and a line of ``index.jsonl``.
 
-    Both are written in one step each, the weights first: a version that the index names is whole, whenever the process
-    is killed. What a killed process has left is removed with the next version that is added. One process adds versions;
-    any may read, pin and unpin at the same time. Nothing is pickled.
+    Both are written atomically, the weights first: a version in the index is whole, whenever the process is killed.
+    Leftovers of a killed process are removed when the next version is added. One process adds versions; any process may
+    read, pin and unpin at the same time. Nothing is pickled.
 
-    The pool is also a part of checkpoints (`state_dict`), which hold the weights themselves: whatever was added or
-    removed since, a run that resumes continues with the pool as it was. Files that did not change are linked from one
-    checkpoint to the next. Pins are the user's, and not part of them.
+    The pool is also part of checkpoints (`state_dict`), which contain the weights themselves: a resumed run continues
+    with the pool of its checkpoint, whatever was added or removed since. Unchanged files are linked from one checkpoint
+    to the next. Pins belong to the user and are not part of checkpoints.
 
     Args:
-      folder: holds the versions; created with the first one.
-      last: how many of the newest versions stay.
-      every: older versions stay whose number is a multiple of this; None: none of them. The best version, pinned ones
-        and those that are held always stay.
+      folder: folder of the versions; created with the first one.
+      last: number of newest versions to keep.
+      every: also keep older versions whose number is a multiple of this; None: none of them. The best, pinned and held
+        versions are always kept.
 
     Attributes:
-      folder: where it is.
+      folder: folder of the versions.
       newest: number of the newest version that this object has added or restored.
 
     Raises:
@@ -129,7 +129,7 @@ class ModelPool:
         *,
         network: str = "",
     ) -> int:
-        """Adds a version, and removes those that no longer stay.
+        """Adds a version, and removes the versions that are no longer kept.
 
         Args:
           weights: arrays by name.
@@ -138,7 +138,7 @@ class ModelPool:
           Its number.
         Raises:
           ConfigError: the score is NaN or infinite.
-          OSError: it cannot be written; the pool is as it was.
+          OSError: the version cannot be written; the pool has not changed.
         """
         if score is not None and not math.isfinite(score):
             raise ConfigError(f"add(score={score}): expected a number, or None for a version that was not measured")
@@ -161,10 +161,10 @@ class ModelPool:
         return number
 
     def find(self, request: str | int) -> Version:
-        """The version of a number, the ``"latest"`` one, or the ``"best"``, with the highest score.
+        """The version with a number, the ``"latest"`` version, or the ``"best"``, which has the highest score.
 
         Raises:
-          NoCheckpointError: there is none; names the nearest.
+          NoCheckpointError: there is no such version; names the nearest.
           ConfigError: the request is neither a number nor one of the two words.
         """
         versions = self.versions
@@ -188,11 +188,11 @@ class ModelPool:
         return near
 
     def read(self, version: Version | str | int) -> dict[str, Array]:
-        """The weights of a version, or of what `find` finds: arrays by name, which belong to the caller.
+        """The weights of a version, or of the result of `find`: arrays by name, which belong to the caller.
 
         Raises:
-          NoCheckpointError: there is none; see `find`.
-          DamagedCheckpointError: its file is missing, or not what was added; names it.
+          NoCheckpointError: there is no such version; see `find`.
+          DamagedCheckpointError: its file is missing or has changed; names the file.
         """
         from safetensors import SafetensorError
         from safetensors.numpy import load
@@ -207,22 +207,22 @@ class ModelPool:
             raise DamagedCheckpointError(f"{found.path} holds no arrays ({first_line(error)})") from None
 
     def pin(self, version: Version | str | int) -> Version:
-        """Lets a version stay until it is unpinned; see `find` for what it raises."""
+        """Keeps a version until it is unpinned; raises the errors of `find`."""
         return self._set_pin(version, True)
 
     def unpin(self, version: Version | str | int) -> Version:
-        """Lets a version go, as others do, when the next one is added; see `find` for what it raises."""
+        """Treats a version like all others again from the next `add` on; raises the errors of `find`."""
         return self._set_pin(version, False)
 
     def hold(self, numbers: Iterable[int]) -> None:
-        """Lets these versions, and no others that were held before, stay as long as this object adds versions."""
+        """Keeps these versions while this object adds versions, and no longer those that were held before."""
         self._held = frozenset(numbers)
 
     def set_aside(self) -> Path | None:
         """Renames the folder, so that the pool starts empty; returns its new path, None if there are no versions.
 
         Raises:
-          OSError: it cannot be renamed.
+          OSError: the folder cannot be renamed.
         """
         return set_aside(self.folder) if (self.folder / _INDEX).exists() else None
 
@@ -236,10 +236,10 @@ class ModelPool:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Makes the pool what `state_dict` returned; versions that were added since are removed.
+        """Restores a result of `state_dict`; versions that were added since are removed.
 
         Raises:
-          OSError: it cannot be written.
+          OSError: the pool cannot be written.
         """
         entries = [dict(entry) for entry in state["index"]]
         with self._writing():
@@ -296,7 +296,7 @@ class ModelPool:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Keeps other processes from writing."""
+        """Locks the pool against other processes that write."""
         if not self.folder.is_dir():
             disk.make_folder(self.folder)
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -309,7 +309,7 @@ class ModelPool:
             os.close(descriptor)
 
     def _put(self, path: Path, data: bytes) -> None:
-        """Writes a file in one step, durably."""
+        """Writes a file atomically and durably."""
         fresh = disk.hidden(path)
         disk.remove_files([fresh])
         try:
@@ -332,7 +332,7 @@ class ModelPool:
 
 
 def _entry(version: Version) -> dict[str, Any]:
-    """A line of the index."""
+    """The line of a version in the index."""
     names = ("iteration", "env_step", "score", "size", "sha256", "network")
     return {"version": version.number, **{name: getattr(version, name) for name in names}}
 
@@ -345,7 +345,7 @@ def _best(versions: Sequence[Version], folder: Path) -> Version:
 
 
 def _mapped(version: Version) -> BlockArray:
-    """The bytes of its file, read only where they are not linked."""
+    """The bytes of a version's file, mapped, since they are read only if they cannot be linked."""
     return BlockArray(np.memmap(version.path, np.uint8, "r"), version.size, [int(version.sha256[:15], 16)])
 
 

@@ -20,14 +20,14 @@ class Status:
     """The figures that the display shows.
 
     Attributes:
-      clock: how far the run is.
+      clock: steps of the run's clock so far.
       train_iter: gradient steps so far.
       collect_return: mean return of recent training episodes, None before the first.
       eval_return: mean return of the last evaluation, None before the first.
       not_finite: metrics that are NaN or infinite.
-      unit: what the clock counts, see `engine.chain.context.UNITS`.
+      unit: unit of the clock, see `engine.chain.context.UNITS`.
       eval_info: means of declared info over the last evaluation, such as a win rate.
-      games: games of self-play so far, whose steps are plies; None where nothing plays against itself.
+      games: games of self-play so far, whose steps are plies; None without self-play.
     """
 
     clock: int
@@ -50,8 +50,8 @@ class Progress:
       total: steps of the clock in the whole run.
       title: name of the run.
       refresh: seconds between two refreshes of the bar.
-      file: where to draw; standard output by default.
-      clock: gives the time in seconds.
+      file: output file; standard output by default.
+      clock: returns the time in seconds.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Progress:
             self._draw(status)
 
     def flush(self) -> None:
-        """Flushes what the output still buffers."""
+        """Flushes the output."""
         self._file.flush()
 
     def close(self) -> None:
-        """Draws the last status onto the bar and leaves it there."""
+        """Draws the last status onto the bar, which stays on the screen."""
         if self._bar is not None:
             if self._status is not None:
                 self._draw(self._status)

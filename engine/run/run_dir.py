@@ -1,4 +1,4 @@
-"""The run folder: where a run keeps its configuration, metrics, checkpoints and summary."""
+"""The run folder, with a run's configuration, metrics, checkpoints and summary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunDir:
 
     Attributes:
       path: the folder.
-      trust: code that its configuration names may run wherever it is; see `engine.config.trust`.
+      trust: whether code that its configuration names may run, wherever that code is; see `engine.config.trust`.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class RunDir:
 
     @classmethod
     def create(cls, cfg: Config) -> RunDir:
-        """Makes ``<run.out_dir>/<exp_name>``, or the first free of ``-1, -2, ...``, and saves `cfg` in it.
+        """Creates ``<run.out_dir>/<exp_name>``, or the first free ``<exp_name>-1, -2, ...``, and saves `cfg` in it.
 
         Raises:
           ConfigError: if the folder cannot be written.
@@ -67,7 +67,7 @@ class RunDir:
 
     @classmethod
     def open(cls, path: str | Path, *, trust: bool = False) -> RunDir:
-        """The folder of an earlier run.
+        """Opens the folder of an earlier run.
 
         Args:
           path: the folder, or ``zoo/NAME``, an agent that comes with minding (see `engine.run.zoo`).
@@ -75,7 +75,7 @@ class RunDir:
             `engine.config.trust`.
 
         Raises:
-          ConfigError: if there is no such folder or it holds no run; names the nearest run beside it.
+          ConfigError: if there is no such folder or it contains no run; names the nearest run in the same folder.
         """
         path = zoo.located(folder_of(path, "RunDir.open"))
         if (path / "config.yaml").is_file():
@@ -123,7 +123,7 @@ class RunDir:
 
     @property
     def trackers(self) -> Path:
-        """Folder of what trackers such as W&B keep of the run, see `engine.run.trackers`."""
+        """Folder of the files of trackers such as W&B, see `engine.run.trackers`."""
         return self.path / "trackers"
 
     @property
@@ -143,12 +143,12 @@ class RunDir:
 
     @property
     def video(self) -> Path:
-        """Film of an episode of the trained policy."""
+        """Video of an episode of the trained policy."""
         return self.path / "episode.gif"
 
     @property
     def products(self) -> Path:
-        """Folder for the files that commands make of the run, such as a film.
+        """Folder for files that commands create from the run, such as a video.
 
         It is the run folder itself; for an agent of the zoo, which is part of the installation, it is a folder of the
         agent's name in the current folder.
@@ -162,7 +162,7 @@ class RunDir:
 
     @property
     def status(self) -> Path:
-        """Where the run is and what its workers do, see `engine.run.status`."""
+        """File with the progress of the run and the activities of its workers, see `engine.run.status`."""
         return self.path / "status.json"
 
     def load_config(self) -> Config:
@@ -178,7 +178,7 @@ class RunDir:
         return cfg
 
     def update_config(self, cfg: Config) -> None:
-        """Saves the settings with which the run continues, in one step, if they differ; reports a failing disk."""
+        """Saves the settings with which the run continues, atomically, if they differ; logs a failing disk."""
         try:
             if not self.config.exists() or load_config(self.config) != cfg:
                 save_config(cfg, self.config)
@@ -186,10 +186,10 @@ class RunDir:
             console_logger().warning("%s keeps its earlier settings: %s", self.config, error.strerror)
 
     def read_figures(self) -> Mapping[str, Any]:
-        """The figures in `summary`; empty if there is none.
+        """The figures in `summary`; empty if there is no such file.
 
         Raises:
-          ConfigError: it cannot be read, is empty, or holds something else.
+          ConfigError: the file cannot be read, is empty, or holds something else.
         """
         try:
             text = read_text(self.summary, _MAX_SUMMARY)
@@ -210,7 +210,7 @@ class RunDir:
         return figures
 
     def figures(self) -> Mapping[str, Any]:
-        """The figures in `summary`; empty if there is none, or, with a warning, if it cannot be read."""
+        """The figures in `summary`; empty if there is no such file, or, with a warning, if it cannot be read."""
         try:
             return self.read_figures()
         except ConfigError as error:
@@ -218,7 +218,7 @@ class RunDir:
             return {}
 
     def write_summary(self, figures: Mapping[str, object]) -> None:
-        """Writes `figures` (plain numbers and texts) to `summary`; reports a failing disk."""
+        """Writes `figures` (plain numbers and strings) to `summary`; logs a failing disk."""
         text = json.dumps(dict(figures), indent=2, default=str) + "\n"
         # On a full disk the summary of an earlier part of the run stays whole.
         fresh = self.summary.with_name(f"{self.summary.name}.new")
@@ -232,7 +232,7 @@ class RunDir:
 
 
 def run_folders(path: str | os.PathLike[str]) -> list[Path]:
-    """The run folders of a folder that ``minding train --seeds`` made, by seed; of any other the folder itself."""
+    """The run folders in a folder that ``minding train --seeds`` made, by seed; for any other folder, itself."""
     path = Path(path).expanduser()
     if (path / "config.yaml").is_file() or not (path / SEEDS_SETTINGS).is_file():
         return [path]

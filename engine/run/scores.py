@@ -14,7 +14,7 @@ from minding.engine.search.opponents import score_key
 
 
 class Score(NamedTuple):
-    """A mean score with the ends of its 95 % interval, and the games that it is the mean of."""
+    """A mean score with the ends of its 95 % interval, and its number of games."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ class Score(NamedTuple):
 
 
 def plays_itself(cfg: Mapping[str, Any]) -> bool:
-    """Whether a run learns from games against itself, and its evaluations are games against opponents."""
+    """Whether a run learns from games against itself, so that its evaluations are games against opponents."""
     return bool(cfg.get("chain") == "self_play")
 
 
@@ -36,7 +36,7 @@ def units_of(cfg: Mapping[str, Any]) -> dict[str, str]:
 
 
 def opponents_of(cfg: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the opponents of its evaluations; none of other runs."""
+    """The names of the opponents in a run's evaluations; empty without self-play."""
     policy: Any = cfg.get("policy") or {}
     evaluation = policy.get("eval") or {}
     return tuple(map(str, evaluation.get("opponents") or ())) if plays_itself(cfg) else ()
@@ -47,7 +47,7 @@ def final_scores(cfg: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str
 
     Args:
       cfg: the configuration of the run.
-      figures: as `RunDir.figures` returns them.
+      figures: result of `RunDir.figures`.
     """
     told, opponents = figures.get("eval_info"), opponents_of(cfg)
     games = int(figures.get("n_eval_episodes") or 0) // max(1, len(opponents))
@@ -58,9 +58,9 @@ def mean_scores(opponents: tuple[str, ...], means: Mapping[str, Any], games: int
     """Scores by opponent.
 
     Args:
-      opponents: their names.
-      means: what the games told on average, by `score_key`.
-      games: against each opponent.
+      opponents: names of the opponents.
+      means: mean scores by `score_key`.
+      games: number of games against each opponent.
     """
     scores = {}
     for opponent in opponents:

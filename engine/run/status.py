@@ -1,4 +1,4 @@
-"""``status.json``: where a run is and what its workers do, for people and programs that look at it from outside."""
+"""``status.json``: the progress of a run and the activities of its workers, for people and other programs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from minding.engine.run.lock import lost
 
 STATES = ("running", "ended", "failed")
 _EVERY = 1.0
-"""Seconds after which it is written again: rows of metrics reach their file as often.
+"""Seconds between two writes, the same as for rows of metrics.
 
-Writing it takes 0.2 to 0.3 ms on a local disk, and on Ray every actor is asked what it does.
+A write takes 0.2 to 0.3 ms on a local disk, and on Ray a call to every actor.
 """
 _MAX = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class RunStatus:
-    """A run at one moment.
+    """The status of a run at one moment.
 
     Attributes:
-      state: one of `STATES`. A run that was killed could not say so: its file says ``running``, of a process that is
-        not there.
-      reason: why it is no longer running: a stop reason, or the error; empty while it runs.
-      written: seconds since 1970.
-      node, pid, born: the machine and id of the main process, and when it began, see `engine.process.alive`.
-      unit: what the clock of the run counts, see `engine.chain.context.UNITS`.
-      limit: of the clock, where the run ends.
-      iteration, env_step, train_iter: counters; None for one that the run has not.
-      workers: of a run in lanes.
+      state: one of `STATES`. A killed run could not update its file, which still says ``running`` and names a process
+        that no longer exists.
+      reason: reason of its end, a stop reason or the error; empty while it runs.
+      written: time of the write, in seconds since 1970.
+      node, pid, born: machine, id and start of the main process, see `engine.process.alive`.
+      unit: unit of the run's clock, see `engine.chain.context.UNITS`.
+      limit: value of the clock at which the run ends.
+      iteration, env_step, train_iter: counters; None for a counter that the run does not have.
+      workers: status of the workers of an asynchronous run.
     """
 
     state: str
@@ -60,13 +60,13 @@ class RunStatus:
 
     @property
     def clock(self) -> int:
-        """Steps so far, of the run's unit."""
+        """The value of the run's clock."""
         counters = {"env_step": self.env_step, "train_iter": self.train_iter, "total_step": self.iteration}
         return counters[self.unit] or 0
 
 
 class StatusFile:
-    """Writes the status of this process' run, each time whole; reports a failing disk once.
+    """Writes the status of this process's run, each time atomically; logs a failing disk once.
 
     Args:
       path: the file.
@@ -80,7 +80,7 @@ class StatusFile:
 
     @property
     def due(self) -> bool:
-        """Whether the last one is a second old."""
+        """Whether the last write was a second ago."""
         return time.monotonic() - self._written >= _EVERY
 
     def write(
@@ -90,8 +90,8 @@ class StatusFile:
 
         Args:
           ctx: the context of the run.
-          limit: of its clock.
-          workers: of a run in lanes.
+          limit: value of its clock at which it ends.
+          workers: status of the workers of an asynchronous run.
           state, reason: see `RunStatus`.
         """
         self._written = time.monotonic()
@@ -125,10 +125,10 @@ class StatusFile:
 
 
 def read_status(path: Path) -> RunStatus:
-    """Reads the file that `StatusFile` wrote.
+    """Reads a file of `StatusFile`.
 
     Raises:
-      ConfigError: it is missing or damaged.
+      ConfigError: the file is missing or damaged.
     """
     try:
         return _status_of(json.loads(read_text(path, _MAX)))
@@ -143,7 +143,7 @@ def read_status(path: Path) -> RunStatus:
 
 
 def _status_of(tree: Any) -> RunStatus:
-    """ValueError for anything that `StatusFile` does not write."""
+    """Reads a parsed file; ValueError for anything that `StatusFile` does not write."""
     tree = _typed(RunStatus, tree, "")
     workers = tree.pop("workers")
     status = RunStatus(
@@ -162,7 +162,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def _typed(kind: type, tree: Any, prefix: str) -> dict[str, Any]:
-    """The tree if it has exactly the fields of a class, each with its type."""
+    """Returns the tree if it has exactly the fields of a class, each with its type; else ValueError."""
     fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
     if not isinstance(tree, dict) or tree.keys() != fields.keys():
         raise ValueError(f"expected {prefix or 'an object with '}{', '.join(fields)}")

@@ -1,4 +1,4 @@
-"""The zoo: trained agents that come with minding, each in a folder as `Agent.save` writes it; see docs/zoo.md."""
+"""The zoo: trained agents that come with minding, each in a folder that `Agent.save` wrote; see docs/zoo.md."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ FOLDER = Path(minding.__file__).parent / NAME
 
 
 def agents() -> list[str]:
-    """Names of the agents."""
+    """The names of the agents."""
     return sorted(each.name for each in FOLDER.iterdir() if each.is_dir()) if FOLDER.is_dir() else []
 
 
 def located(path: Path) -> Path:
-    """A path that a user gave for a folder to read: ``zoo/NAME`` is an agent of the zoo unless there is such a folder.
+    """The folder of a user's path: ``zoo/NAME`` is an agent of the zoo unless there is a folder of that path.
 
     Raises:
-      ConfigError: it is neither; names the nearest agent.
+      ConfigError: the path is neither; names the nearest agent.
     """
     if path.is_absolute() or path.parent != Path(NAME) or path.exists():
         return path

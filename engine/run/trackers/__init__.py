@@ -1,4 +1,4 @@
-"""Trackers of experiments: what their packages have in common here. Each has a module, imported when it is named."""
+"""Experiment trackers: their common part. Each tracker has a module, which is imported when a setting names it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATIENCE = 600.0
 
 
 class Row(NamedTuple):
-    """A row of metrics: its place among all rows of the run, from 0, its step of the clock, and its values."""
+    """A row of metrics: its number in the run, from 0, the value of the clock, and its metrics."""
 
     number: int
     step: int
@@ -37,9 +37,9 @@ class TrackedRun:
     """The description of a run for a tracker.
 
     Attributes:
-      name: as it is shown; that of a run over several seeds names them all.
-      group: of the runs of all seeds.
-      folder: for the tracker's own files.
+      name: name of the run; the name of a run over several seeds contains all seeds.
+      group: name of the group of the runs of all seeds.
+      folder: folder for the tracker's own files.
       settings: the compiled configuration in plain types.
     """
 
@@ -50,7 +50,7 @@ class TrackedRun:
 
     @classmethod
     def of(cls, run_dir: RunDir, settings: Mapping[str, Any]) -> TrackedRun:
-        """The run of a run folder."""
+        """Returns the description of the run in a run folder."""
         path = run_dir.path.absolute()
         group = path.parent.name if (path.parent / SEEDS_SETTINGS).is_file() else None
         name = path.name if group is None else f"{group}/{path.name}"
@@ -58,14 +58,14 @@ class TrackedRun:
 
 
 class Client(Protocol):
-    """The interface of a tracker's module, its `Client()`. Any exception counts as a failure of the tracker."""
+    """The interface of the class `Client` in a tracker's module. Any exception counts as a failure of the tracker."""
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         """Begins a run, or continues the run with this id.
 
         Returns:
-          Its id, and how many rows it holds: a killed process may not have sent all that its tracker was given. None if
-          the tracker cannot tell.
+          The id of the run, and its number of rows, because a killed process may not have sent all rows. None if the
+          tracker cannot tell.
         """
 
     def log(self, rows: Sequence[Row]) -> None:
@@ -76,19 +76,19 @@ class Client(Protocol):
 
 
 class Tracker:
-    """A `MetricsLogger` that hands rows to a tracker, each once, also where a run is killed and resumed.
+    """A `MetricsLogger` that sends each row to a tracker once, even if a run is killed and resumed.
 
-    A tracker cannot take rows back. How many it was given is therefore kept in the run folder, with the id of its run.
-    A resumed run asks the tracker how many it holds, leaves these out, and takes the missing ones from metrics.csv,
-    which has been cut back by then. If a tracker cannot tell, the number kept counts; it is written before rows are
-    sent, so that a kill in between costs these rows. After a failure there is one warning; rows wait in memory and are
-    sent some minutes later, at the end, or by a run that is resumed.
+    A tracker cannot delete rows. So the run folder stores the number of rows that were sent, with the id of the
+    tracker's run. A resumed run asks the tracker for its number of rows, skips these, and takes the missing ones from
+    metrics.csv, which has been cut back by then. If a tracker cannot tell, the stored number counts; it is written
+    before rows are sent, so that a kill in between loses these rows. After a failure there is one warning; rows wait in
+    memory and are sent some minutes later, at the end, or by a resumed run.
 
     Args:
-      name: of the tracker.
-      client: talks to it.
+      name: name of the tracker.
+      client: client of the tracker.
       run_dir: the run's folder.
-      clock: seconds, monotonic.
+      clock: returns monotonic seconds.
     """
 
     def __init__(self, name: str, client: Client, run_dir: RunDir, clock: Callable[[], float] = time.monotonic) -> None:
@@ -103,7 +103,7 @@ class Tracker:
         self._warned = False
 
     def open(self, settings: Mapping[str, Any], step: int) -> None:
-        """Keeps the settings; the run begins with the first row that is sent."""
+        """Stores the settings; the tracker's run begins with the first row that is sent."""
         self._settings = settings
 
     def write(self, row: Mapping[str, float], step: int) -> None:
@@ -112,12 +112,12 @@ class Tracker:
         self._rows += 1
 
     def flush(self) -> None:
-        """Sends the rows that wait, unless the tracker has failed a short time ago."""
+        """Sends the rows that wait, unless the tracker failed a short time ago."""
         if self._waiting and (self._failed_at is None or self._time() - self._failed_at >= _PATIENCE):
             self._send()
 
     def purge_after(self, step: int, rows: int) -> None:
-        """Goes on with the tracker's run, which may hold other rows than these by now."""
+        """Continues the tracker's run, which may contain other rows by now."""
         self._waiting.clear()
         self._id, self._given = self._kept()
         self._rows = rows
@@ -174,7 +174,7 @@ class Tracker:
         return self._run_dir.trackers / f"{self._name}.json"
 
     def _kept(self) -> tuple[str | None, int]:
-        """The id of the tracker's run, and how many rows it was sent."""
+        """The id of the tracker's run, and the number of rows sent to it."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads(self._file.read_text(encoding="utf-8"))
             return str(kept["id"]), int(kept["rows"])
@@ -192,7 +192,7 @@ class Tracker:
 
 
 def _rows_of(path: Path, begin: int, end: int) -> list[Row]:
-    """These rows of metrics.csv; none if it is not whole."""
+    """The given rows of metrics.csv; empty if the file is not whole."""
     if begin >= end:
         return []
     try:

@@ -11,13 +11,13 @@ from minding.engine.run.loggers import flat
 from minding.engine.run.trackers import Row, TrackedRun
 
 _MOST = 1000
-"""Metrics that MLflow takes in one request."""
+"""Maximum number of metrics in one request to MLflow."""
 _MOST_TEXT = 500
 _MOST_PARAMS = 100
 
 
 class Client:
-    """Sends rows to a run of MLflow, by its client: a run that the user has active in the process stays as it is."""
+    """Sends rows to a run of MLflow through its client, so that a run that the user has active is not affected."""
 
     _client: Any = None
     _id = ""

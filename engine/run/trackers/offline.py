@@ -1,4 +1,4 @@
-"""Files in which W&B and SwanLab keep a run that is sent later: logs of records in the format of LevelDB."""
+"""Files in which W&B and SwanLab store a run to be sent later: logs of records in the format of LevelDB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = 7
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The whole records of a file, which a kill may have torn at its end."""
+    """The whole records of a file; its end may be torn by a kill."""
     data, at, record = path.read_bytes(), _HEAD, b""
     while at + _HEADER.size <= len(data):
         left = _BLOCK - at % _BLOCK

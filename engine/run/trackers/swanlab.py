@@ -47,7 +47,7 @@ class Client:
 
 @contextlib.contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """SwanLab takes Ctrl-C for itself, which would end the run without a checkpoint."""
+    """Restores signal handlers, since SwanLab's handler of Ctrl-C would end the run without a checkpoint."""
     interrupt, hook = signal.getsignal(signal.SIGINT), sys.excepthook
     try:
         yield
@@ -58,7 +58,7 @@ def _handlers_kept() -> Iterator[None]:
 
 
 def _held_offline(folder: Path, id: str) -> int:
-    """Counts rows: each is several records of one time, and the last is whole only if another record follows."""
+    """Counts rows: each consists of several records with one time, and the last is whole only if a record follows."""
     from swanlab.proto.swanlab.record.v1.record_pb2 import Record
 
     held = 0

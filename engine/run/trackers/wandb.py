@@ -13,7 +13,7 @@ from minding.engine.run.trackers.offline import records
 
 
 class Client:
-    """Sends rows to a run of Weights & Biases, whose step is the number of the row: it takes each only once."""
+    """Sends rows to a run of Weights & Biases, with the row number as its step, which it accepts only once."""
 
     _run: Any = None
 
