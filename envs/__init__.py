@@ -1,4 +1,4 @@
-"""Environments: vectorised Gymnasium in one form, whatever steps and resets them."""
+"""Environments: vectorised Gymnasium in one form, whatever the backend and its way to reset."""
 
 from typing import TYPE_CHECKING
 

@@ -81,12 +81,12 @@ def env_settings(env_cfg: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_playable(env_cfg: Mapping[str, Any]) -> None:
-    """Refuses to play where there is no environment.
+    """Refuses to play in an environment that is known only from recorded data.
 
     Args:
       env_cfg: the `env` section of a configuration.
     Raises:
-      ConfigError: only recorded data tell of it.
+      ConfigError: the environment is known only from recorded data.
     """
     if env_cfg["env_id"] == RECORDED:
         raise ConfigError(

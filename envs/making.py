@@ -1,4 +1,4 @@
-"""`make_env_manager`: N environments from their settings, and which backend steps them."""
+"""`make_env_manager`: makes N environments from their settings and chooses the backend that steps them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
 
-# One vector step of CartPole costs about as much as five single ones; for fewer the loop is faster.
+# One vector step of CartPole takes about as long as five single steps; for fewer environments the loop is faster.
 _NATIVE_FROM = 6
 
 
@@ -43,22 +43,22 @@ def make_env_manager(
     - ``native``: the environment's own vector version, all environments in one NumPy step. They
       share one random generator, seeded from `seed`.
     - ``sync``: single environments in a loop in this process. Every episode has its own seed, so that an
-      environment's episodes do not depend on how long those of others are.
-    - ``subprocess``: the same in worker processes. A step costs some 50 us of messages: worth it for
+      environment's episodes do not depend on the length of other environments' episodes.
+    - ``subprocess``: the same in worker processes. Messages take about 50 us per step, which pays off for
       environments slower than that, never for classic control.
     - ``envpool``: the C++ environments of the `envpool` extra.
-    - ``auto``: native for many environments of a kind that has it, otherwise sync.
+    - ``auto``: native for many environments that have a vector version, otherwise sync.
 
     Args:
       env_cfg: the `env` section of a configuration; missing keys take their defaults.
-      num_envs: N.
-      seed: of all episodes.
+      num_envs: number of environments, N.
+      seed: seed from which the seeds of all episodes follow.
       training: False for evaluation: rewards are then neither normalized nor clipped, and episodes are whole games.
-      env_fn: makes one environment, in place of ``env_cfg.env_id``; takes ``env_kwargs``.
+      env_fn: function that makes one environment, in place of ``env_cfg.env_id``; it gets ``env_kwargs``.
     Raises:
       ConfigError: if the section or the environment is wrong; names the key.
-      SpaceError: for spaces that have no array form.
-      MissingExtraError: if a package that brings the environment is not installed.
+      SpaceError: for spaces that do not have an array form.
+      MissingExtraError: if a package that the environment needs is not installed.
     """
     if num_envs < 1 or seed < 0:
         raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected num_envs >= 1 and seed >= 0")
@@ -72,13 +72,14 @@ def make_env_manager(
 
 @dataclasses.dataclass(frozen=True)
 class ManagerFactory:
-    """All that a manager is made of; sent to other processes.
+    """Everything that is needed to make a manager; it can be sent to other processes.
 
     Attributes:
       settings: checked settings, see `env_settings`.
-      factory: makes one environment; None for EnvPool, which finds them by id.
+      factory: factory that makes one environment per call; None for EnvPool, which finds environments by id.
       num_envs, seed, training: see `make_env_manager`.
-      told: whether a manager was made of it that has warned of what it found: a run makes several, in all lanes.
+      told: whether an earlier manager of this factory has already given the warnings: a run makes several managers,
+        in all lanes.
     """
 
     settings: Mapping[str, Any]
@@ -89,17 +90,17 @@ class ManagerFactory:
     told: bool = False
 
     def __call__(self, lane: LaneContext) -> BatchedEnvManager:
-        """Worker 0 gets the same environments, or as many of them as its shard has; each further one its own seed."""
+        """Makes a worker's manager, with its shard of the environments; workers other than 0 get their own seeds."""
         seed = self.seed
         if lane.index:
             seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
         return self.make(seed, lane.share(self.num_envs))
 
     def make(self, seed: int, envs: int | None = None) -> BatchedEnvManager:
-        """Makes the manager, of `envs` of the environments; they are stepped as all together would be."""
+        """Makes a manager of `envs` of the environments, with the backend that all of them together would have."""
         envs = self.num_envs if envs is None else envs
         if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
-            # It is where it is: no other process can have it.
+            # No other process can have this object.
             return VectorEnvManager(self._given(self.factory.source), self.settings, seed, self.training, self.told)
         manager = self._make(seed, envs)
         manager.origin = dataclasses.replace(self, told=True)
@@ -122,7 +123,7 @@ class ManagerFactory:
 
             vector_env = envpool_vector_env(settings, envs, seed)
             return VectorEnvManager(vector_env, settings, seed, self.training, self.told)
-        # Once, for all shards.
+        # The number of all environments decides, so that every shard has the same backend.
         backend = _choose_backend(settings["backend"], factory, self.num_envs)
         if backend == "native":
             return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.told)
@@ -148,7 +149,7 @@ class ManagerFactory:
 
 
 def _check_single(settings: Mapping[str, Any], num_envs: int) -> None:
-    """Refuses several environments, and processes of their own, where only one instance can exist."""
+    """Refuses several environments, and worker processes, if only one instance can exist."""
     if not settings["single_instance"]:
         return
     if num_envs > 1:

@@ -1,4 +1,4 @@
-"""The manager: N environments with steps of one form, `EnvStep`, whatever steps them."""
+"""The manager: N environments whose steps have one form, `EnvStep`, whatever the backend."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class BatchedEnvManager:
     environment belongs to a new episode.
 
     Args:
-      source: steps the environments.
-      adapter: of the actions.
+      source: the source that steps the environments.
+      adapter: adapter of the actions.
       settings: checked settings, see `env_settings`.
-      training: apply reward normalization and clipping if the settings ask for them.
+      training: whether to apply reward normalization and clipping if the settings ask for them.
 
     Attributes:
-      origin: rebuilds this manager in another process; None where nothing can.
+      origin: factory that rebuilds this manager in another process; None if that is impossible.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BatchedEnvManager:
         self._agents = layout.agents if layout.reward_shape else None
         self._returns = np.zeros(rewards)
         self._lengths = source.lengths = np.zeros(self.num_envs, np.int64)
-        # Adding an array takes half the time of adding a Python int.
+        # Adding an array takes half as long as adding a Python int.
         self._one_step = np.ones(self.num_envs, np.int64)
         self._closed = False
         self.origin: Factory | None = None
@@ -68,7 +68,7 @@ class BatchedEnvManager:
         """The factory that rebuilds this manager in another process.
 
         Raises:
-          EnvError: it was not made by `make_env_manager`.
+          EnvError: the manager was not made by `make_env_manager`, or was made from a vector environment.
         """
         if self.origin is None:
             raise EnvError(
@@ -79,7 +79,7 @@ class BatchedEnvManager:
         return self.origin
 
     def weights(self) -> dict[str, Array]:
-        """None: environments do not depend on the policy's weights."""
+        """An empty dict: environments do not depend on the policy's weights."""
         return {}
 
     @property
@@ -89,17 +89,17 @@ class BatchedEnvManager:
 
     @property
     def episode_steps(self) -> Array:
-        """Steps of each running episode so far, int64 ``(N,)``; 0 where one begins with `obs`."""
+        """Steps of each running episode so far, int64 ``(N,)``; 0 where `obs` is the first observation."""
         return self._lengths.copy()
 
     @property
     def fault_count(self) -> int:
-        """Faults so far that were survived by a restart."""
+        """Number of faults so far that a restart survived."""
         return self._source.fault_count
 
     @property
     def resume_guarantee(self) -> str:
-        """``'exact'`` or ``'episode-boundary'``: what `load_state_dict` promises, or what it last kept."""
+        """``'exact'`` or ``'episode-boundary'``: the guarantee of `load_state_dict`, or the result of its last call."""
         return self._source.resume_guarantee
 
     @property
@@ -115,23 +115,23 @@ class BatchedEnvManager:
         return self._obs
 
     def step(self, action: Array) -> EnvStep:
-        """Steps every environment with what the policy's collect mode decided.
+        """Steps every environment with the actions of the policy's collect mode.
 
         Args:
-          action: in the policy's own units, ``(N, ...)``, of several agents ``(N, M, ...)``: integers that count
-            from 0, or floats in [-1, 1] for a rescaled Box.
+          action: actions in the policy's own units, ``(N, ...)``, with several agents ``(N, M, ...)``: integers that
+            count from 0, or floats in [-1, 1] for a rescaled Box.
         Raises:
           ShapeError: if the action does not fit the space.
           NonFiniteError: if an action is NaN or infinite; names environment and step.
-          EnvError: if an environment raises, hangs or returns garbage and `on_error` is ``'raise'``.
+          EnvError: if an environment raises, hangs or returns invalid values and `on_error` is ``'raise'``.
         """
         return self._step(self._adapter(action), action)
 
     def play(self, action: Array) -> EnvStep:
-        """As `step`, with what the policy's eval mode decided.
+        """Steps every environment with the actions of the policy's eval mode; otherwise like `step`.
 
         Args:
-          action: in the environment's units, ``(N, ...)``: what a single environment's own `step` takes.
+          action: actions in the environment's units, ``(N, ...)``, as a single environment's own `step` takes them.
         """
         return self._step(self._adapter.adopt(action), action)
 
@@ -147,7 +147,7 @@ class BatchedEnvManager:
         self._returns += reward
         self._lengths += self._one_step
         if self._scaler is not None:
-            # Also begins new returns where a row is not valid.
+            # This also begins a new return in rows that are not valid.
             reward = self._scaler(reward, valid)
         if self._reward_clip is not None:
             reward = np.clip(reward, -self._reward_clip, self._reward_clip)
@@ -160,7 +160,7 @@ class BatchedEnvManager:
         return EnvStep(obs, next_obs, reward, terminated, truncated, valid, episodes, info)
 
     def abandon(self) -> None:
-        """Abandons the running episodes: they are not part of `state_dict`, and a reset comes next."""
+        """Abandons the running episodes: they are not part of `state_dict`, and a reset must follow."""
         self._source.abandon()
         self._obs = None
 
@@ -170,7 +170,7 @@ class BatchedEnvManager:
         self._source.close()
 
     def state_dict(self) -> StateDict:
-        """Everything that the next steps depend on; see `resume_guarantee`."""
+        """The state on which the next steps depend; see `resume_guarantee`."""
         state: StateDict = {
             "source": self._source.state_dict(),
             "returns": self._returns.copy(),
@@ -181,10 +181,10 @@ class BatchedEnvManager:
         return state
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores. Environments that cannot be restored begin a new episode, see `resume_guarantee`.
+        """Restores the state. Environments that cannot be restored begin a new episode, see `resume_guarantee`.
 
         Raises:
-          CheckpointError: if the state belongs to another number of environments.
+          CheckpointError: if the state is that of another number of environments.
         """
         self._check_open()
         self._obs, restarted = self._source.load_state_dict(state["source"])
@@ -207,7 +207,7 @@ class BatchedEnvManager:
         ]
 
     def _forget(self, rows: Any) -> None:
-        """New episodes begin in `rows`."""
+        """Resets returns and lengths in `rows`, where new episodes begin."""
         self._returns[rows] = 0.0
         self._lengths[rows] = 0
         if self._scaler is not None:
@@ -215,7 +215,7 @@ class BatchedEnvManager:
 
     def _check_finite(self, env_action: Array, action: Array) -> None:
         flat = env_action.ravel()
-        # A sum of squares costs a third of `isfinite`; clipping has hidden infinities, which is harmless.
+        # A sum of squares takes a third of the time of `isfinite`; clipping has hidden infinities, which is harmless.
         if math.isfinite(flat.dot(flat)):
             return
         finite = np.isfinite(action).reshape(self.num_envs, -1).all(1)
@@ -241,11 +241,11 @@ class VectorEnvManager(BatchedEnvManager):
     """A manager over your own Gymnasium vector environment, in any autoreset mode.
 
     Args:
-      vector_env: its metadata must tell the autoreset mode.
-      env_cfg: the `env` section; only what concerns actions, rewards and faults is used.
-      seed: of the first reset.
-      training: apply reward normalization and clipping if the settings ask for them.
-      told: whether it was said already where actions are not rescaled.
+      vector_env: the vector environment; its metadata must name the autoreset mode.
+      env_cfg: the `env` section; only the keys for actions, info, rewards and faults are used.
+      seed: seed of the first reset.
+      training: whether to apply reward normalization and clipping if the settings ask for them.
+      told: whether the warning about actions that are not rescaled was already given.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class VectorEnvManager(BatchedEnvManager):
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
         agents, keys = agents_space(vector_env.single_observation_space), settings["info_keys"]
         if agents is not None:
-            # Their masks are in their observations.
+            # The agents' masks are in their observations.
             keys = [key for key in keys if key != ACTION_MASK]
         count = None if agents is None else len(agents.names)
         adapter = action_adapter(vector_env.single_action_space, settings, name, count, warn=training and not told)
@@ -273,7 +273,7 @@ class VectorEnvManager(BatchedEnvManager):
 def action_adapter(
     space: spaces.Space[Any], settings: Mapping[str, Any], name: str, agents: int | None = None, *, warn: bool
 ) -> ActionAdapter:
-    """Maps the policy's actions into `space`; with `warn`, a warning says where they cannot be rescaled."""
+    """The adapter that maps the policy's actions into `space`; with `warn`, warns if they cannot be rescaled."""
     adapter = ActionAdapter(describe_actions(space, rescale=settings["rescale_action"]), agents)
     if warn and settings["rescale_action"] and adapter.continuous and not adapter.rescaled:
         _log.warning("%s: actions are not rescaled, because the action space has infinite bounds: %s", name, space)

@@ -7,7 +7,7 @@ import numpy as np
 from minding.engine.types import Array, StateDict
 
 CLIP = 10.0
-"""Bound of scaled rewards, unless ``env.reward_clip`` says otherwise."""
+"""Bound of scaled rewards, unless ``env.reward_clip`` is set."""
 
 
 class RewardScaler:
@@ -16,13 +16,13 @@ class RewardScaler:
         G_t = gamma * G_{t-1} + r_t        (0 where an episode begins)
         r'_t = r_t / sqrt(var(G))
 
-    The variance runs over all environments and steps so far (Welford's update by batches), and over a return of 0 in
-    each environment before the first step: environments that begin with equal rewards would show no spread. While it is
-    0, as before the first reward, rewards pass unchanged.
+    The variance is taken over all environments and steps so far (Welford's update by batches), and over a return of 0
+    in each environment before the first step, because environments that begin with equal rewards would otherwise have
+    no spread. While the variance is 0, as before the first reward, rewards pass unchanged.
 
     Args:
-      shape: ``(N,)``, or ``(N, M)`` for rewards of M agents, who share one scale.
-      gamma: discount of the return, in [0, 1].
+      shape: ``(N,)``, or ``(N, M)`` for rewards of M agents, which share one scale.
+      gamma: discount factor of the return, in [0, 1].
     """
 
     def __init__(self, shape: tuple[int, ...], gamma: float) -> None:
@@ -38,13 +38,13 @@ class RewardScaler:
         return float(np.sqrt(self._squares / self._count)) or 1.0
 
     def __call__(self, reward: Array, valid: Array | None) -> Array:
-        """Takes the rewards of one step into the statistics and scales them.
+        """Adds the rewards of one step to the statistics and scales them.
 
         Args:
           reward: float32 ``(N,)`` or ``(N, M)``.
-          valid: bool ``(N,)`` or None; other rows are left out of the statistics and begin a new return.
+          valid: bool ``(N,)`` or None; rows that are not valid are left out of the statistics and begin a new return.
         Returns:
-          float32 of the same shape.
+          The scaled rewards, float32 of the same shape.
         """
         self._returns *= self._gamma
         self._returns += reward
@@ -55,7 +55,7 @@ class RewardScaler:
         return (reward / self.scale).astype(np.float32)
 
     def forget(self, envs: Array) -> None:
-        """A new episode begins in the environments of the mask or index array `envs`."""
+        """Begins a new return in the environments of the mask or index array `envs`, as for a new episode."""
         self._returns[envs] = 0.0
 
     def state_dict(self) -> StateDict:

@@ -1,4 +1,4 @@
-"""Random play of the environments of a manager."""
+"""Random play in the environments of a manager."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _SEED = 12345
 
 
 class RandomPlay:
-    """Steps environments with random actions in the policy's units, legal ones where there is a mask.
+    """Steps environments with random actions in the policy's units; an action mask is obeyed.
 
     Args:
-      manager: of the environments.
-      description: of them, see `describe_env`.
-      seed: of the actions.
+      manager: manager of the environments.
+      description: description of the environments, see `describe_env`.
+      seed: seed of the actions.
 
     Attributes:
-      seconds: that the environments took so far.
+      seconds: time in seconds that the environments have taken so far.
     """
 
     def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any], seed: int = _SEED) -> None:
@@ -40,7 +40,7 @@ class RandomPlay:
         self.seconds = 0.0
 
     def step(self) -> EnvStep:
-        """One step of all environments; adds to `seconds` what it took them."""
+        """Steps all environments once; adds the time that they take to `seconds`."""
         action = self.action()
         start = time.perf_counter()
         step = self._manager.step(action)
@@ -48,7 +48,7 @@ class RandomPlay:
         return step
 
     def action(self) -> Array:
-        """Random actions for the present observations."""
+        """Random actions for the current observations."""
         space = self._space
         if space["kind"] == "box":
             return self._rng.uniform(-1, 1, (*self._lead, *space["shape"])).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The description of an environment that is known by recorded data only."""
+"""The description of an environment that is known only from recorded data."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _OF_ENVIRONMENTS = (
     "episodic_life",
     "backend",
 )
-"""Settings that change an environment; data are as they were recorded."""
+"""Settings that change an environment, and that recorded data therefore refuse."""
 
 
 def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """`describe_env` where ``env.env_id=data``: spaces and limits are those of recorded data.
+    """The description (see `describe_env`) for ``env.env_id=data``: spaces and limits are those of recorded data.
 
     Args:
       env_cfg: the `env` section of a configuration, complete.
-      recorded: what the data say of their environment, see `engine.data.dataset.describe`.
+      recorded: description of the environment in the data, see `engine.data.dataset.describe`.
     Raises:
-      ConfigError: a setting would change an environment, of which there is none.
+      ConfigError: a setting would change the environment, but there are only recorded data.
     """
     defaults = default_config()
     for key in _OF_ENVIRONMENTS:
@@ -65,12 +65,12 @@ def describe_environment(env: Any) -> dict[str, Any]:
     """The description of an environment for recorded data, see `engine.data.dataset.describe`.
 
     Args:
-      env: an id, or ``module:Class``; a class or function that makes one; or an environment, whose spaces are taken as
-        they are.
+      env: an id, or ``module:Class``; a class or function that makes an environment; or an environment, whose spaces
+        are used unchanged.
     Raises:
-      ConfigError: it is none of these, the id is unknown, or several agents act in it.
-      SpaceError: it has spaces that have no array form.
-      EnvError: it cannot be made.
+      ConfigError: `env` is none of these, the id is unknown, or the environment has several agents.
+      SpaceError: a space does not have an array form.
+      EnvError: the environment cannot be made.
     """
     if isinstance(env, VectorEnv) or not (isinstance(env, str | gymnasium.Env) or callable(env)):
         what = "a vector environment" if isinstance(env, VectorEnv) else short(env)
@@ -95,7 +95,7 @@ def describe_environment(env: Any) -> dict[str, Any]:
 
 
 def _registered(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
-    """The id of an environment that tells how it was made, whatever it is wrapped in."""
+    """The settings with the id of an environment that has a spec, whatever it is wrapped in."""
     found = objects.env_settings_of(env)
     if found["env_id"].startswith(objects.PREFIX) and env.spec is not None:
         return {"env_id": env.spec.id}
@@ -103,7 +103,7 @@ def _registered(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
 
 
 def observation_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The observation space of a description by `envs.spec.describe_observation`."""
+    """The observation space that a description by `envs.spec.describe_observation` describes."""
     kind = described["kind"]
     if kind == "dict":
         return spaces.Dict({key: observation_space(each) for key, each in described["spaces"].items()})
@@ -121,7 +121,7 @@ def observation_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
 
 
 def action_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The action space of a description by `describe_actions`."""
+    """The action space that a description by `describe_actions` describes."""
     shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"]).type
     if described["kind"] == "box":
         low, high = (np.broadcast_to(np.asarray(described[end], dtype), shape) for end in ("low", "high"))

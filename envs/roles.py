@@ -24,10 +24,10 @@ def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None)
 
     Args:
       cfg: compiled configuration of the run.
-      env_fn: makes one environment, in place of ``env.env_id``; takes ``env.env_kwargs``. Where `compile_run` was given
-        it, it need not be given again.
+      env_fn: function that makes one environment, in place of ``env.env_id``; it gets ``env.env_kwargs``. It can be
+        left out if `compile_run` was given it.
     Raises:
-      ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
+      ConfigError, SpaceError, MissingExtraError: as for `make_env_manager`.
     """
     return make_env_manager(cfg.env, cfg.env.collector_env_num, _seed(cfg, "env.collect"), env_fn=env_fn)
 
@@ -39,21 +39,21 @@ def make_evaluator_env(
 
     Args:
       cfg: compiled configuration of the run.
-      stream: of the seeds; another one gives episodes that no other evaluation of the run has seen.
+      stream: name of the seed stream; another name gives episodes that no other evaluation of the run has had.
       env_fn: as in `make_collector_env`.
     Raises:
-      ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
+      ConfigError, SpaceError, MissingExtraError: as for `make_env_manager`.
     """
     return make_env_manager(cfg.env, cfg.env.evaluator_env_num, _seed(cfg, stream), training=False, env_fn=env_fn)
 
 
 def make_goal_rules(cfg: Config) -> Any:
-    """An environment whose `compute_reward` and `compute_terminated` say what any goals are worth; it is never stepped.
+    """An environment that is never stepped, for its rules for goals, `compute_reward` and `compute_terminated`.
 
     Args:
       cfg: compiled configuration of the run.
     Raises:
-      ConfigError, MissingExtraError: as `make_env_manager`.
+      ConfigError, MissingExtraError: as for `make_env_manager`.
     """
     return env_factory(env_settings(cfg.env))().unwrapped
 
@@ -64,9 +64,9 @@ def make_board_game(cfg: Config) -> BoardGame:
     Args:
       cfg: compiled configuration of the run.
     Raises:
-      ConfigError: the environment has none.
-      GameError: they contradict themselves, see `check_rules`.
-      MissingExtraError: as `make_env_manager`.
+      ConfigError: the environment does not have such rules.
+      GameError: the rules contradict themselves, see `check_rules`.
+      MissingExtraError: as for `make_env_manager`.
     """
     factory = env_factory(env_settings(cfg.env))
     env = factory()

@@ -1,4 +1,4 @@
-"""Plain descriptions of what a policy sees of an environment: spaces, time limit, number of agents."""
+"""Plain descriptions of environments as policies see them: spaces, time limit, number of agents."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from minding.envs.spaces.agents import AgentsSpace, agents_space
 from minding.envs.spaces.info import INFO, WithInfo
 from minding.envs.spaces.layout import ObsLayout
 
-# Bounds of larger boxes (images) are given as one pair of numbers.
+# The bounds of larger boxes (images) are described by one pair of numbers.
 _MAX_LISTED_BOUNDS = 64
 
 
 def describe_env(env_cfg: Mapping[str, object], env_fn: Callable[..., AnyEnv] | None = None) -> dict[str, object]:
-    """Describes what a policy sees of an environment, in values that JSON and YAML can hold.
+    """Describes an environment as policies see it, in values that JSON and YAML can hold.
 
-    That is after wrappers and action rescaling.
+    The description is that of the environment after wrappers and action rescaling.
 
     Args:
       env_cfg: the `env` section of a configuration; missing keys take their defaults.
-      env_fn: makes the environment, in place of `env_cfg.env_id`.
+      env_fn: function that makes the environment, in place of `env_cfg.env_id`.
     Returns:
       ``{'observation': space, 'action': space, 'env_action': space, 'max_episode_steps': int | None,
-      'num_agents': 1}``: what the policy sees and decides as in `describe_space`, and the environment's own action
-      space as in `describe_actions`. An action mask is ``{'kind': 'action_mask', 'counts': entries of each choice}``
-      in the observation; other declared keys of info are under ``'info'``. With several agents all of these describe
-      each agent, in the common sizes of all agents, and ``'agents'`` is ``{'names': list, 'spaces': list of
+      'num_agents': 1}``: the policy's observation and action spaces as in `describe_space`, and the environment's own
+      action space as in `describe_actions`. An action mask is ``{'kind': 'action_mask', 'counts': entries of each
+      choice}`` in the observation; other declared keys of info are under ``'info'``. With several agents all of these
+      describe each agent, in the common sizes of all agents, and ``'agents'`` is ``{'names': list, 'spaces': list of
       {'observation': space, 'action': space}, each agent's own, 'state': space | None, 'team_reward': bool}``.
     Raises:
       ConfigError: if the environment is unknown or the section is wrong.
-      SpaceError: for spaces that have no array form.
+      SpaceError: for spaces that do not have an array form.
     """
     settings = env_settings(env_cfg)
     factory = env_factory(settings, env_fn)
@@ -52,12 +52,12 @@ def describe_env(env_cfg: Mapping[str, object], env_fn: Callable[..., AnyEnv] | 
 
 
 def describe_made(env: AnyEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`describe_env` of an environment that was made from these settings, which are complete."""
+    """The description, as by `describe_env`, of an environment that was made from these complete settings."""
     rescale, team = settings["rescale_action"], agents_space(env.observation_space)
     if team is None:
         observation, action = describe_observation(env.observation_space, env.action_space), env.action_space
     else:
-        ObsLayout(env.observation_space)  # raises for what managers would not take
+        ObsLayout(env.observation_space)  # raises for spaces that managers refuse
         observation, action = describe_observation(team.one_observation, team.one_action), team.one_action
     return {
         "observation": observation,
@@ -88,7 +88,7 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
-        # Several axes are one axis to policies.
+        # Policies see several axes as one axis.
         return {"kind": "multi_discrete", "nvec": space.nvec.ravel().tolist()}
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi_binary", "shape": list(space.shape)}
@@ -102,15 +102,16 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def describe_observation(space: spaces.Space[Any], action_space: spaces.Space[Any] | None = None) -> dict[str, Any]:
-    """Like `describe_space`, as handed out: floats are float32 and discrete values count from 0.
+    """Like `describe_space`, but as policies get observations: floats are float32, discrete values count from 0.
 
     Args:
-      space: of observations, or `WithInfo`.
-      action_space: of the environment, for an action mask in the observation (see `ObsLayout`).
+      space: space of observations, or `WithInfo`.
+      action_space: action space of the environment, for an action mask in the observation (see `ObsLayout`).
     Raises:
-      SpaceError: also for images whose channels are last.
+      SpaceError: for the spaces that `describe_space` refuses, for observations with only a mask, and for images whose
+        channels are last.
     """
-    layout = ObsLayout(space, action_space)  # raises for what managers would not take
+    layout = ObsLayout(space, action_space)  # raises for spaces that managers refuse
     description = describe_space(space[OBSERVATION] if isinstance(space, WithInfo) else space)
     for mask in layout.leaves:
         if mask.choices:
@@ -141,7 +142,7 @@ def _described_agents(space: AgentsSpace, rescale: bool) -> dict[str, Any]:
 
 
 def _described_info(space: spaces.Space[Any], agents: AgentsSpace | None) -> dict[str, Any]:
-    """The declared info of `WithInfo`, of one agent, as an entry of a description; none for other spaces."""
+    """The declared info of `WithInfo`, for one agent, as an entry of a description; empty for other spaces."""
     if not isinstance(space, WithInfo):
         return {}
     described = {}
@@ -152,7 +153,7 @@ def _described_info(space: spaces.Space[Any], agents: AgentsSpace | None) -> dic
 
 
 def episode_limit(env: AnyEnv) -> int | None:
-    """Steps after which episodes are truncated, None without a limit."""
+    """Steps after which episodes are truncated; None without a limit."""
     limits = []
     layer: Any = env
     while layer is not None:

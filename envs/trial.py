@@ -1,4 +1,4 @@
-"""A trial of one environment: steps with random actions, and what was met in them; part of `envs.check`."""
+"""A trial of one environment: steps with random actions, and observations about them; part of `envs.check`."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Trial:
     rounded: list[str] = dataclasses.field(default_factory=list)
     other_dtypes: set[str] = dataclasses.field(default_factory=set)
     legal: list[float] = dataclasses.field(default_factory=list)
-    """Share of legal actions, where there is a mask."""
+    """Share of legal actions in each step, if there is a mask."""
     seconds: float = 0.0
-    """How long it took."""
+    """Duration of the trial in seconds."""
 
 
 def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial, seconds: float = math.inf) -> None:
-    """Steps an environment at least once, and then up to that many times or seconds; what is met goes to `found`."""
+    """Steps an environment at least once, up to `steps` times or for `seconds`, and records the results in `found`."""
     start = time.monotonic()
     activity = Activity()
     watch = Watch(activity, lambda: "the environment", step_timeout)

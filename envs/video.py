@@ -1,4 +1,4 @@
-"""Films episodes: GIF files by Pillow, which MindSpore brings, other formats by imageio (extra `video`)."""
+"""Films episodes: GIF files by Pillow, which MindSpore installs, other formats by imageio (extra `video`)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 Writer = Callable[[str | Path, Sequence[Array], float], None]
-"""Writes images ``(H, W, 3)`` to a video file, at a given rate per second."""
+"""Function that writes images ``(H, W, 3)`` to a video file, at a given number of images per second."""
 
 
 def video_writer(path: str | Path) -> Writer:
-    """The writer of such a file.
+    """The function that writes a video file in the format of its extension.
 
     Raises:
-      ConfigError: if the name's ending is not that of a known format.
-      MissingExtraError: if imageio or ffmpeg is not there, for all formats but .gif.
+      ConfigError: if the extension is not that of a known format.
+      MissingExtraError: if imageio or ffmpeg is not installed, for all formats but .gif.
     """
     ending = Path(path).suffix.lower()
     if ending not in _FORMATS:
@@ -63,17 +63,17 @@ def record_episodes(
       env_cfg: the `env` section of the configuration.
       policy: ``policy.eval_mode``.
       path: file to write; its extension selects the format (.gif, .mp4).
-      seed: of the environment; the first episode is that of this seed, however many follow.
+      seed: seed of the environment; it determines the first episode, however many follow.
       max_steps: length at which an episode is cut off.
-      episodes: how many are filmed.
-      stop: asked before each step; once true, nothing is written.
+      episodes: number of episodes to film.
+      stop: called before each step; once it returns true, filming ends and no file is written.
 
     Returns:
-      Return and length of each episode; none if it was stopped.
+      Return and length of each episode; empty if `stop` returned true.
 
     Raises:
       MissingExtraError: if a package that the format needs is not installed.
-      ConfigError: if the environment cannot render pictures, or there is no such format.
+      ConfigError: if the environment cannot render images, or the format is unknown.
     """
     _use_no_screen()
     write = video_writer(path)
@@ -136,13 +136,13 @@ def _play_episode(
 
 
 def _use_no_screen() -> None:
-    """Lets SDL, with which pygame draws, look for no screen where there is none: it would print an error of it."""
+    """Tells SDL, which pygame uses, not to look for a screen if there is none: it would print an error."""
     if sys.platform == "linux" and not any(os.environ.get(each) for each in _SCREENS):
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def _check_writable(path: Path) -> None:
-    """Refuses a file that cannot be written, before an episode is played for it; leaves nothing."""
+    """Refuses a file that cannot be written, before an episode is played; leaves no file or folder."""
     existed, missing = path.exists(), [folder for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,13 +159,13 @@ def _check_writable(path: Path) -> None:
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
-    """Keeps a picture of the first observation of an episode, and one of each step, from `begin` to the episode's end.
+    """Renders the first state of an episode and the state after each step, from `begin` to the episode's end.
 
     Args:
-      env: made to render pictures.
+      env: an environment that renders images.
 
     Attributes:
-      frames: uint8 ``(H, W, 3)`` each; None where it renders nothing.
+      frames: the images, uint8 ``(H, W, 3)`` each; None if `render` returned nothing.
     """
 
     def __init__(self, env: Any) -> None:
@@ -174,7 +174,7 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         self._resets = 0
 
     def begin(self) -> None:
-        """The next reset begins an episode to be filmed; one after that, as managers make it, does not."""
+        """Lets the next reset begin a filmed episode; a later one, such as the manager's at its end, is not filmed."""
         self._resets = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -188,13 +188,13 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         try:
             self._keep()
         except Exception:
-            # Some have nothing to show once an episode is over; the film ends with the picture before.
+            # Some environments cannot render once an episode is over; the film then ends with the previous image.
             if not (self.frames and (answer[2] or answer[3])):
                 raise
         return answer
 
     def close(self) -> None:
-        """Left to who made it: a manager closes what it is lent after a first look."""
+        """Does nothing: a manager closes a lent environment after probing it, and the owner closes it in the end."""
 
     def _keep(self) -> None:
         if self._resets > 1:
@@ -202,13 +202,13 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         try:
             picture = self.env.render()
         except NotImplementedError:
-            # What Gymnasium's base class says where a class has no `render` of its own.
+            # Gymnasium's base class raises this if a class does not define `render`.
             picture = None
         self.frames.append(None if picture is None else np.array(picture))
 
 
 class _Lender:
-    """What makes the environments of a manager that is to play in one that exists."""
+    """A factory that lends an existing environment to a manager."""
 
     lends = True
 
@@ -222,9 +222,9 @@ class _Lender:
 def _write_gif(path: str | Path, frames: Sequence[Array], fps: float) -> None:
     from PIL import Image
 
-    # Of Pillow's methods the one that takes a fifth of the time of the default, with errors that nobody sees.
+    # This method of Pillow takes a fifth of the default's time, and its errors are not visible.
     method, dither = Image.Quantize.FASTOCTREE, Image.Dither.NONE
     first, *others = [Image.fromarray(frame).quantize(256, method=method, dither=dither) for frame in frames]
-    # The format counts in hundredths of a second; viewers slow down what is faster than 50 pictures per second.
+    # The format counts in hundredths of a second; viewers slow down films of more than 50 images per second.
     duration = max(round(100 / fps), 2) * 10
     first.save(path, "GIF", save_all=True, append_images=others, duration=duration, loop=0)

@@ -1,1 +1,1 @@
-"""Guards against faults of environments: restarts, calls that hang, values that are not numbers."""
+"""Guards against faults of environments: restarts, time limits of calls, checks of values."""

@@ -1,4 +1,4 @@
-"""Whether what the calls of an environment return has the form of Gymnasium's interface."""
+"""Checks that the return values of an environment's methods have the form of Gymnasium's interface."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from minding.engine.errors import EnvError
 from minding.engine.types import Array
 
 FLAGS = (bool, np.bool_)
-"""What most flags are; others are looked at more closely."""
+"""Usual types of flags; values of other types are examined."""
 
 
 class InterfaceError(EnvError):
-    """A call returned what the interface does not allow. It would do so again: restarting does not help."""
+    """A call returned something that the interface does not allow. A restart would not help."""
 
 
 def step_answer(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
     """The five values of a step.
 
     Raises:
-      InterfaceError: it is anything else, such as the four values of the old Gym interface.
+      InterfaceError: the answer has another form, such as the four values of the old Gym interface.
     """
     if isinstance(answer, (tuple, list)) and len(answer) == 5:
         return tuple(answer)
@@ -37,17 +37,17 @@ def step_answer(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def reset_answer(answer: Any, expected: str = "(observation, info)") -> tuple[Any, Any]:
-    """The two values of a reset; TypeError if it is anything else."""
+    """The two values of a reset; TypeError if the answer is not a tuple of two."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise TypeError(f"expected {expected}, got {type(answer).__name__}")
     return answer
 
 
 def as_flag(flag: Any, name: str) -> bool:
-    """Whether an episode has ended: a bool, or one of the integers 0 and 1; an array of one counts as that one.
+    """Whether an episode has ended: a bool, the integer 0 or 1, or an array with one of these.
 
     Raises:
-      EnvError: it is anything else, such as None, NaN, a string, another number or an array of several.
+      EnvError: the flag is anything else, such as None, NaN, a string, another number or an array of several.
     """
     array = np.asarray(flag)
     if array.size != 1 or not _are_flags(array):
@@ -56,7 +56,7 @@ def as_flag(flag: Any, name: str) -> bool:
 
 
 def as_flags(flags: Any, name: str, num_envs: int) -> Array:
-    """The same for a vector environment, bool ``(N,)``; always a copy."""
+    """`as_flag` for a vector environment, bool ``(N,)``; always a copy."""
     array = np.asarray(flags)
     if array.shape != (num_envs,) or not _are_flags(array):
         raise EnvError(f"{name} is {brief(flags)}; expected {num_envs} bools, one per environment")
@@ -67,7 +67,7 @@ def as_info(info: Any, key: str) -> Mapping[str, Any]:
     """The info of a reset or step, a dict from which `key` is taken.
 
     Raises:
-      InterfaceError: it is anything else, such as None.
+      InterfaceError: the info is not a dict.
     """
     if not isinstance(info, Mapping):
         raise InterfaceError(f"info is {brief(info)}; expected a dict with {key!r}, which env.info_keys declares")
@@ -75,7 +75,7 @@ def as_info(info: Any, key: str) -> Mapping[str, Any]:
 
 
 def brief(value: Any) -> str:
-    """A value in a message, in one line."""
+    """A value as one line of text, for messages."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:80]}..."
 

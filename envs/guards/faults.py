@@ -13,29 +13,29 @@ from minding.envs.guards import living
 
 _log = logging.getLogger("minding.envs")
 START_TIMEOUT = 120.0
-"""Seconds until a new environment must be there: packages are imported, in a worker NumPy and Gymnasium, too."""
+"""Seconds in which a new environment must be made: packages are imported, in a worker also NumPy and Gymnasium."""
 
 
 class Hang(BaseException):
-    """A call that went on for too long. Not an `Exception`: an environment's own handlers must let it pass."""
+    """A call that took too long. It is not an `Exception`, so that an environment's own handlers let it pass."""
 
 
 class FaultStreak:
-    """Tells occasional failures from permanent ones, whose restarts would never produce a transition.
+    """Distinguishes occasional failures from permanent ones, whose restarts would never produce a transition.
 
     The owner increments `step` at each step.
     """
 
     limit: ClassVar[int] = 10
-    """Faults in successive steps; what fails in one step of ten does not reach it."""
+    """Faults in successive steps that count as permanent; an environment that fails in one step of ten is below it."""
 
     def __init__(self) -> None:
         self.step = 0
-        # What failed, to the step of its last fault and the number of successive steps with one.
+        # For each thing that failed, the step of its last fault and the number of successive steps with a fault.
         self._last: dict[Hashable, tuple[int, int]] = {}
 
     def is_broken(self, what: Hashable) -> bool:
-        """Records a fault of `what` in this step; whether it failed in each of the last `limit` steps."""
+        """Records a fault of `what` in this step; returns whether it failed in each of the last `limit` steps."""
         step, count = self._last.get(what, (-1, 0))
         count = count + 1 if step == self.step - 1 else 1
         self._last[what] = (self.step, count)
@@ -43,9 +43,9 @@ class FaultStreak:
 
 
 def describe(error: BaseException) -> str:
-    """``Type: message (file:line in function)`` of an exception, in one line; the place is one in the user's code.
+    """``Type: message (file:line in function)`` of an exception, in one line; the place is in the user's code.
 
-    Where the caller expected another interface than the environment has, it is said which.
+    If the environment lacks the interface that the caller expects, the text names that interface.
     """
     if isinstance(error, Hang):
         return str(error)
@@ -69,10 +69,10 @@ def frames_of(frame: FrameType | None) -> list[Place]:
 
 
 def close_env(env: Any, label: str) -> BaseException | None:
-    """Closes an environment; one that cannot even close is named in a warning, because nothing is lost by it.
+    """Closes an environment; an error in `close` is only a warning, because it does no harm.
 
     Returns:
-      What it raised, None if it closed.
+      The error that `close` raised; None if it succeeded.
     """
     living.gone(env)
     try:

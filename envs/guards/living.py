@@ -1,4 +1,4 @@
-"""Which environments exist in this process: of some there can only be one, and no object is two environments."""
+"""Counts the environments in this process: some may exist only once, and no object may serve as two environments."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any
 
 _living: dict[int, str] = {}
 _known: dict[int, weakref.ref[Any]] = {}
-"""The environments that were ever made and not forgotten, without their wrappers, by their `id`."""
+"""References to all environments that were made and still exist, without their wrappers, by their `id`."""
 
 
 def born(env: Any, name: str) -> None:
-    """Counts an environment until it is closed (`gone`), or forgotten."""
+    """Counts an environment until it is closed (`gone`), or garbage-collected."""
     _living[id(env)] = name
-    with contextlib.suppress(TypeError):  # what cannot be referred to weakly counts until it is closed
+    with contextlib.suppress(TypeError):  # without support for weak references, it counts until it is closed
         weakref.finalize(env, _living.pop, id(env), None).atexit = False
 
 
 def gone(env: Any) -> None:
-    """Counts an environment no longer."""
+    """Stops counting an environment."""
     _living.pop(id(env), None)
 
 
 def count(name: str) -> int:
-    """The number of living objects of this name."""
+    """The number of open environments of this name."""
     return list(_living.values()).count(name)
 
 
 def is_new(env: Any) -> bool:
-    """Whether nothing was made before that is this very object, wrapped or not; closing it does not make it new.
+    """Whether this very object, wrapped or not, was never passed before; closing an environment does not make it new.
 
-    What cannot be referred to weakly is always new: its `id` may be that of a forgotten one.
+    An object without support for weak references always counts as new: its `id` may be that of a former object.
     """
     core = _unwrapped(env)
     known = _known.get(id(core))
@@ -44,7 +44,7 @@ def is_new(env: Any) -> bool:
 
 
 def _forget(key: int, reference: weakref.ref[Any]) -> None:
-    # By then another object may have its `id`.
+    # Another object may have the same `id` by now.
     if _known.get(key) is reference:
         del _known[key]
 
@@ -52,6 +52,6 @@ def _forget(key: int, reference: weakref.ref[Any]) -> None:
 def _unwrapped(env: Any) -> Any:
     try:
         core = env.unwrapped
-    except Exception:  # A property of the user's own; most environments that are no Gymnasium environments have none.
+    except Exception:  # a user's own property may raise anything, and other interfaces mostly lack the attribute
         return env
     return env if core is None else core

@@ -1,4 +1,4 @@
-"""Whether what environments return are numbers that fit their spaces, and that float32 can hold."""
+"""Checks that the return values of environments are numbers that fit their spaces, and that float32 can hold."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from minding.envs.spaces.layout import ObsLayout
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _EXACT = 2.0**24
-"""From here on, float32 no longer holds every integer."""
+"""From this number on, float32 cannot hold every integer."""
 
 
 PLAIN = (float, np.float64, np.float32, int)
-"""What most rewards are; others are looked at more closely."""
+"""Usual types of rewards; values of other types are examined."""
 
 
 def as_reward(reward: Any, name: str = "reward") -> float:
     """The reward of one step as a number; an array of one number counts as that number.
 
     Raises:
-      EnvError: it is anything else, such as None, a string or an array of several numbers.
+      EnvError: the reward is anything else, such as None, a string or an array of several numbers.
     """
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:
@@ -36,10 +36,10 @@ def as_reward(reward: Any, name: str = "reward") -> float:
 
 
 def step_reward(reward: Any, shape: tuple[int, ...]) -> float | Array:
-    """The reward of one step: for ``()`` as `as_reward`, for ``(M,)`` those of M agents, an array of numbers.
+    """The reward of one step: for shape ``()`` the number of `as_reward`, for ``(M,)`` an array, one number per agent.
 
     Raises:
-      EnvError: it is anything else.
+      EnvError: the reward is anything else.
     """
     if not shape:
         return as_reward(reward)
@@ -53,7 +53,7 @@ def as_rewards(rewards: Any, shape: tuple[int, ...]) -> Array:
     """The rewards of a vector environment as float64 of `shape`: ``(N,)``, or ``(N, M)`` with one for each agent.
 
     Raises:
-      EnvError: they are anything else.
+      EnvError: the rewards are not numbers of this shape.
     """
     array = np.asarray(rewards)
     if array.dtype.kind not in "biuf" or array.shape != shape:
@@ -63,12 +63,12 @@ def as_rewards(rewards: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _any_in_row(rows: Array) -> Array:
-    """Bool ``(N,)``: whether something is true in a row of ``(N, ...)``."""
+    """Whether any element of each row of ``(N, ...)`` is true, bool ``(N,)``."""
     return rows if rows.ndim == 1 else rows.reshape(len(rows), -1).any(axis=1)
 
 
 def _unusable(values: Array) -> str:
-    """Why numbers of an observation cannot be used, where the numbers alone do not say it."""
+    """Why an observation cannot be used, as a remark in a message; empty if the numbers speak for themselves."""
     if np.isinf(values).any():
         return " (float32 ends at 3.4e38)"
     return "" if np.isnan(values).any() else " (from 1.8e19 on float32 cannot hold the square of a number)"
@@ -78,7 +78,7 @@ class ValueCheck:
     """Checks the arrays of a layout: cheaply at every step, thoroughly if something may be wrong.
 
     Args:
-      layout: of the arrays.
+      layout: layout of the arrays.
     """
 
     def __init__(self, layout: ObsLayout) -> None:
@@ -88,15 +88,15 @@ class ValueCheck:
         self._counts = [(i, np.asarray(leaf.count)) for i, leaf in enumerate(leaves) if leaf.count is not None]
         self._masks = [(i, leaf.choices) for i, leaf in enumerate(leaves) if leaf.choices]
         wide = [i for i, leaf in enumerate(leaves) if leaf.dtype.kind in "iu" and leaf.dtype.itemsize >= 4]
-        # Integers that a policy takes as numbers; reported once for each leaf.
+        # Leaves of integers that a policy treats as numbers; rounding is reported once for each leaf.
         self._wide = [i for i in wide if leaves[i].count is None]
         self._untold = set(self._floats)
         self._look_from = _EXACT**2 if self._floats else _FLOAT32_MAX
 
     def fits(self, arrays: Sequence[Array], reward: Array, over: Array | None = None) -> bool:
-        """False if `bad_rows` or `rounded` must check; for the arguments see `bad_rows`.
+        """Whether all values fit; if not, `bad_rows` or `rounded` must check. For the arguments see `bad_rows`.
 
-        The sum of squares is several times cheaper than `isfinite` on small arrays, and small only if all are.
+        The sum of squares is several times cheaper than `isfinite` on small arrays, and small only if all values are.
         """
         total = float(reward.dot(reward)) if reward.ndim == 1 else float((reward * reward).sum())
         for i in self._floats:
@@ -109,12 +109,13 @@ class ValueCheck:
         return not (self._counts or self._wide) or self._integers_fit(arrays)
 
     def bad_rows(self, arrays: Sequence[Array], reward: Array, over: Array | None = None) -> list[tuple[int, str]]:
-        """Rows with values that cannot be used, each with what was found in it.
+        """Rows with values that cannot be used, each with a description of the fault.
 
         Args:
-          arrays: one per leaf, ``(N, ...)``.
-          reward: as the environments gave it, ``(N,)`` or ``(N, M)``.
-          over: bool ``(N,)``, rows that show the end of a terminated episode, where no action may be left.
+          arrays: arrays ``(N, ...)``, one per leaf.
+          reward: reward of the environments, unchanged, ``(N,)`` or ``(N, M)``.
+          over: bool ``(N,)``, rows with the last observation of a terminated episode, in which a mask may forbid every
+            action.
         """
         found: dict[int, str] = {}
         for row in np.flatnonzero(_any_in_row(~(np.abs(reward) <= _FLOAT32_MAX))):
@@ -132,7 +133,7 @@ class ValueCheck:
         return sorted(found.items())
 
     def stuck(self, arrays: Sequence[Array], over: Array | None = None) -> list[tuple[int, str]]:
-        """Rows with a mask that allows no action, each with what was found; see `bad_rows`."""
+        """Rows with a mask that forbids every action, each with a description; see `bad_rows`."""
         return [
             (int(row), f"{self._leaves[i].label} allows no action ({brief(arrays[i][row])})")
             for i, rows in self._stuck(arrays, over)
@@ -140,7 +141,7 @@ class ValueCheck:
         ]
 
     def outside(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:
-        """Rows with integers that are none of the values of their space, each with what was found; see `bad_rows`."""
+        """Rows with integers that are outside their space, each with a description; see `bad_rows`."""
         found = []
         for i, count in self._counts:
             outside = ((arrays[i] < 0) | (arrays[i] >= count)).reshape(len(arrays[i]), -1).any(1)
@@ -148,7 +149,7 @@ class ValueCheck:
         return found
 
     def rounded(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:
-        """One row for each leaf with numbers that float32 rounds, with what was found; each leaf only once."""
+        """One row for each leaf with numbers that float32 rounds, with a description; each leaf is reported once."""
         found = []
         for i in sorted({*self._untold, *self._wide}):
             flat = np.abs(arrays[i].reshape(len(arrays[i]), -1).astype(np.float64))
@@ -168,14 +169,14 @@ class ValueCheck:
         return found
 
     def _stuck(self, arrays: Sequence[Array], over: Array | None) -> Iterator[tuple[int, Array]]:
-        """For each mask, the rows in which it leaves no action though one has to follow."""
+        """For each mask, the rows in which it forbids every action although an action has to follow."""
         for i, choices in self._masks:
             rows = _any_in_row(without_legal(arrays[i], choices))
             yield i, rows if over is None else rows & ~over
 
     def _integers_fit(self, arrays: Sequence[Array]) -> bool:
         for i, count in self._counts:
-            # As unsigned numbers, negative ones are large.
+            # Read as unsigned, negative numbers are large.
             if (arrays[i].view(f"u{arrays[i].itemsize}") >= count).any():
                 return False
         return all(not arrays[i].size or -_EXACT < arrays[i].min() <= arrays[i].max() < _EXACT for i in self._wide)

@@ -1,9 +1,9 @@
 """A limit on the time that one call of an environment in this process may take, and a message about long waits.
 
-A thread checks what every source says it is doing. A call that takes more than a few seconds is named in a warning. At
+A thread checks the current call of every source. A call that takes more than a few seconds is named in a warning. At
 the limit the main thread gets a signal whose handler raises `Hang` within the call. Compiled code that does not return
-to Python cannot be interrupted: after a grace period the process says so and ends with exit code 1, so that the last
-checkpoint stays what a run resumes from.
+to Python cannot be interrupted: after a grace period the process prints a message and ends with exit code 1, so that
+the run can be resumed from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from minding.envs.guards.faults import Hang, frames_of
 
 _log = logging.getLogger("minding.envs")
 WARN_AFTER = 10.0
-"""Seconds until a call is named in a warning; a third of the limit if that is less. Doubled for each further one."""
+"""Seconds until a call is named in a warning, or a third of the limit if less; doubled after each warning."""
 GRACE = 10.0
 """Seconds that a call has to react to the interruption."""
 _TICK = 1.0  # s
-# Unused elsewhere, as far as is known: SIGALRM, SIGUSR1 and SIGUSR2 are used by environments and schedulers.
+# SIGALRM, SIGUSR1 and SIGUSR2 are used by environments and schedulers; this signal is not, as far as is known.
 _SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
 _DEBUGGERS = frozenset({"bdb", "pdb", "pydevd", "debugpy"})
 
@@ -39,9 +39,9 @@ class Activity:
 
     Attributes:
       call: name of the call under way, such as ``step``; empty between calls.
-      number: counts the calls.
-      thread: that made the last call.
-      running: int64 ``(1,)``, row of the environment that is running: the clock restarts for each.
+      number: number of calls so far.
+      thread: id of the thread that made the last call.
+      running: int64 ``(1,)``, row of the environment that is running; each environment has its own time limit.
     """
 
     __slots__ = ("call", "number", "running", "thread")
@@ -53,18 +53,18 @@ class Activity:
         self.running = running
 
     def begin(self, call: str) -> None:
-        """A call begins; `end` must follow, whatever happens."""
+        """Records the begin of a call; `end` must follow, whatever happens."""
         self.number += 1
         self.thread = threading.get_ident()
         self.call = call
 
     def end(self) -> None:
-        """The call returned."""
+        """Records that the call returned."""
         self.call = ""
 
     @contextlib.contextmanager
     def during(self, call: str) -> Iterator[None]:
-        """`begin` and `end` of a call, which may be part of another one."""
+        """Records the begin and the end of a call, which may be part of another call."""
         outer = self.call
         self.begin(call)
         try:
@@ -74,18 +74,18 @@ class Activity:
 
     @property
     def state(self) -> tuple[int, str, int]:
-        """Changes whenever another call or environment is running."""
+        """The current call and environment; it changes with each of them."""
         return self.number, self.call, int(self.running[0])
 
 
 class Watch:
-    """Keeps an eye on an activity until it is closed or forgotten.
+    """Watches an activity until the watch is closed or garbage-collected.
 
     Args:
-      activity: what is watched.
-      who: names what is waited for, such as ``environment 3 (CartPole-v1), step 7 of its episode``.
-      limit: seconds that one call may take.
-      key: that sets the limit, for messages.
+      activity: the activity to watch.
+      who: function that names the environment, such as ``environment 3 (CartPole-v1), step 7 of its episode``.
+      limit: time limit of one call in seconds.
+      key: configuration key that sets the limit, for messages.
     """
 
     def __init__(self, activity: Activity, who: Callable[[], str], limit: float, key: str = "env.step_timeout") -> None:
@@ -100,11 +100,11 @@ class Watch:
         _watchdog.add(self)
 
     def close(self) -> None:
-        """Nothing is watched any more."""
+        """Ends the watch."""
         _watchdog.discard(self)
 
     def look(self, lived: float) -> None:
-        """Adds `lived` seconds to a call that is still running, and acts on the total."""
+        """Adds `lived` seconds to the time of a call that is still running; warns, interrupts or gives up."""
         state = self._activity.state
         if not self._activity.call or state != self._seen:
             self._seen, self._waited, self._overdue = state, 0.0, False
@@ -134,7 +134,7 @@ class Watch:
 
     def _interrupt(self) -> None:
         self._overdue = True
-        # Python runs handlers in the main thread only; a call in another one has the grace period left.
+        # Python runs signal handlers only in the main thread; a call in another thread ends with the grace period.
         thread = self._activity.thread
         if thread == threading.main_thread().ident and signal.getsignal(_SIGNAL) is _on_signal:
             signal.pthread_kill(thread, _SIGNAL)
@@ -152,7 +152,7 @@ class Watch:
         return user_location(frames_of(sys._current_frames().get(self._activity.thread)))
 
     def _debugged(self) -> bool:
-        """Whether someone is in a debugger within the call."""
+        """Whether the call is stopped in a debugger."""
         frame = sys._current_frames().get(self._activity.thread)
         while frame is not None:
             if str(frame.f_globals.get("__name__")).partition(".")[0] in _DEBUGGERS:
@@ -162,7 +162,7 @@ class Watch:
 
 
 class _Watchdog:
-    """The thread; it runs while there is something to watch."""
+    """The thread that serves all watches; it runs while there are any."""
 
     def __init__(self) -> None:
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
@@ -196,7 +196,7 @@ class _Watchdog:
                     self._thread = None
                     return
             tick = min(_TICK, *(watch.limit / 10 for watch in watches))
-            # Time in which the whole process was stopped does not count.
+            # Time during which the whole process was stopped does not count.
             lived = min(time.monotonic() - last, 2 * tick)
             last = time.monotonic()
             for watch in watches:
@@ -216,7 +216,7 @@ _watchdog = _Watchdog()
 
 @contextlib.contextmanager
 def watched(call: str, who: str, limit: float, key: str = "env.step_timeout") -> Iterator[None]:
-    """Watches one call in the body of a ``with``, in which `Hang` is raised."""
+    """Watches one call, the body of a ``with`` statement, in which `Hang` is raised at the limit."""
     activity = Activity()
     watch = Watch(activity, lambda: who, limit, key)
     try:

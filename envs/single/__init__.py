@@ -1,1 +1,1 @@
-"""One environment: made from its settings, wrapped; one of several agents with an agents axis."""
+"""Single environments: made from their settings, wrapped, and with an agents axis if they have several agents."""

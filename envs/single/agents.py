@@ -1,8 +1,8 @@
 """Environments of several agents (PettingZoo's parallel interface) as environments with an agents axis.
 
-PettingZoo speaks in dicts by agent, which lose their entries when agents leave. Here all agents keep their places in
-arrays ``(M, ...)``, and `alive` says who is there. Where agents observe or act in spaces of different sizes, the arrays
-are as large as the largest. What steps single environments steps these as well.
+PettingZoo uses dicts by agent, which lose the entries of agents that leave. Here all agents keep their places in arrays
+``(M, ...)``, and `alive` says which agents are present. If the agents' spaces differ in size, the arrays have the
+largest size. All backends for single environments can step these environments.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class AgentOptions:
     """Options of an environment of several agents.
 
     Attributes:
-      global_state: the state of the whole environment becomes a part of the observation.
-      team_reward: the sum of the agents' rewards takes their place.
-      info_keys: keys of the agents' infos that travel with the step; an action mask enters the observation.
-      max_episode_steps: steps after which an episode is truncated, None for the environment's own limit.
+      global_state: whether the state of the whole environment becomes a part of the observation.
+      team_reward: whether the sum of the agents' rewards replaces them.
+      info_keys: keys of the agents' infos that are passed on with each step; an action mask joins the observation.
+      max_episode_steps: steps after which an episode is truncated; None keeps the environment's own limit.
     """
 
     global_state: bool = False
@@ -52,24 +52,25 @@ class AgentOptions:
 class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     """A PettingZoo parallel environment with an agents axis.
 
-    Each agent has its place in the order of `possible_agents`. Where one is missing, because it has left or has not
-    come yet, its observation, info and reward are zero, its mask allows everything it has, and its action is ignored.
-    It is a fault if one that acted, and that is still there or has just ended, lacks its reward, termination or
-    truncation. The episode is over when no agent is left: `truncated` if one of the last was cut off by a time limit,
-    else `terminated`. An agent that leaves before that has come to its own true end.
+    Agents have their places in the order of `possible_agents`. While an agent is absent, because it has left or has not
+    yet joined, its observation, info and reward are zero, its mask allows all of its own actions, and its action is
+    ignored. It is a fault if an agent that acted, and that is still present or has just ended, lacks its reward,
+    termination or truncation. The episode is over when no agent is left: `truncated` if one of the last agents was cut
+    off by a time limit, else `terminated`. For an agent that leaves earlier, leaving is a true end.
 
-    What an environment no longer tells after an agent's true end, its mask or the state of the world, nothing needs.
+    After an agent's true end the environment may omit its mask, and after the true end of all the global state, because
+    they are no longer used.
 
-    Observations smaller than those of other agents end with zeros. Agents that have fewer discrete actions than others
-    get a mask, if they have none. The global state is the environment's own `state()`; where it offers none, the
-    observations of all agents, one after the other.
+    Observations smaller than those of other agents are padded with zeros. Agents with fewer discrete actions than
+    others get a mask if they do not have one. The global state is the environment's own `state()`; without that, it is
+    the observations of all agents in sequence.
 
-    Its metadata may say that all agents have one reward, the sum of what they get (``one_reward``), and which keys of
-    their infos are about all of them (``shared_info``).
+    The metadata of an environment may say that all agents have one reward, the sum of their rewards (``one_reward``),
+    and which keys of their infos are about all agents (``shared_info``).
 
     Args:
-      env: it tells `possible_agents` and both spaces of each.
-      name: how messages call it.
+      env: an environment with `possible_agents` and both spaces for each agent.
+      name: name of the environment in messages.
       options: see `AgentOptions`.
     Raises:
       ConfigError, SpaceError: the environment cannot be used, or not with these options.
@@ -136,7 +137,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         over = not left.any()
         cut_off = over and any(truncations.get(agent) and not terminations.get(agent) for agent in acting)
         if over:
-            # Those that a time limit stops could have gone on: they are there in the final observation.
+            # Agents that a time limit stops could have continued, so they are present in the final observation.
             left = self._alive & ~self._present(agent for agent in acting if terminations.get(agent))
         truncated = cut_off or (not over and self._steps == self._options.max_episode_steps)
         self._alive = left
@@ -151,22 +152,22 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self.parallel.close()
 
     def _present(self, agents: Iterable[str]) -> Array:
-        """Bool ``(M,)``: which of all agents these are."""
+        """Which places belong to these agents, bool ``(M,)``; EnvError for an unknown agent."""
         there = np.zeros(len(self.names), bool)
         there[[self._place[agent] for agent in agents]] = True
         return there
 
     def _state(self) -> Any:
-        """The environment's own global state, if it is asked for."""
+        """The environment's own global state, if the options ask for it."""
         if self._options.global_state and not self._joins:
             self._shown = self.parallel.state()
         return self._shown
 
     def _last_state(self, cut_off: bool) -> Any:
-        """The state after an episode has ended. Some environments have none then, since their world is gone.
+        """The state after an episode has ended. Some environments cannot return it, since their world is gone.
 
-        Where all agents have come to a true end, nothing is learned from it: the one before takes its place. An episode
-        that was cut off needs it, and without it that one would be valued by a state of a step earlier.
+        If all agents came to a true end, this state is not used, and the previous one replaces it. An episode that was
+        cut off needs it: with the previous state, the bootstrap value would be that of one step earlier.
         """
         before, space = self._shown, self.observation_space.state
         try:
@@ -186,7 +187,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return before
 
     def _observation(self, given: Mapping[str, Any], infos: Mapping[str, Any], state: Any) -> dict[str, Any]:
-        self._present(given)  # refuses strangers
+        self._present(given)  # refuses unknown agents
         seen: dict[str, Mapping[str, Any]] = {}
         for agent, obs in given.items():
             entries = {OBSERVATION: obs} if agent in self._plain else obs
@@ -209,11 +210,13 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return joined
 
     def _stacked(self, space: Any, own: Sequence[Any], seen: Mapping[str, Any], keys: tuple[Any, ...]) -> Any:
-        """The entry at `keys` of each agent's observation, ``(M, ...)``; for Dict and Tuple spaces nested alike.
+        """The entry at `keys` of each agent's observation, ``(M, ...)``; for Dict and Tuple spaces a nested entry.
 
         Args:
-          space: of the entry, as large as that of all agents.
-          own: that of each.
+          space: common space of the entry, large enough for all agents.
+          own: each agent's own space of the entry.
+          seen: entries of each agent's observation.
+          keys: path of the entry.
         """
         if isinstance(space, (spaces.Dict, spaces.Tuple)):
             children = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
@@ -229,7 +232,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         )
 
     def _leaf(self, space: Any, value: Any, agent: str, keys: tuple[Any, ...]) -> Array:
-        """The entry at `keys` of what an agent observes, in its own shape; zeros where it observes nothing."""
+        """The entry at `keys` of an agent's observation, in its own shape; zeros if the agent has no observation."""
         if value is None:
             return np.full(space.shape, getattr(space, "start", 0), space.dtype)
         for key in keys:
@@ -244,7 +247,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return array
 
     def _mask(self, m: int, value: Any) -> Array:
-        """The mask of agent m over the actions of all agents: what it has and may do."""
+        """The mask of agent m over the common actions: those that the agent has and that are legal."""
         legal, own = self._legal[m], self._own[self.names[m]].get(ACTION_MASK)
         if own is None or not self._alive[m]:
             return legal.astype(np.int8)
@@ -256,7 +259,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return filled
 
     def _joined(self, seen: Mapping[str, Any]) -> Array:
-        """Float32 ``(S,)``: what all agents observe; zeros for those that are not there."""
+        """The observations of all agents in sequence, float32 ``(S,)``; zeros for absent agents."""
         parts = [
             self._leaf(space, seen.get(agent), agent, (key,)).ravel()
             for agent in self.names
@@ -266,9 +269,9 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return np.concatenate(parts).astype(np.float32)
 
     def _info(self, infos: Mapping[str, Any]) -> dict[str, Any]:
-        """The declared keys, ``(M, ...)``; zeros for agents that say nothing. A key that no agent has is left out.
+        """The declared keys, ``(M, ...)``; zeros for agents without the key. A key that no agent has had is left out.
 
-        Shared ones are as the first agent says it that does.
+        The value of a shared key is that of the first agent that has it.
         """
         joined = {}
         for key in self._infos:
@@ -305,7 +308,7 @@ def _acted_in(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 
 def _entries(space: spaces.Space[Any], action: spaces.Space[Any], masked: bool, name: str) -> spaces.Dict:
-    """The entries of one agent's observation as a Dict, with its mask where that comes from the infos."""
+    """The entries of one agent's observation as a Dict, with a mask if masks come from the infos."""
     entries = dict(space.spaces) if isinstance(space, spaces.Dict) else {OBSERVATION: space}
     for key in _RESERVED:
         if key in entries:
@@ -316,12 +319,12 @@ def _entries(space: spaces.Space[Any], action: spaces.Space[Any], masked: bool, 
 
 
 def _legal(actions: Mapping[str, spaces.Space[Any]], common: spaces.Space[Any]) -> list[Array]:
-    """Bool ``(A,)`` of each agent, which of the discrete actions it has; none where actions are continuous."""
+    """Which of the common discrete actions each agent has, bool ``(A,)`` each; empty if actions are continuous."""
     return [] if isinstance(common, spaces.Box) else [legal_entries(space, common) for space in actions.values()]
 
 
 def _common_entries(own: Mapping[str, spaces.Dict], legal: Sequence[Array], name: str) -> spaces.Dict:
-    """The entries of one agent's observation, as large as those of all agents, with a mask where agents need one."""
+    """The entries of one agent's observation in the common size of all agents, with a mask if agents need one."""
     masks = {agent: entries.spaces.get(ACTION_MASK) for agent, entries in own.items()}
     others = {
         agent: spaces.Dict({key: space for key, space in entries.spaces.items() if key != ACTION_MASK})
@@ -342,7 +345,7 @@ def _common_entries(own: Mapping[str, spaces.Dict], legal: Sequence[Array], name
 
 
 def _has_state(env: Any) -> bool:
-    """Whether an environment tells its global state."""
+    """Whether an environment offers its global state."""
     try:
         env.reset(seed=0)
         env.state()
@@ -352,11 +355,13 @@ def _has_state(env: Any) -> bool:
 
 
 def _state_space(env: Any, own: Mapping[str, spaces.Dict], name: str, joins: bool) -> spaces.Space[Any]:
-    """The space of the global state: as declared, or by what `state()` returns; of joined observations by their sizes.
+    """The space of the global state: the declared one, or one for the array that `state()` returns.
+
+    If observations are joined in place of a state, it has the sum of their sizes.
 
     Raises:
-      ConfigError: observations that are not numbers cannot be joined.
-      EnvError: `state()` returns something else than numbers.
+      ConfigError: observations that are not Boxes cannot be joined.
+      EnvError: `state()` does not return numbers.
     """
     if joins:
         seen = [space for entries in own.values() for key, space in entries.spaces.items() if key != ACTION_MASK]
@@ -376,7 +381,7 @@ def _state_space(env: Any, own: Mapping[str, spaces.Dict], name: str, joins: boo
 
 
 def _step_limit(env: Any, wanted: int | None) -> int | None:
-    """Steps after which episodes end: `wanted`, or the environment's own `max_cycles`; the lower of both."""
+    """Steps after which episodes end: the lower of `wanted` and the environment's own `max_cycles`."""
     own = getattr(getattr(env, "unwrapped", env), "max_cycles", None)
     limits = [int(limit) for limit in (own, wanted) if isinstance(limit, (int, np.integer))]
     return min(limits, default=None)

@@ -19,7 +19,7 @@ from minding.engine.types import Array
 
 
 def _choose_renderer() -> None:
-    """Names MuJoCo a way to render that works without a display, unless there is one or the user has named one."""
+    """Chooses a renderer for MuJoCo that works without a display, unless there is a display or the user chose one."""
     if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ:
         return
     for name, library in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8")):
@@ -32,7 +32,7 @@ def _choose_renderer() -> None:
     os.environ["MUJOCO_GL"] = "off"
 
 
-# What is imported next renders in this way, or cannot render.
+# dm_control reads this choice when it is imported.
 _choose_renderer()
 from dm_control import suite  # noqa: E402
 
@@ -41,16 +41,15 @@ class DMControl(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
     """A task of the suite.
 
     Observation: a Dict of the task's own entries, float64; the wrapper `flatten` makes one vector of them, `pixels`
-    replaces them by a picture. Action: a Box with the limits of the actuators. An episode ends by its time limit, which
-    truncates it, except in the few tasks that can fail (discount 0), which terminates it. Episodes depend on their seed
-    and actions only.
+    replaces them by an image. Action: a Box with the limits of the actuators. The time limit truncates an episode; in
+    the few tasks that can fail, a failure (discount 0) terminates it. Episodes depend only on their seed and actions.
 
     Args:
-      domain, task: such as ``'walker', 'walk'``.
+      domain, task: names in the suite, such as ``'walker', 'walk'``.
       render_mode: ``'rgb_array'`` or None.
-      height, width: of pictures.
-      camera: number of the camera that takes them.
-      **task_kwargs: of the task, such as ``time_limit`` in seconds.
+      height, width: size of images in pixels.
+      camera: number of the camera that takes the images.
+      **task_kwargs: arguments of the task, such as ``time_limit`` in seconds.
     """
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
@@ -86,7 +85,7 @@ class DMControl(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
     ) -> tuple[dict[str, Array], dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
-            # The suite draws from a generator of NumPy's older kind.
+            # The suite uses NumPy's older kind of generator.
             self._env.task._random = np.random.RandomState(seed)
         return self._observed(self._env.reset()), {}
 
@@ -97,7 +96,7 @@ class DMControl(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
         return self._observed(found), float(found.reward), terminated, over and not terminated, {}
 
     def render(self) -> Array:
-        """A picture ``(height, width, 3)``, uint8."""
+        """An image, uint8 ``(height, width, 3)``."""
         return np.array(self._env.physics.render(**self._picture))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""From settings to single environments: look-up of ids and import paths, keyword arguments, wrappers."""
+"""Makes single environments from settings: look-up of ids and import paths, keyword arguments, wrappers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 
-# What registers the ids that begin so, as (module, distribution, extra).
+# Packages that register the ids with a prefix, as prefix -> (module, distribution, extra).
 _PROVIDERS = {
     "ALE/": ("ale_py", "ale-py", "atari"),
     "BabyAI-": ("minigrid", "minigrid", "minigrid"),
@@ -51,22 +51,22 @@ _ONLY_ONE = (
 class EnvFactory:
     """Makes one environment per call.
 
-    Holds the resolved source, so that a worker process needs no registration.
+    It holds the resolved source, so that a worker process needs no registration.
 
     Attributes:
-      name: how messages call the environment.
-      source: a Gymnasium spec, or a callable that returns an environment: a new one in each call, unless it has an
-        attribute `lends` that is true.
+      name: name of the environment in messages.
+      source: a Gymnasium spec, or a callable that returns an environment: a new one in each call, unless its attribute
+        `lends` is true.
       kwargs: keyword arguments of the environment.
       wrappers: names or {name: kwargs} of `envs.single.wrappers`, innermost first.
-      max_episode_steps: time limit that replaces the environment's own, None to keep that.
-      step_timeout: seconds that one call of the environment may take; making it may take `START_TIMEOUT`, or this if it
-        is longer.
+      max_episode_steps: time limit in steps that replaces the environment's own; None keeps the latter.
+      step_timeout: seconds that one call of the environment may take; the limit for making an environment is the higher
+        of this and `START_TIMEOUT`.
       info_keys: keys of `info` that join the observation (see `envs.spaces.info`).
-      form: what was found under them, see `probed`; None asks each environment.
-      action_space: that of the probed environment, which all others must have; None takes any.
-      global_state, team_reward: for environments of several agents, see `AgentOptions`.
-      single_instance: whether all that it makes in a process take turns on one instance, see `Turn`.
+      form: form of the values under these keys, see `probed`; None probes each environment.
+      action_space: action space of the probed environment, which all others must have; None accepts any.
+      global_state, team_reward: options of environments with several agents, see `AgentOptions`.
+      single_instance: whether all environments that the factory makes in a process share one instance, see `Turn`.
     """
 
     name: str
@@ -83,12 +83,13 @@ class EnvFactory:
     single_instance: bool = False
 
     def __call__(self) -> AnyEnv:
-        """Makes one.
+        """Makes one environment.
 
         Raises:
           ConfigError: `kwargs` or `wrappers` do not fit.
           MissingExtraError: a package that the environment needs is not installed.
-          EnvError: it raised or hung, with the place in its code, or acts in another space than the probed one.
+          EnvError: the environment raised or hung (the message has the place in its code), or its action space differs
+            from that of the probed environment.
         """
         made: list[Any] = []
         try:
@@ -97,7 +98,7 @@ class EnvFactory:
                 env = self._fitted(made[0])
         except (Exception, SystemExit, Hang) as error:
             for unfit in made:
-                # Where only one can exist it would stand in the way of the next.
+                # If only one instance can exist, it would prevent the next.
                 self.close(unfit)
             told = self._told(error)
             if told is error:
@@ -107,7 +108,7 @@ class EnvFactory:
         return env
 
     def probed(self) -> tuple[EnvFactory, spaces.Space[Any], spaces.Space[Any]]:
-        """This factory with its `form`, and the two spaces, from an environment that is closed again."""
+        """This factory with `form` and `action_space`, and both spaces, from an environment that is closed again."""
         env = self()
         try:
             form = env.form if isinstance(env, JoinInfo) else None
@@ -118,10 +119,10 @@ class EnvFactory:
             self.close(env)
 
     def _fitted(self, made: Any) -> AnyEnv:
-        """What was made, with the agents axis or the wrappers, and the info that was asked for."""
+        """The new environment with the agents axis or the wrappers, and with the declared info."""
         env = self._with_agents_axis(made) if self._has_agents(made) else wrap(_with_spaces(made), self.wrappers)
         self._check_actions(env)
-        # Agents have the mask in their observations.
+        # With several agents the mask is in the observation already.
         keys = tuple(key for key in self.info_keys if key != ACTION_MASK or not isinstance(env, AgentsEnv))
         return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
 
@@ -139,7 +140,7 @@ class EnvFactory:
         return False
 
     def _told(self, error: BaseException) -> BaseException:
-        """What went wrong while one was made, in terms of the settings; itself if it says so already."""
+        """The error that says, in terms of the settings, why an environment could not be made; `error` if it does."""
         if isinstance(error, MindingError):
             return error
         if isinstance(error, gymnasium.error.DependencyNotInstalled):
@@ -159,7 +160,7 @@ class EnvFactory:
             )
 
     def close(self, env: AnyEnv) -> BaseException | None:
-        """Closes an environment that it made, within the time that a step may take; see `close_env`."""
+        """Closes an environment of this factory within the time limit of a step; see `close_env`."""
         with watched("close", self.name, self.step_timeout):
             return close_env(env, self.name)
 
@@ -167,7 +168,7 @@ class EnvFactory:
     def native(self) -> EnvSpec | Callable[..., Any] | None:
         """The factory of the vector version, if the environment has one and no wrappers forbid its use.
 
-        A spec, or of an environment of several agents a function: the attribute `vector_env` of its source.
+        It is a spec, or for an environment of several agents a function: the attribute `vector_env` of the source.
         """
         spec = self.source
         if not isinstance(spec, EnvSpec):
@@ -177,7 +178,7 @@ class EnvFactory:
         return None if self.wrappers or spec.additional_wrappers else spec
 
     def _unique(self) -> Any:
-        """What the source makes, if that is an environment of its own; what is in use elsewhere is not closed."""
+        """A new environment from the source; ConfigError, without closing it, if the source returned it before."""
         env = self._new()
         if not getattr(self.source, "lends", False) and not living.is_new(env):
             raise ConfigError(
@@ -187,7 +188,7 @@ class EnvFactory:
         return env
 
     def _new(self) -> Any:
-        """What the source makes; environments of several agents have the parallel interface."""
+        """An environment from the source; environments of several agents get the parallel interface."""
         if isinstance(self.source, EnvSpec):
             return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
         env = self.source(**self.kwargs)
@@ -209,7 +210,7 @@ class EnvFactory:
         return AgentsEnv(env, self.name, options)
 
     def _misfit(self, error: BaseException) -> str:
-        """What is wrong with `kwargs`, if that is what an error while it was made comes from; else empty."""
+        """The fault of `kwargs` if it caused `error` while the environment was made; else empty."""
         if not isinstance(error, TypeError):
             return ""
         source, given = self.source, dict(self.kwargs)
@@ -220,7 +221,7 @@ class EnvFactory:
         try:
             signature = inspect.signature(source)
             signature.bind(**given)
-        except ValueError:  # without a signature, as some compiled classes are
+        except ValueError:  # some compiled classes have no signature
             return ""
         except TypeError as reason:
             unknown = [name for name in given if name not in signature.parameters]
@@ -245,8 +246,8 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
     """Resolves checked settings (see `env_settings`) to a factory.
 
     Raises:
-      ConfigError: if the id is missing or unknown, or the import path leads nowhere.
-      MissingExtraError: if the package that brings the environment is not installed.
+      ConfigError: if the id is missing or unknown, or the import path is wrong.
+      MissingExtraError: if a package that the environment needs is not installed.
     """
     env_id = settings["env_id"]
     if env_fn is None:
@@ -275,15 +276,15 @@ def register_env(env_id: str, entry_point: str | Callable[..., AnyEnv], **spec: 
     """Registers an environment under an id, as `gymnasium.register` does.
 
     Args:
-      env_id: such as ``'my/Maze-v0'``.
+      env_id: new id, such as ``'my/Maze-v0'``.
       entry_point: class or function, or its ``'module:name'``.
-      **spec: further fields, such as ``max_episode_steps=200``.
+      **spec: further fields of the spec, such as ``max_episode_steps=200``.
     """
     gymnasium.register(env_id, entry_point, **spec)
 
 
 def _with_spaces(env: Any) -> AnyEnv:
-    """The environment; ConfigError if it has not got the two spaces."""
+    """The environment; ConfigError if it lacks one of the two spaces."""
     for name in ("observation_space", "action_space"):
         space = getattr(env, name, None)
         if not isinstance(space, gymnasium.Space):

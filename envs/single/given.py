@@ -1,4 +1,4 @@
-"""A vector environment that a program made itself: experience is collected in that very object."""
+"""Vector environments that a program made itself, and in which experience is collected directly."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class GivenVector:
     """Lends a vector environment to one collector at a time, and makes single environments like those in it.
 
     Args:
-      env: as `gymnasium.make_vec` returned it; its user closes it.
+      env: the vector environment, as `gymnasium.make_vec` returned it; its owner has to close it.
     Raises:
-      ConfigError: it has no spec to rebuild it from, or a `VectorWrapper` wraps the whole vector.
+      ConfigError: the environment has no spec to rebuild it from, or a `VectorWrapper` wraps the whole vector.
     """
 
     def __init__(self, env: AnyVectorEnv) -> None:
@@ -48,14 +48,14 @@ class GivenVector:
         return env
 
     def holds(self, env: AnyVectorEnv) -> bool:
-        """Whether it lends this very object."""
+        """Whether `env` is the object that is lent."""
         return self._env is env
 
     def lend(self, num_envs: int) -> AnyVectorEnv:
-        """The object itself, until it is closed.
+        """Lends the vector environment until the returned object is closed.
 
         Raises:
-          ConfigError: it is in use, or holds another number of environments.
+          ConfigError: the vector environment is in use or closed, or has another number of environments.
         """
         if num_envs != self._env.num_envs:
             raise ConfigError(
@@ -73,12 +73,12 @@ class GivenVector:
         return _Lent(self._env, self)
 
     def returned(self) -> None:
-        """The collector is done with it."""
+        """Records that the collector has returned the vector environment."""
         self._lent = False
 
 
 class _Lent(VectorWrapper[Any, Any, Any, Any, Any]):
-    """The environment, which closing gives back."""
+    """The vector environment on loan: closing it returns it."""
 
     def __init__(self, env: AnyVectorEnv, owner: GivenVector) -> None:
         super().__init__(env)

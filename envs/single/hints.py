@@ -16,17 +16,17 @@ _ELSEWHERE = {
     "flappy-bird-gymnasium": ("FlappyBird",),
     "tetris-gymnasium": ("tetris_gymnasium/",),
 }
-"""Packages that register environments when they are imported, and how their ids begin. The module is named like the
-package, with underscores."""
+"""Packages that register environments when they are imported, and prefixes of their ids. The name of the module is that
+of the package, with underscores."""
 _LIKE_ATARI = re.compile(r"[A-Z]\w+(NoFrameskip-v4|-v5)")
 _LIKE = 0.65
-"""Ratio of `difflib` from which on an id without its version may be meant."""
+"""Lowest ratio of `difflib` at which an id, compared without versions, is suggested."""
 _TYPO = 0.8
-"""Ratio of `difflib` from which on an id is another one with a typing error."""
+"""Lowest ratio of `difflib` at which an id counts as a misspelling of a known one."""
 
 
 def unknown_id(env_id: str) -> str:
-    """The likely id, or the package of such environments, as ``; did you mean ...``; empty if nothing is known."""
+    """The likely id, or the package of such environments, as ``; did you mean ...``; empty without a suggestion."""
     spaced = sorted(each for each in gymnasium.registry if each.rpartition("/")[2] == env_id)
     if spaced:
         return f"; did you mean {spaced[0]!r}?"
@@ -34,7 +34,7 @@ def unknown_id(env_id: str) -> str:
         if env_id.startswith(beginnings):
             module = package.replace("-", "_")
             return f"; it is one of {package}: pip install {package}, then env.env_id='{module}:{env_id}'"
-    # The games are only registered once their package is imported, which takes as long as all the rest.
+    # Atari games are registered only when their package is imported, which takes as long as everything else together.
     if _LIKE_ATARI.fullmatch(env_id) and not difflib.get_close_matches(env_id, gymnasium.registry, cutoff=_TYPO):
         name = env_id.removesuffix("NoFrameskip-v4").removesuffix("-v5")
         return f"; a game of Atari is env.env_id='ALE/{name}-v5', with pip install 'minding[atari]'"
@@ -42,7 +42,7 @@ def unknown_id(env_id: str) -> str:
 
 
 def _near(env_id: str) -> list[str]:
-    """The registered ids whose names are near; that versions are alike makes none near."""
+    """The registered ids with the nearest name; versions are left out of the comparison."""
     names: dict[str, list[str]] = {}
     for each in gymnasium.registry:
         names.setdefault(_bare(each), []).append(each)

@@ -18,26 +18,26 @@ from minding.engine.errors import ConfigError, MissingExtraError, ShapeError, Sp
 from minding.engine.types import Array
 
 _MOST_MISSIONS = 500
-# Kinds of objects, colours, and states: those of doors, or the direction of the agent where it is drawn.
+# Number of kinds of objects, of colours, and of states: states of doors, or directions of the agent where it is drawn.
 _SIZES = (11, 6, 4)
 _OFFSETS = (0, 11, 17)
 
 
 class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
-    """Observations of a MiniGrid environment as networks take them.
+    """Observations of a MiniGrid environment in a form for networks.
 
-    A Dict of `image`, uint8 ``(21, W, H)``, one plane each for 11 kinds of objects, 6 colours and 4 states, 255 where
-    the view has it; `direction`, Discrete(4); `mission`, the number of the sentence among those of the environment, if
-    it has several; and with `mask` an `action_mask` that leaves the actions that change something.
+    The observation is a Dict of `image`, uint8 ``(21, W, H)``, one plane each for 11 kinds of objects, 6 colours and 4
+    states, 255 in the cells that have the property; `direction`, Discrete(4); `mission`, the number of the mission's
+    sentence, if the environment has several; and with `mask` an `action_mask` that allows only actions with an effect.
 
     Args:
-      env: of MiniGrid; its own wrappers may be around it, as long as `image` holds codes of cells.
-      mask: forbid actions without effect; only in environments whose rules are MiniGrid's own.
-      mission: False leaves the mission out.
+      env: a MiniGrid environment; it may have MiniGrid's wrappers, as long as `image` holds codes of cells.
+      mask: whether to forbid actions without effect; only for environments with MiniGrid's own rules.
+      mission: whether observations have the mission.
 
     Raises:
-      ConfigError: it is not an environment of MiniGrid, or has actions whose effects are its own, with `mask`.
-      SpaceError: its missions cannot be numbered.
+      ConfigError: the environment is not a MiniGrid environment, or `mask` is set and its actions have their own rules.
+      SpaceError: the missions of the environment cannot be numbered.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], mask: bool = False, mission: bool = True) -> None:
@@ -89,7 +89,7 @@ class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
 
 def planes(image: Array) -> Array:
-    """Codes of cells ``(W, H, 3)`` as planes ``(21, W, H)`` of 0 and 255."""
+    """Codes of cells ``(W, H, 3)`` as planes of 0 and 255, uint8 ``(21, W, H)``."""
     drawn = np.zeros((sum(_SIZES), *image.shape[:2]), np.uint8)
     x, y = np.indices(image.shape[:2])
     for part, offset in enumerate(_OFFSETS):
@@ -98,7 +98,7 @@ def planes(image: Array) -> Array:
 
 
 def effective(core: Any) -> Array:
-    """Which actions change something, int8, by the rules of ``MiniGridEnv.step``."""
+    """Which actions have an effect, int8 ``(A,)``, by the rules of ``MiniGridEnv.step``."""
     actions, front, carried = core.actions, core.grid.get(*core.front_pos), core.carrying
     legal = np.zeros(core.action_space.n, np.int8)
     legal[[actions.left, actions.right]] = 1
@@ -115,10 +115,10 @@ def effective(core: Any) -> Array:
 
 
 def _numbered(space: Any) -> dict[str, int]:
-    """All sentences of a space of missions, in a fixed order."""
+    """The number of each sentence in a space of missions, in alphabetical order."""
     from minigrid.core.mission import MissionSpace
 
-    # Those of BabyAI are a subclass, whose sentences follow a grammar.
+    # BabyAI's spaces of missions are a subclass, whose sentences follow a grammar.
     choices = space.ordered_placeholders or () if type(space) is MissionSpace else None
     if choices is None or np.prod([len(words) for words in choices]) > _MOST_MISSIONS:
         raise SpaceError(

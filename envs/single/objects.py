@@ -1,7 +1,7 @@
 """Environments that are objects of a program: classes, functions, instances. Each has an id while the program runs.
 
-What importing leads to is called by its ``module:Name``, so that another process finds it. All else is called
-``python/NAME``.
+The id of an object that can be imported is its ``module:Name``, so that another process can find it. All other objects
+have ids of the form ``python/NAME``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _sources: dict[str, Callable[..., AnyEnv]] = {}
 
 
 def env_settings_of(env: Any) -> dict[str, Any]:
-    """The settings, of the section `env`, that stand for an environment.
+    """The settings of the section `env` that describe an environment.
 
     Args:
-      env: an id, or ``module:Class``; a class or function that makes one, with what is in ``env_kwargs``; an
-        environment that tells how it was made (``spec``), of which new copies are made; or a vector
-        environment of `gymnasium.make_vec`, which collecting steps as it is.
+      env: an id, or ``module:Class``; a class or function that makes an environment from ``env_kwargs``; an environment
+        with a ``spec``, of which new copies are made; or a vector environment of `gymnasium.make_vec`, in which
+        experience is collected directly.
     Raises:
-      ConfigError: it is none of these.
+      ConfigError: `env` is none of these.
     """
     if isinstance(env, str):
         return {"env_id": env}
@@ -56,7 +56,7 @@ def env_settings_of(env: Any) -> dict[str, Any]:
 
 
 def id_of(source: Callable[..., AnyEnv]) -> str:
-    """The id of a class or function; the same one has the same id."""
+    """The id of a class or function; the same object always has the same id."""
     module, name = getattr(source, "__module__", None), getattr(source, "__qualname__", "")
     if module not in (None, "__main__") and name.isidentifier():
         found = getattr(importlib.import_module(module), name, None)
@@ -69,7 +69,7 @@ def source_of(env_id: str) -> Callable[..., AnyEnv]:
     """The class or function of an id that begins with `PREFIX`.
 
     Raises:
-      ConfigError: this program has given none of that id.
+      ConfigError: this program has not passed an object with that id.
     """
     if env_id not in _sources:
         raise ConfigError(
@@ -80,7 +80,7 @@ def source_of(env_id: str) -> Callable[..., AnyEnv]:
 
 
 def adopt(env_id: str, source: Callable[..., AnyEnv]) -> None:
-    """Lets a saved id stand for an object of this program."""
+    """Assigns a saved id to an object of this program."""
     _sources[env_id] = source
 
 

@@ -1,4 +1,4 @@
-"""From ids and objects to environments of several agents with PettingZoo's parallel interface."""
+"""Makes environments of several agents with PettingZoo's parallel interface from ids and objects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from minding.engine.errors import ConfigError, MissingExtraError, nearest
 
 PACKAGES = {"mpe2": "mpe", "pettingzoo": "mpe"}
-"""Packages of PettingZoo environments, package -> extra that brings it. The id 'package/name' is ``package.name``,
-'package/family/name' is ``package.family.name``."""
+"""Packages of PettingZoo environments, package -> extra that installs it. The id 'package/name' is the module
+``package.name``, 'package/family/name' is ``package.family.name``."""
 FAMILIES = ("atari", "butterfly", "classic", "sisl")
-"""Of PettingZoo: the id 'family/name' is ``pettingzoo.family.name``."""
+"""Families of PettingZoo: the id 'family/name' is the module ``pettingzoo.family.name``."""
 _AT_ONCE = "rps_"
 """Prefixes of the names in `classic` that are not turn-based games."""
 _BOARDS = {"tictactoe": "minding/TicTacToe-v0", "connect_four": "minding/ConnectFour-v0"}
@@ -26,9 +26,9 @@ GAMES = {
 }
 """Packages of StarCraft's maps, package -> module, class and address. The id of a map is 'package/map'."""
 OWN = {"minding/Battle-v0": "minding.envs.games.battle", "minding/Duel-v0": "minding.envs.games.battle.duel"}
-"""Our own, id -> module with a `parallel_env`."""
+"""Our own environments, id -> module with a `parallel_env`."""
 VECTORS = {"mpe2/simple_spread_v3": "simple_spread", "mpe2/simple_tag_v3": "simple_tag"}
-"""Environments of others that step many at once here, id -> function of `envs.games.particles`."""
+"""Environments of other packages that have a vector version here, id -> function of `envs.games.particles`."""
 _SMAC = ("get_env_info", "get_obs", "get_state", "get_avail_actions")
 
 
@@ -48,7 +48,7 @@ def hint_of(env_id: str) -> str:
 
 
 def known_ids() -> dict[str, list[str]]:
-    """The ids of our own environments, and of those of the package mpe2 where it is installed, by family."""
+    """The ids of our own environments and, if the package mpe2 is installed, of its environments, by family."""
     try:
         path = importlib.import_module("mpe2").__path__
     except ImportError:
@@ -57,13 +57,13 @@ def known_ids() -> dict[str, list[str]]:
 
 
 def as_parallel(env: Any, name: str) -> Any | None:
-    """An environment with the parallel interface, from what was made; None if it is not one of several agents.
+    """The environment with the parallel interface; None if it is not an environment of several agents.
 
-    Environments whose agents act one after the other are converted by PettingZoo, those with SMAC's interface by
-    `SmacParallel`.
+    PettingZoo converts environments whose agents act one after the other, and `SmacParallel` those with SMAC's
+    interface.
 
     Raises:
-      ConfigError: they cannot be converted.
+      ConfigError: the environment cannot be converted.
     """
     if hasattr(env, "agent_iter"):
         return _converted(env, name)
@@ -78,8 +78,8 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     """The function that makes the environment of an id, see `is_parallel_id`.
 
     Raises:
-      ConfigError: there is no such environment, it is a turn-based game, or a package that has no extra is missing.
-      MissingExtraError: its package is not installed.
+      ConfigError: the environment does not exist or is a turn-based game, or a package without an extra is missing.
+      MissingExtraError: the package of the environment is not installed.
     """
     if env_id in OWN:
         return importlib.import_module(OWN[env_id]).parallel_env  # type: ignore[no-any-return]
@@ -120,13 +120,13 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
 
 
 def _own_board(name: str) -> str:
-    """Names our environment of the same board game, if there is one."""
+    """A hint that names our environment of the same board game; empty if there is none."""
     own = next((env_id for start, env_id in _BOARDS.items() if name.startswith(start)), "")
     return f"; {own!r} is this game against an opponent" if own else ""
 
 
 def _with_vector(make: Callable[..., Any], env_id: str) -> Callable[..., Any]:
-    """What makes the environment, with the attribute `vector_env` if we have a vector version of it."""
+    """The function `make`, with the attribute `vector_env` if we have a vector version of the environment."""
     if env_id not in VECTORS:
         return make
     source: Any = functools.partial(make)

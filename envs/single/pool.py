@@ -1,4 +1,4 @@
-"""One environment of EnvPool as a single one (extra `envpool`): for descriptions and checks; runs step whole pools."""
+"""Single environments of EnvPool (extra `envpool`), for descriptions and checks; runs step whole pools."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SinglePool(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     """A pool of one environment.
 
     Args:
-      env_id: EnvPool's own.
-      **options: of ``envpool.make_gymnasium``.
+      env_id: EnvPool's own id.
+      **options: options of ``envpool.make_gymnasium``.
     """
 
     def __init__(self, env_id: str, **options: Any) -> None:
@@ -51,8 +51,8 @@ def package_of(env_id: str) -> Any:
     """The package `envpool`, if it has the environment.
 
     Raises:
-      MissingExtraError: it is not installed.
-      ConfigError: it has no such environment; names the nearest.
+      MissingExtraError: the package is not installed.
+      ConfigError: the package has no such environment; names the nearest.
     """
     try:
         import envpool
@@ -65,5 +65,5 @@ def package_of(env_id: str) -> Any:
 
 
 def _first(obs: Any) -> Any:
-    """The row of the one environment, a copy."""
+    """A copy of the row of the only environment."""
     return {key: _first(value) for key, value in obs.items()} if isinstance(obs, dict) else obs[0].copy()

@@ -12,16 +12,16 @@ from minding.engine.errors import EnvError
 
 
 class Taken(Exception):
-    """Another user has begun an episode in the instance since: this one's has ended there."""
+    """Another user has since begun an episode in the instance, which ended the episode of this user."""
 
 
 class _Instance:
     """The one instance of an environment in this process.
 
     Attributes:
-      env: it.
-      kwargs: that it was made with.
-      users: turns that are not closed.
+      env: the instance.
+      kwargs: keyword arguments with which it was made.
+      users: number of turns that are not closed.
       holder: the turn whose episode is running.
     """
 
@@ -37,15 +37,15 @@ _lock = threading.Lock()
 
 
 class Turn(gymnasium.Env[Any, Any]):  # type: ignore[misc]
-    """One user's view of the instance, which the first turn makes and the last one to close closes.
+    """One user's view of the instance. The first turn makes the instance, and closing the last turn closes it.
 
-    `reset` takes the instance over. A `step` of a user that has lost it raises `Taken`, and its next `reset` takes the
-    instance back. All else is asked of the instance.
+    `reset` takes the instance over. A `step` of a user that has lost the instance raises `Taken`, and its next `reset`
+    takes the instance back. All other attributes are those of the instance.
 
     Args:
-      name: how messages call the environment; there is one instance per name.
+      name: name of the environment in messages; there is one instance per name.
       kwargs: keyword arguments of the environment.
-      make: makes the instance.
+      make: function that makes the instance.
     Raises:
       EnvError: the instance exists with other keyword arguments.
     """

@@ -18,7 +18,7 @@ from minding.engine.types import Array
 from minding.envs.guards.answers import as_flag
 
 SHARED_INFO = ("battle_won", "dead_allies", "dead_enemies")
-"""What the info of a step says of the whole battle."""
+"""Keys of a step's info that are about the whole battle."""
 
 
 def agent_names(count: int) -> tuple[str, ...]:
@@ -27,16 +27,17 @@ def agent_names(count: int) -> tuple[str, ...]:
 
 
 class SmacParallel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
-    """An environment with SMAC's interface as a parallel one.
+    """An environment with SMAC's interface as a parallel environment.
 
-    Each unit observes `observation`, and `action_mask` from `get_avail_actions`. A unit is dead where doing nothing,
-    action 0, is legal: it leaves. The team has one reward, of which each that acted gets an equal part. The end is a
-    truncation where the info says `episode_limit`. The infos of all units are that of the step.
+    Each unit observes `observation`, and `action_mask` from `get_avail_actions`. A unit for which doing nothing, action
+    0, is legal is dead, and leaves. The team has one reward, of which each unit that acted gets an equal part. The end
+    of an episode is a truncation if the info has `episode_limit`. The info of every unit is the info of the step.
 
-    A seed is passed on where `reset` takes one. SMAC's own does not: it is seeded when it is made.
+    A seed is passed on if the environment's `reset` accepts one. SMAC's own `reset` does not: it is seeded when it is
+    made.
 
     Args:
-      env: has the interface.
+      env: an environment with SMAC's interface.
     """
 
     def __init__(self, env: Any) -> None:

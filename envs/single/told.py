@@ -18,19 +18,19 @@ def entry_of(infos: Mapping[str, Any], agent: str, key: str) -> Any:
 
 
 def told_of(infos: Any, agent: str) -> Any:
-    """The info of an agent; empty if there is none."""
+    """The info of an agent; empty if the agent has no info."""
     return infos.get(agent, {}) if isinstance(infos, Mapping) else {}
 
 
 def by_agent(given: Any, what: str) -> Mapping[str, Any]:
-    """A dict by agent; InterfaceError if it is anything else."""
+    """A dict by agent; InterfaceError if `given` is anything else."""
     if not isinstance(given, Mapping):
         raise InterfaceError(f"the {what}s of a step are {brief(given)}; expected a dict with one entry per agent")
     return given
 
 
 def flags_of(given: Any, what: str) -> dict[str, bool]:
-    """Which agents have come to such an end."""
+    """The flag of each agent, such as its termination, as a bool."""
     return {
         agent: flag if type(flag) in FLAGS else as_flag(flag, f"the {what} of {agent!r}")
         for agent, flag in by_agent(given, what).items()
@@ -43,12 +43,12 @@ def reward_of(value: Any, agent: str) -> float:
 
 
 def true_agents(flags: Mapping[str, bool]) -> list[str]:
-    """Those whose flag is set."""
+    """The agents whose flag is set."""
     return [agent for agent, flag in flags.items() if flag]
 
 
 def check_told(told: Mapping[str, Mapping[str, Any]], agents: Sequence[str]) -> None:
-    """EnvError unless each of the agents has its entry in all that a step told; the keys of `told` name it."""
+    """Raises EnvError unless each of the agents has an entry in every dict of `told`, whose keys name the dicts."""
     for what, values in told.items():
         by_agent(values, what)
         for agent in agents:

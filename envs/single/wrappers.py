@@ -1,6 +1,6 @@
 """Wrappers that a configuration can name: ``[grayscale, {resize: {shape: [84, 84]}}, channel_first]``.
 
-Images leave the table channel-first, ``(C, H, W)``, which is what the convolutional encoder takes.
+The convolutional encoder takes images channel-first, ``(C, H, W)``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         space = env.observation_space
         if not isinstance(space, spaces.Box):
             raise SpaceError(f"frame_stack needs a Box observation, got {space}")
-        # A grey image has no channel axis yet: give it one to stack along.
+        # A grey image gets a channel axis to stack along.
         self._lift = len(space.shape) in (0, 2)
         self._frames: deque[Array] = deque(maxlen=size)
         low, high = (np.concatenate([self._frame(bound)] * size) for bound in (space.low, space.high))
@@ -64,23 +64,23 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         return np.concatenate(self._frames), reward, terminated, truncated, info
 
     def _frame(self, obs: Any) -> Array:
-        # A copy: an environment may write the next image into the same array.
+        # A copy, because an environment may write the next image into the same array.
         frame = np.array(obs)
         return frame[None] if self._lift else frame
 
 
 _IMAGES = (2, 3)
-"""Dimensions of images."""
+"""Possible numbers of dimensions of an image."""
 
 
 def channel_first(env: AnyEnv) -> AnyEnv:
     """Turns images ``(H, W, C)`` into ``(C, H, W)`` and grey ones ``(H, W)`` into ``(1, H, W)``.
 
-    In a Dict, also in one within it, every uint8 image is turned, except those that have at most 4 channels in front
-    already.
+    In a Dict, and in nested Dicts, every uint8 image is turned, except images whose first axis already has at most 4
+    channels.
 
     Raises:
-      SpaceError: there is no image.
+      SpaceError: the observation has no image.
     """
     space = env.observation_space
     if isinstance(space, spaces.Box) and len(space.shape) in _IMAGES:
@@ -130,17 +130,17 @@ def _turned(space: Any) -> spaces.Box:
 def atari(env: AnyEnv, stack: int = 4, **options: Any) -> AnyEnv:
     """Grey 84x84 frames, frame skip 4, up to 30 no-ops at reset, `stack` frames: uint8 ``(stack, 84, 84)``.
 
-    The environment itself must not skip frames: ``env_kwargs: {frameskip: 1}``. `options` go to Gymnasium's
+    The environment itself must not skip frames: ``env_kwargs: {frameskip: 1}``. `options` are passed to Gymnasium's
     AtariPreprocessing.
     """
     return FrameStack(AtariPreprocessing(env, **options), stack)
 
 
 def pixels(env: AnyEnv) -> AnyEnv:
-    """Replaces the observation by the picture that the environment renders, ``(H, W, 3)``, uint8.
+    """Replaces the observation by the image that the environment renders, uint8 ``(H, W, 3)``.
 
     Raises:
-      ConfigError: it is not made to render pictures.
+      ConfigError: the environment was not made with ``render_mode='rgb_array'``.
     """
     if env.render_mode != "rgb_array":
         raise ConfigError(f"env.wrappers: pixels needs env.env_kwargs.render_mode=rgb_array, got {env.render_mode!r}")
@@ -150,8 +150,8 @@ def pixels(env: AnyEnv) -> AnyEnv:
 class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """Ends an episode with each life that is lost (Mnih et al., 2015, https://doi.org/10.1038/nature14236).
 
-    The next one continues the same game, after one step without an action; a reset begins a new game only where the
-    last one is over. Lives are those of ``info['lives']``.
+    The next episode continues the same game, after one step without an action; a reset begins a new game only if the
+    last game is over. The number of lives is ``info['lives']``.
     """
 
     def __init__(self, env: AnyEnv) -> None:

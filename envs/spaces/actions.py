@@ -1,4 +1,4 @@
-"""Which action spaces there are, what policies see of them, and their descriptions."""
+"""The supported action spaces, their form for policies, and their descriptions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from minding.engine.errors import SpaceError
 from minding.engine.types import Array
 
 NO_BOUND = 2.0**53
-"""A bound from here on (9.0e15), or the largest number of its dtype, limits nothing: it is a placeholder, such as the
-largest number of float32, float64 or int64. No quantity that is controlled is as large in SI units, and beyond it
-float64 no longer holds every integer."""
+"""A bound of at least this size (9.0e15), or the largest number of its dtype, limits nothing: it is a placeholder, such
+as the largest number of float32, float64 or int64. No controlled quantity is as large in SI units, and from this number
+on float64 cannot hold every integer."""
 
 
 def without_placeholders(space: spaces.Box) -> spaces.Box:
-    """The Box with infinite bounds in place of those that stand for none (see `NO_BOUND`); itself if it has none.
+    """The Box with infinite bounds in place of placeholders (see `NO_BOUND`); the same Box if it has no placeholders.
 
-    This alone says which bounds there are: everything else looks at what is finite.
+    Only this function recognizes placeholders: all other code checks whether bounds are finite.
     """
     if space.dtype.kind != "f":
         return space
@@ -34,16 +34,16 @@ def without_placeholders(space: spaces.Box) -> spaces.Box:
 def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, Any]:
     """Describes the environment's own action space in plain values, for `engine.data.actions.ActionAdapter`.
 
-    A Box whose bounds are all finite is rescaled if `rescale` is on; one with an infinite bound, or with one that
-    stands for none (see `without_placeholders`), cannot be.
+    A Box whose bounds are all finite is rescaled if `rescale` is on; a Box with an infinite bound, or with a
+    placeholder (see `without_placeholders`), cannot be rescaled.
 
     Returns:
-      'kind', 'shape' and 'dtype'; for a Box also 'low', 'high' (one number each where all are equal) and 'rescaled',
-      for a Discrete 'n' and 'start', for a MultiDiscrete 'nvec' and 'start'.
+      A dict with the keys 'kind', 'shape' and 'dtype'; for a Box also 'low', 'high' (a single number if all are equal)
+      and 'rescaled', for a Discrete 'n' and 'start', for a MultiDiscrete 'nvec' and 'start'.
     Raises:
-      SpaceError: as `policy_action_space`.
+      SpaceError: as for `policy_action_space`.
     """
-    policy_action_space(space, rescale=rescale)  # raises for what no policy decides
+    policy_action_space(space, rescale=rescale)  # raises for spaces in which policies cannot act
     described: dict[str, Any] = {"shape": list(space.shape or ()), "dtype": str(space.dtype)}
     if isinstance(space, spaces.Box):
         limits = without_placeholders(space)
@@ -56,10 +56,10 @@ def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, An
 
 
 def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Space[Any]:
-    """The space the policy acts in: [-1, 1] for a rescaled Box, counting from 0 for discrete ones.
+    """The space in which the policy acts: [-1, 1] for a rescaled Box; discrete actions count from 0.
 
     Raises:
-      SpaceError: for a Box of integers, one without numbers, and spaces of other kinds.
+      SpaceError: for a Box of integers, an empty Box, and spaces of other kinds.
     """
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
@@ -80,7 +80,7 @@ def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Sp
 
 
 def is_bounded(space: spaces.Box) -> bool:
-    """Whether all its bounds limit something, so that [-1, 1] can be mapped to them."""
+    """Whether all bounds of the Box are finite and not placeholders, so that [-1, 1] can be mapped to them."""
     limits = without_placeholders(space)
     return bool(np.isfinite(limits.low).all() and np.isfinite(limits.high).all())
 

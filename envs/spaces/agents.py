@@ -1,4 +1,4 @@
-"""The space of what several agents see: arrays with an agents axis."""
+"""The space of the observations of several agents: arrays with an agents axis."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Team:
     """The agents of an environment.
 
     Attributes:
-      names: in the order of the axis.
-      observations: the entries of each agent's own observation, before it is filled up to the size of the largest.
-      actions: the own action space of each.
-      one_reward: whether there is one reward for all.
-      shared_info: declared keys of info that are about all of them, and so have no agents axis.
+      names: names of the agents, in the order of the axis.
+      observations: entries of each agent's own observation, before it is padded to the common size.
+      actions: each agent's own action space.
+      one_reward: whether all agents have one reward.
+      shared_info: declared keys of info that are about all agents, and so have no agents axis.
     """
 
     names: tuple[str, ...]
@@ -37,9 +37,9 @@ class AgentsSpace(spaces.Dict):
 
     Args:
       team: the agents.
-      observation: the entries of one agent's observation, as large as those of all agents.
-      action: the action space of one agent, likewise.
-      state: the space of the global state, None without.
+      observation: entries of one agent's observation, in the common size of all agents.
+      action: action space of one agent, in the common size of all agents.
+      state: space of the global state; None if observations do not have it.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class AgentsSpace(spaces.Dict):
 
     @property
     def reward_shape(self) -> tuple[int, ...]:
-        """Of the reward of one step."""
+        """Shape of the reward of one step: ``()`` if all agents have one reward, else ``(M,)``."""
         return () if self.team.one_reward else (len(self.names),)
 
 
 def agents_space(space: spaces.Space[Any] | None) -> AgentsSpace | None:
-    """The space of several agents that `space` is or, where declared info has joined it, holds; None for one agent."""
+    """The space of several agents: `space` or, if declared info has joined it, its observation; None for one agent."""
     if isinstance(space, spaces.Dict) and not isinstance(space, AgentsSpace):
         space = space.spaces.get(OBSERVATION, space)
     return space if isinstance(space, AgentsSpace) else None

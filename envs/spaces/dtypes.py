@@ -1,4 +1,4 @@
-"""The dtypes of what an environment returns, against those that its observation space declares."""
+"""Compares the dtypes of observations with the dtypes that the observation space declares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minding.envs.spaces.layout import ObsLayout
 
 
 def other_dtypes(layout: ObsLayout, obs: Any) -> set[str]:
-    """Dtypes that differ from the declared ones, in words."""
+    """Messages about leaves whose dtype differs from the declared dtype."""
     found = set()
     for leaf in layout.leaves:
         value = obs
@@ -25,7 +25,7 @@ def other_dtypes(layout: ObsLayout, obs: Any) -> set[str]:
 
 
 def as_declared(space: spaces.Space[Any] | None, obs: Any) -> Any:
-    """`obs` in the dtypes of its space: `Box.contains` would refuse wider ones, even of values within the bounds."""
+    """`obs` in the dtypes of its space: `Box.contains` would refuse wider dtypes, even for values within the bounds."""
     if isinstance(space, spaces.Dict) and isinstance(obs, dict):
         return {key: as_declared(space.spaces.get(key), value) for key, value in obs.items()}
     if isinstance(space, spaces.Tuple) and isinstance(obs, tuple):

@@ -1,8 +1,8 @@
-"""Declared keys of `info` (``env.info_keys``), joined to the observation so that they travel as it does.
+"""Declared keys of `info` (``env.info_keys``), joined to the observation so that they are passed on with it.
 
-A step that shows an observation and some info becomes one value, `WithInfo` its space. An `action_mask` belongs to the
-observation and enters it (see `engine.data.masks`); other keys stay beside it. After a reset only the mask is there:
-the others say something about a step, and are zero.
+The observation and the info of a step become one value, whose space is `WithInfo`. An `action_mask` becomes an entry of
+the observation (see `engine.data.masks`); other keys stay beside the observation. After a reset only the mask has
+values: the other keys describe a step, and are zero.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class WithInfo(spaces.Dict):
     """The observation of one step with info: ``{'observation': ..., 'info': Dict}``."""
 
     def contains(self, x: Any) -> bool:
-        """Whether the observation fits; nothing was promised of info."""
+        """Whether the observation fits; info is not checked."""
         return bool(self[OBSERVATION].contains(x[OBSERVATION]))
 
 
@@ -41,7 +41,7 @@ class InfoForm:
     Attributes:
       masked: whether the observation gets the entry `ACTION_MASK`.
       fields: the other keys, with the space of each.
-      choices: entries of the mask; 0 without.
+      choices: number of entries of the mask; 0 without a mask.
     """
 
     masked: bool
@@ -54,7 +54,7 @@ class InfoForm:
         return (*((ACTION_MASK,) if self.masked else ()), *self.fields)
 
     def space(self, observation: spaces.Space[Any], action: spaces.Space[Any]) -> spaces.Space[Any]:
-        """The space of what `join` returns."""
+        """The space of the values that `join` returns."""
         if self.masked:
             entries = observation.spaces if isinstance(observation, spaces.Dict) else observation
             observation = spaces.Dict(with_mask(entries, spaces.MultiBinary(sum(action_counts(action)))))
@@ -63,13 +63,13 @@ class InfoForm:
         return WithInfo({OBSERVATION: observation, INFO: spaces.Dict(dict(self.fields))})
 
     def join(self, obs: Any, info: Mapping[str, Any], *, reset: bool = False, over: bool = False) -> Any:
-        """The observation with what was declared.
+        """The observation with the declared info.
 
         Args:
-          obs: of one environment.
-          info: of the same reset or step.
-          reset: whether it was a reset.
-          over: whether the episode has terminated: no action follows, and a mask that is not told forbids nothing.
+          obs: observation of one environment.
+          info: info of the same reset or step.
+          reset: whether both come from a reset.
+          over: whether the episode has terminated: no action follows, and a missing mask is taken to forbid nothing.
         Raises:
           ShapeError: if a declared key is missing.
         """
@@ -78,12 +78,12 @@ class InfoForm:
             obs = with_mask(obs, np.ones(self.choices, np.int8) if missing else _entry(info, ACTION_MASK))
         if not self.fields:
             return obs
-        # A reset says nothing about a step, even where it has the key, and may have no info at all.
+        # A reset does not describe a step, even if its info has the key, and it may have no info at all.
         values = {key: _zero(space) if reset else _entry(info, key) for key, space in self.fields.items()}
         return {OBSERVATION: obs, INFO: values}
 
     def join_batch(self, obs: Any, info: Mapping[str, Any], num_envs: int, *, reset: bool = False) -> Any:
-        """The same for a vector environment. Rows that have a key, by Gymnasium's ``_key``, are set; others are zero.
+        """`join` for a batch of a vector environment; rows without a declared key are zero, as in Gymnasium's infos.
 
         Raises:
           ShapeError: if no row has the mask.
@@ -98,7 +98,7 @@ class InfoForm:
 
 
 class JoinInfo(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
-    """Observations with the declared keys of `info`, see `InfoForm`."""
+    """Joins the declared keys of `info` to observations, see `InfoForm`."""
 
     def __init__(self, env: Any, form: InfoForm) -> None:
         super().__init__(env)
@@ -116,12 +116,12 @@ class JoinInfo(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
 
 def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
-    """Finds out what an environment, single or vector, says under the declared keys: a reset, and a step if needed.
+    """Finds the form of the declared keys in an environment, single or vector, by a reset and, if needed, a step.
 
     Raises:
-      ConfigError: if a key is missing, or holds something else than numbers.
+      ConfigError: if a key is missing, or does not hold numbers.
       InterfaceError: if info is not a dict.
-      SpaceError: for an action mask where actions are continuous.
+      SpaceError: if an action mask is declared for continuous actions.
     """
     try:
         return _probed(env, keys, name)
@@ -155,7 +155,7 @@ def _probed(env: Any, keys: Sequence[str], name: str) -> InfoForm:
 
 
 def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
-    """The number of entries of each choice.
+    """The number of mask entries for each choice of an action.
 
     Raises:
       SpaceError: actions of this space cannot be masked.
@@ -168,12 +168,12 @@ def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """A random action, or a batch of them, that is legal by the mask in `info` or in the observation, if there is one.
+    """A random action, or a batch of actions, legal by the mask in `info` or in the observation if either has one.
 
     Args:
-      env: a single environment or a vector one.
-      obs, info: what it showed last.
-      rng: draws the action where there is a mask; else the action space does.
+      env: a single environment or a vector environment.
+      obs, info: its last observation and info.
+      rng: generator that draws the action if there is a mask or an unbounded Box; otherwise the action space draws it.
     """
     while isinstance(obs, Mapping) and ACTION_MASK not in obs and isinstance(obs.get(OBSERVATION), Mapping):
         obs = obs[OBSERVATION]
@@ -193,7 +193,7 @@ def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Ge
 
 
 def _action_space(env: Any) -> spaces.Space[Any]:
-    """Of one environment; with several agents, of one agent."""
+    """The action space of one environment; with several agents, of one agent."""
     if hasattr(env, "single_action_space"):
         return env.single_action_space
     agents = agents_space(getattr(env, "observation_space", None))

@@ -1,4 +1,4 @@
-"""The layout of observations in memory: the one place that checks and copies an environment's observations."""
+"""The layout of observations in memory: all checks and copies of an environment's observations are made here."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from minding.envs.spaces.agents import AgentsSpace
 from minding.envs.spaces.info import INFO, WithInfo, action_counts
 
 _FLOAT32_SQUARED = 1e76
-# An entry of this name would hide the method in trees and configurations.
+# An entry with such a name would hide the method in trees and configurations.
 _METHODS = frozenset(name for name in dir(dict) if not name.startswith("_"))
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """One array of an observation, or of the info that travels with it.
+    """One array of an observation, or of the info that is passed on with it.
 
     Attributes:
-      path: where the leaf is in the tree, such as ``'joint.position'``; empty for a plain array.
-      keys: the path to it in what the environment returns (dict keys and tuple indices).
+      path: path of the leaf in the tree, such as ``'joint.position'``; empty for a plain array.
+      keys: path of the leaf in the environment's own observation (dict keys and tuple indices).
       shape: shape of one observation, without the environment axis.
       dtype: dtype that is returned (floats are float32).
       source_dtype: dtype that the space declares.
-      start: subtracted from Discrete and MultiDiscrete values, or None: policies count from 0.
-      count: of a Discrete, MultiDiscrete or MultiBinary leaf, the number of values, ``()`` or `shape`; else None.
-      source_shape: shape that the environment returns, where it is not `shape` (MultiDiscrete of several axes).
-      choices: of an action mask, the number of entries of each choice; else empty.
-      part: what it is a part of, for messages: ``'observation'`` or ``'info'``.
+      start: number that is subtracted from Discrete and MultiDiscrete values, because policies count from 0, or None.
+      count: number of values of a Discrete, MultiDiscrete or MultiBinary leaf, of shape ``()`` or `shape`; else None.
+      source_shape: shape that the environment returns, if it is not `shape` (MultiDiscrete with several axes).
+      choices: number of entries of each choice of an action mask; empty for other leaves.
+      part: part that the leaf belongs to, ``'observation'`` or ``'info'``, for messages.
     """
 
     path: str
@@ -54,10 +54,10 @@ class Leaf:
         """Takes this leaf out of `obs` and checks it.
 
         Args:
-          obs: what the environment returned, one observation or (with `lead`) a batch.
+          obs: return value of the environment, one observation or (with `lead`) a batch.
           lead: leading axes, ``(N,)`` for a batch.
         Raises:
-          ShapeError: for a missing entry, a wrong shape, a dtype of another kind, or integers that do not fit it.
+          ShapeError: for a missing entry, a wrong shape, a dtype of another kind, or integers beyond the dtype's range.
         """
         array = np.asarray(self.pick(obs))
         expected = lead + (self.shape if self.source_shape is None else self.source_shape)
@@ -81,7 +81,7 @@ class Leaf:
 
     def _check_cast(self, array: Array) -> None:
         if self.choices:
-            # PettingZoo and Gymnasium give int8.
+            # PettingZoo and Gymnasium have masks of int8.
             if array.dtype.kind not in "iu" or ((array != 0) & (array != 1)).any():
                 values = f" with values from {array.min()} to {array.max()}" if array.dtype.kind in "iu" else ""
                 raise ShapeError(f"{self.label}: expected bool, or integers 0 and 1, got {array.dtype}{values}")
@@ -104,18 +104,18 @@ class ObsLayout:
     """The leaves of an observation space, in the sorted key order of `trees.leaves`, then those of declared info.
 
     Args:
-      space: of observations, or `WithInfo`.
-      action_space: of the environment, for which an entry `ACTION_MASK` of the observation says what is legal; None
-        takes such an entry for numbers. `AgentsSpace` brings its own.
+      space: space of observations, or `WithInfo`.
+      action_space: action space of the environment, to which an entry `ACTION_MASK` of the observation refers; with
+        None such an entry is treated as ordinary numbers. `AgentsSpace` has its own action space.
 
     Attributes:
-      leaves: one per array.
-      reward_shape: of the reward of one environment: ``()``, or ``(M,)`` for one per agent.
-      agents: names of the agents, None for one agent.
+      leaves: the leaves, one per array.
+      reward_shape: shape of the reward of one environment: ``()``, or ``(M,)`` for one reward per agent.
+      agents: names of the agents; None for one agent.
       plain: whether the observation is one array.
 
     Raises:
-      SpaceError: for a space that has no array form, or a mask that does not fit the actions.
+      SpaceError: for a space that does not have an array form, or a mask that does not fit the actions.
     """
 
     def __init__(self, space: spaces.Space[Any], action_space: spaces.Space[Any] | None = None) -> None:
@@ -163,7 +163,7 @@ class ObsLayout:
         return fresh
 
     def unflatten(self, arrays: Sequence[Array]) -> Obs:
-        """The observation as policies see it: an array, or a FastTreeValue of the leaves."""
+        """The observation for policies: an array, or a FastTreeValue of the leaves."""
         if self.plain:
             return arrays[0]
         obs_leaves = self.leaves[: self._num_obs]
@@ -177,9 +177,10 @@ class ObsLayout:
 
 
 def _put(array: Array, rows: int | slice, value: Array) -> None:
-    """Writes into rows of an array, without NumPy's warning of what becomes infinite: `values.ValueCheck` tells of it.
+    """Writes into rows of an array, without NumPy's warning about numbers that become infinite.
 
-    The sum of squares is cheaper than to silence NumPy, and small only if every number fits.
+    `values.ValueCheck` reports such numbers. The sum of squares is cheaper than silencing NumPy, and is small only if
+    every number fits.
     """
     if value.dtype.itemsize > array.dtype.itemsize and array.dtype.kind == "f":
         flat = value if value.ndim == 1 else value.ravel("K")
@@ -200,7 +201,7 @@ def _masked_leaves(
 
 
 def _agents_leaves(space: AgentsSpace, keys: tuple[str | int, ...]) -> list[Leaf]:
-    """The leaves of one agent's observation with the agents axis, and what does not belong to the single agent."""
+    """The leaves of one agent's observation with the agents axis, and those that do not belong to a single agent."""
     count = len(space.names)
     found = [_with_axis(leaf, count) for leaf in _masked_leaves(space.one_observation, space.one_action, keys)]
     found.append(Leaf(ALIVE, (*keys, ALIVE), (count,), np.dtype(bool), np.dtype(bool)))
@@ -223,7 +224,7 @@ def _find_leaves(space: Any, path: str, keys: tuple[str | int, ...]) -> list[Lea
     else:
         return [_array_leaf(space, path, keys)]
     found: list[Leaf] = []
-    # Sorted as text, as in `trees.leaves`: with eleven items '10' comes before '2'.
+    # Sorted as strings, as in `trees.leaves`: with eleven items '10' comes before '2'.
     for key in sorted(children, key=str):
         text = isinstance(key, str) or isinstance(space, spaces.Tuple)
         if not text or "." in str(key) or key in _METHODS:

@@ -1,4 +1,4 @@
-"""One space for agents that have different ones: smaller spaces are filled up to the size of the largest."""
+"""Common spaces for agents with different spaces: smaller spaces are padded to the size of the largest."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from minding.envs.spaces.info import action_counts
 def common_observation(own: Mapping[str, spaces.Space[Any]], name: str) -> spaces.Space[Any]:
     """The space that holds the observations of all agents.
 
-    Boxes of one dtype and number of axes are filled up with zeros at the end of each axis, Discrete and MultiBinary
-    spaces with values that never come, Dicts entry by entry.
+    Boxes of one dtype and number of axes are padded with zeros at the end of each axis, Discrete and MultiBinary spaces
+    with values that never occur, and Dicts entry by entry.
 
     Args:
       own: the space of each agent.
-      name: how messages call the environment.
+      name: name of the environment in messages.
     Raises:
       SpaceError: two agents observe spaces of different kinds.
     """
@@ -30,10 +30,10 @@ def common_observation(own: Mapping[str, spaces.Space[Any]], name: str) -> space
 
 
 def common_action(own: Mapping[str, spaces.Space[Any]], name: str) -> spaces.Space[Any]:
-    """The space that holds the actions of all agents; `OwnAction` leads back.
+    """The space that holds the actions of all agents; `OwnAction` converts them to those of a single agent.
 
-    Discrete and MultiDiscrete spaces get the most values that an agent has. A Box gets the most numbers, and where
-    bounds differ the widest.
+    Discrete and MultiDiscrete spaces get the highest number of values among the agents. A Box gets the largest size
+    and, if bounds differ, the widest bounds.
 
     Raises:
       SpaceError: two agents act in spaces of different kinds, or bounds differ and are not finite.
@@ -42,14 +42,14 @@ def common_action(own: Mapping[str, spaces.Space[Any]], name: str) -> spaces.Spa
 
 
 def legal_entries(own: spaces.Space[Any], common: spaces.Space[Any]) -> Array:
-    """Bool ``(A,)``: which entries of a mask over the actions in `common` stand for actions that the agent has."""
+    """Which entries of a mask over the actions in `common` are actions in the space `own`, bool ``(A,)``."""
     legal = np.zeros(sum(action_counts(common)), bool)
     legal[own_entries(action_counts(own), action_counts(common))] = True
     return legal
 
 
 def fill_up(array: Array, shape: tuple[int, ...]) -> Array:
-    """`array` with zeros at the end of each axis, as far as `shape` is larger."""
+    """`array`, padded to `shape` with zeros at the end of each axis."""
     if array.shape == shape:
         return array
     filled = np.zeros(shape, array.dtype)
@@ -58,11 +58,11 @@ def fill_up(array: Array, shape: tuple[int, ...]) -> Array:
 
 
 class OwnAction:
-    """Turns an action in the space of all agents into one of a single agent.
+    """Converts an action in the common space of all agents into an action of a single agent.
 
     Args:
-      agent: whose it is.
-      own, common: its own space, and that of all agents.
+      agent: name of the agent.
+      own, common: the agent's own action space, and the common space.
     """
 
     def __init__(self, agent: str, own: Any, common: Any) -> None:
@@ -86,7 +86,7 @@ class OwnAction:
         """The agent's own action.
 
         Raises:
-          EnvError: the agent has no such action; a mask says which it has.
+          EnvError: the agent has no such action; its mask says which actions it has.
         """
         if self._part is None:
             return int(action) if self._discrete else action
@@ -151,7 +151,7 @@ def _multi_binary(own: list[Any]) -> spaces.MultiBinary | None:
 
 
 def _discrete_action(own: list[Any]) -> spaces.Discrete:
-    # Where they begin with different numbers, each counts from 0.
+    # If the agents' actions begin with different numbers, the common actions count from 0.
     return _discrete(own) or spaces.Discrete(max(int(space.n) for space in own))
 
 
@@ -162,7 +162,7 @@ def _multi_discrete_action(own: list[Any]) -> spaces.MultiDiscrete | None:
 
 
 def _box_action(own: list[Any]) -> spaces.Box | None:
-    """The bounds of a number are the widest of those agents that have it."""
+    """The common Box; the bounds of each number are the widest among the agents that have it. None without one."""
     if len({(len(space.shape), space.dtype) for space in own}) > 1:
         return None
     shape = tuple(int(size) for size in np.max([space.shape for space in own], axis=0))
