@@ -1,9 +1,9 @@
-"""Presets, one per file: a module named ``<environment>_<algorithm>`` that holds a `main_config`.
+"""Presets, one per file: a module named ``<environment>_<algorithm>`` that contains a `main_config`.
 
-A preset says what differs from the defaults of its algorithm and environment. Its docstring says what it is,
-and after "Expected:" what it reaches; ``minding list presets`` shows both. Where that is a mean return, it is the
-`run.target` too. Where `make proofs` shows it, the module also holds a `proof`: a dict with `seeds`, 5 by default, and
-with `target` and `env_step` where they differ from `run.target` and `run.max_env_step`.
+A preset contains the settings that differ from the defaults of its algorithm and environment. Its docstring describes
+the task and, after "Expected:", the result; ``minding list presets`` shows both. If the result is a mean return, it is
+also the `run.target`. If `make proofs` shows it, the module also contains a `proof`: a dict with `seeds`, 5 by default,
+and with `target` and `env_step` if they differ from `run.target` and `run.max_env_step`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load_preset(name: str) -> Config:
     """A fresh copy of a preset's `main_config`.
 
     Raises:
-      ConfigError: if there is no such preset; names the nearest.
+      ConfigError: if there is no such preset; the message names the nearest one.
     """
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}{nearest(name, PRESETS) or '.'} `minding list presets` lists all")
@@ -39,10 +39,10 @@ def load_preset(name: str) -> Config:
 
 
 def load_named(name: str) -> Config:
-    """The settings that a name stands for: the settings of a preset, or an algorithm with its defaults.
+    """The settings of a name: the settings of a preset, or an algorithm with its defaults.
 
     Raises:
-      ConfigError: if there is neither; names the nearest.
+      ConfigError: if there is neither a preset nor an algorithm of this name; the message names the nearest one.
     """
     if is_algorithm(name):
         return Config(policy=dict(type=name))
@@ -56,11 +56,11 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
 
     Args:
       source: the name of a preset or of an algorithm, a ``.yaml`` file, a run folder, or a ``.py`` file that defines
-        `main_config`. A text that is such a name means the preset or the algorithm, even if there is a folder of that
-        name; that one is ``./name``.
-      trust: run the code that a run folder or a ``.yaml`` file names even where it is not the user's own.
+        `main_config`. A name means the preset or the algorithm, even if there is a folder of that name; write
+        ``./name`` for the folder.
+      trust: run the code that a run folder or a ``.yaml`` file names even if it is not the user's own.
     Raises:
-      ConfigError: if there is no such preset or file, or it holds no settings.
+      ConfigError: if there is no such preset or file, or it contains no settings.
       TrustError: if a run folder or a ``.yaml`` file names code that is not the user's own.
     """
     # An empty text is no path to the current folder.
@@ -81,7 +81,7 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
 
 
 def _saved_by_a_run(path: Path, cfg: Config) -> bool:
-    """Whether a file is that of a run: by what it holds, or by what is beside it."""
+    """Whether a file belongs to a run, judged by its contents and by the files in the same folder."""
     env = cfg.get("env")
     compiled = isinstance(env, dict) and "spec" in env
     return compiled or any((path.parent / name).exists() for name in ("ckpt", "metrics.csv", "summary.json"))
@@ -106,12 +106,12 @@ def compile_run(
 
     Args:
       user: the name of a preset or of an algorithm, or settings as in a preset's `main_config`.
-      overrides: ``'key=value'`` texts as on the command line.
-      env_fn: a class or function that makes one environment, in place of ``env.env_id``; takes ``env.env_kwargs``.
+      overrides: ``'key=value'`` strings as on the command line.
+      env_fn: a class or function that creates an environment, in place of ``env.env_id``; takes ``env.env_kwargs``.
     Raises:
-      ConfigError: as `compile_config`, and for an unknown algorithm or settings that do not go together.
+      ConfigError: as in `compile_config`, and for an unknown algorithm or settings that contradict each other.
       SpaceError: if the algorithm cannot act in the environment's action space.
-      EnvError: if the environment cannot be made.
+      EnvError: if the environment cannot be created.
     """
     from minding.envs import config_schema, describe_env
     from minding.envs.single import objects
@@ -160,11 +160,11 @@ def compile_run(
 
 
 def same_task(named: Mapping[str, Any], env: Mapping[str, Any]) -> bool:
-    """Whether a section `env` still has the environment of the one that named it, so that a `run.target` holds there.
+    """Whether two sections `env` have the same environment, so that a `run.target` of the first holds for the second.
 
     Args:
       named: the section of a preset or of a user's settings; without an environment it fits any.
-      env: the section with what was given in addition.
+      env: the section with all further settings.
     """
     first, second = ((each.get("env_id"), plain(each.get("env_kwargs") or {})) for each in (named, env))
     return first[0] is None or bool(first == second)

@@ -16,14 +16,14 @@ from minding.engine.errors import ConfigError
 from minding.engine.lanes.options import LaneOptions
 
 MOST_ROWS = 100_000_000
-"""Rows of all gradient steps of an iteration: their numbers are drawn before the first step and take 0.4 GB."""
+"""Maximum number of rows in all gradient steps of an iteration: their indices are sampled first and take 0.4 GB."""
 
 
 def check_settings(cfg: Config) -> None:
-    """Refuses settings whose run could not start, or would end without having done what they ask for.
+    """Refuses settings whose run could not start, or would end before some of them take effect.
 
     Raises:
-      ConfigError: names the keys and a value that fits.
+      ConfigError: settings do not fit; the message names the keys and a value that fits.
     """
     _check_single_instance(cfg)
     _check_shards(cfg)
@@ -42,7 +42,7 @@ def check_settings(cfg: Config) -> None:
 
 
 def _check_single_instance(cfg: Config) -> None:
-    """Where only one environment can exist, collecting and evaluation take turns on it in one process."""
+    """If only one environment can exist, collection and evaluation have to share it in one process."""
     if not cfg.env.single_instance:
         return
     for name in ("collector_env_num", "evaluator_env_num"):
@@ -60,7 +60,7 @@ def _check_single_instance(cfg: Config) -> None:
 
 
 def _check_shards(cfg: Config) -> None:
-    """Each shard of an iteration has as many of its environments."""
+    """The shards of an iteration have equal numbers of environments."""
     if not cfg.lanes.async_mode:
         return
     options, envs = LaneOptions.of(cfg.lanes), cfg.env.read("collector_env_num", int, 1)
@@ -115,7 +115,7 @@ def _check_warmup(cfg: Config) -> None:
 
 
 def _check_updates(cfg: Config) -> None:
-    """The rows that an iteration learns from are numbers in memory."""
+    """The indices of the rows of an iteration fit into memory."""
     updates = cfg.policy.learn.read("update_per_collect", int, 1)
     batch_size = cfg.policy.learn.read("batch_size", int, 1)
     if updates * batch_size > MOST_ROWS:
@@ -126,7 +126,7 @@ def _check_updates(cfg: Config) -> None:
 
 
 def _check_ratio(cfg: Config) -> None:
-    """A ratio of gradient steps to environment steps makes at least one call of them within the run."""
+    """The ratio of gradient steps to environment steps leads to at least one learn call within the run."""
     if "warmup" not in cfg.policy.learn or run_length(cfg).unit == "train_iter":
         return
     (ratio, key), learn = updates_per_step(cfg), cfg.policy.learn
@@ -141,7 +141,7 @@ def _check_ratio(cfg: Config) -> None:
 
 
 def _check_random_steps(cfg: Config) -> None:
-    """The policy acts before the run ends."""
+    """The random steps at the start end before the run."""
     random_steps = cfg.policy.collect.read("random_steps", int, 0)
     for name, steps in _limits(cfg).items():
         if random_steps >= steps:
@@ -152,7 +152,7 @@ def _check_random_steps(cfg: Config) -> None:
 
 
 def _check_stop_value(cfg: Config) -> None:
-    """There are evaluations that can reach `run.stop_value`."""
+    """The run has evaluations that can reach `run.stop_value`."""
     if cfg.run.stop_value is None:
         return
     if cfg.env.env_id == RECORDED:
@@ -182,7 +182,7 @@ def _check_support(cfg: Config) -> None:
 
 
 def _check_norm(cfg: Config) -> None:
-    """What normalizes hidden layers finds some, and something to normalize in each."""
+    """Normalization of hidden layers has hidden layers with more than one unit."""
     model = cfg.policy.model
     if model.read("norm", str, "none") == "none":
         return
@@ -198,7 +198,7 @@ def _check_norm(cfg: Config) -> None:
 
 
 def _check_reward(cfg: Config) -> None:
-    """Rewards are rescaled once, each for itself."""
+    """Rewards are rescaled by one setting only, and not together with n-step sums."""
     kind = cfg.policy.other.read("reward", str, "raw")
     if kind == "raw":
         return
@@ -216,7 +216,7 @@ def _check_reward(cfg: Config) -> None:
 
 
 def _check_schedules(cfg: Config) -> None:
-    """Piecewise schedules have corners, and others have none."""
+    """Piecewise schedules have points, and other schedules have none."""
     learn, other = cfg.policy.learn, cfg.policy.other
     if "anneal_kind" in learn:
         check_points(learn.anneal_kind, learn.anneal_points, "policy.learn.anneal_points")
@@ -225,7 +225,7 @@ def _check_schedules(cfg: Config) -> None:
 
 
 def _check_rnd(cfg: Config) -> None:
-    """What is new is a matter of one agent."""
+    """Rewards for novelty are used with a single agent only."""
     other = cfg.policy.other
     if "rnd" in other and other.rnd.weight and num_agents(cfg.env.spec) is not None:
         raise ConfigError(
@@ -235,7 +235,7 @@ def _check_rnd(cfg: Config) -> None:
 
 
 def _check_pool(cfg: Config) -> None:
-    """What is said of the model pool is said of one that exists."""
+    """Settings of the model pool require a model pool."""
     if cfg.pool.freq is not None:
         return
     for name in ("last", "every"):
@@ -247,7 +247,7 @@ def _check_pool(cfg: Config) -> None:
 
 
 def _limits(cfg: Config) -> dict[str, int]:
-    """Steps of the clock after which the run ends, by the setting that says so."""
+    """The limits of the run's clock, by the setting that sets them."""
     unit, steps = run_length(cfg)
     limits = {f"run.max_{unit}": steps}
     if cfg.run.max_step is not None and "n_sample" in cfg.policy.collect:

@@ -1,4 +1,4 @@
-"""Which settings of a run differ from the defaults of its algorithm and environment."""
+"""Finds the settings of a run that differ from the defaults of its algorithm and environment."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from minding.engine.errors import ConfigError
 from minding.engine.run.page import Setting
 
 _NO_SETTINGS = ("env.spec", "env.env_id", "policy.type", "seed", "chain")
-"""What the run is about, which its title says, or what follows from it."""
+"""Settings that the title of a run names, and settings that follow from them."""
 
 
 def changed_settings(cfg: Mapping[str, Any]) -> list[Setting] | None:
     """The settings of a compiled configuration that differ from the defaults, by path.
 
-    Nothing that the configuration names is imported: neither its environment nor an algorithm of one's own.
+    No code that the configuration names is imported: neither its environment nor a user's algorithm.
 
     Returns:
-      None where the defaults are not known: the algorithm is not one of minding, or of another version.
+      The settings; None if the defaults are not known, because the algorithm is not minding's or of another version.
     """
     from minding.envs import config_schema
     from minding.policies import ALGORITHMS

@@ -24,20 +24,20 @@ PRESETS: tuple[str, ...] = tuple(
         if "_" in module.name.strip("_")
     )
 )
-"""Names of all presets, from the files of this folder; none is imported."""
+"""Names of all presets, from the files of this folder; no preset is imported."""
 
 _LIKE_AN_ENVIRONMENT = re.compile(r"[-_]v\d+$")
 
 
 def is_algorithm(name: str) -> bool:
-    """Whether a name is an algorithm's, or names one of the user's own as ``module:Class``."""
+    """Whether a name is the name of an algorithm, or of a user's algorithm as ``module:Class``."""
     from minding.policies import ALGORITHMS
 
     return name in ALGORITHMS or (is_named(name) and not os.path.exists(name))
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is the name of a preset or of an algorithm, whatever file or folder is called so."""
+    """Whether a string is the name of a preset or of an algorithm, even if a file or folder has the same name."""
     return text in PRESETS or is_algorithm(text)
 
 
@@ -61,7 +61,7 @@ def presets_of(algorithm: str) -> list[str]:
 
 
 def example_env(algorithm: Algorithm) -> str:
-    """An environment that an algorithm can learn with its defaults."""
+    """An environment in which an algorithm can learn with its defaults."""
     if algorithm.agents == "several":
         return "mpe2/simple_spread_v3"
     if algorithm.chain == "self_play":
@@ -73,7 +73,7 @@ def check_env_given(user: Mapping[str, Any], overrides: Iterable[str], algorithm
     """Refuses settings that name no environment.
 
     Raises:
-      ConfigError: says how one is given, and which presets of the algorithm have one.
+      ConfigError: no environment is named; the message says how to name one, and lists the algorithm's presets.
     """
     sections = [user.get("env"), parse_overrides(overrides).get("env")]
     if any(section.get("env_id") if isinstance(section, Mapping) else section is not None for section in sections):

@@ -1,4 +1,4 @@
-"""A run's configuration in another environment than its own, in which its policy is to play."""
+"""The configuration of a run with another environment in which its policy will play."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _BOUNDS = ("low", "high")
 
 
 def in_environment(cfg: Config, env_id: str) -> Config:
-    """The configuration with an environment in place of its own, or of recorded data.
+    """The configuration with another environment in place of its own, or of recorded data.
 
-    Wrappers are those of the run, or those that its data were recorded with, if the data are still there.
+    The wrappers are the same as in the run, or the same as in its recorded data, if these still exist.
 
     Args:
       cfg: the compiled configuration of the run.
-      env_id: the environment.
+      env_id: id of the environment.
     Raises:
-      ConfigError: the policy cannot act there: names the spaces that differ. A policy does not depend on the bounds of
-        observations, and on those of actions only if its actions are rescaled to them.
+      ConfigError: the policy cannot act in the environment; the message names the spaces that differ. A policy does not
+        depend on the bounds of observations, and on the bounds of actions only if its actions are rescaled to them.
     """
     spec = cfg.env.spec
     user: dict[str, Any] = plain(cfg)
@@ -74,7 +74,7 @@ def _action(spec: Mapping[str, Any], rescaled: bool) -> Any:
 
 
 def _unbounded(space: Any) -> Any:
-    """A description of a space without bounds, and except for images without what numbers are stored as."""
+    """A description of a space without its bounds and, except for images, without its dtype."""
     if isinstance(space, list):
         return [_unbounded(each) for each in space]
     if not isinstance(space, Mapping):

@@ -1,4 +1,4 @@
-"""The recorded data that a configuration names, and the environment that is known by them only."""
+"""The recorded data that a configuration names, and the description of an environment from such data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data_folder(cfg: Config) -> str:
     """The folder of recorded data.
 
     Raises:
-      ConfigError: none is given.
+      ConfigError: no folder is given.
     """
     folder = cfg.policy.other.data if "data" in cfg.policy.other else None
     if not folder:
@@ -38,14 +38,14 @@ def data_folder(cfg: Config) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Opened:
-    """Data that were verified; `stamp` tells whether their files are still the same."""
+    """Verified data; `stamp` changes when their files change."""
 
     stamp: tuple[object, ...]
     data: Dataset
 
 
 _opened: dict[str, _Opened] = {}
-"""The data that were opened last, by folder: they are verified once, however often a run is checked."""
+"""The data that were opened last, by folder, so that repeated checks of a run verify them only once."""
 
 
 def open_data(cfg: Config, batch_size: int) -> Dataset:
@@ -53,10 +53,10 @@ def open_data(cfg: Config, batch_size: int) -> Dataset:
 
     Args:
       cfg: the compiled configuration.
-      batch_size: steps of a minibatch.
+      batch_size: number of steps in a minibatch.
     Raises:
-      ConfigError: none are named.
-      DataError: there are none, they are damaged, of another environment or fewer than a minibatch.
+      ConfigError: the configuration names no data.
+      DataError: the data are missing or damaged, come from another environment, or have fewer steps than a minibatch.
     """
     folder = data_folder(cfg)
     check_folder(folder, cfg.env, batch_size)
@@ -72,7 +72,7 @@ def open_data(cfg: Config, batch_size: int) -> Dataset:
 
 
 def is_same_data(first: str, second: str) -> bool:
-    """Whether two folders hold the same recorded data, by their manifests; False where one holds none."""
+    """Whether two folders contain the same recorded data, by their manifests; False if one contains none."""
     try:
         return recorded_digest(first) == recorded_digest(second)
     except DataError:
@@ -89,7 +89,7 @@ def limits_of_data(cfg: Config) -> str:
 
 
 def references_in(cfg: Config) -> References | None:
-    """The reference returns that the data of a run carry; None without any, or where it learns from no data.
+    """The reference returns in the data of a run; None if the run learns from no data or they have no references.
 
     Raises:
       DataError: there are no recorded data, or their references are damaged.
@@ -99,10 +99,10 @@ def references_in(cfg: Config) -> References | None:
 
 
 def check_collects(cfg: Config, *, collects: bool) -> None:
-    """Refuses a run that collects where there is nothing to collect in.
+    """Refuses a run that collects without an environment.
 
     Raises:
-      ConfigError: says what to give instead.
+      ConfigError: there is no environment; the message says what to give instead.
     """
     if collects and cfg.env.get("env_id") == RECORDED:
         raise ConfigError(
@@ -113,14 +113,14 @@ def check_collects(cfg: Config, *, collects: bool) -> None:
 
 
 def describe_data(cfg: Config, saved: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The description of the environment (see `envs.describe_env`) that a configuration's recorded data give.
+    """The description of the environment (see `envs.describe_env`) in a configuration's recorded data.
 
     Args:
       cfg: the compiled configuration, without the description.
-      saved: a description of an earlier compilation: it holds where the data have gone, so that a trained policy acts
-        without them. To learn from them is refused later.
+      saved: a description from an earlier compilation. It is used if the data no longer exist, so that a trained policy
+        can act without them; learning from them is refused later.
     Raises:
-      ConfigError: no data are given, the algorithm learns from none, or settings change an environment.
+      ConfigError: no data are given, the algorithm does not learn from data, or settings change an environment.
       DataError: there are no recorded data.
     """
     from minding.envs.recorded import describe_recorded

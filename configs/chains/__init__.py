@@ -1,4 +1,4 @@
-"""Chains, one per file: a module that holds a `chain`. Configurations name one by `chain`."""
+"""Chains, one per file: a module that contains a `chain`. The setting `chain` of a configuration names one."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class Chain:
     fill: Callable[[Task, Config, Policy], None]
     """Appends the middleware to a started task."""
     context: type[Context]
-    """What the middleware run on."""
+    """Class of the context."""
     check: Callable[[Config], None] = lambda cfg: None
-    """Refuses a configuration that the chain cannot run with, before anything is built or written."""
+    """Refuses a configuration with which the chain cannot run, before anything is built or written."""
     settings: tuple[str, ...] = ()
     """Keys that the chain reads and that only some algorithms have, such as ``policy.other.buffer_size``."""
     evaluate: Callable[[Config, Policy, int, Callable[[], bool]], list[EpisodeEnd]] | None = None
-    """Plays the final evaluation (configuration, policy, number of episodes, whether to stop); None: episodes in the
-    environment."""
+    """Plays the final evaluation, given configuration, policy, number of episodes and a function that says whether to
+    stop; None: episodes in the environment."""
 
 
 CHAINS: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
-"""Names of all chains, from the files of this folder; none is imported."""
+"""Names of all chains, from the files of this folder; no chain is imported."""
 
 
 def get_chain(name: str) -> Chain:
     """The chain of a name.
 
     Raises:
-      ConfigError: if there is none; names the nearest.
+      ConfigError: if there is no chain of this name; the message names the nearest one.
     """
     if is_named(name):
         return _own_chain(name)
@@ -65,10 +65,10 @@ def _own_chain(name: str) -> Chain:
 
 
 def check_chain(cfg: Config) -> None:
-    """Refuses a configuration that its chain cannot run with.
+    """Refuses a configuration with which its chain cannot run.
 
     Raises:
-      ConfigError: an unknown chain, one for other algorithms, or what the chain's own check finds.
+      ConfigError: the chain is unknown or for other algorithms, or its own check fails.
     """
     chain = get_chain(cfg.chain)
     for key in chain.settings:

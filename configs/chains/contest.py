@@ -24,10 +24,10 @@ from minding.middleware.past_selves import Contest
 
 
 def check(cfg: Config) -> None:
-    """Refuses a contest in which nobody plays, or of which nothing is told.
+    """Refuses a contest without players, and one whose environment does not report who won.
 
     Raises:
-      ConfigError: names the setting.
+      ConfigError: a setting does not fit; the message names it.
     """
     if num_agents(cfg.env.spec) is None:
         raise ConfigError(f"chain='contest' with env.env_id={cfg.env.env_id!r}: expected an environment of two sides")
@@ -48,7 +48,7 @@ def check(cfg: Config) -> None:
 
 
 def agent_names(cfg: Config) -> list[str]:
-    """Of all agents, in their order."""
+    """The names of all agents, in their order."""
     return [str(name) for name in cfg.env.spec.read("agents.names", list)]
 
 

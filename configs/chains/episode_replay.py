@@ -20,7 +20,7 @@ from minding.middleware import (
 
 
 def check(cfg: Config) -> None:
-    """Refuses episodes without a time limit, and a buffer in which none would stay whole until it is learned from."""
+    """Refuses episodes without a time limit, and a buffer that is too small to keep whole episodes for learning."""
     limit, size, envs = cfg.env.spec.max_episode_steps, cfg.policy.other.buffer_size, cfg.env.collector_env_num
     if limit is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Evaluate, collect, replace rewards by how much a step looks like an expert's, estimate advantages, learn (GAIL)."""
+"""Evaluate, collect, replace rewards by the discriminator's, estimate advantages, learn (GAIL)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from minding.middleware import (
 
 
 def check(cfg: Config) -> None:
-    """Refuses a configuration that names no whole recorded data which fit it."""
+    """Refuses a configuration without valid recorded data that fit its environment."""
     open_data(cfg, cfg.policy.other.read("gail.batch_size", int))
 
 

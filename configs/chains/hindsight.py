@@ -1,4 +1,4 @@
-"""Evaluate, explore, collect, store as it was and with the goals that were reached, learn from replay."""
+"""Evaluate, explore, collect, store transitions with the original goals and with reached ones, learn from replay."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ from minding.middleware import (
 from minding.middleware.learner import never_allowed
 
 REPLAY = ("policy.other.buffer_size", "policy.learn.batch_size", "policy.learn.warmup", "policy.learn.nstep")
-"""What all algorithms have that learn from replay."""
+"""Settings of all algorithms that learn from replay."""
 
 
 def replay_buffer(cfg: Config, policy: Policy, *, images_once: bool = True) -> Buffer:
-    """The configured buffer for what the policy learns from; rows that do not follow each other hold their images."""
+    """The configured buffer for the fields of the policy; rows that do not follow each other contain their images."""
     other, fields = cfg.policy.other, policy.learn_mode.fields
     if other.get("replay") == "prioritized":
         alpha, beta, beta_steps = other.priority.alpha, other.priority.beta, other.priority.beta_steps
@@ -46,7 +46,7 @@ def table_limiter(cfg: Config) -> Limiter:
     """The limiter of the configured table.
 
     Raises:
-      ConfigError: its settings do not fit those of the table.
+      ConfigError: its settings do not fit the settings of the table.
     """
     settings = cfg.policy.other.table
     order = {"queue": "fifo", "stack": "lifo"}.get(settings.limiter)
@@ -92,7 +92,7 @@ def _table(cfg: Config, fields: Mapping[str, Field]) -> Table:
 
 
 def explores_by_chance(cfg: Config) -> bool:
-    """Whether actions are random at times; noise on the weights explores in its place."""
+    """Whether exploration takes random actions, and not noise on the weights."""
     return "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False)
 
 

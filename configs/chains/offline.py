@@ -1,4 +1,4 @@
-"""Evaluate where there is an environment, draw recorded data, learn from them, judge by held-out episodes."""
+"""Evaluate if there is an environment, sample recorded data, learn from them, evaluate on held-out episodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minding.middleware.dataset_evaluator import JudgedPolicy
 
 
 def check(cfg: Config) -> None:
-    """Refuses a configuration that names no whole recorded data from which it can learn."""
+    """Refuses a configuration without valid recorded data from which it can learn."""
     batch_size = cfg.policy.learn.batch_size
     learned, _ = hold_out(open_data(cfg, batch_size), cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
     for problem in too_few(len(learned), batch_size, "recorded steps that policy.other.holdout leaves"):

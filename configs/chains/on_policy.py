@@ -1,4 +1,4 @@
-"""Evaluate, collect, reward what is new if asked for, estimate advantages, learn from this rollout."""
+"""Evaluate, collect, reward novelty if configured, estimate advantages, learn from this rollout."""
 
 from __future__ import annotations
 

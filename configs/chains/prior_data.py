@@ -1,7 +1,7 @@
-"""Evaluate, explore, collect, store, learn from replay of which a share is recorded data (RLPD).
+"""Evaluate, explore, collect, store, learn from replay and from recorded data (RLPD).
 
-Ball et al., 2023, https://arxiv.org/abs/2302.02948: half of each minibatch are recorded steps, with their rewards; the
-critics have layer normalization (`policy.model.norm=critics`).
+Ball et al., 2023, https://arxiv.org/abs/2302.02948: recorded steps with their rewards make up half of each minibatch;
+the critics have layer normalization (`policy.model.norm=critics`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS = (*REPLAY, "policy.other.data", "policy.other.data_share")
 
 
 def check(cfg: Config) -> None:
-    """Refuses a configuration that names no whole recorded data that fit, or whose minibatches are not divided."""
+    """Refuses a configuration without valid recorded data that fit, and minibatches that cannot be divided."""
     learn, other = cfg.policy.learn, cfg.policy.other
     share = other.data_share
     rows = round(share * learn.batch_size)
@@ -59,7 +59,7 @@ def check(cfg: Config) -> None:
 
 
 def parts(cfg: Config, policy: Policy) -> tuple[MixedBuffer, BufferPart, BufferPart, Dataset]:
-    """The buffer, its part for what is collected, its part for the recorded data, and these."""
+    """The buffer, its part for collected steps, its part for recorded data, and the recorded data."""
     folder = data_folder(cfg)
     data = load_dataset(folder)
     check_fits(data, cfg.env, folder)

@@ -1,4 +1,4 @@
-"""Evaluate, play against oneself with search, add symmetric games, store, learn from positions."""
+"""Evaluate, collect games of self-play with search, add symmetric games, store, learn from positions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from minding.middleware.boards import check_fits
 
 
 def check(cfg: Config) -> None:
-    """Refuses an environment without rules or of other planes, opponents that are unknown or cannot play the game, and
-    openings that end it.
+    """Refuses an environment without rules or with other planes, opponents that are unknown or cannot play the game,
+    and openings that end it.
 
     Raises:
       ConfigError, GameError, ShapeError: see `make_board_game` and `check_fits`.
@@ -42,9 +42,9 @@ def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
 
     Args:
       cfg: the compiled configuration.
-      game: with it, they are asked whether they can play it.
+      game: the game that they have to play; None: this is not checked.
     Raises:
-      ConfigError: there are none, or one is unknown or cannot play.
+      ConfigError: no opponents are given, or one is unknown or cannot play the game.
     """
     names = cfg.policy.eval.read("opponents", list)
     if not names:
@@ -76,6 +76,6 @@ SETTINGS = (
     "policy.eval.simulations",
     "policy.other.buffer_size",
 )
-"""What algorithms have that search."""
+"""Settings of algorithms that search."""
 
 chain = Chain(fill, OnlineRLContext, check, SETTINGS, evaluate)

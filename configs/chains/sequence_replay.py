@@ -26,8 +26,8 @@ from minding.middleware import (
 
 
 def check(cfg: Config) -> None:
-    """Refuses sequences that are longer than the buffer or than any episode, or of which some rows are in more than
-    others."""
+    """Refuses sequences that are longer than the buffer or than any episode, and strides that use some rows more often
+    than others."""
     learn, other = cfg.policy.learn, cfg.policy.other
     check_lengths(other.buffer_size, learn.length, _burn_in(cfg), other.priority.stride if _by_priority(cfg) else 1)
     longest = cfg.env.spec.max_episode_steps
@@ -39,7 +39,7 @@ def check(cfg: Config) -> None:
 
 
 def sequence_buffer(cfg: Config, policy: Policy) -> Buffer:
-    """The configured buffer for what the policy learns from."""
+    """The configured buffer for the fields of the policy."""
     learn, other, fields = cfg.policy.learn, cfg.policy.other, policy.learn_mode.fields
     size, burn_in = learn.length, _burn_in(cfg)
     if not _by_priority(cfg):

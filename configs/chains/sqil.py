@@ -1,4 +1,4 @@
-"""Evaluate, collect, store with a reward of 0, learn from replay whose other half is an expert's, with a reward of 1.
+"""Evaluate, collect, store with reward 0, learn from replay and in equal parts from an expert's steps with reward 1.
 
 Reddy et al., 2020, https://arxiv.org/abs/1905.11108, algorithm 1.
 """
