@@ -1,1 +1,1 @@
-"""The parts of every policy: the root cell's surroundings, the three modes, acting, the compiled update."""
+"""The common parts of policies: base classes, acting in this and in other processes, and the interface of networks."""

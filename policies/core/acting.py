@@ -24,7 +24,7 @@ _HOST_LIMIT = 1_000_000
 
 class _Graph(nn.Cell):
     def __init__(self, net: nn.Cell) -> None:
-        # Parameters keep the names they have under the root.
+        # Without a prefix, parameters keep the names that they have under the root.
         super().__init__(auto_prefix=False)
         self.net = net
 
@@ -38,13 +38,15 @@ def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = (
 
     Args:
       net: a cell that returns a tuple of arrays.
-      backend: 'graph', 'host', or 'auto': 'host' on CPU for a small network whose NumPy form computes what it does (see
-        `numpy_form`), else 'graph'. If it computes something else, the log says so.
-      name: used in messages.
-      leaves: what it takes besides noise and memory; needed where a cell is neither of this package nor MindSpore's.
+      backend: 'graph', 'host' or 'auto'. 'auto' means 'host' on CPU for a small network whose NumPy form computes the
+        same as the network (see `numpy_form`), else 'graph'. If the NumPy form computes something else, a warning is
+        logged.
+      name: name of the algorithm, for messages.
+      leaves: leaves of the observation that the network takes; needed if a cell of it is from neither this package nor
+        MindSpore.
 
     Raises:
-      ConfigError: if 'host' is asked for and there is no such form, or the device is not the CPU.
+      ConfigError: if `backend` is 'host', but the network has no usable NumPy form or the device is not the CPU.
     """
     if backend == "graph" or (backend == "auto" and not _suits_numpy(net)):
         return GraphNetwork(net, name)
@@ -71,7 +73,7 @@ def _suits_numpy(net: Any) -> bool:
 class GraphNetwork:
     """Runs a network as a graph.
 
-    Pads batches to the next power of two, so that a handful of compilations serves any batch size.
+    Pads batches to the next power of two, so that a few compilations serve every batch size.
     """
 
     def __init__(self, net: nn.Cell, name: str) -> None:

@@ -20,16 +20,16 @@ from minding.policies.learning.update import Inputs
 
 _log = logging.getLogger("minding.policies")
 
-# Share of the targets' probability beyond the support from which on it is too small; chance returns of a fresh network
-# leave a few per cent there.
+# Largest share of the targets' probability that may lie beyond the support before a warning. The arbitrary values of a
+# fresh network put a few per cent there.
 _MUCH_CLIPPED = 0.2
 
 
 def draws_by_priority(other: Mapping[str, Any]) -> bool:
-    """Whether the configured replay buffer wants the errors of what was learned from, as priorities.
+    """Whether the configured replay buffer draws by priority, so that learning must return errors as priorities.
 
     Args:
-      other: the section `policy.other`.
+      other: the section `policy.other` of the configuration.
     """
     kind = other.get("replay")
     if kind != "table":
@@ -39,9 +39,9 @@ def draws_by_priority(other: Mapping[str, Any]) -> bool:
 
 
 class ActionValuePolicy(BasePolicy):
-    """Takes the action of the highest value or, by chance `eps`, any; learns from single transitions.
+    """Takes the action of the highest value or, with probability `eps`, a random one; learns from single transitions.
 
-    A subclass defines `make_network`, with its `noise_size`, and `make_learner`.
+    A subclass defines `make_network`, whose network has a `noise_size`, and `make_learner`.
     """
 
     sequences = False
@@ -87,7 +87,7 @@ class ActionValuePolicy(BasePolicy):
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         tau = target_moves(self.cfg.learn.target, self._learn_steps, len(batch.index))
         self._learn_steps += len(batch.index)
-        # Most calls move nothing; their graph has no branch for it, which makes it faster.
+        # Most calls do not move the target; their graph lacks the branch for it and is faster.
         steps = {"tau": tau} if tau.any() else {}
         steps.update(self.draw(batch))
         if self.root.prioritized:

@@ -14,18 +14,19 @@ from minding.policies.learning.advantages import standardized
 from minding.policies.networks.actor_critic import ActorCritic
 
 MEMORY = ("memory", "begun", "valid")
-"""Fields of rows that a policy with memory learns from besides the others."""
+"""Additional row fields that a policy with memory learns from."""
 
 
 class ActorCriticPolicy(BasePolicy):
-    """Draws actions from a distribution and records what learning uses of log-probability and the state's value.
+    """Draws actions from a distribution and records those of log-probability and state value that learning uses.
 
-    A subclass defines `make_root` and `row_fields`. One whose settings have a memory learns from sequences: the index
-    of a batch is then ``(K, T, B)``, and rows of resets are among those of a sequence, but do not count.
+    A subclass defines `make_root` and `row_fields`. A policy whose settings have a memory learns from sequences: the
+    index of a batch is then ``(K, T, B)``, and the rows of resets are part of a sequence, but do not count.
     """
 
     record_fields: ClassVar[tuple[str, ...]] = ("log_prob", "value")
-    """Of each step. With `value`, collectors also record those that bootstrap a rollout, for `gae_estimator`."""
+    """Fields recorded at each step. With `value`, collectors also record the values that bootstrap a rollout, for
+    `gae_estimator`."""
 
     def make_network(self, rng: np.random.Generator) -> ActorCritic:
         return ActorCritic(self.spec, self.cfg.model, rng)
@@ -35,12 +36,13 @@ class ActorCriticPolicy(BasePolicy):
 
     @property
     def memory_fields(self) -> dict[str, Field]:
-        """Row fields of a policy with memory; none without."""
+        """Additional row fields of a policy with memory; empty without memory."""
         size = self.net.memory_size
         return dict(zip(MEMORY, (Field((size,)), Field(), Field()))) if size else {}
 
     def advantage(self, batch: IndexedBatch) -> Array:
-        """The advantages of a batch for its gradient steps, float32 ``(K, R)``, as `learn.normalize_advantage` says."""
+        """The advantages for the gradient steps of a batch, float32 ``(K, R)``, standardized within each step if
+        `learn.normalize_advantage` is on."""
         steps = len(batch.index)
         advantage = self._read("advantage", batch).reshape(steps, -1)
         if not self.cfg.learn.normalize_advantage:
@@ -49,8 +51,8 @@ class ActorCriticPolicy(BasePolicy):
         return standardized(advantage, None if counted is None else counted.reshape(steps, -1))
 
     def all_rows(self, batch: IndexedBatch) -> Array:
-        """The numbers of all rows, for `GradientStep.present`: int32 ``(R,)``; with memory ``(T, N)``, in the order of
-        time, then of environments."""
+        """The indices of all rows, for `GradientStep.present`: int32 ``(R,)``; with memory ``(T, N)``, ordered by time
+        and then by environment."""
         rows = np.arange(batch.tables.rows, dtype=np.int32)
         return rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows
 
@@ -59,8 +61,8 @@ class ActorCriticPolicy(BasePolicy):
         return np.unique(batch.index if counted is None else batch.index[counted])
 
     def _counted(self, batch: IndexedBatch) -> Array | None:
-        """Which rows count: those of sequences that are not resets, or those that do not just fill up a minibatch;
-        bool, shaped like the index; None: all."""
+        """Which rows count, bool, shaped like the index: with memory, rows that are not resets; otherwise rows that are
+        not padding of a minibatch. None: all rows."""
         valid = self._read("valid", batch) if self.net.memory_size else batch.valid
         return None if valid is None else valid > 0
 

@@ -41,12 +41,12 @@ from minding.policies.networks.encoder import Normalizer, normalizers_of
 from minding.policies.networks.fused import fuse_layers
 
 _BLOCK = 1 << 16
-"""Recorded rows whose observations are taken into the moments at a time."""
+"""Number of recorded rows whose observations are added to the moments at a time."""
 MODES = ("collect", "learn", "eval")
 
 
 class _ActingRoot(nn.Cell):
-    """Root of a policy that does not learn; its parameters are named as under a root that does."""
+    """Root of a policy that does not learn; its parameters have the same names as under a root that learns."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
@@ -59,23 +59,23 @@ _OTHER_NETWORK = (
 
 
 class BasePolicy:
-    """Base of all policies. A subclass defines the methods under "What an algorithm defines".
+    """Base of all policies. A subclass defines the methods under "Defined by the algorithm".
 
     Args:
       cfg: the compiled configuration (`compile_config`).
-      modes: what to build. Without 'learn' there are no target networks and no optimizers.
-      algorithm: what is known of the algorithm; that of `policy.type` by default.
+      modes: the modes to build. Without 'learn', the policy has no target networks and no optimizers.
+      algorithm: description of the algorithm; by default the one that `policy.type` names.
 
     Attributes:
       net: the cell that acts, as a part of `root`, the cell with all state.
-      reward_scale: how rewards are learned from.
-      actors: what acts with it, one for each acting mode: each has its own memory of its own environments.
+      reward_scale: scaling of the rewards for learning.
+      actors: one actor per acting mode, by mode name; each has its own memory of its own environments.
     """
 
     name: str
-    """Of the algorithm; that of the configuration, where it is a variant of this policy's own."""
+    """Name of the algorithm. It is the configured name if the algorithm is a variant of this policy's own."""
     sequences: ClassVar[bool | None] = None
-    """See `LearnView`."""
+    """Whether learning takes sequences, see `LearnView.sequences`."""
 
     def __init__(self, cfg: Config, modes: Sequence[str] = MODES, algorithm: Algorithm | None = None) -> None:
         unknown = set(modes) - set(MODES)
@@ -105,9 +105,9 @@ class BasePolicy:
                 self._update = Update(self.root, f"{self.name}.learn")
             else:
                 self.root = _ActingRoot(self.net)
-        # In every process alike: a worker's graph computes what that of the learner does.
+        # Done in every process, so that a worker's graph computes the same as the learner's.
         fuse_layers(self.root)
-        # Naming the parameters by their path makes one flat state with unique names.
+        # Naming the parameters by their paths gives one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
         self._normalizers = normalizers_of(self.root)
         self._acting_network = acting_network(
@@ -116,35 +116,35 @@ class BasePolicy:
         self.actors = {mode: self._actor_of_mode(mode, streams) for mode in ("collect", "eval")}
         self._guard = LearnGuard(self.name, self.cfg.learn.on_nan, self)
 
-    # What an algorithm defines.
+    # Defined by the algorithm.
 
     def make_network(self, rng: np.random.Generator) -> ActingNetwork:
         """Returns the network that acts."""
         raise NotImplementedError
 
     def make_root(self, net: Any, rng: np.random.Generator) -> GradientStep:
-        """Returns the cell that learns: it holds `net` as its attribute ``net`` and all other state."""
+        """Returns the cell that learns: it holds `net` as its attribute ``net``, and all other state."""
         raise NotImplementedError
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> Actor:
-        """Returns what acts with the outputs of the acting network, drawing from `rng`."""
+        """Returns the actor that uses the outputs of the acting network and draws from `rng`."""
         raise NotImplementedError
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        """Returns what the gradient steps of a batch need besides its rows and weights: learning rates, noise, ..."""
+        """Returns the inputs of a batch's gradient steps besides its rows and weights: learning rates, noise, ..."""
         return Inputs(constants=self.root.optim.rates(progress))
 
     @property
     def acting_leaves(self) -> list[Leaf]:
-        """The inputs of the acting network, without its memory."""
+        """The observation leaves that the acting network takes."""
         return self.leaves
 
     @property
     def row_fields(self) -> dict[str, Field]:
-        """The fields of a row that learning reads; for replay also those of the buffer."""
+        """The fields of a row that learning reads; a replay buffer stores the same fields."""
         raise NotImplementedError
 
-    # Modes: the same object each time, so that what is pickled twice at once arrives as one object.
+    # Modes. Each property returns the same object every time, so that pickling it twice at once gives one object.
 
     @functools.cached_property
     def collect_mode(self) -> CollectView:
@@ -184,12 +184,12 @@ class BasePolicy:
     # Acting in other processes.
 
     def acting_weights(self) -> dict[str, Array]:
-        """The arrays that acting needs, by parameter name; on CPU live views."""
+        """The arrays that acting needs, by parameter name; on CPU they are live views."""
         acting = {id(p) for p in self.net.get_parameters()}
         return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
 
     def _acting(self, mode: type[View]) -> View:
-        """A mode that acts in all environments: with several agents, by one actor that they share."""
+        """A mode that acts in all environments; several agents share one actor."""
         self._require(mode.name)
         own, agents = self.actors[mode.name], num_agents(self.spec)
         actor = own if agents is None else SharedActor(own, agents)
@@ -198,7 +198,7 @@ class BasePolicy:
         return host_view(mode, actor, self.acting_weights(), self.config.seed, frozenset(self.net.shared_outputs))
 
     def own_actor(self) -> Actor | SharedActor:
-        """See `sharing.own_actor`."""
+        """A new actor that follows this policy's learning, see `sharing.own_actor`."""
         return sharing.own_actor(self)
 
     def new_actor(self, mode: str) -> Actor:
@@ -223,7 +223,7 @@ class BasePolicy:
         """Writes saved acting weights into the live parameters.
 
         Raises:
-          CheckpointError: they are of another network.
+          CheckpointError: if the arrays belong to another network.
         """
         self._check_class(network)
         sharing.load_acting_arrays(self, arrays)
@@ -235,11 +235,11 @@ class BasePolicy:
         """Makes the gradient steps of a batch in one compiled call: the `forward` of the learn mode.
 
         Args:
-          batch: rows and, for each step, their numbers.
-          progress: share of the run that is over, which drives schedules; held within [0, 1]. An array ``(K,)`` has it
-            for each step, which then has its own learning rate; other schedules go by its first.
+          batch: rows and, for each gradient step, their indices.
+          progress: share of the run that is over, which drives schedules; clipped to [0, 1]. An array ``(K,)`` gives
+            the share, and so the learning rate, of each step; other schedules use its first element.
         Raises:
-          NonFiniteError: the call ended in NaN or infinity, see `LearnGuard`.
+          NonFiniteError: if the call ended in NaN or infinity, see `LearnGuard`.
         """
         shares = np.clip(np.atleast_1d(progress), 0.0, 1.0)
         if batch.recorded is not None:
@@ -255,15 +255,15 @@ class BasePolicy:
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
 
-    # Judging by recorded data.
+    # Evaluation on recorded data.
 
     def action_values(self, obs: Mapping[str, Array], action: Array) -> Array | None:
-        """Q(s, a) under the current weights, float32 ``(n,)``, of the rewards as they are learned from; None where the
-        algorithm has none.
+        """Q(s, a) under the current weights, float32 ``(n,)``, for rewards as scaled for learning; None if the
+        algorithm has no Q.
 
         Args:
-          obs: by path of the leaf, ``(n, ...)``.
-          action: ``(n, ...)``, in the policy's own units.
+          obs: arrays ``(n, ...)`` by path of the leaf.
+          action: actions ``(n, ...)``, in the policy's own units.
         """
         self._require("learn")
         return None if self._values is None else self._values(obs, action)
@@ -273,22 +273,25 @@ class BasePolicy:
         return judging.action_values_of(self)
 
     def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ:
-        """Fitted Q evaluation of this policy on recorded data, within limits, with its present moments of observations.
+        """Fitted Q evaluation of this policy on recorded data, with the policy's current moments of observations.
 
+        Args:
+          gamma: discount factor.
+          limits: lowest and highest possible value; targets are clipped to them.
         Raises:
-          MindingError: the actions are neither Discrete nor a Box.
+          MindingError: if the actions are neither Discrete nor a Box.
         """
         return judging.fitted_q_of(self, gamma, limits)
 
     def observed(self, batch: IndexedBatch) -> Array:
-        """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""
+        """The indices of the rows that were learned from, without empty rows of a buffer and resets of a rollout."""
         return np.unique(batch.index)
 
     def _take_recorded(self, recorded: Recorded) -> None:
-        """Sets the moments to those of all recorded observations, and the scale of rewards, before the first step.
+        """Before the first step, sets the moments and the scale of rewards to those of all recorded steps.
 
-        What is there already, of a run that is resumed or whose policy is trained further, is what the weights were
-        learned with: it stays as it is.
+        In a resumed run, or for a policy that is trained further, moments and scale already exist and stay unchanged,
+        because the weights were learned with them.
         """
         self.reward_scale.take(recorded.returns)
         empty = [named for named in self._normalizers.values() if not named[1].moments.count]
@@ -300,7 +303,8 @@ class BasePolicy:
     def update_normalizers(
         self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
     ) -> None:
-        """Adds the observations of rows of the batch's tables to the moments of normalizers, with their row fields."""
+        """Adds the observations in `rows` of the batch's tables to the moments of `normalizers`, pairs of a row field
+        and its normalizer."""
         if not len(rows):
             return
         for field, normalizer in normalizers:
@@ -322,7 +326,7 @@ class BasePolicy:
 
     @property
     def transition_fields(self) -> dict[str, Field]:
-        """Row fields of a transition: what one-step and n-step targets from replay need."""
+        """Row fields of a transition, which one-step and n-step targets from replay need."""
         return {
             **self.obs_fields("obs"),
             **self.obs_fields("next_obs"),
@@ -336,7 +340,7 @@ class BasePolicy:
 
     def state_dict(self) -> StateDict:
         """The network's class, copies of all parameters by name (networks, targets, optimizers, temperatures), moments,
-        the random streams and, of a policy with memory, what it remembers while it collects."""
+        the scale of rewards, the random streams and, for a policy with memory, the memory of collecting."""
         return {
             "network": _class_of(self.net),
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
@@ -349,11 +353,12 @@ class BasePolicy:
     def load_state_dict(self, state: StateDict) -> None:
         """Writes saved values into the live parameters, in place, so that compiled graphs use them.
 
-        A policy built for fewer modes takes what applies to it; a saved state must hold every parameter of this policy,
-        and of its network no others.
+        A policy built for fewer modes loads only the values that it needs. The saved state must hold every parameter of
+        this policy, and no parameter of a network that this policy's network lacks.
 
         Raises:
-          CheckpointError: if the network is of another class, or a parameter is missing, surplus or of another shape.
+          CheckpointError: if the network has another class, or a parameter is missing, surplus or of another shape or
+            dtype.
         """
         self._check_class(state["network"])
         saved = state["params"]
@@ -392,7 +397,7 @@ class BasePolicy:
 
 
 def _mean_rates(optim: Any, shares: Array) -> dict[str, float]:
-    """The learning rates as metrics, means over the gradient steps."""
+    """The learning rates as metrics: their means over the gradient steps."""
     rates = [optim.reported_rates(float(share)) for share in shares]
     return {name: sum(each[name] for each in rates) / len(rates) for name in rates[0]}
 

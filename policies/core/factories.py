@@ -1,9 +1,10 @@
 """Factories of acting modes for other processes, with names in place of weights.
 
-An actor that computes in NumPy is sent pickled and acts there without MindSpore. One that runs a compiled graph cannot
-be pickled: its policy is rebuilt there from its class and configuration, which loads MindSpore. Without its network,
-which an inference server then computes, either is sent pickled. Worker 0 of a lane continues the random stream and the
-memory of the actor as they were when the factory was made; every other one has its own stream and remembers nothing.
+An actor that computes in NumPy is pickled and acts in the other process without MindSpore. An actor that runs a
+compiled graph cannot be pickled: the other process rebuilds its policy from the class and the configuration, which
+loads MindSpore. If an inference server computes the network, both kinds are pickled without it. Worker 0 of a lane
+continues with the actor's random stream and memory as they were when the factory was made; every other worker starts
+with its own stream and an empty memory.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def host_view(
     """The mode of an actor with a NumPy network.
 
     Args:
-      mode: its class.
-      actor: its arrays are views of `weights`.
+      mode: class of the mode.
+      actor: actor whose network's arrays are views of `weights`.
       weights: the live, contiguous arrays of the parameters by name.
-      seed: of the run.
-      shared: numbers of the network's outputs that have no batch axis.
+      seed: seed of the run.
+      shared: indices of the network's outputs that have no batch axis.
     """
     return mode(actor, lambda: weights, lambda mode: _host_factory(mode, actor, weights, seed, shared))
 
@@ -68,13 +69,13 @@ def _host_factory(
 
 @dataclasses.dataclass(frozen=True)
 class HostFactory:
-    """Rebuilds a pickled actor, on the weights of its lane or on a network that is elsewhere."""
+    """Rebuilds a pickled actor, with the weights of its lane or with a network in another process."""
 
     mode: ActingView
     actor: bytes
-    """Without its network."""
+    """The pickled actor without its network."""
     computes: bytes
-    """The network."""
+    """The pickled network."""
     seed: int
     shared: frozenset[int]
 
@@ -95,20 +96,20 @@ class HostFactory:
 
 @dataclasses.dataclass(frozen=True)
 class GraphFactory:
-    """Rebuilds the policy for one mode, and adopts the weights of its lane each time they change."""
+    """Rebuilds the policy for one mode, and copies the weights of its lane whenever they change."""
 
     mode: ActingView
     name: str
-    """Of the algorithm."""
+    """Name of the algorithm."""
     policy: bytes
-    """Its class, configuration and algorithm. Loading them loads MindSpore, which a collector with a network elsewhere
-    does without."""
+    """The pickled class, configuration and algorithm of the policy. Unpickling them loads MindSpore, so a collector
+    whose network is in another process does not unpickle them."""
     settings: runtime.Settings
-    """Of the learner's process, which an earlier policy may have prepared."""
+    """MindSpore settings of the learner's process, which an earlier policy may have prepared."""
     seed: int
     acting: StateDict
     actor: bytes
-    """Without its network."""
+    """The pickled actor without its network."""
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
         policy = self._policy_on(lane)
@@ -159,7 +160,7 @@ def _on(actor: Actor | SharedActor, network: Any) -> Any:
 def _on_network(
     mode: ActingView, pickled: bytes, seed: int, lane: LaneContext, network: Network
 ) -> CollectView | EvalView:
-    """The mode of an actor whose network is elsewhere."""
+    """The mode of an actor whose network is in another process."""
     actor = _on(loads(pickled, {}), network)
     if lane.index > 0 or lane.guest:
         _begin_anew(actor, seed, lane)
@@ -173,14 +174,14 @@ def _on_network(
 
 
 def dumps(value: Any, weights: Mapping[str, Array]) -> bytes:
-    """Pickles `value`; arrays in it that are views of `weights` are sent as the name and their position in it."""
+    """Pickles `value`; an array in it that is a view of one of `weights` is stored as that name and the position."""
     file = io.BytesIO()
     _Pickler(file, weights).dump(value)
     return file.getvalue()
 
 
 def loads(data: bytes, weights: Mapping[str, Array]) -> Any:
-    """Inverse of `dumps`, with views of these `weights`: later writes to them show in what was loaded."""
+    """Inverse of `dumps`, with views of these `weights`: the loaded object follows later writes to them."""
     return _Unpickler(io.BytesIO(data), weights).load()
 
 
@@ -216,6 +217,6 @@ def _weight(weights: Mapping[str, Array], name: str) -> Array:
 
 
 def _begin_anew(actor: Actor | SharedActor, seed: int, lane: LaneContext) -> None:
-    """Gives the actor of one of the further workers, or of a guest, a random stream of its own and an empty memory."""
+    """Gives the actor of a worker other than 0, or of a guest, a random stream of its own and an empty memory."""
     actor.rng = SeedStreams(seed).generator(".".join(["policy.act", str(lane.index), *filter(None, [lane.guest])]))
     actor.reset()

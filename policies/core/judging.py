@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def action_values_of(policy: BasePolicy) -> ActionValues | None:
-    """Reads the action values of a policy; None where its algorithm has none."""
+    """A reader of the action values of a policy; None if its algorithm has none."""
     if not policy.root.has_action_values:
         return None
     return ActionValues(policy.root, [leaf.path for leaf in policy.leaves], f"{policy.name}.values")
 
 
 def fitted_q_of(policy: BasePolicy, gamma: float, limits: tuple[float, float]) -> FittedQ:
-    """See `BasePolicy.fitted_q`."""
+    """Fitted Q evaluation of a policy, see `BasePolicy.fitted_q`."""
     if policy.spec["action"]["kind"] not in ("discrete", "box"):
         raise MindingError("fitted Q evaluation needs Discrete or Box actions")
     fields = {**policy.obs_fields("obs"), **policy.obs_fields("next_obs"), "action": policy.action_field}

@@ -16,20 +16,21 @@ _ASKED = {
 
 
 class ActingNetwork(Protocol):
-    """A cell that acts: what `BasePolicy.make_network` returns.
+    """A cell that acts, as returned by `BasePolicy.make_network`.
 
-    Called with the arrays of an observation, ``(B, ...)`` each and action masks among them, it returns a tuple of
-    arrays, ``(B, ...)`` each but for `shared_outputs`. One with noisy layers explores with a further array, their noise
-    ``(B, noise_size)``, which it says by an attribute `noise_size`. One with a memory takes what it remembers, float32
-    ``(B, memory_size)``, as the last array, and returns its new value as the last output.
+    Called with the arrays of an observation, ``(B, ...)`` each and including action masks, it returns a tuple of
+    arrays, ``(B, ...)`` each except `shared_outputs`. A network with noisy layers has an attribute `noise_size`; to
+    explore, it takes the noise ``(B, noise_size)`` as a further array. A network with a memory takes the memory,
+    float32 ``(B, memory_size)``, as the last array and returns the new memory as the last output.
 
-    One with a method ``host()`` may act in NumPy: it returns a picklable function of the same arrays and outputs on
-    views of the live parameters (see `core.numpy_form`). Without it the network acts through its compiled graph.
+    A network with a method ``host()`` may act in NumPy: the method returns a picklable function with the same inputs
+    and outputs on views of the live parameters (see `core.numpy_form`). Without this method, the network acts through
+    its compiled graph.
     """
 
     @property
     def memory_size(self) -> int:
-        """Numbers that it remembers of an environment; 0 without memory."""
+        """Number of values in the memory of an environment; 0 without memory."""
         ...
 
     @property
@@ -39,25 +40,26 @@ class ActingNetwork(Protocol):
 
     @property
     def decision(self) -> Decision:
-        """Which output decides the action without exploration; exported files hold it."""
+        """Which output decides the action without exploration; exported files contain this output."""
         ...
 
     def __call__(self, leaves: Any) -> Any: ...
 
     def get_parameters(self, expand: bool = True) -> Iterator[Any]:
-        """As of `mindspore.nn.Cell`."""
+        """As in `mindspore.nn.Cell`."""
         ...
 
     def cells_and_names(self, cells: Any = None, name_prefix: str = "") -> Iterator[tuple[str, Any]]:
-        """As of `mindspore.nn.Cell`."""
+        """As in `mindspore.nn.Cell`."""
         ...
 
 
 def check_network(net: Any, algorithm: str) -> None:
-    """Refuses a network that lacks what `ActingNetwork` asks for.
+    """Refuses a network that lacks an attribute of `ActingNetwork`.
 
     Raises:
-      ConfigError: names the class, what it lacks, and what that is.
+      ConfigError: if an attribute is missing, with the network's class and the attribute's meaning, or if `memory_size`
+        is not an integer of 0 or more.
     """
     for name, what in _ASKED.items():
         if not hasattr(net, name):

@@ -1,9 +1,9 @@
-"""The NumPy form of an acting network, and whether it computes what the network does.
+"""The NumPy form of an acting network, and a check that it computes the same as the network.
 
-A network that is made of this package's cells has such a form (`host`, see `acting.numpy_layers`), which tests hold
-against it. A cell from elsewhere may inherit the form of its base class, which knows nothing of what it adds: it would
-act without that, and nothing would say so. So the form of a network with such a cell is used only where it was compared
-with the network, whenever a policy is built.
+A network made of this package's cells has a NumPy form (`host`, see `acting.numpy_layers`), which tests compare with
+the network. A user-defined cell may inherit the form of its base class, which knows nothing of the cell's additions:
+the policy would silently act without them. Therefore, whenever a policy is built whose network has such a cell, the
+form is compared with the network before it is used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from minding.policies.acting.actors import Network, Outputs
 
 _ROWS = 8
 _SPREAD = 0.1
-"""Standard deviation of what is added to parameters while both forms are compared: what starts at 0 shows then."""
+"""Standard deviation of the noise on parameters while both forms are compared; zeros could hide a difference."""
 _TOLERANCE = 1e-3
-"""Relative to the largest number of an output. MindSpore's tanh on CPU is off by up to 1e-4, and sums of it by less."""
+"""Largest difference relative to an output's largest number. The error of MindSpore's tanh on CPU is up to 1e-4, and
+the error of sums of it is smaller."""
 _ILLEGAL = 1e20
-"""Scores of illegal actions lie beyond it."""
+"""Scores of larger magnitude belong to illegal actions."""
 
 
 class NoNumpyForm(Exception):
@@ -36,7 +37,7 @@ class NoNumpyForm(Exception):
 
 
 class UnlikeNumpyForm(NoNumpyForm):
-    """The network has one, and it computes something else."""
+    """The network has a NumPy form that computes something else."""
 
 
 def numpy_form(net: Any, leaves: Sequence[Leaf]) -> Network:
@@ -44,11 +45,11 @@ def numpy_form(net: Any, leaves: Sequence[Leaf]) -> Network:
 
     Args:
       net: the acting network.
-      leaves: what it takes besides noise and memory.
+      leaves: the observation leaves that the network takes.
     Raises:
-      NoNumpyForm: there is none.
-      UnlikeNumpyForm: it was inherited by a class that overrides what it is the form of, or computes something else
-        for random observations and parameters.
+      NoNumpyForm: if the network or a cell of it has no NumPy form.
+      UnlikeNumpyForm: if a class inherits `host` but overrides methods that the form computes, or if the form fails or
+        differs from the network for random observations and parameters.
     """
     foreign = [(path, cell) for path, cell in net.cells_and_names() if _is_foreign(type(cell))]
     for path, cell in foreign:
@@ -69,12 +70,12 @@ def numpy_form(net: Any, leaves: Sequence[Leaf]) -> Network:
 
 
 def _is_foreign(kind: type) -> bool:
-    """Whether a class of cells is neither this package's nor MindSpore's."""
+    """Whether a class of cells comes from neither this package nor MindSpore."""
     return kind.__module__.partition(".")[0] not in ("minding", "mindspore")
 
 
 def _overridden(kind: type) -> str | None:
-    """What a class overrides of the one that it inherits its NumPy form from: ``'heads of ActorCritic'``."""
+    """The method that a class overrides of the class from which it inherits `host`, as ``'heads of ActorCritic'``."""
     between: dict[str, None] = {}
     for each in kind.__mro__:
         if "host" in vars(each):
@@ -127,7 +128,7 @@ def _fault(error: Exception) -> str:
 
 
 def _is_alike_now(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[Array]]) -> bool:
-    """Whether a form that is made of the parameters as they are now computes what the network does."""
+    """Whether a form that is made from the current parameters computes the same as the network."""
     try:
         _check_all_alike(net, outputs, drawn, net.host())
     except UnlikeNumpyForm:
@@ -136,7 +137,7 @@ def _is_alike_now(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[Arr
 
 
 def _inputs(net: Any, leaves: Sequence[Leaf], rng: np.random.Generator) -> Iterator[list[Array]]:
-    """Random arguments of an acting network: without noise, and with it where it takes some."""
+    """Random arguments of an acting network: without noise, then with noise if the network takes it."""
     noise, memory = getattr(net, "noise_size", 0), net.memory_size
     for size in dict.fromkeys((0, noise)):
         extra = [rng.standard_normal((_ROWS, n)).astype(np.float32) for n in (size, memory) if n]
@@ -144,7 +145,7 @@ def _inputs(net: Any, leaves: Sequence[Leaf], rng: np.random.Generator) -> Itera
 
 
 def _draw(leaf: Leaf, rng: np.random.Generator) -> Array:
-    """Random rows of a leaf as an environment hands them out."""
+    """Random rows of a leaf in the form in which environments return them."""
     space, shape = leaf.space, (_ROWS, *leaf.field.shape)
     if space["kind"] in ("discrete", "multi_discrete"):
         return rng.integers(0, space.get("nvec", space.get("n")), shape)
@@ -184,5 +185,5 @@ def _check_alike(name: str, graph: Outputs, host: Outputs) -> None:
 
 
 def narrow(x: Array) -> Array:
-    """The array in the dtype that a graph takes: int32 for int64."""
+    """The array in the dtype that a graph takes: int32 in place of int64, others unchanged."""
     return x.astype(np.int32) if x.dtype == np.int64 else x

@@ -26,7 +26,7 @@ def prepare(cfg: Config) -> None:
     images = any(leaf.is_image for space in seen for leaf in observation_leaves(space))
     images = images or cfg.policy.model.read("net", str, "mlp") == "residual"
     given = _within_cores(cfg.run.jit_threads)
-    # Kernels of our own have threads of their own. With more than one MindSpore's would round differently.
+    # This package's kernels have their own threads. MindSpore gets one thread, as more would change its rounding.
     threads = 1 if kernels.compiled() and not images else given
     runtime.prepare(
         runtime.Settings(cfg.device, threads, convolutions=images, short_graphs=_updates_are_short(cfg.policy, images))
@@ -35,8 +35,7 @@ def prepare(cfg: Config) -> None:
 
 
 def _within_cores(threads: int) -> int:
-    """`threads`, or the number of cores if there are fewer: a run may continue on a machine with fewer than at its
-    start."""
+    """`threads`, limited to the number of cores, because a run may continue on a machine with fewer cores."""
     available = len(cores())
     if threads > available:
         _warn_once(
@@ -52,7 +51,7 @@ def _warn_once(message: str) -> None:
 
 
 def _updates_are_short(policy: Any, images: bool) -> bool:
-    """Whether an update is one gradient step whose layers are a kernel each."""
+    """Whether an update is one gradient step in which each layer is one kernel."""
     learn = policy.learn
     steps = learn.get("update_per_collect", learn.get("n_epoch", 1) * learn.get("n_minibatch", 1))
     return steps == 1 and not images and kernels.compiled()

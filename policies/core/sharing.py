@@ -1,4 +1,4 @@
-"""Acting on one's own with a policy's network, and its acting weights by themselves."""
+"""Independent actors on a policy's network, and the acting weights alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NET, _TARGET, _MOMENTS = "net.", "target.", "moments."
 def own_actor(policy: BasePolicy) -> Actor | SharedActor:
     """An actor that follows the learning of a policy, with a memory and a random stream of its own.
 
-    One that computes in NumPy shares nothing with the policy but the memory of the parameters.
+    An actor that computes in NumPy shares only the memory of the parameters with the policy.
     """
     actor = policy.actors["eval"]
     if isinstance(actor.network, GraphNetwork):
@@ -51,10 +51,10 @@ def acting_arrays(policy: BasePolicy) -> dict[str, Array]:
 
 
 def load_acting_arrays(policy: BasePolicy, arrays: Mapping[str, Array]) -> None:
-    """Writes saved acting weights into a policy; target networks begin alike, all else stays.
+    """Writes saved acting weights into a policy. Target networks get the same weights; all other state stays.
 
     Raises:
-      CheckpointError: they are of another network.
+      CheckpointError: if the arrays belong to another network, or contain NaN or infinity.
     """
     known = acting_arrays(policy)
     for name in known.keys() ^ arrays.keys():

@@ -16,7 +16,7 @@ from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
 
 
 class SquashedGaussianPolicy(BasePolicy):
-    """Acts by the tanh of a normal distribution and learns from single transitions.
+    """Acts with the tanh of a normal distribution and learns from single transitions.
 
     A subclass defines `make_learner` and `inputs`.
     """

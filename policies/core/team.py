@@ -16,19 +16,20 @@ from minding.policies.networks.team_rows import TeamPlaces, team_fields, team_pl
 
 
 class TeamPolicy(BasePolicy):
-    """Learns for several agents from rows of all of them; the acting network is told which agent an observation is of.
+    """Learns for several agents from rows that hold all of them; the acting network is told the agent of each
+    observation.
 
-    A subclass defines what `BasePolicy` leaves open, but for the fields of the rows.
+    A subclass defines the methods that `BasePolicy` leaves open, except `row_fields`.
     """
 
     @property
     def agents(self) -> int:
-        """M."""
+        """Number of agents, M."""
         return len(self.spec["agents"]["names"])
 
     @property
     def acting_spec(self) -> dict[str, Any]:
-        """The description of the environment for who acts: with the agent's number in its observation."""
+        """The description of the environment for actors, whose observation includes the agent number."""
         return {**self.spec, "observation": with_identity(self.spec["observation"], self.agents)}
 
     @property
@@ -37,11 +38,12 @@ class TeamPolicy(BasePolicy):
 
     @property
     def places(self) -> TeamPlaces:
-        """Where the parts of what all agents observe are in rows."""
+        """The places of the parts of the joint observation in rows."""
         return team_places(self.spec)
 
     def obs_fields(self, prefix: str) -> dict[str, Field]:
-        """Row fields of what all agents observe: their leaves, who is there, and the state where it is learned from."""
+        """Row fields of the joint observation: the agents' leaves, which agents are present, and the state if learning
+        uses it."""
         return {f"{prefix}.{path}": field for path, field in team_fields(self.spec).items()}
 
     @property
@@ -57,7 +59,7 @@ class TeamPolicy(BasePolicy):
     def update_normalizers(
         self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
     ) -> None:
-        """Adds what the agents that were there have observed in these rows to the moments."""
+        """Adds the observations of present agents in these rows to the moments."""
         if not len(rows):
             return
         there = batch.layout.read(batch.tables.host, f"obs.{ALIVE}", rows)
@@ -68,5 +70,5 @@ class TeamPolicy(BasePolicy):
             normalizer.update(values.reshape(len(values), -1))
 
     def _of_each(self, field: Field) -> Field:
-        """The field of all agents."""
+        """The field with an axis of agents, ``(M, ...)``."""
         return Field((self.agents, *field.shape), field.dtype)

@@ -18,7 +18,7 @@ from minding.policies.networks.team_agents import AgentQNetwork
 
 
 class TeamValuePolicy(TeamPolicy):
-    """Each agent takes the action of its highest value or, by chance `eps`, any that is legal.
+    """Each agent takes the action of its highest value or, with probability `eps`, a random legal one.
 
     A row is a transition of the whole team. A subclass defines `make_learner`.
     """
@@ -47,7 +47,7 @@ class TeamValuePolicy(TeamPolicy):
         steps = {"filled": filled.astype(np.float32)}
         tau = target_moves(self.cfg.learn.target, self._learn_steps, len(batch.index))
         self._learn_steps += len(batch.index)
-        # As with one agent: most calls move nothing.
+        # As in `ActionValuePolicy`, most calls do not move the target.
         if tau.any():
             steps["tau"] = tau
         return Inputs(steps, self.root.optim.rates(progress))

@@ -63,7 +63,7 @@ class TwinDelayedPolicy(BasePolicy):
         constants = self.root.optim.rates(progress)
         due = (self._learn_steps + 1 + np.arange(count)) % learn.policy_delay == 0
         self._learn_steps += count
-        # A graph has a branch for the actor's step only where some steps of a call are due and others are not.
+        # The graph has a branch for the actor's step only if some steps of the call are due and others are not.
         if due.any():
             constants["tau"] = float(learn.tau)
             if not due.all():

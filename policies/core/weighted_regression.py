@@ -1,4 +1,4 @@
-"""The base of policies whose actor imitates recorded actions, the better ones more."""
+"""The base of policies whose actor imitates recorded actions, weighting better actions more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minding.policies.networks.actor_critic import PolicyNetwork, TwinCritics
 
 
 class WeightedRegressionPolicy(BasePolicy):
-    """Acts by a normal distribution and learns from single transitions.
+    """Acts with a normal distribution and learns from single transitions.
 
     A subclass defines `make_learner`.
     """
@@ -31,10 +31,10 @@ class WeightedRegressionPolicy(BasePolicy):
         raise NotImplementedError
 
     def noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
-        """Standard normal numbers of the gradient steps, by name, ``(K, B, A)`` each; none by default.
+        """Standard normal numbers for the gradient steps, by name, ``(K, B, A)`` each; none by default.
 
         Args:
-          shape: K, B, A.
+          shape: the shape (K, B, A).
         """
         return {}
 

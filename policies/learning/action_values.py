@@ -1,4 +1,4 @@
-"""Reads the action values of a root cell, compiled, for any number of rows."""
+"""A compiled reader of the action values of a root cell, for any number of rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minding.engine.types import Array
 from minding.policies.learning.steps import GradientStep
 
 _ROWS = 1024
-"""Rows of a call: all calls have the same number, so that there is one graph."""
+"""Number of rows per call; it is always the same, so that one graph serves all calls."""
 
 
 class _Values(nn.Cell):
     def __init__(self, root: GradientStep) -> None:
-        # Parameters keep the names they have under the root.
+        # Without a prefix, parameters keep the names that they have under the root.
         super().__init__(auto_prefix=False)
         self.root = root
 
@@ -31,16 +31,21 @@ class ActionValues:
     """Q(s, a) by `GradientStep.action_value` of a root, under its current parameters.
 
     Args:
-      root: has action values.
-      paths: of the observation's leaves, in the order in which networks take them.
-      name: used in messages.
+      root: root cell that has action values.
+      paths: paths of the observation's leaves, in the order in which networks take them.
+      name: name of the compiled function, for messages.
     """
 
     def __init__(self, root: GradientStep, paths: Sequence[str], name: str) -> None:
         self._compiled, self._paths = Compiled(_Values(root), name), tuple(paths)
 
     def __call__(self, obs: Mapping[str, Array], action: Array) -> Array:
-        """Float32 ``(n,)`` from observations by path and actions in the policy's own units, ``(n, ...)`` each."""
+        """Q(s, a), float32 ``(n,)``.
+
+        Args:
+          obs: observations ``(n, ...)`` by path.
+          action: actions ``(n, ...)``, in the policy's own units.
+        """
         inputs = [_as_rows(action), *(_as_rows(obs[path]) for path in self._paths)]
         found = []
         for start in range(0, len(action), _ROWS):
@@ -52,7 +57,7 @@ class ActionValues:
 
 
 def _as_rows(values: Array) -> Array:
-    """In the dtypes in which gradient steps find rows."""
+    """`values` in the dtype that gradient steps take: uint8, int32 or float32."""
     if values.dtype == np.uint8:
         return values
     return values.astype(np.int32 if values.dtype.kind in "iu" else np.float32)

@@ -8,13 +8,14 @@ from minding.engine.types import Array
 
 
 def moments(x: Array, counted: Array | None = None) -> tuple[Array, Array]:
-    """Mean and deviation of each row of x ``(K, R)``, each ``(K, 1)``, over what counts; 0 where nothing does.
+    """Mean and standard deviation of each row of x, each ``(K, 1)``, over the numbers that count.
 
-    A single number that counts has no others to be compared with: 0 and 1, which leave it as it is.
+    Both are 0 for a row in which no number counts. For a row in which a single number counts they are 0 and 1, so that
+    standardizing leaves this number unchanged.
 
     Args:
       x: float32 (K, R).
-      counted: bool (K, R); None: everything counts.
+      counted: bool (K, R), which numbers count; None: all.
     """
     if counted is None:
         mean, deviation = x.mean(axis=1, keepdims=True), x.std(axis=1, keepdims=True)
@@ -30,9 +31,9 @@ def moments(x: Array, counted: Array | None = None) -> tuple[Array, Array]:
 
 
 def standardized(x: Array, counted: Array | None = None) -> Array:
-    """Each row of x ``(K, R)`` with zero mean and unit variance; for `counted`, and a single number that counts, see
-    `moments`."""
-    # What becomes infinite here makes the loss so, which is an error that says more.
+    """Each row of x ``(K, R)`` with zero mean and unit variance; for the arguments and for rows with a single number
+    that counts, see `moments`."""
+    # If a number becomes infinite here, the loss does too, and its error says more.
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = moments(x, counted)
         scaled: Array = (x - mean) / (std + 1e-8)

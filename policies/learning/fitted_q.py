@@ -1,13 +1,13 @@
 """Fitted Q evaluation: the value of a policy from recorded data alone.
 
-Le et al., 2019, https://arxiv.org/abs/1903.08738, algorithm 3, with a target that follows softly in place of one
-regression after another:
+Le et al., 2019, https://arxiv.org/abs/1903.08738, algorithm 3, with a target network as a moving average in place of a
+sequence of regressions:
 
     y = clip(R + gamma (1 - terminated) Q_target(s', pi(s')), low, high)
     L = mean[ 1/2 (Q(s, a) - y)^2 ]
 
-From low to high is what rewards can add up to; the paper's functions are bounded likewise. That, and layer
-normalization, keep the values of actions that were not recorded from growing without end.
+low and high bound the discounted sums of rewards; the functions in the paper are bounded likewise. These bounds and
+layer normalization prevent the values of actions that were not recorded from growing without limit.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from minding.policies.ops.order import after
 from minding.policies.ops.values import chosen_value, half_square
 
 RATE = 1e-3
-"""Learning rate of Adam at first; it falls to 0."""
+"""Learning rate of Adam at the start of a fit; it is annealed to 0."""
 
 
 class FittedQCell(GradientStep):
-    """Root cell: a network of action values, its target, optimizer.
+    """Root cell: a network of action values, its target network and the optimizer.
 
     Args:
-      net, target: `QNetwork` for Discrete actions, else `ActionValue`; of the same shape.
-      discrete: which of them.
-      gamma: the discount factor.
-      limits: of the values.
+      net, target: networks of the same shape: `QNetwork` for Discrete actions, else `ActionValue`.
+      discrete: whether the networks are of class `QNetwork`.
+      gamma: discount factor.
+      limits: lowest and highest target value.
     """
 
     metrics = ("loss",)
@@ -80,20 +80,20 @@ class FittedQCell(GradientStep):
         (_, metrics), grads = self.gradient(batch)
         done = self.optim({"net": grads}, batch, metrics)["net"]
         moved = self.move_target(batch["tau"], done)
-        # Who waits for the metric waits for the whole step.
+        # A caller that waits for the metric waits for the whole step.
         return {"loss": after(metrics["loss"], (done, moved))}
 
 
 class FittedQ:
-    """A network of its own that is fitted to the values of a policy, from the beginning for each policy.
+    """A separate network that is fitted to the values of a policy, starting from the same weights for each policy.
 
     Args:
       spec: description of the environment's spaces, with Discrete or Box actions.
       model: the configuration `policy.model`.
-      fields: of the rows to learn from, by name: those of the observations before and after a step, and `action`.
-      gamma: the discount factor.
-      limits: between which the values lie.
-      seed: of the first weights.
+      fields: fields of the rows to learn from, by name: the observations before and after a step, and `action`.
+      gamma: discount factor.
+      limits: lowest and highest value.
+      seed: seed of the initial weights.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class FittedQ:
         seed: int,
     ) -> None:
         rng, discrete = SeedStreams(seed).generator("fitted_q"), spec["action"]["kind"] == "discrete"
-        # Some algorithms have no such keys.
+        # The settings of some algorithms lack these keys.
         complete = Config({"dueling": False, **model, "memory": "none", "norm": "layer"})
         net, target = ((QNetwork if discrete else ActionValue)(spec, complete, rng) for _ in range(2))
         equalize(net, target)
@@ -122,11 +122,11 @@ class FittedQ:
 
     @property
     def fields(self) -> Sequence[str]:
-        """Names of the fields of the rows of `learn`."""
+        """Names of the row fields that `learn` takes."""
         return tuple(self._layout.fields)
 
     def restart(self) -> None:
-        """Puts weights, target and optimizer back to the beginning; moments of observations stay."""
+        """Resets weights, target and optimizer to their initial values; moments of observations stay."""
         moments = (".normalizer.",)
         for name, p in self._params.items():
             if not any(part in name for part in moments):
@@ -136,11 +136,11 @@ class FittedQ:
         """Makes gradient steps in one compiled call; returns the mean loss.
 
         Args:
-          rows: by name, `fields`, ``(steps * B, ...)`` each, B for each step; `next_action` is what the policy does in
-            the next state.
-          steps: how many.
+          rows: arrays ``(steps * B, ...)`` by name of `fields`, B rows per step; `next_action` is the policy's action
+            in the next state.
+          steps: number of gradient steps.
           progress: share of all steps that has been made.
-          tau: weight of the online network in the moving average of the target.
+          tau: weight of the online network in the target's moving average.
         """
         count = len(rows["reward"])
         if self._tables is None or self._tables.rows != count:

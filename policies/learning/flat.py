@@ -1,9 +1,9 @@
 """Several parameters as one: an optimizer or a target network then needs one kernel instead of one per tensor.
 
-Launching a kernel costs more than a step of Adam on a small tensor. On CPU parameters can be given memory, so that they
-lie one after another in a block, and one more parameter covers all of it. MindSpore does not know that both are the
-same memory, and nothing in a graph keeps reads through the one and writes through the other in order. The data
-keep the order instead: `Adam` and the target networks take what must come first as an argument, and wait for it.
+Launching a kernel costs more than a step of Adam on a small tensor. On CPU, parameters can be placed one after another
+in a block of memory, and an additional flat parameter covers the whole block. MindSpore does not know that they share
+memory, so a graph does not order reads through one against writes through the other. Data dependencies keep the order
+instead: `Adam` and the target networks take the results that must come first as an argument.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minding.engine.process.runtime import ms, nn
 from minding.engine.types import Array
 
 _ALIGNMENT = 64
-"""Bytes: every parameter begins at a cache line; otherwise products of 256 x 256 take an eighth longer."""
+"""Alignment of each parameter in bytes, one cache line; without it, 256 x 256 products take an eighth longer."""
 _FLOATS = _ALIGNMENT // 4
 _numbers = itertools.count()
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 class Block:
     """Moves float32 parameters into one block of memory, in order, before any graph uses them.
 
-    They keep their names, shapes and values, and everything that reads or writes them is unaffected.
+    The parameters keep their names, shapes and values, and code that reads or writes them is unaffected.
 
     Args:
       params: the parameters.
@@ -41,18 +41,22 @@ class Block:
             p.set_data(ms.from_numpy(view))
 
     def flat(self, params: Sequence[ms.Parameter] | None = None) -> ms.Parameter:
-        """The memory of `params`, neighbours in the block, or of all as one parameter ``(n,)``, with the padding."""
+        """One parameter ``(n,)`` over the memory, including padding, of `params`, which must be adjacent in the block.
+
+        Args:
+          params: the parameters; None: all of the block.
+        """
         memory = self._memory
         if params is not None:
             memory = memory[self._range[id(params[0])][0] : _padded(self._range[id(params[-1])][1])]
         parameter = ms.Parameter(ms.Tensor(memory), name=f"flat.{next(_numbers)}", requires_grad=False)
-        # The constructor copies.
+        # The constructor copies the data, so the shared memory is set afterwards.
         parameter.set_data(ms.from_numpy(memory))
         return parameter
 
 
 def hide(cell: nn.Cell, name: str, flat: ms.Parameter) -> None:
-    """Makes a flat parameter an attribute of a cell, for `construct`, but not part of the cell's state."""
+    """Makes a flat parameter an attribute of a cell, for use in `construct`, without adding it to the cell's state."""
     object.__setattr__(cell, name, flat)
 
 

@@ -19,16 +19,16 @@ _log = logging.getLogger("minding.policies")
 
 
 class LearnGuard:
-    """Looks at what every learn call of a policy left.
+    """Checks the metrics and parameters after every learn call of a policy.
 
-    With ``stop``, metrics that are not finite end the run. With ``skip``, the call is undone as if it had never been
-    made, even if only a parameter is not finite; each call then costs a copy of the state.
-    `MAX_SKIPS_IN_A_ROW` end the run nevertheless.
+    With ``stop``, a metric that is not finite ends the run. With ``skip``, the call is undone as if it had never been
+    made, even if only a parameter is not finite; each call then costs a copy of the state. After `MAX_SKIPS_IN_A_ROW`
+    undone calls in a row, the run ends nevertheless.
 
     Args:
-      name: of the policy, for messages.
+      name: name of the policy, for messages.
       on_nan: "stop" or "skip".
-      policy: whose state is restored, and whose parameters are checked.
+      policy: the policy whose parameters are checked and whose state is restored.
     """
 
     def __init__(self, name: str, on_nan: str, policy: Stateful) -> None:
@@ -43,14 +43,14 @@ class LearnGuard:
         return self._policy.state_dict() if self._skips else None
 
     def checked(self, output: LearnOutput, batch: IndexedBatch, before: StateDict | None) -> LearnOutput:
-        """Returns what the call did; in skip mode the metric `skipped` is 1 for one that was undone, with 0 steps.
+        """Returns the output of a call; in skip mode an undone call has the metric `skipped` = 1 and 0 steps.
 
         Args:
-          output: of the call.
-          batch: what it learned from, for the error.
-          before: what `state` returned before it.
+          output: output of the call.
+          batch: batch of the call, for the error.
+          before: result of `state` before the call.
         Raises:
-          NonFiniteError: with the rows of the batch, see `learn.on_nan`.
+          NonFiniteError: if the run has to end, see above; it contains the rows of the batch and the metrics.
         """
         metrics = output.metrics
         found = _bad_metric(metrics)
@@ -88,6 +88,6 @@ def _bad_parameter(params: Mapping[str, Array]) -> str | None:
 
 
 def _rows_of(batch: IndexedBatch) -> dict[str, Array]:
-    """The rows that a batch refers to, by field, and ``index`` ``(K, B)``: which of them each gradient step used."""
+    """The rows of a batch by field, and ``index`` ``(K, B)``, the rows among them that each gradient step used."""
     fields, index = batch.distinct()
     return {**fields, "index": index}

@@ -23,17 +23,18 @@ from minding.policies.ops.order import after
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
-    """Parameters that are moved together.
+    """Parameters that are optimized with the same settings.
 
     Attributes:
-      params: the parameters; no other group holds them.
+      params: the parameters, which belong to no other group.
       rate: learning rate at the start.
-      anneal: bring it down over the schedule, in the way of `kind` and `points`, see `engine.annealing.rate_left`.
+      anneal: whether the learning rate is annealed as `kind` and `points` say, see `engine.annealing.rate_left`.
+      kind, points: shape of the schedule.
       method: 'adam', 'adamw' or 'rmsprop', see `Adam` and `RMSProp`.
-      betas: decay of the mean of the gradient and of its square; RMSProp uses the second.
-      eps: numerical floor of the denominator.
-      weight_decay: share of a weight, in units of the learning rate, that each step of 'adamw' takes off.
-      max_grad_norm: the group's gradients are scaled down to this global L2 norm; 0 leaves them unchanged.
+      betas: decay factors of the averages of the gradient and of its square; RMSProp uses only the second.
+      eps: number added to the denominator.
+      weight_decay: share of each weight, in units of the learning rate, that a step of 'adamw' subtracts.
+      max_grad_norm: largest global L2 norm of the group's gradients, to which larger ones are scaled down; 0: no limit.
     """
 
     params: Sequence[ms.Parameter]
@@ -62,7 +63,7 @@ class Group:
 
     @property
     def schedule(self) -> tuple[float, bool, str, Points]:
-        """All that the learning rate depends on."""
+        """All settings on which the learning rate depends."""
         return self.rate, self.anneal, self.kind, self.points
 
     def rate_at(self, progress: float) -> float:
@@ -71,10 +72,10 @@ class Group:
 
 
 class Optimizer(nn.Cell):
-    """Moves groups of parameters, each in its own way.
+    """Optimizes groups of parameters, each with its own method and settings.
 
     Args:
-      groups: by name.
+      groups: the groups by name.
 
     Attributes:
       steps: the `Adam` or `RMSProp` of each group, in order.
@@ -89,17 +90,17 @@ class Optimizer(nn.Cell):
         self.watched = False
 
     def watch(self) -> None:
-        """Makes updates that are compiled later take note of what each step looks like, see `take_statistics`."""
+        """Makes updates that are compiled from now on record statistics of each step, see `take_statistics`."""
         self.watched = True
         self.zero = ms.Tensor(np.zeros(1, np.float32))
         zeros = np.zeros(len(STATISTICS) + 1, np.float32)
-        # Sums over steps: no part of the state.
+        # Sums over steps, which are not part of the cell's state.
         sums = [ms.Parameter(ms.Tensor(zeros), name=f"statistics.{n}", requires_grad=False) for n in self.names]
         object.__setattr__(self, "sums", tuple(sums))
 
     def take_statistics(self) -> dict[str, float]:
-        """`STATISTICS` of each group, ``<name>_<group>``, as means over its steps since they were taken last; empty
-        unless it watches."""
+        """`STATISTICS` of each group as ``<name>_<group>``: means over the group's steps since the last call of this
+        method. Empty without `watch`."""
         found: dict[str, float] = {}
         for name, sums in zip(self.names, self.sums if self.watched else ()):
             *totals, steps = sums.asnumpy().tolist()
@@ -113,14 +114,14 @@ class Optimizer(nn.Cell):
         return {rate_name(name): group.rate_at(progress) for name, group in self.groups.items()}
 
     def step_rates(self, progress: Array) -> dict[str, Array]:
-        """`rates` for each gradient step of a call, float32 (K,); empty where the learning rates stay."""
+        """`rates` for each gradient step of a call, float32 (K,); empty if all learning rates are constant."""
         if not any(group.anneal for group in self.groups.values()):
             return {}
         rates = [self.rates(float(share)) for share in progress]
         return {name: np.array([each[name] for each in rates], np.float32) for name in self.rate_names}
 
     def reported_rates(self, progress: float) -> dict[str, float]:
-        """The learning rates as metrics: one if all groups have the same, throughout."""
+        """The learning rates as metrics: a single one if all groups have the same schedule, else one per group."""
         rates = {name: group.rate_at(progress) for name, group in self.groups.items()}
         first, *others = self.groups.values()
         if all(group.schedule == first.schedule for group in others):
@@ -128,20 +129,20 @@ class Optimizer(nn.Cell):
         return {f"learning_rate_{name}": rate for name, rate in rates.items()}
 
     def block(self, name: str) -> flat.Block | None:
-        """The memory of a group's parameters; None where each has its own."""
+        """The block that holds a group's parameters; None if each parameter has its own memory."""
         block: flat.Block | None = self.steps[self.names.index(name)].block
         return block
 
     def gradient(self, loss: Callable[[Any], Any], *names: str) -> Callable[[Any], Any]:
-        """Differentiates a loss for the parameters of groups.
+        """Differentiates a loss with respect to the parameters of groups.
 
         Args:
-          loss: ``batch -> (loss, metrics by name)``.
-          names: of the groups.
+          loss: function ``batch -> (loss, metrics by name)``.
+          names: names of the groups.
 
         Returns:
-          The compiled function ``batch -> ((loss, metrics by name), gradients)``: those of the groups one after
-          another; `construct` takes those of each.
+          The compiled function ``batch -> ((loss, metrics by name), gradients)``. The gradients of the groups follow
+          one another; `construct` takes them per group.
         """
         gradient: Callable[[Any], Any] = ms.value_and_grad(loss, None, self.parameters(*names), has_aux=True)
         return gradient
@@ -150,17 +151,17 @@ class Optimizer(nn.Cell):
         return ms.ParameterTuple([p for name in names for p in self.groups[name].params])
 
     def construct(self, grads, batch, reads):
-        """One step.
+        """Makes one step.
 
         Args:
-          grads: by name of the group, one per parameter; groups that are not named stay as they are.
-          batch: holds the learning rates, see `rates`.
-          reads: a tensor or a tuple of them: what was computed from the parameters besides the gradients, such as the
-            loss. The step waits for it, which nothing else ensures, see `flat`.
+          grads: gradients by name of the group, one per parameter; groups that are not named stay unchanged.
+          batch: dict that contains the learning rates, see `rates`.
+          reads: a tensor or a tuple of tensors that were computed from the parameters besides the gradients, such as
+            the loss. The step waits for them; nothing else ensures this order, see `flat`.
 
         Returns:
-          By name, the global norm of each group's gradients before they are scaled (0 without `max_grad_norm`), known
-          after the step.
+          The global norm of each group's gradients before scaling, by name (0 without `max_grad_norm`). It becomes
+          available after the step.
         """
         moved: Any = ()
         norms: Any = ()
@@ -175,7 +176,7 @@ class Optimizer(nn.Cell):
         return lean.named(moved, norms)
 
     def watched_step(self, k, grads, rate, reads):
-        """The step of group k, which is taken note of."""
+        """The step of group k, with statistics."""
         before = joined(self.zero, self.steps[k].params)
         norm = self.steps[k](grads, rate, (reads, before))
         found = step_statistics(joined(self.zero, grads), before, joined_after(self.zero, self.steps[k].params, norm))
@@ -183,8 +184,7 @@ class Optimizer(nn.Cell):
 
 
 class _Method(nn.Cell):
-    """Base of the methods. `construct` moves the parameters and returns the norm of the gradients before they are
-    scaled."""
+    """Base of the methods. `construct` updates the parameters and returns the norm of the gradients before scaling."""
 
     block: flat.Block | None = None
 
@@ -206,7 +206,7 @@ class _Method(nn.Cell):
         )
 
     def bounded(self, grads):
-        """The gradients scaled down to the bound, and their norm before."""
+        """The gradients, scaled down to `max_grad_norm` if they exceed it, and their norm before scaling."""
         norm = ops.zeros((), ms.float32)
         if self.max_grad_norm <= 0:
             return grads, norm
@@ -230,9 +230,10 @@ class Adam(_Method):
 
         theta -= lr * m_hat / (sqrt(v_hat) + eps) + lr * weight_decay * theta
 
-    `nn.Adam` adds epsilon before the bias correction of v; with PPO's 1e-5 that differs. Its kernel is used with
-    ``eps * sqrt(1 - beta2^t)``, which makes both equal. The learning rate is an input, so schedules never recompile.
-    With our own kernels, parameters and moments lie in one block each, and one kernel changes them all, see `flat`.
+    `nn.Adam` adds epsilon before the bias correction of v, which makes a difference with PPO's epsilon of 1e-5. Here
+    its kernel gets ``eps * sqrt(1 - beta2^t)``, which equals the paper. The learning rate is an input, so schedules
+    never recompile. With this package's kernels, parameters, m and v are one block each, and one kernel updates all of
+    them, see `flat`.
     """
 
     def __init__(self, group: Group) -> None:
@@ -275,7 +276,7 @@ class Adam(_Method):
 
 class RMSProp(_Method):
     """RMSProp (Hinton, 2012, https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), with epsilon
-    outside of the root, as in A3C's reference and in PyTorch.
+    outside of the root, as in PyTorch and in the reference implementation of A3C.
 
         v = beta2 * v + (1 - beta2) * g^2
         theta -= lr * g / (sqrt(v) + eps)
@@ -300,7 +301,7 @@ METHODS: dict[str, type[_Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMS
 
 
 def method_of(learn: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a `Group` from a `learn` configuration that has `optimizer` and `grad_norm`."""
+    """The `Group` settings of a `learn` configuration that has `optimizer` and `grad_norm`."""
     betas = (0.9, 0.99) if learn["optimizer"] == "rmsprop" else (0.9, 0.999)
     return {"method": learn["optimizer"], "betas": betas, "eps": 1e-5, "max_grad_norm": learn["grad_norm"]}
 
@@ -313,6 +314,6 @@ def rate_name(group: str) -> str:
 @functools.cache
 def _fused_adam() -> Any:
     primitive = kernel("adam", lambda *shapes: (), lambda *dtypes: dtypes[0])
-    # It writes into its inputs: never left out, and in order.
+    # The kernel writes into its inputs; with this attribute it is never optimized away or reordered.
     primitive.add_prim_attr("side_effect_mem", True)
     return primitive

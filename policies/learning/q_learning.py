@@ -1,4 +1,4 @@
-"""Gradient steps of Q-learning from replay: what algorithms of action values share."""
+"""Gradient steps of Q-learning from replay, shared by algorithms of action values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CLIPPED = "clipped_mass"
 
 
 class QLearning(GradientStep):
-    """Root cell: online and target network, optimizer. A subclass defines `loss`.
+    """Root cell: online network, target network and optimizer. A subclass defines `loss`.
 
     Args:
       net, target: networks whose first output is the action values (B, A).
       learn: the configuration `policy.learn`.
-      prioritized: steps take importance weights and return priorities.
-      fields: names of those of the rows that a step reads.
+      prioritized: whether steps take importance weights and return priorities.
+      fields: names of the row fields that a step reads.
     """
 
     metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
@@ -48,21 +48,22 @@ class QLearning(GradientStep):
         self.double = bool(learn.get("double"))
         self.gradient = self.optim.gradient(self.loss, "net")
 
-    # What an algorithm defines.
+    # Defined by the algorithm.
 
     def loss(self, batch):
-        """The loss of a step's batch and the metrics by name, see `averaged`; no gradient may flow into its target."""
+        """The loss of a step's batch and the metrics by name, see `averaged`; no gradient may flow into the target."""
         raise NotImplementedError
 
-    # What the algorithms share.
+    # Shared by the algorithms.
 
     def averaged(self, batch, loss, value, priority):
         """The values that `loss` returns: means over the rows of the batch.
 
         Args:
-          batch: its batch.
-          loss, value, priority: of each row the loss, the value of the chosen action, and the priority, float32 (B,)
-            each.
+          batch: the batch that `loss` was given.
+          loss: loss of each row, float32 (B,).
+          value: value of each row's chosen action, float32 (B,).
+          priority: priority of each row, float32 (B,).
         """
         loss = lean.mean(batch["weight"] * loss if self.prioritized else loss)
         metrics = {"loss": loss, "q_value": lean.mean(value)}
@@ -80,7 +81,7 @@ class QLearning(GradientStep):
 
 
 class CategoricalQLearning(QLearning):
-    """The same for networks whose atoms are logits of a distribution over a support: their mean is a `SupportMean`."""
+    """`QLearning` for networks whose atoms are logits of a distribution over a support (`mean` is a `SupportMean`)."""
 
     metrics = (*QLearning.metrics, CLIPPED)
 
@@ -95,10 +96,10 @@ class CategoricalQLearning(QLearning):
         """The target distribution (Bellemare et al., 2017, https://arxiv.org/abs/1707.06887, algorithm 1).
 
         Args:
-          batch: rewards, discounts and true ends.
-          probability: of the next actions' atoms, float32 (B, N).
+          batch: batch with `reward`, `discount` and `terminated`.
+          probability: probabilities of the next actions' atoms, float32 (B, N).
         Returns:
-          (m, float32 (B, N); the probability that lies beyond the support, (B,)).
+          (m, float32 (B, N); the probability beyond the support, float32 (B,)).
         """
         decay = batch["discount"] * (1.0 - batch["terminated"])
         places = moved(batch["reward"], decay, self.low, self.spacing, self.places)

@@ -1,4 +1,4 @@
-"""Takes rows apart inside a compiled update."""
+"""Splitting rows into fields inside a compiled update."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from minding.policies.ops import lean
 
 
 class Rows(nn.Cell):
-    """Gathers rows of the tables and takes them apart into fields.
+    """Gathers rows of the tables and splits them into fields.
 
     Args:
-      layout: where each field lives.
-      names: the fields to return; those of a tree (an observation with several leaves) by the name of the tree.
+      layout: the places of the fields in the tables.
+      names: names of the fields to return; a tree of fields (an observation with several leaves) has one name.
     """
 
     def __init__(self, layout: RowLayout, names: Sequence[str]) -> None:
@@ -30,24 +30,24 @@ class Rows(nn.Cell):
         columns = [column for tree in trees for column in tree]
         stops = list(itertools.accumulate(len(tree) for tree in trees))
         self.starts, self.stops = [0, *stops[:-1]], stops
-        # Encoders take the leaves of an observation, even where it has only one.
+        # Encoders take a tuple of leaves even if the observation has only one.
         self.is_leaf = [name in OBSERVATIONS and len(tree) == 1 for name, tree in zip(names, trees, strict=True)]
         self.is_plain = [name not in OBSERVATIONS for name in names]
         self.table = [c.table for c in columns]
         self.linked = [c.linked for c in columns]
         self.shape = [tuple(c.shape) for c in columns]
         numbers = [c for c in columns if c.table == 0]
-        # The number of each field among those of table 0.
+        # The index of each field among the fields of table 0.
         self.place = [numbers.index(c) if c.table == 0 else -1 for c in columns]
         self.numbers = (_FusedFields if usable() and len(numbers) > 1 else _Fields)(numbers)
 
     def construct(self, index, successor, tables):
-        """Returns the fields in the order of `names`, each (B, *shape), those of `OBSERVATIONS` as tuples of leaves.
+        """Returns the fields in the order of `names`, each (B, *shape), and `OBSERVATIONS` as tuples of leaves.
 
         Args:
-          index: int32 (B,), or of any shape with B entries.
-          successor: where the fields are that are `linked`, shaped like `index`.
-          tables: those of the layout.
+          index: indices of the rows, int32 (B,) or of any shape with B entries.
+          successor: indices of the rows that hold the `linked` fields, shaped like `index`.
+          tables: the tables of the layout.
         """
         if index.ndim > 1:
             index, successor = index.reshape((-1,)), successor.reshape((-1,))
@@ -88,7 +88,7 @@ class _Fields(nn.Cell):
             if len(self.shape[k]) == 0:
                 value = rows[:, self.start[k]]
             else:
-                # Of images a slice takes as long as a convolution.
+                # Slicing images takes as long as a convolution.
                 whole = self.stop[k] - self.start[k] == rows.shape[1]
                 value = rows if whole else rows[:, self.start[k] : self.stop[k]]
                 if len(self.shape[k]) > 1:
@@ -100,7 +100,7 @@ class _Fields(nn.Cell):
 
 
 class _FusedFields(nn.Cell):
-    """The same in one kernel, for two fields or more."""
+    """`_Fields` in one kernel, for two fields or more."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Gradient steps of maximum-entropy actor-critics: what algorithms share."""
+"""Gradient steps shared by maximum-entropy actor-critic algorithms."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from minding.policies.ops.order import after
 
 
 class SoftActorCritic(GradientStep):
-    """Root cell: actor, twin critics and their targets, temperature, optimizer.
+    """Root cell: actor, twin critics and their targets, temperature and optimizer.
 
-    A step takes the gradients of critics, actor and temperature from the same parameters and then moves everything at
-    once, as Brax does (https://github.com/google/brax, training/agents/sac/train.py); others let the actor see the
-    critics after their step. A subclass defines `td_target`, `loss_of_critics`, `loss_of_actor` and `target_entropy`.
+    A step computes the gradients of critics, actor and temperature at the same parameters and then updates all of them,
+    as Brax does (https://github.com/google/brax, training/agents/sac/train.py); in other implementations, the actor's
+    loss uses the updated critics. A subclass defines `td_target`, `loss_of_critics`, `loss_of_actor` and
+    `target_entropy`.
 
     Args:
       actor: the network that acts.
       critics, targets: the online critics and their targets, of the same shape.
-      learn: the configuration `policy.learn`; with `actor_learning_rate` for actor and temperature, if there is one.
+      learn: the configuration `policy.learn`. Actor and temperature learn with `actor_learning_rate`, if it is set.
 
     Attributes:
-      of_critics: names of further metrics, which `loss_of_critics` returns.
+      of_critics: names of further metrics that `loss_of_critics` returns.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
@@ -50,26 +51,26 @@ class SoftActorCritic(GradientStep):
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
-    # What an algorithm defines. The batch is that of the step, with the temperature as `alpha`.
+    # Defined by the algorithm. `batch` is the batch of the step, with the temperature as `alpha`.
 
     def td_target(self, batch):
         """The `target` in the batch of `loss_of_critics`; no gradient flows into it."""
         raise NotImplementedError
 
     def loss_of_critics(self, batch):
-        """The loss, and by name `critic_loss`, `q_value` and what the actor's loss needs of the critics."""
+        """The loss, and by name `critic_loss`, `q_value` and values of the critics that the actor's loss needs."""
         raise NotImplementedError
 
     def loss_of_actor(self, batch):
-        """The loss, and by name `actor_loss` and `entropy`, the mean one in nats.
+        """The loss, and by name `actor_loss` and `entropy`, the mean entropy in nats.
 
         Args:
-          batch: also with `of_critics`, what `loss_of_critics` returned by name.
+          batch: the batch, whose additional entry `of_critics` has the named results of `loss_of_critics`.
         """
         raise NotImplementedError
 
     def target_entropy(self, batch):
-        """The entropy that the temperature is to bring about, nats: a number or a scalar."""
+        """The entropy in nats at which the temperature aims: a Python number or a scalar tensor."""
         raise NotImplementedError
 
     def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
@@ -77,14 +78,18 @@ class SoftActorCritic(GradientStep):
         return {}
 
     def own_gradients(self, critic):
-        """Their gradients, by name, from what `loss_of_critics` returned by name."""
+        """The gradients of `own_groups`, by name.
+
+        Args:
+          critic: the named results of `loss_of_critics`.
+        """
         return {}
 
     def prepare(self, batch):
-        """The batch with what the losses need beside it; as it is by default."""
+        """The batch with additional entries that the losses need; by default unchanged."""
         return batch
 
-    # What the algorithms share.
+    # Shared by the algorithms.
 
     def construct(self, batch):
         alpha = ops.exp(self.log_alpha)
@@ -108,12 +113,12 @@ class SoftActorCritic(GradientStep):
         for name in self.of_critics:
             metrics[name] = critic[name]
         # Update
-        # That of the temperature is d L_alpha / d log(alpha).
+        # The gradient of the temperature is d L_alpha / d log(alpha).
         grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
         for name, value in self.own_gradients(critic).items():
             grads[name] = value
         norms = self.optim(grads, batch, (metrics, grads))
         moved = self.move_targets(batch["tau"], norms["critics"])
-        # Who waits for a metric waits for the whole step.
+        # A caller that waits for a metric waits for the whole step.
         metrics["entropy"] = after(actor["entropy"], (norms, moved))
         return metrics

@@ -9,14 +9,14 @@ from minding.policies.ops import lean
 from minding.policies.ops.order import after
 
 STATISTICS = ("grad_norm", "grad_zero", "grad_nonfinite", "weight_norm", "update_ratio")
-"""Of a group of parameters: global norm of its gradients before they are scaled, shares of them that are 0 and that are
-NaN or infinite, global norm of the parameters before the step, and that of the step as a share of it
-(0 where it is 0)."""
+"""Statistics of a group of parameters: global norm of the gradients before scaling, shares of the gradients that are 0
+and that are NaN or infinite, global norm of the parameters before the step, and ratio of the step's global norm to it
+(0 if the parameters are all 0)."""
 
 
 def joined(zero, values):
-    """All entries of a tuple of float32 arrays as one array ``(n + 1,)``, after `zero`, float32 (1,), by which also a
-    single array is copied."""
+    """All entries of a tuple of float32 arrays as one array ``(n + 1,)``, preceded by `zero`, float32 (1,), so that
+    even a single array is copied."""
     flat: Any = (zero,)
     for k in range(len(values)):
         flat = (*flat, ops.Reshape()(lean.item(values, k), (-1,)))
@@ -24,7 +24,7 @@ def joined(zero, values):
 
 
 def joined_after(zero, params, done):
-    """`joined` parameters, read once `done` is there. One by one: MindSpore looks through a tuple that waits."""
+    """`joined` parameters, read after `done`. Each one waits on its own: MindSpore ignores that a tuple has to wait."""
     read: Any = ()
     for k in range(len(params)):
         read = (*read, after(lean.item(params, k), done))
@@ -32,7 +32,7 @@ def joined_after(zero, params, done):
 
 
 def step_statistics(grads, before, params):
-    """`STATISTICS` of a step, and a 1 that counts it: float32 (6,).
+    """`STATISTICS` of a step, followed by a 1 that counts the step: float32 (6,).
 
     Args:
       grads: `joined` gradients.

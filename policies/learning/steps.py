@@ -1,4 +1,4 @@
-"""The gradient steps of one learn call, compiled: what an algorithm does in one, and the loop over them."""
+"""The compiled gradient steps of one learn call: the base of an algorithm's step, and the loop over the steps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
 PRIORITY = "priority"
 """Name under which `GradientStep` returns priorities."""
 ALL_ROWS = "all_rows"
-"""Name of the input with the numbers of all rows, see `GradientStep.present`."""
+"""Name of the input with the indices of all rows, see `GradientStep.present`."""
 
 
 SUCCESSOR = "successor"
-"""Name of the input with the places of the rows' successors, where the rows do not hold those themselves."""
+"""Name of the input with the indices of the rows' successors, if the rows do not hold the successors themselves."""
 REWARD_FACTOR, REWARD_OFFSET = "reward_factor", "reward_offset"
 """Names of the inputs by which the rewards of rows are rescaled, see `engine.data.rewards.RewardScale`."""
 
@@ -30,15 +30,16 @@ class GradientStep(nn.Cell):
     """Base of the cells that hold an algorithm's networks and optimizers. A subclass defines `construct`.
 
     Args:
-      fields: names of those of the rows that `construct` reads.
+      fields: names of the row fields that `construct` reads.
 
     Attributes:
       metrics: names of the numbers that `construct` returns.
-      prioritized: whether it also returns one priority per row, under the name `PRIORITY`.
-      present_names: names of what `present` returns.
-      has_action_values: whether there is an `action_value`.
-      watched, limit: name of the metric that ends the steps of a call once it exceeds the limit; the step that finds
-        this changes nothing but returns its metrics. None: nothing ends them.
+      prioritized: whether `construct` also returns one priority per row, under the name `PRIORITY`.
+      present_names: names of the values that `present` returns.
+      has_action_values: whether `action_value` is defined.
+      watched: name of the metric that ends the steps of a call once it exceeds `limit`; the step that finds this
+        returns its metrics, but changes nothing. None: no metric ends the steps.
+      limit: limit of the watched metric.
     """
 
     metrics: tuple[str, ...] = ()
@@ -56,34 +57,35 @@ class GradientStep(nn.Cell):
         """Makes one gradient step and returns the metrics by name.
 
         Args:
-          batch: by name: `index`, the numbers of the rows; their fields; what the policy adds for this step (`weight`,
-            noise, ...); and numbers that hold for all steps of the call, (1,) each. Where some rows only fill up the
-            minibatch, `VALID` is 0 for them: use `ops.policy_gradient.row_mean` for means over the rows.
+          batch: by name: the row indices `index`, the fields of these rows, the policy's inputs for this step
+            (`weight`, noise, ...), and numbers that are the same for all steps of the call, (1,) each. If some rows are
+            padding of the minibatch, `VALID` is 0 for them: use `ops.policy_gradient.row_mean` for means over rows.
         """
         raise NotImplementedError
 
     def action_value(self, action, obs):
-        """Q(s, a) under the current parameters, float32 (B,), by which recorded data judge what was learned.
+        """Q(s, a) under the current parameters, float32 (B,), for evaluation on recorded data.
 
         Args:
-          action: (B, *shape), in the policy's own units; obs: leaves (B, ...).
+          action: actions (B, *shape), in the policy's own units.
+          obs: leaves of the observations, (B, ...) each.
         """
         raise NotImplementedError
 
     def present(self, rows):
-        """Values of all rows under the parameters before the first step, for the steps: by name, (R,) each.
+        """Values of all R rows under the parameters before the first step, by name, (R,) each.
 
-        It is asked for where the policy passes an input `ALL_ROWS`, int32 with R entries in order; `construct` then
-        finds the values of its own rows in its batch, by `present_names`.
+        This is called if the policy passes an input `ALL_ROWS`, int32 with the R indices in order. The batch of
+        `construct` then contains the values of its own rows, under the names `present_names`.
 
         Args:
-          rows: by name: `index`, the input `ALL_ROWS`, and the fields of these rows.
+          rows: by name: the input `ALL_ROWS` as `index`, and the fields of these rows.
         """
         raise NotImplementedError
 
 
 class ProximalStep(GradientStep):
-    """Base of the steps that end once the policy has moved too far from the one that collected the rows.
+    """Base of steps that end once the policy has moved too far from the policy that collected the rows.
 
     A subclass has the optimizer `optim` with the group ``net``, and the metrics ``loss`` and ``approx_kl``.
     """
@@ -93,14 +95,15 @@ class ProximalStep(GradientStep):
         self.nothing = ms.Tensor(np.float32(0.0))
 
     def watch(self, target_kl: float | None) -> None:
-        """Ends the steps at a divergence of 1.5 times `target_kl`; None or 0: they never end."""
+        """Ends the steps of a call at a divergence above 1.5 times `target_kl`; None or 0: makes all steps."""
         if target_kl:
             self.watched, self.limit = "approx_kl", 1.5 * target_kl
 
     def move(self, grads, batch, metrics):
-        """Moves the weights unless the divergence exceeds the limit; returns the norm of the gradient, 0 if it does.
+        """Updates the weights unless the divergence in `metrics` exceeds the limit.
 
-        The metrics have been computed before.
+        Returns:
+          The norm of the gradient; 0 if the weights were not updated.
         """
         if self.watched is None:
             return self.move_at_once(grads, batch, metrics)
@@ -110,7 +113,7 @@ class ProximalStep(GradientStep):
         return norm
 
     def move_at_once(self, grads, batch, metrics):
-        """Moves the weights; returns the norm of the gradient."""
+        """Updates the weights; returns the norm of the gradient."""
         return self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))["net"]
 
 
@@ -118,23 +121,24 @@ class GradientLoop(nn.Cell):
     """The gradient steps of a call, one after another, compiled for tables and inputs.
 
     Args:
-      root: makes a step.
-      batch: says where the rows are, which may have more fields than the root reads.
-      steps: names of the inputs that have an entry for each step.
-      constants: names of those that hold for all steps.
-      loop: whether there are several steps. Else inputs have no axis for them: a graph without a loop starts faster.
+      root: the cell that makes a step.
+      batch: a batch with the layout and the tables of the rows, which may have more fields than the root reads.
+      steps: names of the inputs that have an entry per step.
+      constants: names of the inputs that are the same for all steps.
+      loop: whether a call makes several steps. Otherwise inputs have no axis of steps, and the graph has no loop, which
+        makes it start faster.
     """
 
     def __init__(
         self, root: GradientStep, batch: IndexedBatch, steps: Sequence[str], constants: Sequence[str], loop: bool
     ) -> None:
-        # Parameters keep the names they have under the root.
+        # Without a prefix, parameters keep the names that they have under the root.
         super().__init__(auto_prefix=False)
         self.root = root
         self.rows = Rows(batch.layout, root.fields)
         self.tables = ms.ParameterTuple(batch.tables.parameters)
         inputs = ("index", *steps, *constants)
-        # Numbers of inputs; 0, that of the index, where there is none.
+        # Positions among the inputs; 0, the position of the index, if there is no such input.
         self.all_rows, self.successor = (inputs.index(name) if name in inputs else 0 for name in (ALL_ROWS, SUCCESSOR))
         self.present_names = root.present_names if self.all_rows else ()
         self.row_names = (*root.fields, "index")
@@ -143,7 +147,7 @@ class GradientLoop(nn.Cell):
         self.num_steps = 1 + len(steps) if loop else 0
         self.metrics, self.prioritized = root.metrics, root.prioritized
         self.watched, self.limit = root.watched, root.limit
-        # The step, the watched metric and the sums of the metrics before the first one.
+        # Initial values of the loop: number of the step, watched metric, sums of the metrics.
         zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics), np.float32))
         self.zeros = tuple(ms.Tensor(x) for x in zeros)
 
@@ -152,24 +156,24 @@ class GradientLoop(nn.Cell):
         """Makes the steps.
 
         Args:
-          inputs: the index of rows first, int32 (K, B) or (K, T, N), then those by steps, then those for all.
+          inputs: the row indices, int32 (K, B) or (K, T, N), then the inputs `steps`, then the inputs `constants`.
 
         Returns:
-          The sums of the metrics, in their order; then, where a metric is watched and there is a loop, the number of
-          steps that are in the sums, and how many of these (0 or 1) exceeded the limit. With priorities a pair of this
-          and the priorities, shaped like the index.
+          The sums of the metrics, in their order. If a metric is watched and there is a loop, they are followed by the
+          number of steps in the sums and by the number of these (0 or 1) that exceeded the limit. With priorities, a
+          pair of this array and the priorities, shaped like the index.
         """
-        # Of a freed graph the compiler keeps more of the function that it was asked for than of a method.
+        # When a graph is freed, the compiler keeps more memory for a compiled function than for a method it calls.
         return self.all_steps(inputs)
 
     def all_steps(self, inputs):
-        """All steps of a call; returns as `construct` does."""
+        """Makes all steps of a call; returns the same as `construct`."""
         present: Any = ()
         if self.all_rows:
             rows = lean.item(inputs, self.all_rows)
             present = self.root.present(lean.named(self.row_names, (*self.rows(rows, rows, self.tables), rows)))
         if not self.num_steps:
-            # Nor is the root called as a cell, of which it would keep another 70 KB.
+            # For the same reason the root is not called as a cell, which would keep another 70 KB.
             returned = self.root.construct(self.batch(inputs, present))
             total = self.stacked(returned)
             return (total, returned[PRIORITY]) if self.prioritized else total
@@ -199,7 +203,7 @@ class GradientLoop(nn.Cell):
         return i < count and watched <= self.limit
 
     def batch(self, values, present):
-        """All that a step needs, by name."""
+        """The batch of a step: fields and inputs by name."""
         index = lean.item(values, 0)
         successor = lean.item(values, self.successor)
         chosen: Any = ()

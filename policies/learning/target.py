@@ -12,12 +12,12 @@ from minding.policies.learning import flat
 
 
 class _Pair(nn.Cell):
-    """An online network and its target, whose parameters need no gradient; on CPU one block each, see `flat`.
+    """An online network and its target, whose parameters need no gradient; on CPU each is one block, see `flat`.
 
     Args:
-      online: network whose trainable parameters were moved into `block`.
+      online: the online network; if `block` is given, its trainable parameters are in this block.
       target: network of the same shape.
-      block: of the optimizer that changes the online network; None without flat parameters.
+      block: block of the optimizer that updates the online network; None without flat parameters.
     """
 
     def __init__(self, online: nn.Cell, target: nn.Cell, block: flat.Block | None) -> None:
@@ -32,7 +32,7 @@ class _Pair(nn.Cell):
             flat.hide(self, "flat_target", flat.Block(self.target).flat())
 
     def pairs(self, after):
-        """(target, online) parameters; what reads the online ones waits for `after`."""
+        """Pairs of (target, online) parameters; reading the online parameters waits for `after`."""
         if self.flat:
             return ((self.flat_target, ops.depend(self.flat_online, after)),)
         pairs: tuple[Any, ...] = ()
@@ -42,10 +42,10 @@ class _Pair(nn.Cell):
 
 
 class CopyTarget(_Pair):
-    """target = online, exactly, where `due` (a number) is not 0."""
+    """target = online, an exact copy, if the number `due` is positive."""
 
     def construct(self, due, after):
-        """`after`: a result of the optimizer's step, which must come first."""
+        """Copies if due; `after` is a result of the optimizer's step, which must come first."""
         if ops.depend(due, after) > 0.0:
             for target, online in self.pairs(after):
                 ops.assign(target, online)
@@ -63,7 +63,7 @@ class SoftTarget(_Pair):
             self.fused_move = _fused_move()
 
     def construct(self, tau, after):
-        """`after`: a result of the optimizer's step, which must come first."""
+        """Updates the target; `after` is a result of the optimizer's step, which must come first."""
         if self.flat:
             return self.fused_move(self.flat_target, ops.depend(self.flat_online, after), tau)
         for target, online in self.pairs(after):
@@ -85,6 +85,6 @@ def equalize(online: nn.Cell, target: nn.Cell) -> None:
 @functools.cache
 def _fused_move() -> Any:
     primitive = kernel("move_target", lambda *shapes: shapes[2], lambda *dtypes: dtypes[2])
-    # It writes into its first input: never left out, and in order.
+    # The kernel writes into its first input; with this attribute it is never optimized away or reordered.
     primitive.add_prim_attr("side_effect_mem", True)
     return primitive

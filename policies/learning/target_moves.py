@@ -1,4 +1,4 @@
-"""When target networks move."""
+"""Schedule of target network updates."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from minding.engine.types import Array
 
 
 def target_moves(target: Any, done: int, steps: int) -> Array:
-    """Share of the online weights that moves into the target after each of the next gradient steps.
+    """Weight of the online network in the update of the target after each of the next gradient steps; 0: no update.
 
     Args:
       target: the configuration `policy.learn.target`.
-      done: gradient steps before.
-      steps: how many follow, K.
+      done: number of gradient steps made before.
+      steps: number of the next gradient steps, K.
 
     Returns:
       float32 ``(K,)``.

@@ -1,4 +1,4 @@
-"""Gradient steps of Q-learning for several agents from whole episodes: what algorithms of agents' values share."""
+"""Gradient steps of Q-learning for several agents from whole episodes, shared by algorithms of agents' values."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from minding.policies.ops.values import accumulated, chosen_value
 
 
 class TeamQLearning(GradientStep):
-    """Root cell: agents, what mixes their values, the targets of both, optimizer. A subclass defines `loss`.
+    """Root cell: agents' network, mixer, the targets of both, and optimizer. A subclass defines `loss`.
 
     Args:
       nets: network of the agents, online and target.
-      mixers: what makes one value of theirs, online and target; None where each agent has its own.
+      mixers: network that mixes the agents' values into a team value, online and target; None if each agent learns its
+        own value.
       learn: the configuration `policy.learn`.
-      places: where the parts of what the team observes are.
+      places: places of the parts of the joint observation.
     """
 
     metrics = ("loss", "q_value", "grad_norm")
@@ -50,17 +51,17 @@ class TeamQLearning(GradientStep):
         self.td_lambda = float(learn["td_lambda"])
         self.gradient = self.optim.gradient(self.loss, "net")
 
-    # What an algorithm defines.
+    # Defined by the algorithm.
 
     def loss(self, batch):
         """The loss and, by name, `loss` and `q_value`.
 
         Args:
-          batch: what `known` returns.
+          batch: the dict that `known` returns.
         """
         raise NotImplementedError
 
-    # What the algorithms share.
+    # Shared by the algorithms.
 
     def construct(self, batch):
         # Target
@@ -74,18 +75,23 @@ class TeamQLearning(GradientStep):
         return metrics
 
     def known(self, batch):
-        """The inputs of the loss, without gradient. T steps of B episodes of M agents, in the order of time.
+        """The inputs of the loss, without gradient, for T steps of B episodes of M agents, ordered by time.
 
         Args:
-          batch: by name the fields of the rows, (T B, ...), and `filled`, float32 (T, B), 0 where a row only fills up
-            an episode.
+          batch: by name: the fields of the rows, (T B, ...), and `filled`, float32 (T, B), 0 for rows that are padding
+            after an episode's end.
 
         Returns:
-          By name `leaves`, the leaves of the T + 1 observations ((T + 1) B M, ...); `there` float32 (T B, M), which
-          agents act, none where a row only fills up, and `there_then`, those that are there after the row; `state` and
-          `state_then`, the leaves of the state likewise, (T B, ...) each, none where it was not asked for; `action`
-          int32 (T B M,); `target_q` float32 ((T + 1) B M, A), the target's values; `reward` and `decay`, gamma (1 -
-          terminated), float32 (T B,), the former (T B, M) where agents have rewards of their own; `filled` as it was.
+          By name:
+          - `leaves`: leaves of the T + 1 observations, ((T + 1) B M, ...) each;
+          - `there`: float32 (T B, M), 1 for agents that act in the row, 0 in padding;
+          - `there_then`: float32 (T B, M), 1 for agents that are present after the row;
+          - `state`, `state_then`: leaves of the state before and after the row, (T B, ...) each; empty without a state;
+          - `action`: int32 (T B M,);
+          - `target_q`: values of the target network, float32 ((T + 1) B M, A);
+          - `reward`: float32 (T B,), or (T B, M) if each agent has its own reward;
+          - `decay`: gamma (1 - terminated), float32 (T B,);
+          - `filled`: as in `batch`.
         """
         filled = batch["filled"]
         now, then = team_parts(batch["obs"], self.places), team_parts(batch["next_obs"], self.places)
@@ -108,11 +114,11 @@ class TeamQLearning(GradientStep):
         }
 
     def observed(self, x, following, filled):
-        """All observations of episodes: those of the rows and the one after the last, which then repeats.
+        """All observations of episodes: one per row, then the observation after the last row, repeated as padding.
 
         Args:
-          x, following: of the rows and of their successors, (T B, ...).
-          filled: float32 (T, B).
+          x, following: observations of the rows and of their successors, (T B, ...).
+          filled: float32 (T, B), 0 for padding.
 
         Returns:
           ((T + 1) B, ...).
@@ -126,7 +132,7 @@ class TeamQLearning(GradientStep):
         return ops.Concat(0)((seen, lean.part(following, rows - episodes, episodes)))
 
     def values(self, batch):
-        """Values (T B, M) of what the agents did, and of the best that they could do next, by the target network."""
+        """Values (T B, M) of the actions taken, and the target network's values (T B, M) of the best next actions."""
         q, rows = self.net.unroll(batch["leaves"], batch["action"]), batch["action"].shape[0]
         ahead = q.shape[0] - rows
         target_q = lean.part(batch["target_q"], ahead, rows)
@@ -136,15 +142,15 @@ class TeamQLearning(GradientStep):
         return ops.Reshape()(done, (-1, self.agents)), ops.Reshape()(best, (-1, self.agents))
 
     def targets(self, reward, decay, following, filled):
-        """The targets of the values: lambda-returns of each episode, no gradient.
+        """The targets of the values: lambda-returns of each episode, without gradient.
 
             y_t = r_t + decay_t ((1 - lambda) v_{t+1} + lambda y_{t+1}),   y = v after the last row
 
         Args:
-          reward, decay: float32 (T B,), or (T B, M) where agents have values of their own; decay is 0 where the next
-            value does not count.
-          following: v_{t+1}, the value of the successor, likewise.
-          filled: float32 (T, B).
+          reward, decay: float32 (T B,), or (T B, M) if each agent has its own value; decay is 0 where the next value
+            does not count.
+          following: v_{t+1}, the value of the successor, shaped like `reward`.
+          filled: float32 (T, B), 0 for padding.
         """
         if self.td_lambda == 0.0:
             return ops.stop_gradient(reward + decay * following)
@@ -158,7 +164,13 @@ class TeamQLearning(GradientStep):
         return ops.stop_gradient(ops.Reshape()(returns, following.shape))
 
     def team_loss(self, value, following, batch):
-        """The squared error of the team's values (T B,) and the metrics; `following`: of the successors."""
+        """The mean squared error of the team's values (T B,), and the metrics.
+
+        Args:
+          value: values of the rows, float32 (T B,).
+          following: values of the successors, float32 (T B,).
+          batch: the dict that `known` returns.
+        """
         error = value - self.targets(batch["reward"], batch["decay"], following, batch["filled"])
         filled = batch["filled"]
         weight = filled / total(filled)
@@ -167,17 +179,17 @@ class TeamQLearning(GradientStep):
 
 
 def total(x):
-    """The sum of (T, B, ...), first over time: so that what only fills up an episode does not change the order in which
-    the rest is added, and no bit of the result."""
+    """The sum of (T, B, ...), first over time, so that padding of episodes does not change the order in which the other
+    numbers are added, and the result stays bit-identical."""
     for _ in x.shape:
         x = ops.ReduceSum()(x, 0)
     return x
 
 
 class _Cells:
-    """Several cells as one, for what moves their parameters.
+    """The parameters of several cells together, for optimizer and target.
 
-    Not a cell, which would rename the parameters.
+    This is not a cell itself, because a cell would rename the parameters.
     """
 
     def __init__(self, *cells: nn.Cell | None) -> None:

@@ -1,4 +1,4 @@
-"""Gradient steps of deterministic actors with twin critics and delayed updates: what algorithms share."""
+"""Gradient steps of deterministic actors with twin critics and delayed updates, shared by algorithms."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from minding.policies.ops.soft import twin_objectives
 
 
 class TwinDelayed(GradientStep):
-    """Root cell: actor, twin critics, the targets of both, optimizer (Fujimoto et al., 2018,
+    """Root cell: actor, twin critics, the targets of both, and optimizer (Fujimoto et al., 2018,
     https://arxiv.org/abs/1802.09477, algorithm 1).
 
-    The critics move first; where the step is due, the actor moves with the critics after their step, then both targets.
-    A subclass defines `td_target` and `loss_of_actor`.
+    The critics are updated first. If a step of the actor is due, the actor is updated with the new critics, then both
+    targets. A subclass defines `td_target` and `loss_of_actor`.
 
     Args:
-      actors, critics: each the online network and its target, of the same shape.
+      actors, critics: for each, the online network and its target, of the same shape.
       learn: the configuration `policy.learn`.
-      fields: names of those of the rows that a step reads.
+      fields: names of the row fields that a step reads.
 
     Attributes:
-      of_actor: names of the metrics that `loss_of_actor` returns: means over the steps in which the actor moves.
+      of_actor: names of the metrics that `loss_of_actor` returns; they are means over the steps that update the actor.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value")
@@ -56,17 +56,21 @@ class TwinDelayed(GradientStep):
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
-    # What an algorithm defines.
+    # Defined by the algorithm.
 
     def td_target(self, batch):
         """y, float32 (B,), from the batch of the step; no gradient flows into it."""
         raise NotImplementedError
 
     def loss_of_actor(self, rows):
-        """The loss, and by name `of_actor`; `rows`: by name `obs` and `action`."""
+        """The loss, and the metrics `of_actor` by name.
+
+        Args:
+          rows: `obs` and `action` by name.
+        """
         raise NotImplementedError
 
-    # What the algorithms share.
+    # Shared by the algorithms.
 
     def loss_of_critics(self, batch):
         q1, q2 = self.critics(batch["action"], batch["obs"])
@@ -89,7 +93,7 @@ class TwinDelayed(GradientStep):
             values = self.move_actor(batch, done)
         else:
             values = self.zeros
-        # Who waits for a metric waits for the whole step.
+        # A caller that waits for a metric waits for the whole step.
         for k in range(len(self.of_actor)):
             metrics[self.of_actor[k]] = after(lean.item(values, k), done)
         return metrics
@@ -101,10 +105,10 @@ class TwinDelayed(GradientStep):
         return values
 
     def move_actor(self, batch, done):
-        """The step of the actor, then those of all targets; returns its metrics in order, known after them.
+        """Updates the actor, then all targets; returns the actor's metrics in order, available after these updates.
 
         Args:
-          batch: that of the step.
+          batch: the batch of the step.
           done: a result of the critics' step, which comes first.
         """
         (_, metrics), grads = self.actor_gradient({"obs": after(batch["obs"], done), "action": batch["action"]})

@@ -1,4 +1,4 @@
-"""A policy's gradient steps: inputs by name, and a compiled loop for the tables and inputs that it is called with."""
+"""A policy's gradient steps: inputs by name, and a loop that is compiled for given tables and inputs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Inputs:
     """The inputs that a learn call passes to its gradient steps besides the rows.
 
     Attributes:
-      steps: by name, arrays ``(K, ...)`` with an entry for each step.
-      constants: by name, arrays and numbers that hold for all steps.
-      counts: by name of a metric that not every step has, how many of these do; the others return 0 for it.
+      steps: arrays ``(K, ...)`` by name, with an entry per step.
+      constants: arrays and numbers by name, the same for all steps.
+      counts: for each metric that only some of the steps have, the number of these steps, by name of the metric; the
+        other steps return 0 for it.
     """
 
     steps: Mapping[str, Array] = dataclasses.field(default_factory=dict)
@@ -33,14 +34,14 @@ class Inputs:
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def rescaled(self, scale: RewardScale) -> Inputs:
-        """These inputs with the numbers by which steps rescale the rewards of their rows; unchanged if they do not."""
+        """These inputs with the numbers by which steps rescale rewards; unchanged if rewards stay raw."""
         if scale.kind == "raw":
             return self
         factor, offset = scale.numbers()
         return dataclasses.replace(self, constants={**self.constants, REWARD_FACTOR: factor, REWARD_OFFSET: offset})
 
     def by_step(self, values: Mapping[str, Array]) -> Inputs:
-        """These inputs with some of the constants replaced by values ``(K,)``, one for each step."""
+        """These inputs with some of the constants replaced by values ``(K,)``, one per step."""
         constants = {name: value for name, value in self.constants.items() if name not in values}
         return dataclasses.replace(self, steps={**self.steps, **values}, constants=constants)
 
@@ -48,12 +49,13 @@ class Inputs:
 class Update:
     """All gradient steps of an iteration in one compiled call.
 
-    The tables are parameters of the compiled graph, so it is compiled for one buffer; another buffer causes a
-    recompilation, which is reported. Each set of input names has a graph, and so has a call of a single step.
+    The tables are parameters of the compiled graph, so a graph is compiled for one buffer; another buffer causes a
+    recompilation, which is reported. Each set of input names has its own graph, and calls of a single step have
+    separate graphs.
 
     Args:
-      root: makes a step.
-      name: used in messages.
+      root: the cell that makes a step.
+      name: name of the compiled function, for messages.
     """
 
     def __init__(self, root: GradientStep, name: str) -> None:
@@ -71,8 +73,8 @@ class Update:
     def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
         """Makes the gradient steps of a batch.
 
-        Metrics are means over the steps made, and the one that a watched metric kept from being made; those of `counts`
-        are means over the steps that have them, and are left out where none does.
+        Metrics are means over the steps made, including a step that a watched metric stopped. Metrics in `counts` are
+        means over the steps that have them, and are left out if no step does.
         """
         if batch.successor is not None:
             inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})

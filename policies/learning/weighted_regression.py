@@ -1,4 +1,4 @@
-"""Gradient steps of actors that imitate recorded actions, the better ones more: what algorithms share."""
+"""Gradient steps of actors that imitate recorded actions, weighting better actions more; shared by algorithms."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from minding.policies.ops.order import after
 from minding.policies.ops.soft import twin_objectives
 
 LOG_STD_RANGE = (-5.0, 2.0)
-"""Bounds of the log deviation in the likelihood: data in a single point would drive it to minus infinity."""
+"""Bounds of the log standard deviation in the likelihood: identical actions would drive it to minus infinity."""
 
 
 def advantage_weights(advantage, scale, limit):
     """min(exp(scale * A), limit), float32 (B,) for advantages (B,); no gradient flows into them."""
-    # Bounded before the exponential, which overflows.
+    # Bounded before the exponential, which would overflow.
     return ops.Minimum()(ops.Exp()(ops.Minimum()(scale * ops.stop_gradient(advantage), 80.0)), limit)
 
 
 class WeightedRegression(GradientStep):
-    """Root cell: a normal actor, twin critics and their targets, optimizer.
+    """Root cell: an actor with a normal distribution, twin critics and their targets, and optimizer.
 
         L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
         L_pi = -mean[ min(exp(scale A(s, a)), limit) log pi(a|s) ]
 
-    A step takes all gradients from the same parameters and then moves everything at once. A subclass defines
-    `td_target` and `advantage`.
+    A step computes all gradients at the same parameters and then updates everything. A subclass defines `td_target` and
+    `advantage`.
 
     Args:
-      actor: its outputs are the parameters of a normal distribution.
+      actor: network that outputs the parameters of a normal distribution.
       critics, targets: the online critics and their targets, of the same shape.
       learn: the configuration `policy.learn`, with `weight_scale` and `weight_limit`.
-      own: further networks that learn, by name of their group, which is that of their attribute.
+      own: further networks that learn; the key is the name of both their group and their attribute.
+      fields: names of the row fields that a step reads.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value", "advantage", "weight")
@@ -69,7 +70,7 @@ class WeightedRegression(GradientStep):
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
-    # What an algorithm defines.
+    # Defined by the algorithm.
 
     def td_target(self, batch):
         """y, float32 (B,), from the batch of the step; no gradient flows into it."""
@@ -80,14 +81,14 @@ class WeightedRegression(GradientStep):
         raise NotImplementedError
 
     def prepare(self, batch):
-        """The batch with what the losses need beside it; as it is by default."""
+        """The batch with additional entries that the losses need; by default unchanged."""
         return batch
 
     def own_gradients(self, batch):
-        """The metrics by name, and the gradients by name of the group, of further networks; none by default."""
+        """The metrics of further networks by name, and their gradients by name of the group; none by default."""
         return {}, {}
 
-    # What the algorithms share.
+    # Shared by the algorithms.
 
     def loss_of_critics(self, batch):
         q1, q2 = self.critics(batch["action"], batch["obs"])
@@ -128,6 +129,6 @@ class WeightedRegression(GradientStep):
         # Update
         norms = self.optim(grads, batch, (metrics, grads))
         moved = self.move_targets(batch["tau"], norms["critics"])
-        # Who waits for a metric waits for the whole step.
+        # A caller that waits for a metric waits for the whole step.
         metrics["weight"] = after(lean.mean(batch["weight"]), (norms, moved))
         return metrics
