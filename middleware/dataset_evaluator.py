@@ -75,7 +75,7 @@ class dataset_evaluator:
       in the policy's own units; otherwise ``other_actions``, the share of actions that differ;
     - ``td_error``, for algorithms with action values: mean of
       ``|Q(s, a) - R - gamma (1 - terminated) Q(s', pi(s'))|``, with rewards as scaled for learning;
-    - ``first_value``, for the same algorithms: mean of ``Q(s, pi(s))`` in the first states of the episodes.
+    - ``first_value``, for the same algorithms: mean of ``Q(s, pi(s))`` in the first states of all held-out episodes.
 
     `policy.eval.fqe` adds ``fqe_value``: the mean value of these first states by fitted Q evaluation (Le et al., 2019,
     https://arxiv.org/abs/1903.08738), with the environment's own rewards, discounted. Each evaluation fits a fresh
@@ -84,9 +84,9 @@ class dataset_evaluator:
 
     pi is the policy without exploration. All numbers follow from the seed and `train_iter`; nothing has to be saved.
 
-    At the end of a run its last policy is evaluated, too, unless it already was; this does not change when a resumed
-    run evaluates next. A fit takes seconds, and a signal that ends the run aborts it: the evaluation is due again after
-    a resume.
+    At the end of a run its last policy is evaluated, too, unless it already was; this does not postpone the next
+    evaluation of a resumed run. A fit takes seconds, and a signal that ends the run aborts it: the evaluation is due
+    again after a resume.
 
     Reads: train_iter, last_data_eval_iter.
     Writes: data_eval, last_data_eval_iter.

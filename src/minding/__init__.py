@@ -14,10 +14,10 @@ __version__ = "0.1.0"
 __all__ = ["Agent", "load"]
 
 if not TYPE_CHECKING:
-    # A type checker finds a name that is not there itself.
+    # A type checker reports a missing name itself.
 
     def __getattr__(name):
-        # On first use: importing minding loads nothing.
+        # Names are imported on first use, so that importing minding loads nothing else.
         if name in __all__:
             from minding import agent
 

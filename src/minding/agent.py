@@ -67,7 +67,7 @@ class Agent:
       what: the name of an algorithm or of a preset, or settings as in a preset's `main_config`.
       env: the environment, which replaces the preset's: an id, ``module:Class``, a class or function that makes one; an
         environment made by `gymnasium.make`, of which new copies are made; or a vector environment made by
-        `gymnasium.make_vec`, which is stepped as it is, in this process, and stays open.
+        `gymnasium.make_vec`, which is stepped directly, in this process, and stays open.
       seed: the seed of all random streams; by default the seed in the settings, or 0.
       dataset: folder of recorded data that the algorithm learns from, see docs/offline.md. Without `env` the run has no
         environment; with it the agent is evaluated there.
@@ -75,8 +75,8 @@ class Agent:
       progress: whether `learn` shows a progress bar.
       **keys: settings directly in ``policy.model``, ``policy.learn`` or ``policy.collect``, such as ``gamma=0.9``.
     Raises:
-      ConfigError: for an unknown algorithm, preset, key or setting, with the nearest known name; for an environment of
-        which no copy can be made; for settings that contradict each other.
+      ConfigError: for an unknown algorithm, preset, key or setting, with the nearest known name; for an environment
+        that cannot be copied; for settings that contradict each other.
       SpaceError: the algorithm cannot act in the environment's action space.
     """
 
@@ -116,12 +116,12 @@ class Agent:
         self._session: Session | None = None
         # Whether the policy has learned in a session that ended.
         self._spent = False
-        # Whether there is a trained policy, which acts also where it can no longer learn: its data may be gone.
+        # Whether there is a trained policy, which can act even if it can no longer learn, as when its data are gone.
         self._trained = False
         self._use: tuple[Any, ...] = ()
-        # What the settings say, which calls of `learn` change.
+        # Length of the run by the settings, which calls of `learn` change.
         self._length = run_length(cfg).steps
-        # Where the run is, if it goes on from a checkpoint.
+        # The clock of the checkpoint from which the run continues, if any.
         self._resume_clock: int | None = None
         self._resume: str | Path = "latest"
         self._asked = 0
@@ -163,7 +163,7 @@ class Agent:
         Returns:
           The figures of the run so far.
         Raises:
-          ConfigError: `steps` or `total` is not an integer of 1 or more, or `use` holds something else than middleware.
+          ConfigError: `steps` or `total` is not an integer of 1 or more, or `use` holds anything but middleware.
           KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, once the run is saved. The next call continues it.
         """
         for name, value in (("steps", steps), ("total", total)):
@@ -176,7 +176,7 @@ class Agent:
         else:
             limit = total if steps is None else min(self._asked + steps, total)
         self._asked = max(self._asked, limit)
-        # A run that is resumed says itself that nothing is left.
+        # A resumed run prints its own message if no steps are left.
         held = self._session is not None
         if limit > clock:
             self.cfg.run[f"max_{unit}"] = limit if total is None else total
@@ -216,7 +216,7 @@ class Agent:
             return
         members = given_middleware(use)
         if members != self._use:
-            # The chain is rebuilt, with the state of everything else.
+            # The chain is rebuilt, and all other state is restored.
             self._end_session()
             self._use = members
 
@@ -233,7 +233,7 @@ class Agent:
         if self._resume_clock is None:
             check_begin(self.cfg)
         if self._spent:
-            # What it learned is in the checkpoint; it is compiled for the buffers of the session that ended.
+            # The policy is compiled for the buffers of the session that ended; the checkpoint holds its state.
             self._policy, self._player, self._spent = None, None, False
         resume = None if self._resume_clock is None else self._resume
         run_dir = self._run_dir or RunDir.create(self.cfg)
@@ -257,12 +257,12 @@ class Agent:
         _close(session)
         self._resume_clock = _newest_clock(self._run_dir)
         if self._resume_clock is None:
-            # Nothing to continue from: the next run begins with fresh weights, too.
+            # There is no checkpoint to continue from, so the next run also begins with fresh weights.
             self._run_dir, self._asked = None, 0
             self._policy = self._player = None
 
     def _say_schedule(self, steps: int) -> None:
-        """Says how the learning rate of a call changes where that is not what a single call does."""
+        """Prints how the learning rate changes in this call, if it changes differently than in a single call."""
         learn, rollout = self.cfg.policy.learn, self.cfg.policy.read("collect.n_sample", int, 0)
         if not learn.get("anneal_lr") or learn.get("anneal_steps") is not None:
             return
@@ -323,7 +323,7 @@ class Agent:
 
         Args:
           path: a folder that does not exist yet.
-          evaluate: episodes for the return on the card; 0 leaves it out. By default 100, and 0 where there is no
+          evaluate: number of episodes for the return on the card; 0 leaves it out. By default 100, or 0 without an
             environment (``env.env_id=data``).
         """
         folder = folder_of(path, "save")
@@ -336,7 +336,7 @@ class Agent:
     def close(self) -> None:
         """Closes the environments, and unlocks the run folder; `learn` opens both again.
 
-        The agent can still act. Players made before keep the weights that they have then.
+        The agent can still act. Existing players keep their weights.
         """
         self._end_session()
 
@@ -362,18 +362,18 @@ class Agent:
 def load(path: str | Path, env: object = None, *, trust: bool = False, progress: bool = True) -> Agent:
     """Loads the agent from a folder that `Agent.save` wrote, from a run folder, or from a checkpoint in a run folder.
 
-    From a run folder `learn` continues exactly, in that folder, as `minding resume` does. From a checkpoint it
-    continues there, and later checkpoints are set aside.
+    From a run folder, `learn` continues the run exactly, in that folder, as `minding resume` does. From a checkpoint it
+    continues at that checkpoint, and later checkpoints are set aside.
 
     Args:
       path: the folder, or ``zoo/NAME``, an agent that comes with minding.
       env: the environment, if it was a class or function that cannot be imported by name.
-      trust: run the code that the settings name, wherever it is; see `engine.config.trust`.
+      trust: whether to run the code that the settings name, wherever it is; see `engine.config.trust`.
       progress: as in `Agent`.
     Raises:
       ConfigError: the path is not such a folder.
-      CheckpointError: it is damaged, or belongs to another network.
-      TrustError: its settings name code that is not the user's own.
+      CheckpointError: the folder is damaged, or belongs to another network.
+      TrustError: the settings name code that is not the user's own.
     """
     path = zoo.located(folder_of(path, "load"))
     if is_saved(path):
@@ -406,12 +406,12 @@ def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
     cfg = load_config(path / CONFIG)
     if not trust:
         check_code(cfg, path, path)
-    # What it began with is in its weights.
+    # The saved weights already include those of `run.begin_from`.
     cfg.run.begin_from = None
     agent = Agent.__new__(Agent)
     agent._hold(compile_run(_adopted(cfg, env)), progress)
     agent._trained, agent._warm = True, read_weights(path)
-    agent.policy  # noqa: B018  # what does not fit is said here
+    agent.policy  # noqa: B018  # raises if the weights do not fit
     return agent
 
 
@@ -428,7 +428,7 @@ def _adopted(cfg: Config, env: Any) -> Config:
 
 
 def _newest_clock(run_dir: RunDir | None) -> int | None:
-    """Where the newest checkpoint of a run is; None without one."""
+    """The clock of the newest checkpoint of a run; None without a checkpoint."""
     from minding.engine.checkpoint import read_manifest, resumable_checkpoints
 
     found = [] if run_dir is None else resumable_checkpoints(run_dir.checkpoints)

@@ -31,7 +31,7 @@ MODULES = {
     "worker": "collectors, learners and evaluators are middleware: minding.middleware",
     "world_model": "there are no world models in this version",
 }
-"""What stands in place of ``ding.<name>``."""
+"""Replacements of the modules ``ding.<name>``."""
 
 NAMES = {
     "BarrierRuntime": "not in this version",
@@ -75,7 +75,7 @@ NAMES = {
     "wandb_offline_logger": _LOGGERS,
     "wandb_online_logger": _LOGGERS,
 }
-"""What stands in place of a name that DI-engine has, and no package here."""
+"""Replacements of DI-engine's names that no package here has."""
 
 _PAGE = "docs/from_di_engine.md lists the names of DI-engine"
 
@@ -97,7 +97,8 @@ def from_di_engine(module: str, name: str) -> Exception:
 class Modules:
     """Names the replacement of ``minding.<module of DI-engine>``; called only when nothing else finds a module.
 
-    It is not a subclass of `importlib.abc.MetaPathFinder`, whose import takes half of the time of `import minding`.
+    It is not a subclass of `importlib.abc.MetaPathFinder`, whose import would take half of the time of `import
+    minding`.
     """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

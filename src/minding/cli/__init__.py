@@ -21,7 +21,7 @@ def main() -> NoReturn:
     """Entry point of the `minding` script."""
     prepare_output()
     end_at_signals()
-    # Loading the commands takes longer than all before, and signals end it, too.
+    # Loading the commands takes longer than everything before, so signals must be able to end it.
     from minding.cli.commands import run
 
     sys.exit(run())

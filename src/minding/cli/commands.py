@@ -80,7 +80,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
         if debug or not isinstance(error, (MindingError, MemoryError)):
             raise
-        # After its first line a note may hold the traceback of another process, which --debug shows.
+        # After the first line a note may have the traceback of another process, which only --debug shows.
         notes = [f"\n  {note.partition(chr(10))[0].rstrip(':')}" for note in getattr(error, "__notes__", ())]
         reason = " ".join(str(error).split())
         if isinstance(error, MemoryError):
@@ -90,7 +90,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _is_bad_input(error: Exception) -> bool:
-    """Whether an error is about what was given: most such errors are found before MindSpore is loaded."""
+    """Whether an error is about the user's input: most such errors are found before MindSpore is loaded."""
     from minding.engine import errors
     from minding.engine.process import runtime
 

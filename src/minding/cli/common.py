@@ -41,7 +41,7 @@ class WholeNumber(click.IntRange):
 
 
 COUNT = WholeNumber(1, 10**12)
-"""A number of steps or episodes; as large as an integer of a setting may be."""
+"""A number of steps or episodes, with the upper limit of integer settings."""
 SEED = WholeNumber(0, 10**12)
 
 
@@ -60,19 +60,19 @@ trust_option = click.option(
 
 
 class RunFolder(click.ParamType[str]):
-    """A run folder, or a folder of seeds; the code that opens it checks that it is one."""
+    """A run folder, or a folder of seeds; the code that opens the folder checks that."""
 
     name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The string; an empty one, which as a path would mean the current folder, is refused."""
+        """The string; an empty string, which as a path would mean the current folder, is refused."""
         if not str(value).strip():
             self.fail(f"{value!r} is empty: expected a run folder, such as runs/cartpole_ppo")
         return os.path.expanduser(str(value))
 
 
 class GivenPath(click.Path):
-    """A file or folder; one that begins with ``~/`` is in the home folder, also after ``--option=``."""
+    """A file or folder; ``~/`` at the beginning stands for the home folder, also after ``--option=``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The path."""
@@ -80,22 +80,22 @@ class GivenPath(click.Path):
 
 
 def written(what: str, path: str | Path, replaced: bool) -> None:
-    """Says where a command wrote a file, and whether it replaced an earlier one."""
+    """Prints where a command wrote a file, and whether it replaced an earlier file."""
     click.echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
 
 
 def number(value: float) -> str:
-    """A return or a score: with one decimal place; small numbers, such as scores of games, with four digits."""
+    """A return or a score as text: with one decimal place, or small numbers, such as scores of games, four digits."""
     return f"{value:.1f}" if abs(value) >= 10 or value == round(value, 1) else f"{value:.4g}"
 
 
 def mean_and_spread(mean: float, std: float) -> str:
-    """A mean and a standard deviation; one that comes from rounding alone is 0."""
+    """A mean and a standard deviation as text; a deviation that is only due to rounding becomes 0."""
     return f"{number(mean)} ± {number(0.0 if std <= 1e-6 * abs(mean) else std)}"
 
 
 class CheckpointName(click.ParamType[str]):
-    """The word ``best``, or a checkpoint folder that exists; a folder of that name is ``./best``."""
+    """The word ``best``, or a checkpoint folder that exists; a folder named best is given as ``./best``."""
 
     name = "checkpoint"
 
@@ -146,7 +146,7 @@ def played_in(cfg: Config, env_id: str | None) -> Config:
     """The configuration of a run in the environment that `env_option` names, or in its own.
 
     Raises:
-      ConfigError: it has none, or the spaces do not fit.
+      ConfigError: the run has no environment, or the spaces do not fit.
     """
     from minding.configs.played import in_environment
     from minding.envs.config import check_playable
@@ -160,7 +160,7 @@ def chosen_of(run: RunDir, ckpt: str | None, model: str | None) -> Path | Versio
 
     Raises:
       NoCheckpointError: the run has no such checkpoint or version.
-      UsageError: both are given.
+      UsageError: both options are given.
     """
     from minding.engine.run.pool import ModelPool
 
@@ -175,7 +175,7 @@ def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:
     """The checkpoint folder of a run that `ckpt_option` names; None stands for the newest.
 
     Raises:
-      NoCheckpointError: the run has no best one.
+      NoCheckpointError: the run has no best checkpoint.
     """
     from minding.engine.checkpoint import BEST as FOLDER
     from minding.engine.errors import NoCheckpointError
@@ -217,12 +217,12 @@ def writing(what: str, path: str | Path) -> Iterator[None]:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal; 80 where the output is none."""
+    """Columns of the terminal; 80 if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
 
 
 def wrapped(text: str, head: str) -> str:
-    """A text after a head, broken between words so that it fits; later lines begin where the text does."""
+    """A text after a head, broken between words to fit the terminal; later lines are indented to the text."""
     lines = textwrap.wrap(
         text, max(terminal_width() - len(head), 20), break_long_words=False, break_on_hyphens=False
     )  # fmt: skip
@@ -241,12 +241,12 @@ def print_lines(
     """Prints a table with one line per row.
 
     Args:
-      title: the line above it.
+      title: the line above the table.
       header: names of the columns.
-      rows: their cells, each one line.
-      long: the column whose cells are shortened where the terminal is too narrow.
-      keep_end: shorten them at the beginning, as of paths, and not at the end.
-      notes: a text for each row, below it; empty ones are left out.
+      rows: cells of each row, which are single lines.
+      long: index of the column whose cells are shortened if the terminal is too narrow.
+      keep_end: whether these cells are shortened at the beginning, as suits paths, and not at the end.
+      notes: a text to print below each row; empty texts are left out.
     """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)

@@ -31,7 +31,7 @@ def compare(runs: tuple[str, ...]) -> None:
         compared = compare_runs(runs)
     several = len({run.env_id for run in compared}) > 1
     header = ("run", *(("environment",) if several else ()), "return", "episodes", "steps", "seconds", "ended by")
-    # The folder that they have in common is said once.
+    # The common folder is printed only once.
     paths = [run.path.absolute() for run in compared]
     above = Path(os.path.commonpath([path.parent for path in paths]))
     rows = [

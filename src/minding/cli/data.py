@@ -44,7 +44,7 @@ def _with_reference_options(command: Any) -> Any:
 
 
 def _references(random_return: float | None, expert_return: float | None) -> Any:
-    """What the options say; None without them."""
+    """The reference returns that the options give; None without these options."""
     if (random_return is None) != (expert_return is None):
         given, absent = ("--random-return", "--expert-return")[:: 1 if expert_return is None else -1]
         raise click.UsageError(f"{given} without {absent}: a normalized score needs both")
@@ -92,7 +92,7 @@ def record(
         folder = Path(str(out)) if run_dir is None or out is not None else run_dir.products / "data"
         if folder.exists():
             raise DataError(f"{str(folder)!r} exists: remove it, or give another folder with --out")
-        # Of the algorithm nothing is used: PPO is one that acts in every space.
+        # Nothing of the algorithm is used; PPO is chosen because it acts in every space.
         cfg = (
             compile_run("ppo", [f"env.env_id={how['env']}"]) if run_dir is None else compile_run(run_dir.load_config())
         )
@@ -123,7 +123,7 @@ def record(
 
 
 def _check_options(run: str | None, ckpt: str | None, out: str | None, **how: Any) -> None:
-    """Refuses options that do not go together."""
+    """Refuses combinations of options that contradict each other."""
     if how["random"]:
         if (run is None) == (how["env"] is None):
             raise click.UsageError(
@@ -155,7 +155,7 @@ def info(folder: str) -> None:
 
         rows = describe_dataset(load_dataset(folder, mapped=True))
     width = max(map(len, rows))
-    # Not a table: a wrapped fingerprint cannot be copied.
+    # This is not a table, because a wrapped fingerprint could not be copied.
     click.echo("\n".join([folder, *(f"  {name:<{width}}  {text}" for name, text in rows.items() if text)]))
 
 
@@ -271,7 +271,7 @@ def convert(
             if so_far.episodes % 1000 == 0 and so_far.episodes:
                 click.echo(f"\r{so_far.steps:,} steps", nl=False, err=True)
 
-        # Only a terminal shows one line in place of another.
+        # Only a terminal can replace a line by another.
         shown = report if sys.stderr.isatty() else lambda so_far: None
         try:
             done = convert_all(opened, Path(out), skip_damaged=skip_damaged, references=references, report=shown)

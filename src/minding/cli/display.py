@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _NO_NEWS = ("waiting", "starting")
 _LINE_SECONDS = 10.0
-"""Seconds between two lines of one process where the output is not a terminal."""
+"""Seconds between two lines of one process if the output is not a terminal."""
 _MOST_LINES = 20
-"""On a terminal, the last ones."""
+"""Most processes that are shown on a terminal, the last ones."""
 
 
 class Display:
@@ -26,9 +26,9 @@ class Display:
     Args:
       kind: the noun for a process, such as ``seed``.
       commands: the processes, by number; more may be added.
-      name_of: from a number to the name of its run, with which its lines of progress begin.
-      outcome: describes how a process ended.
-      progress: also show progress, not only how each process ended.
+      name_of: function from the number of a process to the name of its run, with which its lines of progress begin.
+      outcome: function that describes how a process ended.
+      progress: whether to show progress as well, and not only how each process ended.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Display:
         self._kind, self._commands, self._progress = kind, commands, progress
         self._name_of, self._outcome = name_of, outcome
         self._live: Any = None
-        # What was printed last of each, and when.
+        # The last line printed for each process, and its time.
         self._shown: dict[int, tuple[str, float]] = {}
 
     def __enter__(self) -> Display:
@@ -83,7 +83,7 @@ class Display:
         return self._position(number, command) if command.running else _NO_NEWS[0]
 
     def _position(self, number: int, command: Command) -> str:
-        """The newest line in which the process says how far it is."""
+        """The newest line of progress that the process printed."""
         title = f"{self._name_of(number)} "
         newest = next((line for line in reversed(command.printed()) if line.startswith(title)), None)
         return _NO_NEWS[1] if newest is None else newest.removeprefix(title)

@@ -12,7 +12,7 @@ import click
 from minding.cli.common import print_table
 
 Row = tuple[str, str, str]
-"""What was checked, what was found, and 'ok' or the fix."""
+"""Subject of a check, its result, and 'ok' or the fix."""
 
 
 @click.command()
@@ -26,7 +26,7 @@ def doctor() -> int:
 
 
 def _packages() -> Iterator[Row]:
-    """The hard dependencies against the ranges in the package's own metadata."""
+    """Compares the hard dependencies with the version ranges in the package's own metadata."""
     from packaging.requirements import Requirement
 
     try:

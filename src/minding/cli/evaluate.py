@@ -91,7 +91,7 @@ def evaluate(
 def _play(
     run_dir: RunDir, cfg: Config, episodes: int, seed: int | None, ckpt: Path | Version | None, exported: str | None
 ) -> float:
-    """Plays with the agent of one run, prints what came of it and returns the mean."""
+    """Plays with the agent of one run, prints the results and returns the mean."""
     from minding import training
     from minding.training.evaluation import Evaluation
 
@@ -121,7 +121,7 @@ def _play(
 
 
 def _verified(run: RunDir, file: Path) -> ExportedPolicy:
-    """The exported policy; ExportError if it does not act as the newest policy of the run does."""
+    """The exported policy; ExportError if its actions differ from those of the run's newest policy."""
     from minding import training
     from minding.engine.errors import ExportError
 

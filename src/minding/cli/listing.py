@@ -60,7 +60,7 @@ def _overview() -> None:
 
 
 def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
-    """``cartpole_dqn_per -> cartpole``: what comes before the algorithm, the longest that there is."""
+    """``cartpole_dqn_per -> cartpole``: the part before the algorithm, whose longest matching name counts."""
     known = "|".join(sorted(algorithms, key=len, reverse=True))
     match = re.match(rf"(.+?)_(?:double_|dueling_)?(?:{known})(?:_|$)", preset)
     return match[1] if match else preset.partition("_")[0]
@@ -81,7 +81,7 @@ def _number(value: Any) -> str:
 
 
 def _length(module: Any) -> str:
-    """Steps until a preset reaches what it promises, as its docstring says."""
+    """Steps until a preset reaches its target, according to its docstring; empty if that has no number."""
     match = re.search(r"within ([\d.]+[kM]?)\b", " ".join((inspect.getdoc(module) or "").split()))
     return match[1] if match else ""
 
@@ -94,7 +94,7 @@ def _algorithms() -> None:
 
 
 def _summary_of(algorithm: str) -> str:
-    """``PPO: ...``, the first line of an algorithm's module, which is not imported: that would load MindSpore."""
+    """``PPO: ...``, the first line of an algorithm's module, read without importing it, which would load MindSpore."""
     from minding.policies import ALGORITHMS
 
     folder = "policies.settings" if ALGORITHMS[algorithm].variant_of else "policies"
@@ -113,7 +113,7 @@ def _environments() -> None:
 
 @functools.cache
 def _families() -> dict[str, list[str]]:
-    """The ids of environments, by family; of several versions the newest."""
+    """The ids of environments, by family; only the newest version of each."""
     import gymnasium
 
     import minding.envs  # noqa: F401 - registers our own
@@ -121,7 +121,7 @@ def _families() -> dict[str, list[str]]:
 
     newest: dict[tuple[str, str], gymnasium.envs.registration.EnvSpec] = {}
     for spec in gymnasium.registry.values():
-        # The entry point of retired ids is a function that raises; the two namespaces need JAX.
+        # Retired ids have a function that raises as their entry point; the two namespaces need JAX.
         if not isinstance(spec.entry_point, str) or spec.namespace in ("phys2d", "tabular"):
             continue
         key = (_family(spec.entry_point), f"{spec.namespace or ''}/{spec.name}")
@@ -136,7 +136,7 @@ def _families() -> dict[str, list[str]]:
 
 
 def _family(entry_point: str) -> str:
-    """``gymnasium.envs.box2d.lunar_lander:LunarLander -> box2d``; of others the package."""
+    """``gymnasium.envs.box2d.lunar_lander:LunarLander -> box2d``; for other modules the package."""
     parts = entry_point.partition(":")[0].split(".")
     return parts[2] if parts[:2] == ["gymnasium", "envs"] and len(parts) > 2 else parts[0]
 
@@ -160,7 +160,7 @@ def _middleware_found() -> dict[str, tuple[Declaration, str]]:
         module = importlib.import_module(f"minding.middleware.{module_info.name}")
         for name, target in vars(module).items():
             declaration = declaration_of(target)
-            # Only the name that declares: another one in the same file may carry its declaration too.
+            # Only the middleware itself: another name in the same file may have its declaration, too.
             if declaration is not None and declaration.name == name and target.__module__ == module.__name__:
                 found[name] = declaration, inspect.getdoc(target) or ""
     return dict(sorted(found.items()))
@@ -257,7 +257,7 @@ def _print_fields(title: str, fields: dict[str, str]) -> None:
 
 
 def _print_text(doc: str) -> None:
-    """Prints a docstring in the width of the terminal; what begins with a name and a colon begins a line."""
+    """Prints a docstring in the width of the terminal; lines that begin with a name and a colon start new lines."""
     blocks: list[str] = []
     for line in doc.split("\n"):
         if line and blocks and blocks[-1] and not re.match(r"\s*[\w`.]+(, [\w`.]+)*:( |$)", line):

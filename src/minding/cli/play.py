@@ -81,11 +81,11 @@ def play(
 
 
 def _next_line(prompt: str) -> str:
-    """The next line of the input with its end; empty after the last one."""
+    """The next line of the input with its line end; empty after the last line."""
     click.echo(prompt, nl=False)
     sys.stdout.flush()
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
-        # What a terminal shows of the input by itself; it shows nothing of its end.
+        # A terminal echoes the input by itself, but not its end.
         click.echo(line.rstrip("\n"))
     return line

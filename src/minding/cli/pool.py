@@ -30,7 +30,7 @@ def pool(run: str, pin: tuple[int, ...], unpin: tuple[int, ...]) -> None:
             models.pin(number)
         for number in unpin:
             models.unpin(number)
-        # Says what to do where there are none.
+        # If there are no versions, this error says what to do.
         models.find("latest")
         versions = models.versions
     rows = [

@@ -18,7 +18,7 @@ _NOWHERE = (errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EBADF, errno.EDQUOT, err
 
 
 class _Output(io.FileIO):
-    """A standard stream that is dropped once it cannot be written: its reader has gone, or its disk is full."""
+    """A standard stream that is dropped once it cannot be written, because its reader is gone or its disk is full."""
 
     on_loss: Callable[[str], None] | None = None
 
@@ -28,7 +28,7 @@ class _Output(io.FileIO):
         except OSError as error:
             if error.errno not in _NOWHERE:
                 raise
-            # Compiled code and child processes write to the descriptor, too.
+            # The descriptor is redirected, because compiled code and child processes also write to it.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -40,7 +40,8 @@ class _Output(io.FileIO):
 def prepare_output() -> None:
     """Makes standard output and error streams that never fail; call it once, before anything is printed.
 
-    A stream that the process was started without leads nowhere: the next file that is opened would get its number.
+    A stream that is closed at the start is opened on the null device, because the next opened file would get its
+    number.
     """
     for number in (0, 1, 2):
         try:
@@ -56,7 +57,7 @@ def _stream(number: int, replaced: TextIO | None) -> TextIO:
     raw: Any = _Output(number, "wb", closefd=False)
     encoding, errors = ("utf-8", "replace") if replaced is None else (replaced.encoding, replaced.errors)
     if errors == "strict":
-        # A terminal that has not all characters shows another one in their place.
+        # A terminal that lacks a character shows a replacement.
         errors = "replace"
     if replaced is not None:
         replaced.flush()
@@ -65,7 +66,7 @@ def _stream(number: int, replaced: TextIO | None) -> TextIO:
 
 
 def report_lost_output(message: str) -> None:
-    """From now on, says `message` on standard error when standard output is lost; ``{reason}`` in it is filled in."""
+    """From now on, prints `message`, with ``{reason}`` filled in, on standard error when standard output is lost."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     if isinstance(raw, _Output):
         raw.on_loss = lambda reason: print(message.format(reason=reason), file=sys.stderr)
@@ -74,9 +75,10 @@ def report_lost_output(message: str) -> None:
 class _Waiter:
     """Ends the process at the first SIGINT or SIGTERM, whatever the main thread is doing.
 
-    The signals are held back in the main thread and in all that it starts, and taken by a thread that waits for them. A
-    handler would not do: Python runs it in the main thread between two of its own instructions, an exception in the
-    middle of MindSpore's import aborts the process, and each graph that MindSpore runs sets a handler of its own.
+    The signals are blocked in the main thread and in all threads that it starts, and received by a thread that waits
+    for them. A handler would not suffice: Python runs it in the main thread between two of its own instructions, an
+    exception in the middle of MindSpore's import aborts the process, and each graph that MindSpore runs sets its own
+    handler.
     """
 
     def __init__(self, numbers: Collection[signal.Signals]) -> None:
@@ -89,7 +91,7 @@ class _Waiter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Gives the signals back to Python's own handlers."""
+        """Returns the signals to Python's own handlers."""
         self._done = True
         signal.pthread_kill(self._thread.ident or 0, signal.SIGTERM)
         self._thread.join()
@@ -103,11 +105,11 @@ class _Waiter:
 
 def _end(number: int, frame: FrameType | None = None) -> None:
     code, text = _CODES[signal.Signals(number)]
-    # A terminal shows ^C where the cursor is, after a prompt or a bar.
+    # A terminal shows ^C at the cursor, after a prompt or a progress bar.
     begun = "\n" if number == signal.SIGINT and os.isatty(2) else ""
     with contextlib.suppress(OSError):
         os.write(2, f"{begun}minding: {text}\n".encode())
-    # Not imported for this: without it nothing is being written.
+    # The module is not imported for this: if it is not loaded, nothing is being written.
     scratch = sys.modules.get("minding.engine.data.scratch")
     if scratch is not None:
         scratch.remove_unfinished()
@@ -120,7 +122,7 @@ _waiter: _Waiter | None = None
 def end_at_signals() -> None:
     """From now on, SIGINT and SIGTERM end the process with one line and exit code 130 or 143."""
     global _waiter
-    # A program in the background may have been started with SIGINT ignored.
+    # A program in the background may have been started so that it ignores SIGINT.
     numbers = [number for number in _CODES if signal.getsignal(number) is not signal.SIG_IGN]
     if signal.SIGTERM not in numbers:
         return
@@ -130,7 +132,7 @@ def end_at_signals() -> None:
 
 @contextlib.contextmanager
 def signals_reach_the_run() -> Iterator[None]:
-    """Within it, a run takes the signals to end in order; afterwards they end the process again."""
+    """In the body of the ``with``, a run handles signals and ends cleanly; afterwards they end the process again."""
     if _waiter is None:
         yield
         return
@@ -139,6 +141,6 @@ def signals_reach_the_run() -> Iterator[None]:
         yield
     finally:
         for number in _CODES:
-            # Threads that were started meanwhile do not hold the signals back.
+            # Threads that were started meanwhile do not block the signals.
             signal.signal(number, _end)
         end_at_signals()

@@ -84,6 +84,6 @@ def record(
 
 
 def _final_return(run: RunDir) -> float:
-    """That of the final evaluation; minus infinity if there is none."""
+    """The return of the final evaluation; minus infinity if there is none."""
     value = run.figures().get("eval_return")
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else -math.inf

@@ -21,15 +21,15 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
 
     Args:
       cfg: the run's configuration.
-      run_dir: its folder.
-      summary: what `training.train` returned.
-      draw: also draw the pictures; False where there is no time for them.
+      run_dir: the run's folder.
+      summary: the result of `training.train`.
+      draw: whether to draw the pictures, too; False if there is no time for them.
     """
     from minding.engine.checkpoint import resumable_checkpoints
     from minding.engine.data.dataset import RECORDED
 
     picture = _curve(cfg, run_dir, summary, draw)
-    # Boards have no pictures, and their agents play against people.
+    # Board games render no images, but people can play against their agents.
     games = cfg.chain == "self_play"
     following = {
         "continue": _command("resume", run_dir.path),
@@ -41,18 +41,18 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
         following["play"] += " --env ID"
         del following["film"]
     if not resumable_checkpoints(run_dir.checkpoints):
-        # Nothing was saved that could play.
+        # No policy was saved that could play.
         following = {"again": following["again"]}
     elif draw and not summary.unsaved:
         del following["continue"]
     figures = {**_figures(cfg, summary), "curve": picture, **following}
     width = max(map(len, figures))
-    # Not a table: a wrapped path cannot be copied.
+    # This is not a table, because a wrapped path could not be copied.
     click.echo("\n" + "\n".join(f"  {name:<{width}}  {text}" for name, text in figures.items()))
 
 
 def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
-    """Prints the curve, and draws it as a picture if there is time; returns where that is, or why there is none."""
+    """Prints the curve, and draws it as a picture if there is time; returns its path, or why there is no picture."""
     from minding.engine.chain.context import UNITS
     from minding.engine.errors import ConfigError
     from minding.engine.run.curves import EVAL_RETURN, MEASURES, main_column, points_of_run, unjudged
@@ -101,7 +101,7 @@ def _command(name: str, path: Path) -> str:
 
 
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
-    """Draws the picture of the curve; returns where it is, or why not."""
+    """Draws the picture of the curve; returns its path, or why it was not drawn."""
     from minding.engine.errors import MissingExtraError
     from minding.engine.run.curves import EVAL_RETURN, curves_of_run, final_evaluation, main_column, points_of
     from minding.engine.run.plotting import plot_curves, plot_run
@@ -122,7 +122,7 @@ def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str
 
 
 def _normalized(summary: Any) -> dict[str, str]:
-    """The normalized return, where it is known; of a run that learned from data only, why it is not."""
+    """The normalized return if it is known; for a run that learned only from data, otherwise why it is not known."""
     if not math.isnan(summary.eval_normalized):
         return {"normalized return": f"{summary.eval_normalized:.1f} (random 0, expert 100)"}
     if summary.unit == "train_iter" and summary.n_eval_episodes:
@@ -131,7 +131,7 @@ def _normalized(summary: Any) -> dict[str, str]:
 
 
 def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
-    """What judged the final policy: returns, recorded data, or nothing."""
+    """The evaluations of the final policy: by returns, on recorded data, or none."""
     from minding.engine.data.dataset import RECORDED
     from minding.engine.run.curves import unjudged
     from minding.engine.run.figures import judged_figures
@@ -154,7 +154,7 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
 
 
 def _scores(cfg: Config, summary: Any) -> dict[str, str]:
-    """What games against opponents say of the final policy."""
+    """The scores of the final policy in games against opponents."""
     from minding.engine.run.scores import final_scores
 
     if not summary.n_eval_episodes:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 _INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
-"""Exit codes of a process that a signal ended, in order or before it was ready for signals."""
+"""Exit codes of a process that a signal ended, either cleanly or before the process could handle signals."""
 _MOST_SEEDS = 1000
 _MOST_DIGITS = 12
 _MOST_SETTINGS = 5
-"""Of those that differ from another folder of seeds, how many are printed."""
+"""Most settings that are printed, of those that differ from another folder of seeds."""
 
 
 class SeedList(click.ParamType[tuple[int, ...]]):
@@ -61,13 +61,13 @@ class SeedList(click.ParamType[tuple[int, ...]]):
 
 
 def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool) -> int:
-    """Trains the unfinished ones of these seeds, `jobs` at a time, and reports all; returns the exit code.
+    """Trains those of these seeds that are unfinished, `jobs` at a time, and reports all; returns the exit code.
 
     Args:
       cfg: the compiled configuration; its own seed is ignored.
       seeds: the seeds to train.
-      jobs: processes at the same time.
-      progress: show the progress of each seed.
+      jobs: number of simultaneous processes.
+      progress: whether to show the progress of each seed.
     """
     from minding.training.seeds import SeedRuns
 
@@ -129,14 +129,14 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
 
 
 def display_of(runs: SeedRuns, commands: Mapping[int, Command], progress: bool) -> Display:
-    """Shows how far seeds are."""
+    """The display of the progress of seeds."""
     from minding.training.seeds import name_of
 
     return Display("seed", commands, name_of, lambda seed, command: _outcome(runs, seed, command), progress)
 
 
 def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
-    """How the process of a seed ended."""
+    """A text about how the process of a seed ended."""
     run_dir = runs.finished(seed)
     if run_dir is not None:
         return f"done: {_evaluation(run_dir.figures())}"
@@ -149,7 +149,7 @@ def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
 
 
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
-    """Prints the table and the statistics of the finished seeds, draws their curve, and writes the figures down."""
+    """Prints the table and statistics of the finished seeds, draws their curve, and writes the figures to a file."""
     from minding.engine.run.aggregates import aggregate
     from minding.engine.run.curves import LEAST_SEEDS
 
@@ -218,7 +218,7 @@ def _estimate(found: Estimate) -> str:
 
 
 def _draw(runs: SeedRuns, run_dirs: Sequence[RunDir]) -> str:
-    """Draws the curve over the seeds; returns where it is, or why not."""
+    """Draws the curve over the seeds; returns its path, or why it was not drawn."""
     from minding.engine.errors import ConfigError, MissingExtraError
     from minding.engine.run.curves import learning_curves
     from minding.engine.run.plotting import plot_curves

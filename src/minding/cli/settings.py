@@ -23,7 +23,7 @@ SHORTCUTS = {
     "cluster": "lanes.address",
     "insecure_cluster": "lanes.insecure",
 }
-"""From an option of `minding train`, as click calls it, to the setting that it stands for."""
+"""Settings that options of `minding train` stand for, by click's name of the option."""
 _FLAGS = {"async_mode": "--async", "begin_from": "--from", "insecure_cluster": "--insecure-cluster"}
 
 
@@ -32,9 +32,9 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
 
     Args:
       overrides: the KEY=VALUE strings that the user gave.
-      options: by name; None and False mean that an option is not given; options not in `SHORTCUTS` are ignored.
+      options: options by name; None and False mean that an option is not given; options not in `SHORTCUTS` are ignored.
     Raises:
-      ConfigError: an option and a KEY=VALUE give one setting different values.
+      ConfigError: an option and a KEY=VALUE give the same setting different values.
     """
     from minding.engine.config.compiler import parse_overrides
     from minding.engine.errors import ConfigError
@@ -47,7 +47,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
     for option, key, value in wanted:
         if value is None or value is False:
             continue
-        # Texts of JSON are texts of YAML, whatever the name of a folder looks like.
+        # JSON is valid YAML, so that the name of a folder stays a string, whatever it looks like.
         text = f"{key}={json.dumps(value)}"
         said, meant = _at(given, key), _at(parse_overrides([text]), key)
         if said not in (None, meant):

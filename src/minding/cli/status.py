@@ -28,7 +28,7 @@ def status(run: str) -> None:
         from minding.engine.run.status import read_status
 
         folders = [RunDir.open(each) for each in run_folders(run)]
-        # Of several seeds some may not have begun.
+        # In a folder of seeds some runs may not have begun.
         begun = [folder for folder in folders if len(folders) == 1 or folder.status.exists()]
         found = [(folder.path, read_status(folder.status)) for folder in begun]
     for path, each in found:
@@ -51,7 +51,7 @@ def _print_status(path: str, status: RunStatus) -> None:
 
 
 def _state(path: str, status: RunStatus) -> str:
-    """What is known of the run now."""
+    """A text about the current state of the run."""
     from minding.engine.process.alive import runs
 
     who, when = f"process {status.pid} on {status.node}", _when(status.written)

@@ -141,7 +141,7 @@ def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool)
     if summary.profile:
         click.echo(f"\n{summary.profile}")
     run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
-    # Drawing takes seconds, which there is no time for after a signal.
+    # Drawing takes seconds; after a signal there is no time for it.
     report(cfg, run_dir, summary, draw=summary.stop_reason not in _SIGNAL_EXIT_CODES)
     if summary.unsaved:
         report_unsaved(run_dir)
@@ -150,9 +150,9 @@ def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool)
 
 
 def _resumable(cfg: Config) -> RunDir | None:
-    """The newest run folder of this run, if it has a checkpoint to resume from; says so if not.
+    """The newest run folder of this run, if it has a checkpoint to resume from; otherwise prints why not.
 
-    Runs of the experiment with another identity (see `engine.config.identity.RUN`) are other runs.
+    Runs of the experiment with another identity (see `engine.config.identity.RUN`) are different runs.
     """
     from minding.engine.checkpoint import resumable_checkpoints
     from minding.engine.config.compiler import load_config
@@ -163,7 +163,7 @@ def _resumable(cfg: Config) -> RunDir | None:
     missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
     for number, run_dir in enumerate(RunDir.earlier(cfg)):
         try:
-            # Only compared: code that it names is not run.
+            # The configuration is only compared; code that it names is not run.
             saved = load_config(run_dir.config)
             found = differences(identity(saved), cfg)
         except ConfigError as error:

@@ -171,7 +171,7 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
 
 
 def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
-    """Writes down the trials by the names of their run folders, the best first, with what they change."""
+    """Writes the trials to a file, by the names of their run folders, the best first, with their settings."""
     from minding.training.tuning import name_of
 
     trials = {
@@ -190,7 +190,7 @@ def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
 
 
 def _short(setting: str) -> str:
-    """KEY=VALUE without the section that most keys have, and with four digits of a number."""
+    """KEY=VALUE without the section that most keys have, and with numbers rounded to four digits."""
     key, _, text = setting.removeprefix("policy.").partition("=")
     try:
         return f"{key}={text}" if text.lstrip("-").isdecimal() else f"{key}={float(text):.4g}"
@@ -199,7 +199,7 @@ def _short(setting: str) -> str:
 
 
 def _draw(runs: StudyRuns, search: Search) -> str:
-    """Draws how much each setting matters; returns where it is, or why not."""
+    """Draws the importance of each setting; returns the path, or why it was not drawn."""
     from minding.engine.errors import ConfigError, MissingExtraError
     from minding.engine.run.plotting import plot_importance
 

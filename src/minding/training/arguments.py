@@ -76,7 +76,7 @@ def place_keys(user: Config, keys: Mapping[str, Any]) -> None:
 
 
 def _setting(key: str, given: object) -> Any:
-    """A keyword's value for the configuration: code of one's own, such as an encoder, by its name."""
+    """A keyword's value for the configuration; the user's own code, such as an encoder, is given by its name."""
     if isinstance(given, type) and given.__module__.partition(".")[0] != "mindspore":
         return name_of_code(given, key)
     if key == "encoder" and not isinstance(given, str | None):

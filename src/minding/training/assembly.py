@@ -46,7 +46,7 @@ def check_runnable(cfg: Config) -> None:
       CodeError: for user code that cannot be found.
       ConfigError: for an unknown chain (with the nearest name), for settings that the chain cannot run with, or for a
         backend that the environment does not have.
-      DataError: if there are no recorded data to learn from, or they are of another environment or too few.
+      DataError: if there are no recorded data to learn from, or they come from another environment or are too few.
       MissingExtraError: if the backend's package, or that of a logger or of the transport, is not installed.
       SetupError: if the device is not available.
     """
@@ -68,13 +68,13 @@ def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:
     """Builds the policy and fills the started `task` with the configured chain.
 
     Args:
-      task: started.
+      task: the started task.
       cfg: the compiled configuration.
       policy: the policy that acts and learns; None builds one.
     Returns:
       The policy.
     Raises:
-      ConfigError, DataError, MissingExtraError, SetupError: as `check_runnable`.
+      ConfigError, DataError, MissingExtraError, SetupError: as for `check_runnable`.
     """
     check_runnable(cfg)
     policy = make_policy(cfg) if policy is None else policy
@@ -87,7 +87,7 @@ def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:
 
 
 def _add_pool(task: Task, cfg: Config, policy: Policy) -> None:
-    """Adds the model pool where it is asked for and the chain has none: after what evaluates, before all else."""
+    """Adds the model pool if the settings ask for one and the chain has none: after the evaluators, before the rest."""
     if cfg.pool.freq is None or any(isinstance(member, model_pool) for member in task.members):
         return
     nodes = chain_nodes(task.members)

@@ -81,7 +81,7 @@ def open_source(
 
 
 def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action_high: Any) -> Source:
-    """The source with what is said of its environment."""
+    """The source with the given description of its environment."""
     if action_low is None and action_high is None:
         return source if env is None else SeenAs(source, env)
     if env is not None:
@@ -120,7 +120,7 @@ def convert(
     Args:
       sources: sources of one environment.
       out: the folder to write.
-      skip_damaged: leave out damaged episodes, and count them.
+      skip_damaged: whether to leave out damaged episodes, and count them.
       references: reference returns; those of the sources by default.
       report: called after each episode with the counts so far.
 

@@ -1,4 +1,4 @@
-"""A picture of recorded data."""
+"""Pictures of recorded data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from minding.engine.run.plotting import save_figure
 from minding.engine.types import Array
 
 _POINTS = 20_000
-"""Steps whose actions and observations are drawn; of more some are chosen."""
+"""Most steps whose actions and observations are drawn; if there are more, this many are chosen."""
 _BINS = 40
 _LINES = 6
-"""Numbers of an action that have a line each; more are rows of a table of colours."""
+"""Most components of an action that are drawn as lines; if there are more, they are rows of a table of colours."""
 _FRAMES = 6
 _UNLIKE = 4.0
-"""From this ratio of their ranges on, components are drawn as shares of these."""
+"""If the ranges of components differ by more than this ratio, components are drawn as shares of their ranges."""
 
 
 def plot_dataset(data: Dataset, path: Path) -> None:
@@ -48,7 +48,7 @@ def draw_dataset(data: Dataset) -> Any:
         raise MissingExtraError("matplotlib", "plot", "a picture of data") from None
     images = {name: values for name, values in data.obs.items() if _is_image(values)}
     vectors = [values for name, values in data.obs.items() if name not in images]
-    # Whatever is no vector has a row of its own, unless there is room.
+    # Each image observation has its own row, unless there is room beside the other plots.
     below = list(images) if vectors else list(images)[1:]
     figure = Figure(figsize=(10, 7 + 2 * len(below)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
@@ -78,7 +78,7 @@ def _is_image(values: Array) -> bool:
 
 
 def _histogram(axes: Any, values: Array, name: str, count: str, *, absent: str = "", **look: Any) -> None:
-    """How often each value occurs; whole numbers have their own columns, or share them if there are many."""
+    """Draws how often each value occurs; whole numbers have their own columns, or share them if there are many."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel(name)
@@ -95,7 +95,7 @@ def _histogram(axes: Any, values: Array, name: str, count: str, *, absent: str =
         edges = low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1)
     else:
         margin = max(0.5, 1e-6 * max(abs(low), abs(high)))
-        # Of values that are all the same, one column.
+        # Values that are all the same have one column.
         alike = high - low <= margin / _BINS
         edges = np.array([low - margin, high + margin]) if alike else np.linspace(low, high, _BINS + 1)
     axes.hist(values, bins=edges, **look)
@@ -131,9 +131,9 @@ def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
 
 
 def _on_one_axis(action: Array, space: Mapping[str, Any]) -> tuple[Array, str]:
-    """Components for one axis, and its name: as they are, or as shares of their ranges where these differ much.
+    """Components for one axis, and its name: unchanged, or as shares of their ranges if these differ much.
 
-    A range goes from limit to limit, or where there are none from the lowest to the highest recorded number.
+    A range is bounded by the limits of the space or, without a limit, by the lowest or highest recorded number.
     """
     low, high = (
         np.broadcast_to(np.ravel(space[name]), action.shape[1:]).astype(np.float64) for name in ("low", "high")
@@ -149,7 +149,7 @@ def _on_one_axis(action: Array, space: Mapping[str, Any]) -> tuple[Array, str]:
 
 
 def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int], steps: str, used: str) -> None:
-    """How often each choice was made, of each number of a discrete action."""
+    """Draws how often each choice was made, for each component of a discrete action."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -177,7 +177,7 @@ def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int]
 
 
 def _draw_table(axes: Any, action: Array, edges: Array, steps: str) -> None:
-    """How often each component of an action was between which values, as colours."""
+    """Draws the histogram of each component of an action as a row of colours."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
@@ -209,7 +209,7 @@ def _draw_coverage(axes: Any, vectors: list[Array], rows: Array, steps: str) -> 
 
 
 def _draw_frames(axes: Any, values: Array, name: str, columns: int) -> None:
-    """A few images in rows, from the first step to the last."""
+    """Draws a few images in rows, from the first step to the last."""
     rows = np.unique(np.linspace(0, len(values) - 1, _FRAMES).astype(np.int64))
     frames = [_shown(values[row]) for row in rows]
     gap = max(1, frames[0].shape[1] // 20)
@@ -223,7 +223,7 @@ def _draw_frames(axes: Any, values: Array, name: str, columns: int) -> None:
 
 
 def _shown(image: Array) -> Array:
-    """An image as (height, width, RGB) from 0 to 1: of a stack of pictures the last one."""
+    """An image as (height, width, RGB) from 0 to 1; for a stack of images the last one."""
     image = np.asarray(image).reshape(-1, *image.shape[-2:]) if image.ndim > 3 else np.asarray(image)
     if image.ndim == 3 and image.shape[-1] in (1, 3, 4) and image.shape[0] not in (1, 3):
         image = np.moveaxis(image, -1, 0)

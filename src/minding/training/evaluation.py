@@ -27,10 +27,10 @@ class Evaluation:
     """Returns of a policy, without exploration.
 
     Attributes:
-      returns, lengths: of each episode, in the order in which they ended.
+      returns, lengths: return and length of each episode, in the order in which they ended.
       info: means of the declared info (``env.info_keys``) over the last steps of the episodes.
-      scores: of games against opponents, by opponent; empty for episodes in an environment. A return is then 1 for a
-        win, 0.5 for a draw and 0 for a loss.
+      scores: scores of games against opponents, by opponent; empty for episodes in an environment. The return of a game
+        is 1 for a win, 0.5 for a draw and 0 for a loss.
     """
 
     returns: tuple[float, ...]
@@ -44,7 +44,7 @@ class Evaluation:
 
         Args:
           episodes: at least one episode.
-          cfg: the configuration of the run, which tells whether they are games against opponents.
+          cfg: the configuration of the run, which says whether the episodes are games against opponents.
         """
         means, opponents = info_means(episodes), () if cfg is None else opponents_of(cfg)
         return cls(
@@ -66,7 +66,7 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Ends of the 95 % interval of the mean: by bootstrap, of scores by Wilson's formula (see
+        """Ends of the 95 % interval of the mean: by bootstrap, or by Wilson's formula for scores (see
         `engine.run.aggregates`)."""
         if self.scores:
             low, high = aggregates.score_interval(np.asarray(self.mean, np.float64), len(self.returns))
@@ -124,7 +124,7 @@ def evaluate(
         with ``RunDir.open(path, trust=True)``.
       n_episode: number of episodes.
       seed: seed of the environments; the run's own by default.
-      acting: acts instead of the run's policy, such as an exported file.
+      acting: a policy, such as an exported file, that acts instead of the run's own.
       ckpt: the checkpoint folder, or the version of the run's model pool, to use; the newest checkpoint by default.
       played: the configuration of the environment to play in (see `configs.played`); the run's own by default.
 

@@ -132,7 +132,7 @@ def _load(run: RunDir, ckpt: str | Path | Version | None = None) -> tuple[Config
 
 
 def _observations(cfg: Config, acting: EvalMode, count: int = PARITY_OBSERVATIONS) -> Obs:
-    """The first `count` observations of play in environments of evaluation."""
+    """The first `count` observations of play in evaluation environments."""
     env = make_evaluator_env(cfg, "env.parity")
     try:
         seen = [env.obs]

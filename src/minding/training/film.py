@@ -15,7 +15,7 @@ from minding.engine.types import Policy
 from minding.envs.video import record_episodes
 
 MOST_STEPS = 1000
-"""Longer episodes are cut off: each step is a picture."""
+"""Longer episodes are cut off, because each step is an image."""
 
 
 def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], bool] = lambda: False) -> str | None:
@@ -51,7 +51,7 @@ def film_run(cfg: Config, run_dir: RunDir, policy: Policy, step: int, stop: Call
         return
     try:
         reason = film_episode(run_dir.video, cfg, policy, stop)
-    except Exception as error:  # Whatever a renderer without a screen raises: the run is over, and its figures count.
+    except Exception as error:  # a renderer without a screen may raise anything, but the run has ended well
         reason = f"{type(error).__name__}: {error}"
     if reason is not None:
         console_logger().warning("run.video: no film: %s", " ".join(reason.split()))

@@ -25,18 +25,18 @@ class RunGroup:
     """Runs of one configuration that differ in some settings, in one folder.
 
     Attributes:
-      folder: holds ``settings.yaml``, the run folders, and ``logs``.
-      cfg: the compiled configuration that all share.
+      folder: the folder with ``settings.yaml``, the run folders, and ``logs``.
+      cfg: the compiled configuration that all runs share.
     """
 
     folder: Path
     cfg: Config
 
     def prepare(self) -> None:
-        """Creates the folder, its logs and its settings, as far as they are missing.
+        """Creates the folder, its logs and its settings, if they are missing.
 
         Raises:
-          OSError: one of them cannot be written.
+          OSError: a file or folder cannot be written.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         if not self.settings.exists():
@@ -46,12 +46,12 @@ class RunGroup:
         """Recreates the folder if it was removed or renamed since it was locked; returns whether it was.
 
         Raises:
-          RunInUseError: another process trains in a folder of that name.
+          RunInUseError: another process trains in a folder with that name.
         """
         gone = lost(self.folder)
         if gone:
             lock.renew()
-        # A disk that fails is told by the runs that need it.
+        # The runs report a disk that fails.
         with contextlib.suppress(OSError):
             self.prepare()
         return gone
@@ -67,7 +67,7 @@ class RunGroup:
         return self.folder / "logs"
 
     def run_of(self, name: str) -> RunDir | None:
-        """The newest run folder of a name; None if there is none."""
+        """The newest run folder with this name; None if there is none."""
         found = RunDir.earlier(Config(exp_name=name, run=dict(out_dir=str(self.folder))))
         return found[0] if found else None
 
@@ -79,7 +79,7 @@ class RunGroup:
         try:
             figures = found.read_figures()
         except ConfigError:
-            # The process that finishes it says so, and writes it again.
+            # The process that finishes the run writes its summary again.
             return None
         ended = figures.get("stop_reason") not in (None, *_INTERRUPTED) and not figures.get("unsaved")
         return found if ended else None
@@ -92,6 +92,6 @@ class RunGroup:
           changed: the settings that differ from `cfg`, as KEY=VALUE.
         """
         placed = (f"exp_name={name}", f"run.out_dir={json.dumps(str(self.folder))}")
-        # The code that the settings name was checked when they were compiled from what the user gave.
+        # The code that the settings name was already checked when the user's settings were compiled.
         args = ["train", str(self.settings), *changed, *placed, "--resume", "--trust"]
         return Command(_MINDING, args, self.logs / f"{name}.txt")

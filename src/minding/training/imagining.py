@@ -24,10 +24,10 @@ from minding.training.sharing import is_saved
 
 REWARD, CONTINUES = "reward", "continues"
 _SHOWN = 4
-"""Numbers of an observation that a window shows."""
+"""Most components of an observation that a window shows."""
 Imagine = Callable[[Array, Array], Iterable[Any]]
-"""States ``(B, F)`` and the actions after them ``(H, B, A)`` to what is expected after each, with `obs`, leaves
-``(B, ...)``, `reward` ``(B,)`` and `going` ``(B,)``."""
+"""Function from states ``(B, F)`` and the actions after them ``(H, B, A)`` to a prediction after each action, with the
+leaves `obs` ``(B, ...)``, `reward` ``(B,)`` and `going` ``(B,)``, the probability that the episode continues."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Horizon:
 
     Attributes:
       step: the number of steps, from 1.
-      count: windows whose episode lasted that long.
-      imagined, repeated: by name, the error of the world model, and the error of a model that repeats the last
-        observation and reward and always continues. It is the root mean squared error for rewards and for each leaf of
-        the observation, the share of wrong ones for choices, and for `continues` the mean absolute difference between
-        the probability and the outcome.
+      count: number of windows whose episode lasted that long.
+      imagined, repeated: by name, the errors of the world model, and of a model that repeats the last observation and
+        reward and always continues. The error is the root mean squared error for rewards and for each leaf of the
+        observation, the share of wrong values for choices, and for `continues` the mean absolute difference between the
+        probability and the outcome.
     """
 
     step: int
@@ -119,7 +119,7 @@ def inspect_imagination(
 
     Raises:
       CheckpointError, TrustError: as in `load_policy`.
-      ConfigError: there is no world model, or no episode was longer than the context.
+      ConfigError: the agent has no world model, or every episode was shorter than the context.
     """
     imaginable(run, ckpt)
     cfg, policy, found = load_policy(run, ckpt, modes=("eval", "learn"))
@@ -137,7 +137,7 @@ def inspect_imagination(
 
 
 def _remembered(policy: Any, data: Dataset) -> Array:
-    """What the agent remembers after each observation of the data, ``(S, M)``: state and action."""
+    """The agent's memory after each observation of the data, ``(S, M)``: state and action."""
     mode, actor, rows = policy.eval_mode, policy.actors["eval"], []
     begun = {0, *(data.end[:-1] + 1).tolist()}
     for k in range(len(data)):
@@ -161,7 +161,7 @@ def compare(
       context: observations of an episode that the model has seen, at least 2; a window starts at each later state.
       horizon: steps to predict; fewer if the episode ends before.
     Raises:
-      ConfigError: no episode is as long as the context.
+      ConfigError: every episode is shorter than the context.
     """
     number = np.searchsorted(data.end, np.arange(len(data)))
     first, last = np.concatenate([[0], data.end[:-1] + 1])[number], data.end[number]
@@ -171,7 +171,7 @@ def compare(
             f"the longest of {len(data.end)} episodes has only {int((last - first).max()) + 1} steps: lower --context "
             f"({context}), or play more with --steps"
         )
-    # The first one of the longest episode.
+    # The window that starts with the most steps of its episode left or, among several, the first.
     shown = int(np.argmax((last - first)[starts]))
     begin, leaves = int(starts[shown]), list(data.obs)
     window = _Shown(data, begin, context, leaves)
@@ -198,7 +198,7 @@ def compare(
 
 
 def _real(data: Dataset, leaves: Sequence[str], step: Array) -> dict[str, Array]:
-    """What came of these steps: the observation after them, the reward, whether the episode continued."""
+    """The outcome of these steps: the next observation, the reward, whether the episode continued."""
     fields = {path: f"next_obs.{path}" if path else "next_obs" for path in leaves}
     rows = data.rows(fields.values(), step)
     real = {path: rows[field] for path, field in fields.items()}
@@ -235,7 +235,7 @@ class _Shown:
             self._add(k, {**row, CONTINUES: 1.0}, None)
 
     def add(self, step: int, real: Any, imagined: Any) -> None:
-        """Takes in a step that was imagined."""
+        """Adds a step that was imagined."""
         self._add(step, {name: values[0] for name, values in real.items()}, imagined)
 
     def _add(self, step: int, real: Any, imagined: Any) -> None:
@@ -249,5 +249,5 @@ class _Shown:
         return joined[: len(self._columns)]
 
     def made(self) -> Window:
-        """The window."""
+        """The window of the steps so far."""
         return Window(self._columns, tuple(self._steps), np.stack(self._real), np.stack(self._imagined))

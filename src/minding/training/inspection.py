@@ -21,9 +21,9 @@ from minding.training.formats.source import Source
 from minding.training.successors import MOST_TOLD, Repeats, few, jumps
 
 _MANY = 0.01
-"""Share of actions at their limits from which on it is said."""
+"""Share of action components at their limits above which this is reported."""
 _HUGE = 1e8
-"""Rewards above are pointed out: in float32 their sums lose what is below 8."""
+"""Rewards above this size are reported: in float32 their sums lose everything below 8."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,13 +104,13 @@ def check_source(source: Source) -> list[Finding]:
     try:
         for number, episode in enumerate(source.episodes()):
             seen.add(number, episode)
-        source.references  # noqa: B018  # damaged ones are said here
+        source.references  # noqa: B018  # raises if the references are damaged
     except DataError as error:
         found.append(Finding(str(error), True))
     dropped = source.dropped
     found = [*_damage(seen.damaged), *found, *seen.faults(stopped=bool(found)), *seen.notes()]
     if seen.steps:
-        with contextlib.suppress(DamagedDataError):  # Said already.
+        with contextlib.suppress(DamagedDataError):  # reported already
             found += [Finding(text, False) for text in jumps(source)]
     if dropped:
         found.append(
@@ -123,7 +123,7 @@ def check_source(source: Source) -> list[Finding]:
 
 
 class _Seen:
-    """What is noticed of the episodes of a source, one by one."""
+    """Gathers findings about the episodes of a source, one by one."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._space = source, source.env["env_action"]
@@ -162,7 +162,7 @@ class _Seen:
         self._whole = self._whole and bool((episode.action == np.rint(episode.action)).all())
 
     def faults(self, *, stopped: bool) -> Iterator[Finding]:
-        """Faults of whole episodes; `stopped`: another fault came before all were seen."""
+        """Faults of whole episodes; `stopped` says whether another fault came before all episodes were seen."""
         limit, texts = self._limit, []
         too_long = [f"{number} ({steps:,} steps)" for number, steps, _ in self._lengths if limit and steps > limit]
         if too_long:
@@ -211,7 +211,7 @@ class _Seen:
         yield from (Finding(text, False) for text in texts)
 
     def _longer(self) -> Iterator[str]:
-        """Without a time limit: episodes longer than those that met one."""
+        """If the time limit is unknown: a note on episodes that are longer than all truncated episodes."""
         limits = [steps for _, steps, truncated in self._lengths if truncated]
         if self._limit is None and len(limits) > 1 and len(set(limits)) == 1:
             longer = [f"{number} ({steps:,} steps)" for number, steps, _ in self._lengths if steps > limits[0]]
@@ -223,7 +223,7 @@ class _Seen:
 
 
 def _problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
-    """What is wrong with an episode, observations outside of their limits included."""
+    """The fault of an episode, including observations outside of their limits; None if there is none."""
     problem = problem_of(episode, about)
     if problem is None:
         try:
@@ -257,7 +257,7 @@ def _fingerprint(episode: Episode) -> bytes:
 
 
 def _at_limits(space: Any, action: Array) -> Array:
-    """Which numbers of actions are at a finite limit of a Box."""
+    """Which components of actions are at a finite limit of a Box; empty for other spaces."""
     if space["kind"] != "box":
         return np.zeros(0, np.bool_)
     low, high = np.broadcast_to(space["low"], action.shape[1:]), np.broadcast_to(space["high"], action.shape[1:])

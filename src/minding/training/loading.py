@@ -39,7 +39,7 @@ def load_policy(run: RunDir, ckpt: str | Path | Version | None = None, modes: Se
       CheckpointError: if there is no undamaged checkpoint, or it does not belong to the run's algorithm, network,
         environment and spaces; this is checked before the policy is built.
       ConfigError: if the run's configuration is damaged.
-      TrustError: if it names code that is not the user's own.
+      TrustError: if the configuration names code that is not the user's own.
     """
     saved = ckpt is None and is_saved(run.path)
     if saved:

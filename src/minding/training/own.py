@@ -16,7 +16,7 @@ from minding.engine.errors import ConfigError, MiddlewareError, nearest
 
 _KEYS = ("call", "before", "role")
 Given: TypeAlias = Callable[..., object] | Iterable[Callable[..., object]]
-"""What a call is given as `use`: a middleware, or a class or factory that makes one, or several of them."""
+"""Type of the argument `use`: a middleware, a class or factory that makes a middleware, or several of these."""
 
 
 class Own(NamedTuple):
@@ -31,7 +31,7 @@ def own_middleware(entry: Any) -> Own:
     """Reads an entry of `use`, and imports the code that it names.
 
     Raises:
-      ConfigError: the entry is neither ``'module:Name'`` nor a section with `call`, or there is no such code or role.
+      ConfigError: the entry is neither ``'module:Name'`` nor a section with `call`, or the code or role does not exist.
     """
     section: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"call": entry}
     for key in section:
@@ -65,7 +65,7 @@ def given_middleware(use: object) -> tuple[Any, ...]:
     """The middleware, or factories of middleware, in the argument `use` of a call, in order.
 
     Raises:
-      ConfigError: `use` is neither one nor a list of them, or one of them cannot be called.
+      ConfigError: `use` is neither a middleware nor a list of middleware, or an item cannot be called.
     """
     members = (use,) if callable(use) else use
     if isinstance(members, (str, Mapping)) or not isinstance(members, Iterable):

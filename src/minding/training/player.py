@@ -33,7 +33,7 @@ class Player:
     works only in the thread that made it.
 
     Args:
-      policy: built for acting.
+      policy: a policy that was built for acting.
       cfg: the compiled configuration.
     """
 
@@ -51,11 +51,11 @@ class Player:
         self._name = cfg.policy.type
 
     def _ask_environment(self, cfg: Config) -> None:
-        """What observations it gives."""
+        """Finds the form of the environment's observations."""
         factory = env_factory(env_settings(cfg.env))
         env = factory()
         space, joins = env.observation_space, isinstance(env, JoinInfo)
-        # What else was declared of info is not seen by the policy.
+        # The policy does not see the other declared keys of info.
         self._layout = ObsLayout(space[OBSERVATION] if isinstance(space, WithInfo) else space, env.action_space)
         self._mask_comes_with_info = joins and env.form.masked
         self._unmasked = ObsLayout(env.env.observation_space) if self._mask_comes_with_info else self._layout
@@ -69,14 +69,14 @@ class Player:
             N: an array, or a dict or tuple of arrays. For several agents it has the agents axis, as from
             `Agent.make_env`.
           action_mask: the legal actions, bool ``(A,)`` or ``(N, A)``, if the environment reports them in info.
-          explore: act with exploration, as during collection.
+          explore: whether to act with exploration, as during collection.
         Returns:
           An action for the environment's `step`, ``(N, ...)`` for a batch; a single discrete action is a NumPy integer.
         Raises:
           ShapeError: if the observation does not fit the space (integers included), or a mask allows no action; also if
             a policy with memory is given another number of observations than before: call `reset` first.
           NonFiniteError: if a number is NaN or infinite.
-          MindingError: if the policy acts through a graph, and this is not the thread that made it.
+          MindingError: if the policy acts through a graph, and this is not the thread that made the player.
         """
         if self._thread not in (None, threading.get_ident()):
             raise MindingError(
@@ -109,7 +109,7 @@ class Player:
         self._actor.reset(env_ids)
 
     def _rows(self, obs: Any) -> int | None:
-        """N of a batch, None for a single observation; ShapeError if it is neither."""
+        """The size N of a batch, or None for a single observation; ShapeError if `obs` is neither."""
         leaf = self._unmasked.leaves[0]
         shape = np.shape(leaf.pick(obs))
         expected = leaf.shape if leaf.source_shape is None else leaf.source_shape

@@ -29,7 +29,7 @@ from minding.training.assembly import make_policy
 from minding.training.loading import load_policy
 
 Act = Callable[[Obs], Array]
-"""From observations ``(N, ...)`` to actions in the environment's units."""
+"""Function from observations ``(N, ...)`` to actions in the environment's units."""
 
 
 def record_data(
@@ -47,13 +47,13 @@ def record_data(
 
     Args:
       run: the run folder.
-      steps: environment steps to record; up to one more may be recorded for each environment.
+      steps: number of environment steps to record; up to one more may be recorded for each environment.
       out: the folder of the data; ``<run>/data`` by default.
       ckpt: the checkpoint folder of the policy; the newest by default.
-      explore: act with exploration, as during collection.
+      explore: whether to act with exploration, as during collection.
       seed: seed of the environments; the run's own by default.
       references: reference returns to store with the data.
-      report: called with the number of steps recorded so far.
+      report: function that is called with the number of steps recorded so far.
 
     Returns:
       The data, read back from the folder.
@@ -95,10 +95,10 @@ def record_random(
     """Records random actions, and saves them.
 
     Args:
-      cfg: compiled configuration with the environment; the other arguments are those of `record_data`.
+      cfg: compiled configuration with the environment; the other arguments are as in `record_data`.
 
     Raises:
-      ConfigError, DataError: as `record_data`.
+      ConfigError, DataError: as for `check_recordable`, or the folder exists or cannot be written.
     """
     check_recordable(cfg)
     seed = cfg.seed if seed is None else seed
@@ -119,8 +119,8 @@ def check_recordable(cfg: Config) -> None:
     """Refuses a run whose steps cannot be recorded, before anything is loaded or played.
 
     Raises:
-      ConfigError: if it has no environment.
-      DataError: if several agents act in its environment.
+      ConfigError: if the run has no environment.
+      DataError: if several agents act in the environment.
     """
     check_playable(cfg.env)
     spec = cfg.env.spec
@@ -132,7 +132,7 @@ def check_recordable(cfg: Config) -> None:
 
 
 def _exploring(cfg: Config, trained: Policy) -> tuple[Act, Callable[..., None]]:
-    """Acts as while collecting, with what remains of random actions at the end of training."""
+    """Functions that act and reset as in collection, with the share of random actions at the end of training."""
     policy = make_policy(cfg, modes=("collect",))
     policy.load_state_dict(trained.state_dict())
     mode, adapter = policy.collect_mode, ActionAdapter(cfg.env.spec.env_action)
@@ -150,15 +150,14 @@ def play_recorded(
 ) -> Dataset:
     """Plays and records the same number of steps in each environment.
 
-    The last episode in each environment is cut where it is: keeping only the episodes that end first would favour short
-    ones.
+    The running episode of each environment is cut at the end: keeping only complete episodes would favour short ones.
 
     Args:
-      act, reset: as in `EvalMode`.
+      act, reset: functions as `forward` and `reset` of `EvalMode`.
       env: N environments; they are reset first.
-      steps: the least number of steps to record.
+      steps: least number of steps to record.
       about: as in `Dataset`.
-      report: called with the number of steps recorded so far.
+      report: function that is called with the number of steps recorded so far.
     """
     obs = env.reset()
     reset()
@@ -182,7 +181,7 @@ def play_recorded(
 
 
 class _Lane:
-    """What happens in one environment."""
+    """The steps recorded in one environment."""
 
     def __init__(self) -> None:
         self.obs: list[dict[str, Array]] = []
@@ -191,7 +190,7 @@ class _Lane:
         self.columns: dict[str, list[Any]] = {"action": [], "reward": [], "terminated": [], "truncated": []}
 
     def add(self, n: int, obs: Obs, action: Array, step: EnvStep) -> None:
-        """Takes in row `n` of a step of all environments."""
+        """Adds row `n` of a step of all environments."""
         self.obs.append(_row(obs, n))
         values = {"action": action, "reward": step.reward, "terminated": step.terminated, "truncated": step.truncated}
         for name, value in values.items():
@@ -214,7 +213,7 @@ def _row(obs: Obs, n: int) -> dict[str, Array]:
 
 
 def _joined(lanes: list[_Lane], about: Mapping[str, Any]) -> Dataset:
-    """The episodes of one environment after those of another."""
+    """The data of all environments: the episodes of the first, then those of the next."""
     offsets = np.cumsum([0, *(len(lane.obs) for lane in lanes[:-1])])
     ends = [offset + np.array(lane.ends, np.int64) for offset, lane in zip(offsets, lanes, strict=True)]
 

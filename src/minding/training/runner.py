@@ -20,7 +20,7 @@ from minding.training.own import Given
 from minding.training.session import Session, Summary
 
 _BEFORE = {"config.yaml", "status.json", LOCK_FILE}
-"""What a run folder holds before the run has done anything."""
+"""Contents of a run folder before the run has done anything."""
 
 
 def train(
@@ -38,10 +38,10 @@ def train(
       cfg: compiled configuration.
       run_dir: a new run folder, or the folder of the run to resume. A new one is removed if the run fails before it has
         written more than its configuration.
-      progress: show a progress bar.
+      progress: whether to show a progress bar.
       resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
-      raise_signals: after SIGINT or SIGTERM, once the run is saved, raise the exception listed below, so that a
-        caller's loop ends, too. If False, the figures are returned, and their `stop_reason` names the signal.
+      raise_signals: whether to raise the exception listed below after SIGINT or SIGTERM, once the run is saved, so that
+        a caller's loop ends, too. If False, the figures are returned, and their `stop_reason` names the signal.
       use: further middleware, in this order, after the chain's own.
 
     Returns:
@@ -50,7 +50,7 @@ def train(
     Raises:
       KeyboardInterrupt: after SIGINT.
       SystemExit: after SIGTERM, with the exit code 143.
-      ConfigError, DataError, MissingExtraError, SetupError: as `check_runnable`, before MindSpore is loaded.
+      ConfigError, DataError, MissingExtraError, SetupError: as for `check_runnable`, before MindSpore is loaded.
     """
     try:
         with contextlib.nullcontext() if resume else only_if_begun(run_dir):
@@ -62,7 +62,7 @@ def train(
                 session.run()
             summary = session.summarize()
     finally:
-        # The next run in this process finds the memory of this one free.
+        # Frees the memory of this run for the next run in this process.
         compiled.release()
     if raise_signals:
         _raise_signal(summary)
@@ -70,7 +70,7 @@ def train(
 
 
 def _raise_signal(summary: Summary) -> None:
-    """Raises what the signal that ended a run means, with a note that says where the run is."""
+    """Raises the exception for the signal that ended a run, with a note about the run folder."""
     meant: dict[str, BaseException] = {
         "SIGINT": KeyboardInterrupt(),
         "SIGTERM": SystemExit(128 + signal.SIGTERM),

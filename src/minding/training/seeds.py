@@ -69,19 +69,19 @@ class SeedRuns(RunGroup):
             try:
                 there, here = differing_settings([load_config(folder / SEEDS_SETTINGS), self.cfg])
             except ConfigError:
-                # It is the folder of something else.
+                # The folder holds something else.
                 continue
             found[folder.name] = {path: (there.get(path), here.get(path)) for path in {**there, **here}}
         return found
 
     @property
     def curve(self) -> Path:
-        """Picture of the learning curve over the seeds."""
+        """File with the picture of the learning curve over the seeds."""
         return self.folder / "curve.png"
 
     @property
     def summary(self) -> Path:
-        """Figures of all finished seeds."""
+        """File with the figures of all finished seeds."""
         return self.folder / "summary.json"
 
     def finished(self, seed: int) -> RunDir | None:
@@ -104,7 +104,7 @@ def _names(first: Path) -> Iterator[Path]:
 
 
 def _is_of(folder: Path, cfg: Config) -> bool:
-    """Whether a folder of seeds has these settings."""
+    """Whether the runs in a folder of seeds have these settings."""
     try:
         return settings_of(load_config(folder / SEEDS_SETTINGS)) == settings_of(cfg)
     except ConfigError:

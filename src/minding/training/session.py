@@ -48,16 +48,16 @@ class Summary:
       env_step, train_iter: environment and gradient steps; `env_step` is 0 for a run on recorded data.
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
       eval_info: means of the declared info (``env.info_keys``) over the last steps of these episodes.
-      eval_normalized: their mean normalized by the reference returns that the data carry; NaN without any.
+      eval_normalized: mean return, normalized by the reference returns in the data; NaN without reference returns.
       data_eval: metrics of the final policy on recorded data, by name; see `middleware.dataset_evaluator`.
       wall_time: seconds of training, without the final evaluation, in all processes of the run.
       steps_per_second: steps of the clock per second of training.
       stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'finish' (a middleware
         set `task.finish`), 'SIGINT' or 'SIGTERM'.
-      run_dir, ckpt: the folders.
+      run_dir, ckpt: the run folder, and the folder with its checkpoints.
       unsaved: whether the last state of the run could not be saved.
       folder_lost: whether the run folder was removed or renamed during the run; it then lacks the files written before.
-      profile: time table of the middleware; empty unless asked for.
+      profile: time table of the middleware; empty unless `run.profile` is set.
     """
 
     unit: str
@@ -86,16 +86,16 @@ class Session(contextlib.AbstractContextManager["Session"]):
     session with `resume` continues the run from its checkpoints.
 
     Args:
-      cfg: compiled configuration; `run` may move its limit.
+      cfg: compiled configuration; `run` may change its limit.
       run_dir: the run's folder.
-      progress: show a progress bar.
+      progress: whether to show a progress bar.
       resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
       use: further middleware, or factories of middleware, after the chain's own.
       policy: the policy that learns; None builds one.
 
     Attributes:
-      cfg, run_dir, policy: of the run.
-      task: runs the chain.
+      cfg, run_dir, policy: configuration, folder and policy of the run.
+      task: the task that runs the chain.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self.policy = build(self.task, cfg, self._given)
             for member in self.task.members:
                 if isinstance(member, model_pool):
-                    # Whatever number the run folder's name has got.
+                    # The name of the run folder may have got a number.
                     member.pool.folder = self.run_dir.models
             if cfg.run.begin_from is not None and self._resume is None:
                 take_over(self.policy, cfg)
@@ -155,7 +155,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return self
 
     def _lanes(self) -> dict[str, Any]:
-        """Settings of lanes; a number of collectors that is left open stays what it was, whatever cores are here."""
+        """Settings of lanes; a resumed run keeps its number of collectors, if unset, whatever the number of cores."""
         lanes = dict(self.cfg.lanes)
         if self._resume is not None and lanes["collectors"] is None:
             lanes["collectors"] = collectors_of(self._resume, self.run_dir.checkpoints)
@@ -191,7 +191,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._logger.show(Progress(limit, cfg.exp_name, refresh=cfg.run.log_freq))
         self._limit = limit
         if not self._begun:
-            # Before anything is written.
+            # The run is locked before anything is written.
             self._block.enter_context(RunLock(self.run_dir.path))
             self._begun = True
         if not self.task.resuming:
@@ -215,7 +215,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return self._stop_reason
 
     def _say(self, state: str = "running", reason: str = "") -> None:
-        """Writes where the run is."""
+        """Writes the status of the run."""
         workers = () if self.task.lanes is None else self.task.lanes.workers
         self._status.write(self.task.ctx, self._limit, workers, state, reason)
 
@@ -224,7 +224,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._say()
 
     def _write_trace(self) -> None:
-        """Writes the timeline, and draws its end beside it unless a signal ended the run: that takes a second."""
+        """Writes the timeline and draws its end, which takes a second, unless a signal ended the run."""
         file = self.run_dir.path / "trace.json"
         try:
             self.task.write_trace(file)
@@ -239,7 +239,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             console_logger().warning("the timeline was not drawn: %s", error)
 
     def _final_evaluation(self) -> list[EpisodeEnd]:
-        """Its episodes; none where there is no environment."""
+        """The episodes of the final evaluation; empty if the run has no environment."""
         if self.cfg.env.env_id == RECORDED:
             return []
         return final_evaluation(self.cfg, self.policy, stop=lambda: self.task.interrupted_by is not None)

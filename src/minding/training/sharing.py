@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 WEIGHTS = "policy.safetensors"
 CONFIG = "config.yaml"
 CHECKSUMS = "checksums.json"
-"""Of `WEIGHTS` and `CONFIG`, which belong together: a change of one makes another policy of the other."""
+"""File with the checksums of `WEIGHTS` and `CONFIG`, which belong together: either determines what the other means."""
 _MAX_CHECKSUMS = 1 << 16
 _MAX_BYTES = 1 << 34
 _log = logging.getLogger("minding")
 
 
 def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation | None) -> None:
-    """Writes the folder.
+    """Writes the folder of a trained policy.
 
     Args:
       path: a folder that does not exist yet.
       cfg: the compiled configuration.
-      policy: its acting weights are saved.
+      policy: the policy, whose acting weights are saved.
       evaluation: the evaluation of this policy, for the model card; None if it was not evaluated.
     Raises:
       ConfigError: the folder exists, or cannot be written.
@@ -50,7 +50,7 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
     try:
         path.mkdir(parents=True)
         save_file(
-            # Not `ascontiguousarray`, which makes a row of a single number.
+            # Not `ascontiguousarray`, which turns a single number into an array with an axis.
             {name: np.asarray(array, order="C") for name, array in arrays.items()},
             path / WEIGHTS,
             metadata={"format": "minding", "version": __version__, "network": network},
@@ -80,7 +80,7 @@ def check_saved(path: Path) -> None:
     """Refuses a folder whose weights or configuration have changed since they were saved.
 
     Raises:
-      CheckpointError: names the file.
+      CheckpointError: a file has changed or cannot be read; names the file.
     """
     again = "copy the folder again, or save the agent again"
     try:
@@ -119,7 +119,7 @@ def read_weights(path: Path) -> tuple[dict[str, Array], str]:
 
 
 def _film(file: Path, cfg: Config, policy: Policy) -> bool:
-    """Whether an episode could be filmed."""
+    """Films an episode; returns whether that was possible."""
     reason = film_episode(file, cfg, policy)
     if reason is not None:
         _log.info("saved without a video: %s", reason)
@@ -127,7 +127,7 @@ def _film(file: Path, cfg: Config, policy: Policy) -> bool:
 
 
 def _told(evaluation: Evaluation) -> str:
-    """What was measured, in a sentence."""
+    """The results of the evaluation, in a sentence."""
     low, high = evaluation.interval
     games = len(evaluation.returns)
     if evaluation.scores:
@@ -140,7 +140,7 @@ def _told(evaluation: Evaluation) -> str:
 
 
 def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> str:
-    """The model card, with the head that the Hugging Face Hub reads."""
+    """The model card, with the metadata that the Hugging Face Hub reads."""
     env_id, algorithm = cfg.env.env_id, cfg.policy.type
     alone = env_id == RECORDED
     head: dict[str, Any] = {
@@ -182,6 +182,6 @@ def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> 
         "```",
         "",
     ]
-    # JSON is YAML.
+    # JSON is valid YAML.
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
     return f"---\n{front}\n---\n\n" + "\n".join(text)

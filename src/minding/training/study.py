@@ -24,7 +24,7 @@ from minding.policies.settings.spaces import space_of
 from minding.training.group import RunGroup
 
 LEAST_EVALUATIONS = 3
-"""The objective is the mean of the last third of them."""
+"""Least number of evaluations, because the objective is the mean of the last third of them."""
 _SPACE = "space.yaml"
 
 
@@ -56,7 +56,7 @@ class StudyRuns(RunGroup):
     """The runs of a search, ``trial_<K>``, in one folder with its space, journal and results.
 
     Attributes:
-      space: the settings that trials differ in.
+      space: the settings in which trials differ.
     """
 
     space: Space
@@ -102,10 +102,10 @@ class StudyRuns(RunGroup):
             )
 
     def prepare(self) -> None:
-        """Creates the folder, its logs, its settings and its space, as far as they are missing.
+        """Creates the folder, its logs, its settings and its space, if they are missing.
 
         Raises:
-          OSError: one of them cannot be written.
+          OSError: a file or folder cannot be written.
         """
         super().prepare()
         if not (self.folder / _SPACE).exists():
@@ -119,7 +119,7 @@ class StudyRuns(RunGroup):
 
     @property
     def best(self) -> Path:
-        """The configuration of the best trial, a file that `minding train` takes."""
+        """File with the configuration of the best trial, which `minding train` accepts."""
         return self.folder / "best.yaml"
 
     @property
@@ -129,7 +129,7 @@ class StudyRuns(RunGroup):
 
     @property
     def importance(self) -> Path:
-        """Picture of how much each setting matters."""
+        """File with the picture of the importance of each setting."""
         return self.folder / "importance.png"
 
 
@@ -147,7 +147,7 @@ def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
       cfg: the compiled configuration of the user.
       given: the command line as a tree of settings.
     Raises:
-      ConfigError: there would be too few evaluations.
+      ConfigError: the trials would have too few evaluations.
     """
     unit, steps = run_length(cfg)
     if evaluations_of(cfg) < LEAST_EVALUATIONS:

@@ -11,31 +11,31 @@ from minding.engine.types import Array
 from minding.training.formats.source import Source
 
 _JUMP = 8.0
-"""A change of an observation within an episode is suspicious from this multiple of the 99th percentile on."""
+"""A change of an observation within an episode is suspicious above this multiple of the 99th percentile."""
 _RESTART = 1.5
-"""The same, of a change from where no episode begins to where they do."""
+"""The same for a change that leads into the region where episodes begin from outside of it."""
 _SEVERAL = 5
-"""Episodes from which on it is known where they begin."""
+"""Number of episodes from which the region where episodes begin can be estimated."""
 _SAMPLE = 100_000
 _ROWS = 1 << 16
-"""Steps that are looked at together."""
+"""Steps that are processed together."""
 MOST_TOLD = 3
 
 
 def few(names: list[str]) -> str:
-    """The first names, and the number of the others."""
+    """The first names, and the number of further ones, as text."""
     more = f" and {len(names) - MOST_TOLD:,} more" if len(names) > MOST_TOLD else ""
     return ", ".join(names[:MOST_TOLD]) + more
 
 
 class Repeats:
-    """Counts last observations that equal the ones before them, as in logs without one after the last step."""
+    """Counts last observations that equal the observation before, as in logs that lack the one after the last step."""
 
     def __init__(self) -> None:
         self._within = self._inner = self._last = self._episodes = 0
 
     def add(self, episode: Episode) -> None:
-        """Looks at an episode."""
+        """Counts the repeats of an episode."""
         same = np.ones(1, np.bool_)
         last = np.ones(1, np.bool_)
         for path, values in episode.obs.items():
@@ -82,7 +82,7 @@ def jumps(source: Source) -> Iterator[str]:
 
 
 def _restarts(before: Array, after: Array, starts: Array) -> Array:
-    """Bool ``(n,)``: whether a step leads from where no episode begins to where they do."""
+    """Whether each step leads from outside into the region of the first observations, bool ``(n,)``."""
     low, high = starts.min(axis=0), starts.max(axis=0)
     margin = 0.1 * (high - low) + 1e-6
 
@@ -94,7 +94,7 @@ def _restarts(before: Array, after: Array, starts: Array) -> Array:
 
 
 def _starts_and_changes(source: Source) -> tuple[dict[str, list[Array]], dict[str, Array]]:
-    """First observations of all episodes, and changes from one step to the next of some steps, of each vector."""
+    """The first observations of all episodes, and the changes in a sample of steps, for each vector observation."""
     starts: dict[str, list[Array]] = {}
     found: dict[str, list[Array]] = {}
     stride = size = 1
@@ -108,7 +108,7 @@ def _starts_and_changes(source: Source) -> tuple[dict[str, list[Array]], dict[st
                     found.setdefault(path, []).append(np.abs(after - before)[(size + first) % stride :: stride])
         size += len(episode)
         if size // stride > _SAMPLE:
-            # Every second one is left out from here on.
+            # From here on every second step is left out.
             stride, found = 2 * stride, {path: [each[::2] for each in parts] for path, parts in found.items()}
     return starts, {path: np.concatenate(parts) for path, parts in found.items()}
 

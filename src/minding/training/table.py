@@ -42,10 +42,10 @@ def board_game_of(run: RunDir) -> tuple[Config, BoardGame]:
 
 
 def opponent_named(name: str, game: BoardGame) -> Callable[[], Opponent]:
-    """The factory of the opponent of a name: one that `opponents.parse` knows, or ``checkpoint:FOLDER``, another agent.
+    """The factory of a named opponent: a name for `opponents.parse`, or ``checkpoint:FOLDER`` for another agent.
 
     Raises:
-      ConfigError: there is no such opponent, or the other run is not a run of self-play.
+      ConfigError: the opponent does not exist, or the other run is not a run of self-play.
       ShapeError: the other run plays another game.
     """
     kind, _, folder = name.partition(":")
@@ -72,7 +72,7 @@ def checkpoint(run: RunDir | str | Path, game: BoardGame, *, name: str | None = 
     Args:
       run: the run folder.
       game: the rules.
-      name: its name in tables; ``checkpoint:<folder>`` by default.
+      name: name of the opponent in tables; ``checkpoint:<folder>`` by default.
     Raises:
       CheckpointError, ConfigError: as in `load_policy`.
       ShapeError: the run plays another game.
@@ -101,7 +101,7 @@ class Thought:
     found: Found | None
 
     def table(self) -> list[str]:
-        """A line for each legal action: visits, prior, mean value."""
+        """Lines of text, one per legal action: visits, prior, mean value."""
         lines = ["action  visits   prior   value"]
         for action in np.flatnonzero(self.prior > 0).tolist():
             visits, value = "-", "-"
@@ -118,9 +118,9 @@ class BoardAgent:
     """An agent that plays a board game.
 
     Args:
-      cfg: its compiled configuration.
+      cfg: compiled configuration of the agent.
       game: the rules.
-      evaluate: judges positions.
+      evaluate: function that evaluates positions.
       simulations: simulations per ply; 0 uses the network without search.
     """
 
@@ -129,7 +129,7 @@ class BoardAgent:
         self._rng = np.random.default_rng(cfg.seed)
 
     def think(self, state: State) -> Thought:
-        """Judges one position."""
+        """Searches one position; returns the agent's judgment of it."""
         if self._options is not None:
             found = search(self._game, state, self._evaluate, self._options, self._rng)
             return Thought(int(found.best[0]), float(found.value[0]), found.prior[0], found)
@@ -140,7 +140,7 @@ class BoardAgent:
 
 
 def _signed(value: float) -> str:
-    """With two digits and a sign; 0 has a plus."""
+    """A number as text with two digits and a sign; 0 has a plus."""
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
@@ -174,10 +174,10 @@ class Table:
       game: the rules.
       agent: the agent.
       second: whether the human or opponent moves second, so that the agent moves first.
-      opponent: plays instead of the human; None for a human who types moves.
+      opponent: opponent that plays instead of the human; None for a human who types moves.
       show_search: whether the agent's search is printed.
-      read: returns the next line, or an empty string at the end of the input.
-      write: prints a line.
+      read: function that returns the next line, or an empty string at the end of the input.
+      write: function that prints a line.
       seed: seed of the opponent's random choices.
     """
 
@@ -197,7 +197,7 @@ class Table:
         self._agent_side = 0 if second else 1
         self._show, self._read, self._write = show_search, read, write
         self._rng = np.random.default_rng(seed)
-        # Positions before each ply, the newest last, and the actions between them.
+        # The positions so far, the newest last, and the actions between them.
         self._states: list[State] = [game.initial(1)]
         self._actions: list[int] = []
 
@@ -237,7 +237,7 @@ class Table:
         return action
 
     def _asked(self, prompt: str) -> int | None:
-        """The human's action; None if there is none: the end of the input, or ``quit``."""
+        """The human's action; None at the end of the input or after ``quit``."""
         while True:
             line = self._read(prompt)
             word = line.strip().lower()
@@ -267,7 +267,7 @@ class Table:
         return ", ".join(map(str, self._legal()))
 
     def _undo(self) -> None:
-        """Takes back the human's last ply and the answer to it."""
+        """Takes back the human's last ply and the agent's reply."""
         if len(self._actions) < 2:
             self._write("you have no move to take back")
             return
@@ -275,7 +275,7 @@ class Table:
         self._show_board()
 
     def _end(self, outcome: float) -> float:
-        """Tells the result; `outcome` is that of the player who would move next."""
+        """Prints the result and returns the agent's outcome; `outcome` is for the player who would move next."""
         agent = outcome if len(self._actions) % 2 == self._agent_side else -outcome
         other = "you win" if self._opponent is None else f"{self._opponent.name} wins"
         result = "the agent wins" if agent > 0 else "draw" if agent == 0 else other

@@ -17,20 +17,20 @@ from minding.engine.types import Policy
 from minding.training.sharing import check_saved, is_saved, read_weights
 
 _LEARNED = {path: what for path, what in RUN.items() if path in POLICY or path == "policy.other.reward"}
-"""What both runs have to have in common: the policy, and the scale of its values."""
+"""Settings that both runs must have in common: those of the policy, and of the scale of its values."""
 for _path in ("env.env_id", "env.wrappers"):
-    # A run without an environment may have learned from data of the one that this run collects in.
+    # A run without an environment may have learned from data of the environment in which this run collects.
     del _LEARNED[_path]
 _ACTS = {path: what for path, what in _LEARNED.items() if path in POLICY}
-"""The same for a saved policy, which only acts."""
+"""Settings that a run must share with a saved policy, which only acts."""
 
 
 def check_begin(cfg: Config) -> None:
     """Refuses a `run.begin_from` that this run cannot start from; reads manifests only.
 
     Raises:
-      ConfigError: it is neither a run folder with a checkpoint nor a folder that `Agent.save` wrote, or that run has
-        learned from episodes that this run holds out.
+      ConfigError: `run.begin_from` is neither a run folder with a checkpoint nor a folder that `Agent.save` wrote, or
+        that run has learned from episodes that this run holds out.
       CheckpointError: that run has another algorithm, network, observation space or action space.
     """
     if cfg.run.begin_from is None:
@@ -54,11 +54,11 @@ def take_over(policy: Policy, cfg: Config) -> None:
     moments of observations, the scale of rewards, counts of gradient steps. Random streams and the memory of recurrent
     policies stay those of the new run.
 
-    A folder that `Agent.save` wrote holds less: the weights of the acting network, which also go to its target, and
-    the moments of observations. Everything else keeps its initial values.
+    A folder that `Agent.save` wrote holds less: the weights of the acting network, which are also copied to its target,
+    and the moments of observations. Everything else keeps its initial values.
 
     Raises:
-      ConfigError, CheckpointError: as `check_begin`, or a checkpoint is damaged.
+      ConfigError, CheckpointError: as for `check_begin`, or a checkpoint is damaged.
     """
     folder = _run(cfg).path
     if is_saved(folder):
@@ -82,7 +82,7 @@ def take_over(policy: Policy, cfg: Config) -> None:
 
 
 def _check_held_out(cfg: Config, run: RunDir) -> None:
-    """What judges the policy was not learned from, by that run or by those that it began with."""
+    """Refuses held-out episodes from which that run, or a run that it began from, has learned."""
     share = cfg.policy.other.read("holdout", float, 0.0)
     seen: set[Path] = set()
     while share and run.path.resolve() not in seen:
@@ -90,7 +90,7 @@ def _check_held_out(cfg: Config, run: RunDir) -> None:
         there = load_config(run.config)
         other = there.read("policy.other", dict, {})
         held = float(other.get("holdout") or 0.0)
-        # The episodes of a smaller share are among those of a larger one.
+        # The episodes of a smaller share are a subset of those of a larger share.
         apart = held >= share and there.get("seed") == cfg.seed
         if other.get("data") and not apart and is_same_data(str(other["data"]), data_folder(cfg)):
             fix = f"give seed={there.get('seed')} and policy.other.holdout of at most {held:g}, or " if held else ""
@@ -106,5 +106,5 @@ def _check_held_out(cfg: Config, run: RunDir) -> None:
 
 
 def _run(cfg: Config) -> RunDir:
-    # No code that its configuration names is run: only the checkpoint is read.
+    # The code that the configuration names is not run: only the checkpoint is read.
     return RunDir.open(str(cfg.run.begin_from), trust=True)

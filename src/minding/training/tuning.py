@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SETTINGS, _REASON, _PRUNED = "settings", "reason", "pruned"
 _INTERRUPTED = tuple(code for number in SIGNALS for code in (128 + number, -number))
-"""Exit codes of a process that a signal ended, in order or before it was ready for signals."""
+"""Exit codes of a process that a signal ended, either cleanly or before the process could handle signals."""
 _LEAST_COMPARED = 4
 """The least number of finished trials for the importance of settings."""
 _HOPELESS = 3
@@ -43,12 +43,12 @@ class Trial:
     """The current state of a trial.
 
     Attributes:
-      number: its number in the study.
+      number: number of the trial in the study.
       state: 'done', 'pruned', 'failed' or 'unfinished'.
       value: the objective; None unless the trial is done.
-      evaluations: the number of its evaluations so far.
+      evaluations: number of evaluations so far.
       settings: the settings, as KEY=VALUE, that differ from the configuration; empty if there are none.
-      reason: why it failed.
+      reason: the reason if the trial failed.
     """
 
     number: int
@@ -92,7 +92,7 @@ class Search:
             yield self._begin(number, settings)
 
     def _wanted(self) -> bool:
-        """Whether another trial is to be made, after how the last ones ended is written down."""
+        """Records how trials ended; returns whether another trial is needed."""
         self.settle()
         return len(self._begun()) < self._trials and not self.hopeless
 
@@ -159,7 +159,7 @@ class Search:
           ConfigError: too few trials are done.
         """
         done = self._study.get_trials(deepcopy=False, states=(self._optuna.trial.TrialState.COMPLETE,))
-        # The first may have settings that are not in the space.
+        # The settings of the first trial may lie outside of the space.
         chosen = [trial for trial in done if trial.params]
         if len(chosen) < _LEAST_COMPARED or len({trial.value for trial in chosen}) < 2:
             raise ConfigError(f"expected at least {_LEAST_COMPARED} finished trials with different objectives")
@@ -186,13 +186,13 @@ class Search:
             )
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-        except Exception as error:  # Whatever Optuna makes of a file that is none of its own.
+        except Exception as error:  # Optuna may raise anything for a file that is not its own
             raise ConfigError(
                 f"{path} is not the journal of a study ({error}): give another folder with --study"
             ) from None
 
     def _begun(self) -> list[Any]:
-        """The trials that have settings. One that the search was killed before it had them does not count."""
+        """The trials that have settings; a trial without settings, because the search was killed, does not count."""
         return [trial for trial in self._study.get_trials(deepcopy=False) if _SETTINGS in trial.user_attrs]
 
     def _unfinished(self) -> list[Any]:
@@ -205,7 +205,7 @@ class Search:
         return self._study.get_trials(deepcopy=False, states=(state.RUNNING,))
 
     def _choose(self) -> tuple[int, list[str]]:
-        """A new trial and its settings. The first has the configuration's own, where the space holds them."""
+        """A new trial and its settings. The first trial has the configuration's own settings."""
         first = not self._begun()
         own = {path: _at(self.runs.cfg, path) for path in self.runs.space}
         inside = all(own[path] in values for path, values in self.runs.space.items())
@@ -216,7 +216,7 @@ class Search:
             }
             self._study.enqueue_trial(fixed)
         number = len(self._study.get_trials(deepcopy=False))
-        # By the number: a search that was interrupted chooses what it would have chosen.
+        # The seed follows from the trial's number, so that an interrupted search makes the same choices.
         self._study.sampler = self._optuna.samplers.TPESampler(
             seed=(self.runs.cfg.seed * 100_003 + number) % 2**32,
             n_startup_trials=min(10, max(3, self._trials // 4)),
@@ -252,7 +252,7 @@ class Search:
         return self._optuna.trial.Trial(self._study, self._frozen(number)._trial_id)
 
     def _returns(self, number: int, always: bool = False) -> list[float]:
-        """Means of the evaluations of a trial; nothing if its metrics are as they were last time."""
+        """Means of the evaluations of a trial; empty if its metrics have not changed since the last call."""
         run = self.runs.run_of(name_of(number))
         try:
             stat = None if run is None else run.metrics.stat()
@@ -266,7 +266,7 @@ class Search:
         self._seen[number] = seen
         try:
             return [float(value) for value in series(read_metrics(run.metrics), EVAL_RETURN)[1]]
-        except ConfigError:  # It has only begun.
+        except ConfigError:  # the run has only begun
             return []
 
     def _as_now(self, trial: Any) -> Trial:
@@ -308,7 +308,7 @@ def load_optuna() -> Any:
 
 
 def _repair(path: Path) -> None:
-    """Takes from a journal the line within which a crash ended it, to which Optuna would append the next one."""
+    """Removes from a journal an incomplete last line, left by a crash, to which Optuna would append the next line."""
     if path.is_file():
         data = path.read_bytes()
         if not data.endswith(b"\n"):
@@ -316,7 +316,7 @@ def _repair(path: Path) -> None:
 
 
 def _no_lock(optuna: Any) -> Any:
-    """The folder is locked by `RunLock`, which a process that is killed does not leave behind."""
+    """A lock that does nothing: the folder is locked by `RunLock`, which is released even if the process is killed."""
 
     class NoLock(optuna.storages.journal._file.BaseJournalFileLock):  # type: ignore[misc]
         def acquire(self) -> bool:

@@ -38,7 +38,7 @@ NEEDED = ("observations", "actions", "rewards", "terminals")
 _BLOCK = 1 << 20
 """Rows of flags that are read at a time."""
 _SAME = 1e-5
-"""How far a stored successor may be from the next row, in units of one or of the number."""
+"""Tolerance between a stored successor and the next row, relative to the number or, below 1, absolute."""
 
 
 class D4RLSource:
@@ -48,12 +48,12 @@ class D4RLSource:
       path: the file.
       horizon: steps after which an episode times out, for a file without `timeouts`.
       env: the description of the environment (see `engine.data.dataset.describe`); without it the spaces are derived
-        from the arrays, actions without limits.
-      action_low, action_high: without `env`, the smallest and the largest of actions that are integers.
+        from the arrays, and real-valued actions have no limits.
+      action_low, action_high: smallest and largest integer action, if `env` is not given.
 
     Raises:
       DataError: the file has another format, or the horizon is missing or has no effect.
-      DamagedDataError: its arrays differ in rows, no episode ends, or actions do not count from 0.
+      DamagedDataError: the arrays differ in their number of rows, no episode ends, or actions do not count from 0.
       MissingExtraError: h5py is not installed.
     """
 
@@ -78,7 +78,7 @@ class D4RLSource:
             self._arrays = {name: stored(self._file, name) for name in names}
         except ShapeError as error:
             raise DataError(f"{str(path)!r}: {error}") from None
-        # The row of a time-out, unless what followed it is known.
+        # The row of a time-out is left out, unless its next observation is known.
         self.shortened = int("next_observations" not in self._arrays)
         self._rows = self._check_lengths()
         self._check_horizon(horizon)
@@ -108,11 +108,11 @@ class D4RLSource:
         return int(lengths["actions"])
 
     def _actions(self, action_low: Any, action_high: Any) -> dict[str, Any]:
-        """The description of the actions, of the array."""
+        """The description of the action space, derived from the array."""
         action = self._arrays["actions"]
         if action.dtype.kind not in "biu":
             return unlimited(action.shape[1:])
-        # Before all actions are read: there may be no end of them.
+        # Before all actions are read, this checks that episodes end.
         collections.deque(self._ends(), maxlen=0)
         found: list[Array] = []
         for begin in range(0, self._rows, _BLOCK):
@@ -132,7 +132,7 @@ class D4RLSource:
         """See `Source`.
 
         Raises:
-          DamagedDataError: an episode has no end within what can be read, or the ends cannot be read.
+          DamagedDataError: an episode is longer than can be read as a whole, or the ends cannot be read.
         """
         self.dropped = 0
         for start, end, terminated, timed_out in self._ends():
@@ -171,13 +171,13 @@ class D4RLSource:
             yield start, self._rows - 1, False, False
 
     def _timed(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """First and last row of the episodes between two rows that reach the horizon before the second."""
+        """First and last row of each episode of full horizon that begins at `start` or later and ends before `end`."""
         if self._horizon is not None:
             for first in range(start, end - self._horizon + 1, self._horizon):
                 yield first, first + self._horizon - 1
 
     def _flags(self, name: str, begin: int, stop: int) -> Array:
-        """Bool ``(stop - begin,)``; false where the file has no such flags."""
+        """Flags of the rows from `begin` to `stop`, bool ``(stop - begin,)``; false if the file has no such flags."""
         if name not in self._arrays:
             return np.zeros(stop - begin, np.bool_)
         try:
@@ -187,11 +187,11 @@ class D4RLSource:
         return flags
 
     def _longest_episode(self) -> int:
-        """Rows of an episode that is read as a whole, at most."""
+        """The most rows of an episode that can be read as a whole."""
         return max(LARGEST // sum(array.nbytes // self._rows for array in self._arrays.values()), 1)
 
     def _episode(self, start: int, end: int, terminated: bool, timed_out: bool) -> Episode | None:
-        """The rows from start to end; None where none of them stays."""
+        """The episode of the rows from `start` to `end`; None if no row is kept."""
         count = end + 1 - start
         obs = self._spaces.observations(self._arrays["observations"][start : end + 1], count)
         final = {path: values[-1] for path, values in obs.items()}
@@ -225,7 +225,7 @@ def _refuse_endless(path: str, start: int, end: int, longest: int) -> None:
 
 
 def _compare(following: Array, stored: Array, start: int) -> None:
-    """Raises ShapeError where the stored successor of a row is not the row that follows."""
+    """Raises ShapeError if the stored successor of a row is not the row that follows."""
     apart = np.abs(following.astype(np.float64) - stored) > _SAME * np.maximum(1, np.abs(following))
     if apart.any():
         row = start + int(np.argmax(apart.reshape(len(apart), -1).any(axis=1)))
@@ -235,5 +235,5 @@ def _compare(following: Array, stored: Array, start: int) -> None:
 
 
 def _made_of(arrays: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, Any]:
-    """The descriptions of the spaces, of the arrays."""
+    """The descriptions of the spaces, derived from the arrays."""
     return {"observation": box_of(arrays["observations"]), "env_action": action}

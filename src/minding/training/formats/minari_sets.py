@@ -28,7 +28,7 @@ from minding.training.formats.source import Spaces, extra_module, open_hdf5, par
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _OURS = "minding"
-"""Key of the metadata under which our own description of the environment is."""
+"""Key of the metadata that holds our own description of the environment."""
 _MAX_METADATA = 1 << 24
 _INDEX = "_index_"
 _VERSION = "0.5.3"
@@ -41,10 +41,10 @@ class MinariSource:
     """A Minari set with numeric observations.
 
     Args:
-      path: its folder, or the folder `data` in it.
+      path: the folder of the set, or the folder `data` in it.
 
     Raises:
-      DataError: there is no such set, or it contains images or strings.
+      DataError: there is no set at the path, or it contains images or strings.
       MissingExtraError: h5py or minari is not installed.
     """
 
@@ -121,7 +121,7 @@ def _space(metadata: Mapping[str, Any], name: str) -> spaces.Space[Any]:
         raise SpaceError(
             f"its metadata have no {name}, and minding does not create its environment to read it"
         ) from None
-    except Exception as error:  # Whatever its parser meets in a file of anybody.
+    except Exception as error:  # Minari's parser may raise anything for an unknown file
         raise SpaceError(f"{name} cannot be read ({type(error).__name__}: {error})") from None
     return space
 
@@ -147,7 +147,7 @@ def _is_image(shape: tuple[int, ...], dtype: Any) -> bool:
 
 
 def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What the specification of the environment says; it is read as JSON."""
+    """The environment's id, wrappers, arguments and time limit, from our own description or its spec, read as JSON."""
     ours, names = metadata.get(_OURS), ("env_id", "wrappers", "env_kwargs", "max_episode_steps")
     if isinstance(ours, dict) and set(names) <= ours.keys():
         return {name: ours[name] for name in names}
@@ -165,7 +165,7 @@ def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _references(metadata: Mapping[str, Any], where: str) -> References | None:
-    """Minari's reference scores; None unless there are both."""
+    """Minari's reference scores; None unless both exist."""
     least, most = (metadata.get(name) for name in _REFERENCES)
     if least is None or most is None:
         return None
@@ -190,7 +190,7 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
     """Writes data as a Minari set, which `minari.MinariDataset(path / "data")` reads.
 
     Args:
-      data: numeric; see `check_exportable`.
+      data: numeric data; see `check_exportable`.
       path: the folder of the set, which must not exist yet.
       dataset_id: the id of the set, such as ``pole/expert-v0``.
 

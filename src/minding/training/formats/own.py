@@ -25,7 +25,7 @@ class OwnSource:
     def __init__(self, path: Path) -> None:
         self.path, self._data = path, load_dataset(path, mapped=True, values=False)
         self.env = self._data.about["env"]
-        # Whether the rows of time-outs were left out is not known any more.
+        # The data no longer say whether the rows of time-outs were left out.
         self.shortened = int("converted" in self._data.about)
 
     @property

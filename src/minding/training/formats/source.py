@@ -22,7 +22,7 @@ from minding.envs.spaces.layout import ObsLayout
 from minding.envs.spec import describe_observation
 
 LARGEST = 1 << 30
-"""Bytes of an episode that is read from a file."""
+"""Most bytes of an episode that is read from a file."""
 AS_A_WHOLE = "an episode is read as a whole and may have at most 1.1 GB"
 
 
@@ -82,7 +82,7 @@ class Spaces:
         """The observations by path, ``(count, ...)``.
 
         Raises:
-          ShapeError: they do not belong to the space.
+          ShapeError: the observations do not belong to the space.
         """
         return {leaf.path: _cast(leaf.coerce(obs, (count,)), leaf.dtype) for leaf in self._layout.leaves}
 
@@ -90,7 +90,7 @@ class Spaces:
         """The actions in the dtype of the space, with unchanged values.
 
         Raises:
-          ShapeError: they do not belong to the space.
+          ShapeError: the actions do not belong to the space.
         """
         if action.dtype == np.bool_ and not self._adapter.continuous:
             action = action.astype(np.int64)
@@ -104,7 +104,7 @@ class Spaces:
 
 
 def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
-    # What becomes infinite is told of as such where the numbers are checked.
+    # Numbers that become infinite are reported where numbers are checked.
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(values, dtype)
 
@@ -129,7 +129,7 @@ def open_hdf5(path: Path) -> Any:
 
 
 def _unreadable(path: Path, reason: str) -> str:
-    """What is wrong with a file that HDF5 does not open, in place of its library's own words."""
+    """The fault of a file that HDF5 cannot open, in place of the library's own message."""
     if not path.is_file():
         return "cannot be read: there is no such file"
     size, whole = path.stat().st_size, re.search(r"truncated file: .*stored_eof = (\d+)", reason)
