@@ -1,7 +1,7 @@
 """Activation functions of hidden layers. Their NumPy forms are in `acting.numpy_layers`.
 
-Those that have no kernel of ours (`FUSED`) are made of MindSpore's sigmoid and exponential, which are exact on CPU, and
-not of its tanh, which is not.
+Activations that have no kernel in this package (see `FUSED`) use MindSpore's sigmoid and exponential, which are exact
+on CPU, instead of its tanh, which is not.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from minding.engine.process.runtime import nn, ops
 
 GELU_SLOPE, GELU_CUBE = 1.5957691216057308, 0.044715
-"""2 sqrt(2 / pi), and the factor of the cube, in the form of GELU that has no error function."""
+"""2 sqrt(2 / pi), and the factor of the cube, in the form of GELU without error function."""
 FUSED = ("relu", "tanh")
-"""Those that are computed with the layer before them by one kernel, see `networks.fused`."""
+"""Activations that one kernel computes together with the layer before them, see `networks.fused`."""
 
 
 class Tanh(nn.Cell):
-    """tanh by MindSpore's sigmoid."""
+    """tanh, computed with MindSpore's sigmoid."""
 
     def construct(self, x):
         return 2.0 * ops.Sigmoid()(2.0 * x) - 1.0
@@ -31,7 +31,7 @@ class SiLU(nn.Cell):
 
 
 class GELU(nn.Cell):
-    """x Phi(x), by 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel, 2016,
+    """x Phi(x), approximated by 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel, 2016,
     https://arxiv.org/abs/1606.08415, section 2)."""
 
     def construct(self, x):
@@ -42,7 +42,7 @@ class ELU(nn.Cell):
     """x where it is positive, else exp(x) - 1 (Clevert et al., 2016, https://arxiv.org/abs/1511.07289, eq. 15)."""
 
     def construct(self, x):
-        # The exponential of a large number would make its gradient NaN, though it is not chosen.
+        # Without the minimum, the exponential of a large number would make the gradient NaN, although it is not used.
         return ops.ReLU()(x) + ops.Exp()(ops.Minimum()(x, 0.0)) - 1.0
 
 

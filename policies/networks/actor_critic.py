@@ -30,8 +30,8 @@ class Decision(NamedTuple):
 class ActorCritic(nn.Cell):
     """Shared encoder and, if configured, memory, then separate actor and critic.
 
-    Takes the observation leaves, and with memory the rows that it remembers, float32 (B, S), as the last one. Returns
-    (value (B,), distribution parameters...), and with memory the new rows as the last output.
+    Takes the observation leaves and, with memory, the memory rows, float32 (B, S), as the last leaf. Returns (value
+    (B,), distribution parameters...) and, with memory, the new memory rows as the last output.
 
     Logits of actions that the observation's mask forbids are `ILLEGAL`.
     """
@@ -61,7 +61,7 @@ class ActorCritic(nn.Cell):
 
     @property
     def memory_size(self) -> int:
-        """Numbers that are remembered of an environment; 0 without memory."""
+        """Number of values in the memory of an environment; 0 without memory."""
         return 0 if self.memory is None else self.memory.size
 
     def construct(self, obs):
@@ -71,11 +71,12 @@ class ActorCritic(nn.Cell):
         return (*self.heads(features, obs), rows)
 
     def of_rows(self, batch):
-        """The outputs for the rows of a batch, without those of the memory.
+        """The outputs for the rows of a batch, without the memory rows.
 
         Args:
-          batch: by name `obs`; with memory also `index`, int32 (T, B), the rows of sequences in the order of time,
-            `memory`, float32 (T B, S), of which the first rows count, and `begun`, float32 (T B,).
+          batch: by name: `obs`; with memory also `index`, int32 (T, B), the row indices of sequences ordered by time,
+            `memory`, float32 (T B, S), of which only the first B rows are used, and `begun`, float32 (T B,), see
+            `recurrent.Memory.unroll`.
         """
         features = self.encoder(batch["obs"])
         if self.memory is not None:
@@ -97,8 +98,8 @@ class ActorCritic(nn.Cell):
 
 
 class PolicyNetwork(nn.Cell):
-    """Encoder, torso and action head; returns the parameters of the head's distribution. ``head.log_prob_entropy`` of
-    these tells how likely any action is, also one that another policy has taken.
+    """Encoder, torso and action head; returns the parameters of the head's distribution. ``head.log_prob_entropy``
+    computes from these parameters the log-probability of any action, even of one that another policy has taken.
 
     Logits of actions that the observation's mask forbids are `ILLEGAL`.
     """
@@ -118,7 +119,7 @@ class PolicyNetwork(nn.Cell):
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = MLP.of(self.encoder.out_features, model, math.sqrt(2), rng, acts=True)
-        # Algorithms of discrete actions alone have no such key.
+        # The settings of algorithms for discrete actions only lack this key.
         log_std = model.get("log_std", 0.0)
         self.head = make_action_head(spec["action"], self.torso.out_features, rng, log_std=log_std)
         self.mask = action_mask(spec["observation"])
@@ -134,10 +135,10 @@ class PolicyNetwork(nn.Cell):
 
 class QNetwork(nn.Cell):
     """Action values (B, n); with `dueling` as V + A - mean A (Wang et al., 2016, eq. 9;
-    https://arxiv.org/abs/1511.06581). Those of actions that the observation's mask forbids are `ILLEGAL`.
+    https://arxiv.org/abs/1511.06581). Values of actions that the observation's mask forbids are `ILLEGAL`.
 
-    With memory, if one is configured, it takes the rows that it remembers, float32 (B, S), as the last leaf, and
-    returns the new rows as the last output.
+    If a memory is configured, the network takes the memory rows, float32 (B, S), as the last leaf, and returns the new
+    memory rows as the last output.
     """
 
     shared_outputs = ()
@@ -156,7 +157,7 @@ class QNetwork(nn.Cell):
 
     @property
     def memory_size(self) -> int:
-        """Numbers that are remembered of an environment; 0 without memory."""
+        """Number of values in the memory of an environment; 0 without memory."""
         return 0 if self.memory is None else self.memory.size
 
     def construct(self, obs):
@@ -170,8 +171,8 @@ class QNetwork(nn.Cell):
 
         Args:
           obs: leaves (T, B, ...).
-          rows: (B, S), what is remembered before the first ones.
-          begun: float32 (T, B), 1 where what was remembered before is forgotten.
+          rows: memory (B, S) before the first observations.
+          begun: float32 (T, B), 1 where the memory is cleared before the observation.
         """
         leaves = as_rows(obs)
         features = self.memory.unroll(self.encoder(leaves), rows, ops.Reshape()(begun, (-1,)))
@@ -179,9 +180,11 @@ class QNetwork(nn.Cell):
         return ops.Reshape()(q, (*begun.shape, q.shape[-1]))
 
     def take_in(self, obs, rows, counted):
-        """The memory (B, S) after sequences; `counted`: float32 (T, B), 0 where an observation is left out.
+        """The memory (B, S) after sequences.
 
-        See `unroll` for the other arguments.
+        Args:
+          obs, rows: as in `unroll`.
+          counted: float32 (T, B), 0 where an observation is left out, else 1.
         """
         return self.memory.take_in(self.encoder(as_rows(obs)), rows, counted)
 
@@ -205,7 +208,7 @@ class QNetwork(nn.Cell):
 
 
 class BoundedActor(nn.Cell):
-    """Encoder, torso and a head for actions in [-1, 1]. A subclass names the head and what decides."""
+    """Encoder, torso and a head for actions in [-1, 1]. A subclass defines `head_class` and `decision`."""
 
     shared_outputs = ()
     memory_size = 0
@@ -225,7 +228,7 @@ class BoundedActor(nn.Cell):
 
 
 class SquashedActor(BoundedActor):
-    """Tanh-normal actions; returns (mean, log deviation), each (B, A)."""
+    """Tanh-normal actions; returns (mean, log standard deviation), each (B, A)."""
 
     head_class = SquashedGaussianHead
     decision = Decision(0, "mean", squash=True)
@@ -242,8 +245,8 @@ class DeterministicActor(BoundedActor):
 
 
 class StateValue(nn.Cell):
-    """V(s) as a network of its own, which shares nothing with the one that acts: float32 (B,) from the observation's
-    leaves. A root that holds it moves it with ``Group.of(value, learn)``."""
+    """V(s) as a separate network, which shares nothing with the acting network: float32 (B,) from the observation's
+    leaves. A root that holds such a network optimizes it with the group ``Group.of(value, learn)``."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -270,7 +273,7 @@ class ActionValue(nn.Cell):
         return self.torso.into(self.value, ops.Concat(-1)((features, action)))
 
     def of_many(self, actions, obs):
-        """Q(s, a) of M actions for each row: float32 (M, B) from actions (M, B, A); the encoder sees a row once."""
+        """Q(s, a) of M actions for each row: float32 (M, B) from actions (M, B, A); each row is encoded only once."""
         features = ops.ExpandDims()(self.encoder(obs), 0)
         count, rows = actions.shape[0], actions.shape[1]
         features = ops.BroadcastTo((count, rows, features.shape[-1]))(features)
@@ -290,5 +293,5 @@ class TwinCritics(nn.Cell):
         return self.q1(action, obs), self.q2(action, obs)
 
     def of_many(self, actions, obs):
-        """See `ActionValue.of_many`: a pair of float32 (M, B)."""
+        """`ActionValue.of_many` of both networks: a pair of float32 (M, B)."""
         return self.q1.of_many(actions, obs), self.q2.of_many(actions, obs)

@@ -1,4 +1,4 @@
-"""Networks of centralised training with decentralised execution: the agent acts by what it sees, the value sees all."""
+"""Networks of centralised training with decentralised execution: actors see the own observation, values the state."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from minding.policies.ops import lean
 
 
 class CentralValue(nn.Cell):
-    """Value of the environment's state for each agent: of the features of its own observation, the state, and its place
-    among the agents, float32 (B,).
+    """Value of the environment's state for each agent, float32 (B,), from the features of the agent's own observation,
+    the state, and the agent number.
 
-    Of an agent that is not there, only its place is seen (Yu et al., 2022, https://arxiv.org/abs/2103.01955,
+    For an absent agent, the input is only the agent number (Yu et al., 2022, https://arxiv.org/abs/2103.01955,
     section 5.4, "death masking").
 
     Args:
       spec: description of the environment, with several agents and their global state.
-      features: those of an agent's observation.
+      features: number of features of an agent's observation.
       model: the `model` part of the policy's configuration.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
@@ -46,7 +46,7 @@ class CentralValue(nn.Cell):
         self.agents = ms.Tensor(np.eye(agents, dtype=np.float32))
 
     def construct(self, features, leaves):
-        """The normalized value, see `PopArt`; leaves: those of `central_view`."""
+        """The normalized value, see `PopArt`, from features and the leaves of `central_view`."""
         there = ops.ExpandDims()(ops.Cast()(lean.item(leaves, 1), ms.float32), -1)
         who = ops.Gather()(self.agents, lean.item(leaves, 0), 0)
         seen = (features * there, self.state(leaves[2:]) * there, who)
@@ -57,19 +57,19 @@ class CentralValue(nn.Cell):
 
 
 class CentralActorCritic(nn.Cell):
-    """An actor of one agent, and a `CentralValue`; they share the encoder of its observation and, if configured, the
-    memory after it.
+    """An actor of one agent and a `CentralValue`, which share the encoder of the agent's observation and, if
+    configured, the memory after it.
 
-    Takes the leaves of the observation, then those of `central_view` if there is to be a value, and with memory the
-    rows that it remembers, float32 (B, S), as the last one. Returns (distribution parameters..., value (B,) in units of
-    the returns, new rows).
+    Takes the leaves of the observation, then the leaves of `central_view` if the value is needed and, with memory, the
+    memory rows, float32 (B, S), as the last leaf. Returns (distribution parameters..., value (B,) in units of the
+    returns, new memory rows).
 
     Logits of actions that the observation's mask forbids are `ILLEGAL`.
 
     Args:
       spec: description of the environment, with several agents and their global state.
       model: the `model` part of the policy's configuration.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -96,7 +96,7 @@ class CentralActorCritic(nn.Cell):
 
     @property
     def memory_size(self) -> int:
-        """Numbers that are remembered of an agent; 0 without memory."""
+        """Number of values in the memory of an agent; 0 without memory."""
         return 0 if self.memory is None else self.memory.size
 
     def construct(self, leaves):
@@ -116,7 +116,8 @@ class CentralActorCritic(nn.Cell):
         """The parameters of the distribution and the normalized values for the rows of a batch.
 
         Args:
-          batch: by name `obs` and `central`; with memory also what `ActorCritic.of_rows` takes.
+          batch: by name: `obs` and `central`; with memory also `index`, `memory` and `begun`, see
+            `ActorCritic.of_rows`.
         """
         features = self.encoder(batch["obs"])
         if self.memory is not None:

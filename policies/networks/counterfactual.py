@@ -1,4 +1,4 @@
-"""Networks of COMA: what agents act by, and the critic that sees them all."""
+"""Networks of COMA: the agents' policy, and the critic that sees all agents."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from minding.policies.networks.team_agents import AgentQNetwork
 
 
 class AgentPolicy(AgentQNetwork):
-    """Logits (B, A) of agents by what each of them has seen and done; otherwise an `AgentQNetwork`."""
+    """An `AgentQNetwork` whose outputs (B, A) are logits of the agents' policies."""
 
     decision = Decision(0, "logits")
 
 
 class CounterfactualCritic(nn.Cell):
-    """Values (R M, A) of all actions of each of M agents in R steps of a team.
+    """Values (R M, A) of all A actions of each of the M agents, in R steps of a team.
 
     Args:
       spec: description of the environment, with several agents and their global state.
       model: the `model` part of the policy's configuration.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -43,16 +43,18 @@ class CounterfactualCritic(nn.Cell):
         self.values = Linear(self.torso.out_features, self.actions, None, rng)
         place = np.eye(self.agents, dtype=np.float32)
         self.place = ms.Tensor(place)
-        # Each agent is to see what the others do.
+        # Masks the agent's own action, so that each agent's input has only the actions of the others.
         self.others = ms.Tensor(np.repeat(1.0 - place, self.actions, axis=1)[None])
 
     def construct(self, leaves, state, there, taken, last):
-        """The values of the M agents of one step after another.
+        """The values (R M, A), ordered by step and then by agent.
 
         Args:
-          leaves: of the observations of single agents, (R M, ...) each; state: leaves of the state, (R, ...) each.
-          there: float32 (R, M), which agents act.
-          taken, last: float32 (R, M, A), their actions, and those before, as one-hot; 0 of agents that are not there.
+          leaves: leaves of the observations of single agents, (R M, ...) each.
+          state: leaves of the state, (R, ...) each.
+          there: float32 (R, M), 1 for agents that act, else 0.
+          taken, last: float32 (R, M, A), the agents' actions in this and in the last step as one-hot; 0 for absent
+            agents.
         """
         count, joint = there.shape[0], self.agents * self.actions
         seen = self.encoder(leaves) * ops.Reshape()(there, (-1, 1))
@@ -69,7 +71,7 @@ class CounterfactualCritic(nn.Cell):
         return self.values(self.torso(ops.Concat(-1)(parts)))
 
     def of_each(self, x):
-        """(R, D), once for each agent: (R M, D)."""
+        """Repeats each row for all M agents: (R, D) -> (R M, D)."""
         size = x.shape[1]
         wide = ops.BroadcastTo((x.shape[0], self.agents, size))(ops.ExpandDims()(x, 1))
         return ops.Reshape()(wide, (-1, size))

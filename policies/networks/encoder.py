@@ -1,4 +1,4 @@
-"""Observation encoders: one for each leaf of the observation, joined into one feature vector."""
+"""Observation encoders: one encoder per leaf of the observation, joined into one feature vector."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from minding.policies.networks.init import fan_in_uniform
 from minding.policies.networks.layers import Linear
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Channels, kernel, stride (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images from 36 pixels."""
+"""Channels, kernel size and stride of each layer (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images
+of at least 36 pixels per side."""
 SMALL_CNN = ((16, 3, 2), (32, 3, 2))
-"""For images under 36 pixels."""
+"""Channels, kernel size and stride of each layer, for smaller images."""
 _LARGE_IMAGE = 36
 _OF_BYTES = 1.0 / 255.0
 
 
 class Normalizer(nn.Cell):
-    """Scales each number to zero mean and unit variance as seen in training, clipped to +-10.
+    """Scales each number to zero mean and unit variance, as estimated in training, clipped to +-10.
 
-    The moments are kept in float64 by `RunningMoments`; the float32 parameters are what acting and learning see. They
-    change only in `update`: after the gradient steps of an iteration, so that acting and learning of one iteration use
-    the same ones, and where recorded data are learned from once, before the first step.
+    `RunningMoments` keeps the moments in float64; acting and learning use the float32 parameters, which change only in
+    `update`. This is called after the gradient steps of an iteration, so that acting and learning of one iteration use
+    the same moments. For recorded data, the moments are computed once, before the first step.
     """
 
     def __init__(self, size: int) -> None:
@@ -49,14 +50,14 @@ class Normalizer(nn.Cell):
         return numpy_forms.Normalizer(self.mean.asnumpy(), self.scale.asnumpy())
 
     def update(self, x: Array) -> None:
-        """Takes in observations ``(B, size)``."""
+        """Adds observations ``(B, size)`` to the moments."""
         self.moments.update(x)
         assign(self.mean, self.moments.mean.astype(np.float32))
         assign(self.scale, (1.0 / np.sqrt(self.moments.var + 1e-8)).astype(np.float32))
 
 
 class Vector(nn.Cell):
-    """Numbers, flattened to ``(B, D)``; normalized if asked for."""
+    """Numbers, flattened to ``(B, D)``, and normalized if `normalize` is true."""
 
     def __init__(self, space: Mapping[str, Any], normalize: bool) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class Vector(nn.Cell):
         self.normalizer = Normalizer(self.out_features) if normalize else None
 
     def construct(self, x):
-        # Integer and boolean observations reach acting unconverted.
+        # In acting, integer and boolean observations arrive unconverted.
         if x.ndim != 2:
             x = x.reshape((-1, self.out_features))
         x = ops.cast(x, ms.float32)
@@ -99,7 +100,7 @@ class OneHot(nn.Cell):
 class ConvNet(nn.Cell):
     """Convolutions with ReLU over images ``(B, C, H, W)``, then one linear layer to `out_features`.
 
-    Pixels are multiplied by `scale`; they are bytes unless it is 1.
+    Pixels are multiplied by `scale`. A scale of 1 means that they are float32 already; otherwise they are bytes.
     """
 
     def __init__(
@@ -143,17 +144,17 @@ class ConvNet(nn.Cell):
 
 
 class ObsEncoder(nn.Cell):
-    """One encoder for each leaf of the observation; features ``(B, out_features)``.
+    """One encoder per leaf of the observation; returns features ``(B, out_features)``.
 
-    A single vector or integer leaf passes unchanged. With several leaves each vector gets its own linear layer. An
-    action mask is not a feature.
+    A single leaf has no layer after its encoder. With several leaves, each has its own linear layer after its encoder,
+    and the results are joined. An action mask is not a feature.
 
     Args:
       space: description of the observation space (see `envs.describe_env`).
       model: the `model` part of the policy's configuration.
-      rng: draws the weights.
-      name: of what is encoded among the fields of rows.
-      whitened: whether vectors and images come as float32 of zero mean and unit variance, and so are left as they are.
+      rng: random generator for the initial weights.
+      name: name of the encoded observation among the row fields.
+      whitened: whether vectors and images are given as float32 with zero mean and unit variance, and need no scaling.
 
     Attributes:
       fields: names of the row fields of the leaves.
@@ -171,7 +172,7 @@ class ObsEncoder(nn.Cell):
         super().__init__()
         leaves = observation_leaves(space)
         self.fields = [leaf_name(name, leaf) for leaf in leaves]
-        # Where each encoder's leaf is among those of the observation.
+        # The index of each encoder's leaf among the leaves of the observation.
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
         self.encoders = nn.CellList([self._leaf(leaves[k], model, rng, whitened) for k in self.places])
         self.joined = len(self.places) > 1
@@ -209,7 +210,7 @@ class ObsEncoder(nn.Cell):
         return numpy_forms.ObsEncoder(encoders, projections, self.activation_name, self.places)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
-        """(leaf number, its normalizer) for every normalized leaf."""
+        """Pairs of leaf number and normalizer, for all normalized leaves."""
         return [
             (k, e.normalizer)
             for k, e in zip(self.places, self.encoders)
@@ -218,17 +219,17 @@ class ObsEncoder(nn.Cell):
 
 
 class OwnEncoder(nn.Cell):
-    """An encoder that settings name, `policy.model.encoder`: ``MyEncoder(space, model, rng)``.
+    """A user-defined encoder that `policy.model.encoder` names: ``MyEncoder(space, model, rng)``.
 
-    It has `out_features`, the size F of its features, and ``construct(leaves) -> (B, F)`` for the leaves of an
-    observation, ``(B, ...)`` each, without action masks. With `host()`, which returns the same of NumPy arrays, it acts
-    without a graph.
+    The class has an attribute `out_features`, the size F of its features, and a method ``construct(leaves) -> (B, F)``
+    for the leaves of an observation, ``(B, ...)`` each, without action masks. If it also has a method `host()`, which
+    returns the same function of NumPy arrays, the policy can act without a graph.
 
     Args:
       space, model, rng: as in `ObsEncoder`.
     Raises:
-      CodeError: it is not there, or fails.
-      ConfigError: it is not a cell, or violates this interface.
+      CodeError: if the class is not found, or its code fails.
+      ConfigError: if it is not a cell, or violates this interface.
     """
 
     def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -270,13 +271,16 @@ def _described(rows: Sequence[Any]) -> str:
 
 
 def make_encoder(space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> ObsEncoder | OwnEncoder:
-    """The encoder of observations: minding's, or one's own, if `policy.model.encoder` names one."""
+    """The encoder of observations: an `ObsEncoder`, or the user-defined encoder that `policy.model.encoder` names."""
     kind = OwnEncoder if model.get("encoder") else ObsEncoder
     return kind(space, model, rng)
 
 
 def normalizers_of(root: Any) -> dict[str, tuple[str, Normalizer]]:
-    """(row field of its numbers, normalizer) of every encoder under `root`, by path."""
+    """Pairs (row field of the numbers, normalizer) of all encoders under `root`, by path.
+
+    The path is the encoder's path in `root` and the leaf number.
+    """
     encoders = [(path, cell) for path, cell in root.cells_and_names() if isinstance(cell, ObsEncoder)]
     return {
         f"{path}.{k}": (encoder.fields[k], normalizer)

@@ -1,11 +1,12 @@
-"""Layers as kernels of our own, for learning on CPU.
+"""Layers as kernels of this package, for learning on CPU.
 
-MindSpore's chain of product, bias and activation takes three kernels, its gradient four, each of them a launch and a
-pass over memory, and its BiasAdd, ReLU and BiasAddGrad are scalar loops. With the kernels of `minding.policies.kernels`
-it is one and two. (A gradient function of MindSpore has a fixed number of arguments.)
+MindSpore's chain of product, bias and activation takes three kernels, and its gradient four. Each of them is a launch
+and a pass over memory, and BiasAdd, ReLU and BiasAddGrad are scalar loops. With the kernels of
+`minding.policies.kernels`, the chain takes one kernel and its gradient two. (A gradient function of MindSpore has a
+fixed number of arguments.)
 
-Kernels of whole networks, two hidden layers with their heads in one, would save 3 % of an update of DQN and PPO and 4 %
-of SAC's: too little for code that knows the number of layers.
+Kernels of whole networks, with two hidden layers and their heads in one, would save 3 % of an update of DQN and PPO and
+4 % of an update of SAC, which is too little for code that depends on the number of layers.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ def fused_linear(activation: str) -> Any:
     """The primitive ``(x, weight, bias) -> activation(x W^T + b)`` with its gradient; see `Linear` for the shapes.
 
     Args:
-      activation: 'none', 'relu' or 'tanh'; 'scalar' is none, with the result of a `ScalarLinear`.
+      activation: 'none', 'relu' or 'tanh'; 'scalar' means no activation and the result shape of a `ScalarLinear`.
     """
-    # MindSpore distinguishes primitives by name: the scalar kernel is the one without activation under another name.
+    # MindSpore distinguishes primitives by name, so the scalar kernel is the kernel without activation under another
+    # name.
     name, scalar = f"linear_{activation}", activation == "scalar"
     input_gradient = _input_gradient(name)
     parameter_gradient = kernel(
@@ -69,15 +71,15 @@ def fused_norm(activation: str) -> Any:
 
 @functools.cache
 def fused_relu_then(name: str) -> Any:
-    """The primitive ``(x, weight, bias, W, c) -> head(relu(x weight^T + bias)), result of the first layer`` with its
-    gradient for the former: a ReLU layer and a linear one after it, the head, with weights W and c.
+    """The primitive ``(x, weight, bias, W, c) -> head(relu(x weight^T + bias)), result of the first layer``: a ReLU
+    layer followed by a linear layer, the head, with weights W and bias c. The first result has a gradient.
 
     For x ``(B, I)``, weight ``(H, I)``, bias ``(H,)``, W ``(O, H)`` and c ``(O,)`` the results are ``(B, O)``, or
-    ``(B,)`` for a `ScalarLinear`, and ``(B, H)``. Large products of the gradient leave out what the ReLU kept back, see
-    docs/kernels.md.
+    ``(B,)`` for a `ScalarLinear`, and ``(B, H)``. Large products of the gradient skip the numbers that the ReLU set to
+    0, see docs/kernels.md.
 
     Args:
-      name: of the head's fused form, see `fused_linear`.
+      name: name of the head's fused form, see `fused_linear`.
     """
     name, scalar = f"relu_then_{name}", name == "scalar"
     input_gradient = kernel(
@@ -108,7 +110,7 @@ def fused_relu_then(name: str) -> Any:
 
 @functools.cache
 def _input_gradient(name: str) -> Any:
-    """The gradient ``(gradient of the result, result, weight) -> that of x`` of the linear layer `name`."""
+    """The primitive ``(gradient of the result, result, weight) -> gradient of x`` of the linear layer `name`."""
     return kernel(
         f"{name}_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
     )
@@ -116,7 +118,8 @@ def _input_gradient(name: str) -> Any:
 
 @functools.cache
 def _parameter_gradient() -> Any:
-    """``(gradient of the result, result, x) -> gradients of weight and bias`` of a layer without activation."""
+    """The primitive ``(gradient of the result, result, x) -> gradients of weight and bias`` of a layer without
+    activation."""
     return kernel(
         "linear_none_parameter_gradient",
         lambda dout, out, x: ((dout[1], x[1]), (dout[1],)),
@@ -127,7 +130,7 @@ def _parameter_gradient() -> Any:
 @functools.cache
 def fused_gru() -> Any:
     """The primitive ``(W x + b, begun, first rows, U, c) -> new rows, rows before, gates`` of all steps of sequences,
-    with its gradient for the new rows; see `GRU.unroll`."""
+    with the gradient of the new rows; see `GRU.unroll`."""
     slopes_of = kernel(
         "gru_slopes",
         lambda drows, before, gates, begun, rows, weight: (
@@ -156,7 +159,7 @@ def fused_gru() -> Any:
 @functools.cache
 def fused_lstm() -> Any:
     """The primitive ``(W x + b, begun, first rows, U, c) -> new states, states before, cells before, gates`` of all
-    steps of sequences, with its gradient for the new states; see `LSTM.unroll`."""
+    steps of sequences, with the gradient of the new states; see `LSTM.unroll`."""
     slopes_of = kernel(
         "lstm_slopes",
         lambda dstates, cells, gates, begun, rows, weight: ((dstates[0], weight[0]), rows),
@@ -181,7 +184,7 @@ def fused_lstm() -> Any:
 
 @functools.cache
 def fused_clip() -> Any:
-    """The primitive ``(x, bounds) -> x within the bounds`` with its gradient; see `Clip`."""
+    """The primitive ``(x, bounds) -> x clipped to the bounds`` with its gradient; see `Clip`."""
     slope = kernel("clip_gradient", lambda dout, x, bounds: x, lambda dout, x, bounds: x)
 
     def gradient(x, bounds, out, dout):
@@ -213,9 +216,9 @@ def fused_mix() -> Any:
 
 
 def fuse_layers(root: nn.Cell) -> None:
-    """Lets all layers under `root` that have a fused form use it on CPU.
+    """Makes all layers under `root` use their fused form, if they have one, on CPU.
 
-    Call it before anything is compiled.
+    Call this before anything is compiled.
     """
     if not usable():
         return
@@ -243,7 +246,7 @@ def fuse_layers(root: nn.Cell) -> None:
 
 
 def plain_layers(root: nn.Cell) -> None:
-    """Undoes `fuse_layers` for graphs that are compiled from now on, such as those for export."""
+    """Undoes `fuse_layers` for graphs that are compiled from now on, such as graphs for export."""
     for _, cell in root.cells_and_names():
         if getattr(cell, "fused", None) is not None:
             cell.fused = None

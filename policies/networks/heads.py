@@ -1,7 +1,8 @@
 """Action heads: each maps features ``(B, F)`` to a tuple of parameters of its `distribution` over actions.
 
-The distribution draws actions in NumPy, see `acting.sampling`; log-probabilities and entropies of the update are
-compiled (`log_prob_entropy`). A test keeps both equal. `fuse_likelihood` makes them one kernel.
+The distribution draws actions in NumPy, see `acting.sampling`; `log_prob_entropy` computes log-probabilities and
+entropies in compiled updates. A test checks that both agree. `fuse_likelihood` turns `log_prob_entropy` into one
+kernel.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class MultiCategoricalHead(nn.Cell):
 
 
 class GaussianHead(nn.Cell):
-    """Diagonal normal with a state-independent deviation; parameters: mean ``(B, A)``, log deviation ``(A,)``."""
+    """Diagonal normal with a state-independent standard deviation; parameters: mean ``(B, A)`` and log standard
+    deviation ``(A,)``."""
 
     def __init__(
         self, features: int, size: int, gain: float | None, rng: np.random.Generator, log_std: float = 0.0
@@ -97,8 +99,9 @@ class GaussianHead(nn.Cell):
 
 
 class SquashedGaussianHead(nn.Cell):
-    """tanh of a normal whose deviation depends on the state (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905,
-    appendix C); parameters: mean and log deviation, each ``(B, A)``; actions in (-1, 1)."""
+    """tanh of a normal whose standard deviation depends on the state (Haarnoja et al., 2018,
+    https://arxiv.org/abs/1812.05905, appendix C); parameters: mean and log standard deviation, each ``(B, A)``; actions
+    in (-1, 1)."""
 
     LOG_STD_RANGE = (-20.0, 2.0)
 
@@ -116,8 +119,8 @@ class SquashedGaussianHead(nn.Cell):
 
 
 class DeterministicHead(nn.Cell):
-    """No distribution, but the action itself, ``(B, A)`` in [-1, 1]: tanh of a linear layer (Lillicrap et al., 2016,
-    https://arxiv.org/abs/1509.02971, section 7)."""
+    """The action itself instead of a distribution, ``(B, A)`` in [-1, 1]: tanh of a linear layer (Lillicrap et al.,
+    2016, https://arxiv.org/abs/1509.02971, section 7)."""
 
     def __init__(self, features: int, size: int, rng: np.random.Generator) -> None:
         super().__init__()
@@ -131,7 +134,7 @@ class DeterministicHead(nn.Cell):
 
 
 def fuse_likelihood(head: nn.Cell) -> None:
-    """Lets `log_prob_entropy` of a head be one kernel with its gradient on CPU; call it before anything is compiled."""
+    """Makes `log_prob_entropy` of a head one kernel with a gradient on CPU; call this before anything is compiled."""
     if usable():
         normal = isinstance(head, GaussianHead)
         head.fused = likelihood.fused_normal() if normal else likelihood.fused_categorical()

@@ -1,4 +1,4 @@
-"""Networks of implicit quantiles: the return's quantile function itself, at any fractions."""
+"""Networks of implicit quantiles: the quantile function of the return, at any fractions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class ImplicitQuantiles(nn.Cell):
 
         Z_tau(s, a) = f(psi(s) * phi(tau))_a,   phi_j(tau) = ReLU( sum_{i<n} cos(pi i tau) w_ij + b_j )
 
-    psi: encoder and hidden layers; f: a linear layer, with `dueling` V + A - mean A. The value of an action is the mean
-    over the fixed fractions tau_k = (2 k + 1) / (2 K). As f is linear, that is f(psi(s) * mean_k phi(tau_k)), one row
-    instead of K. Values of actions that the observation's mask forbids are `ILLEGAL`.
+    psi is encoder and hidden layers; f is a linear layer, with `dueling` V + A - mean A. The value of an action is the
+    mean over the fixed fractions tau_k = (2 k + 1) / (2 K). Because f is linear, this is f(psi(s) * mean_k phi(tau_k)),
+    which takes one row instead of K. Values of actions that the observation's mask forbids are `ILLEGAL`.
 
     Args:
       spec: description of the environment's spaces.
       model: the configuration `policy.model`.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -50,11 +50,11 @@ class ImplicitQuantiles(nn.Cell):
         self.count, self.features, self.actions = count, features, actions
         frequencies = np.pi * np.arange(count)
         self.frequencies = ms.Tensor(frequencies.astype(np.float32))
-        # The fixed fractions' share of the embedding.
+        # The cosines of the fixed fractions, which are inputs of the embedding.
         self.cosines = ms.Tensor(np.cos(frequencies * midpoints(model.n_fractions)[:, None]).astype(np.float32))
 
     def construct(self, obs):
-        # No input of the embedding comes from the observation: without the order its weights could be read too early.
+        # No input of the embedding depends on the observation; without `after`, its weights could be read too early.
         mean = ops.ReduceMean(True)(self.embedding(after(self.cosines, obs)), 0)
         values = self.outputs(self.torso(self.encoder(obs)) * mean)
         return (values if self.mask is None else self.mask(values, obs),)
@@ -70,7 +70,7 @@ class ImplicitQuantiles(nn.Cell):
         return ops.Transpose()(ops.Reshape()(quantiles, (rows, number, self.actions)), (0, 2, 1))
 
     def outputs(self, features):
-        """f: float32 (B, F) -> (B, A)."""
+        """The function f of the class's formula: float32 (B, F) -> (B, A)."""
         outputs = self.advantage(features)
         if self.value is not None:
             outputs = self.value(features) + outputs - ops.ReduceMean(True)(outputs, -1)

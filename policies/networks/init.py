@@ -1,4 +1,4 @@
-"""Initial weights, drawn from a NumPy Generator so that the run's seed decides them."""
+"""Initial weights, drawn from a NumPy Generator so that the run's seed determines them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def orthogonal(shape: tuple[int, int], gain: float, rng: np.random.Generator) ->
 
 
 def fan_in_uniform(shape: Sequence[int], fan_in: int, rng: np.random.Generator) -> Array:
-    """Uniform in +-1/sqrt(fan_in), float32, the usual start for linear and convolution layers and their biases."""
+    """Numbers uniform in +-1/sqrt(fan_in), float32, the usual initial weights and biases of linear and convolution
+    layers."""
     bound = 1.0 / math.sqrt(fan_in)
     return rng.uniform(-bound, bound, size=shape).astype(np.float32)

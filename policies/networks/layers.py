@@ -1,9 +1,9 @@
 """Linear layers and multilayer perceptrons, each with a compiled and a NumPy form.
 
-`construct` is what MindSpore compiles; `host()` returns the NumPy form (see `acting.numpy_layers`) over zero-copy
-views of the same live parameters, so that it follows training. A test holds both equal to 1e-5. One place is less
-exact: MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond. Updates have
-their own form, see `networks.fused`, whose tanh is exact.
+MindSpore compiles `construct`; `host()` returns the NumPy form (see `acting.numpy_layers`) over zero-copy views of the
+same live parameters, so that it follows training. A test checks that both agree to 1e-5, with one exception:
+MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond. Updates use their
+own form, see `networks.fused`, whose tanh is exact.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Linear(nn.Cell):
     Args:
       in_features, out_features: sizes.
       gain: orthogonal initial weights with this gain and zero bias; None: uniform in +-1/sqrt(in_features).
-      rng: draws the weights.
+      rng: random generator for the initial weights.
 
     Attributes:
       kernel: name of the fused form, see `networks.fused`.
@@ -55,7 +55,7 @@ class Linear(nn.Cell):
         return self.add_bias(self.matmul(x, self.weight), self.bias)
 
     def host(self) -> Any:
-        """A `numpy_forms.Linear`, or what a subclass has beyond it."""
+        """The NumPy form: a `numpy_forms.Linear`, or in a subclass a form that includes the activation."""
         return numpy_forms.Linear(self.weight.asnumpy(), self.bias.asnumpy())
 
 
@@ -92,7 +92,7 @@ class TanhLinear(Linear):
 
 
 class Clip(nn.Cell):
-    """Numbers within [low, high], any shape; the gradient passes where they were."""
+    """Clips numbers of any shape to [low, high]; the gradient passes where they were inside."""
 
     def __init__(self, low: float, high: float) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class LayerNorm(nn.Cell):
 
         y = (x - mean(x)) / sqrt(var(x) + 1e-5) * weight + bias
 
-    The mean and the variance, not the unbiased one, are those of the row.
+    Mean and variance are computed over the row; the variance is the biased one.
     """
 
     def __init__(self, size: int) -> None:
@@ -125,7 +125,7 @@ class LayerNorm(nn.Cell):
     def construct(self, x):
         if self.fused is not None:
             return self.fused(x, self.weight, self.bias)
-        # Not by MindSpore's LayerNorm, which has no second derivative outside of graphs.
+        # MindSpore's LayerNorm has no second derivative outside of graphs, so it is not used.
         x = x - self.mean(x, -1)
         return x / ops.Sqrt()(self.mean(x * x, -1) + numpy_norm.EPSILON) * self.weight + self.bias
 
@@ -134,19 +134,19 @@ class LayerNorm(nn.Cell):
 
 
 def make_norms(sizes: Sequence[int], norm: str) -> nn.CellList:
-    """The normalizations of hidden layers; empty for `norm` 'none', a `LayerNorm` each for 'layer'."""
+    """The normalizations of hidden layers of these sizes: none for `norm` 'none', one `LayerNorm` each for 'layer'."""
     return nn.CellList([LayerNorm(size) for size in sizes] if norm == "layer" else [])
 
 
 class MLP(nn.Cell):
-    """Linear layers with an activation after each, and if asked for with a `LayerNorm` before each activation.
+    """Linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation.
 
     Args:
       in_features: size of the input.
-      hidden: sizes of the layers; empty gives the identity.
-      activation: one of `activations.ACTIVATIONS`.
-      gain: see `Linear`.
-      rng: draws the weights.
+      hidden: sizes of the layers; an empty sequence gives the identity.
+      activation: name of the activation, one of `activations.ACTIVATIONS`.
+      gain: gain of the initial weights, see `Linear`.
+      rng: random generator for the initial weights.
       norm: 'none' or 'layer'.
     """
 
@@ -167,14 +167,22 @@ class MLP(nn.Cell):
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
         self.fusible = activation in FUSED
-        # Whether the fused form of each layer, or of what normalizes it, has the activation in it.
+        # Whether the fused form of each layer, or of its normalization, includes the activation.
         self.layers_activate = False
 
     @classmethod
     def of(
         cls, in_features: int, model: Any, gain: float | None, rng: np.random.Generator, *, acts: bool = False
     ) -> MLP:
-        """The hidden layers that the section `policy.model` asks for; `acts`: of a network beside critics."""
+        """The hidden layers that the section `policy.model` configures.
+
+        Args:
+          in_features: size of the input.
+          model: the configuration `policy.model`.
+          gain: gain of the initial weights, see `Linear`.
+          rng: random generator for the initial weights.
+          acts: whether the layers belong to an actor, which has no normalization if ``model.norm`` is 'critics'.
+        """
         norm = model.norm
         if norm == "critics":
             norm = "none" if acts else "layer"
@@ -190,8 +198,8 @@ class MLP(nn.Cell):
         return x
 
     def into(self, head, x):
-        """``head(self(x))`` for a `Linear` head and x ``(B, in)``. With kernels, a ReLU layer and the head after it are
-        one, see `networks.fused.fused_relu_then`."""
+        """``head(self(x))`` for a `Linear` head and x ``(B, in)``. With this package's kernels, the last ReLU layer and
+        the head are one kernel, see `networks.fused.fused_relu_then`."""
         is_one = head.fused_after_relu is not None and self.activation_name == "relu" and len(self.norms) == 0
         if not is_one or len(self.layers) == 0:
             return head(self.construct(x))

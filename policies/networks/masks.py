@@ -1,4 +1,4 @@
-"""Masks: the score of an illegal action is replaced by a number that leaves it no chance."""
+"""Masks: the score of an illegal action is replaced by a number so low that the action is never chosen."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from minding.policies.acting import numpy_layers as numpy_forms
 
 
 class ActionMask(nn.Cell):
-    """Logits or values ``(B, A)`` with `ILLEGAL` where the observation's mask forbids the action (Huang and Ontanon,
-    2020, https://arxiv.org/abs/2006.14171, section 3); no gradient flows to the scores of illegal actions.
+    """Logits or values ``(B, A)``, replaced by `ILLEGAL` where the observation's mask forbids the action (Huang and
+    Ontanon, 2020, https://arxiv.org/abs/2006.14171, section 3); no gradient flows to the scores of illegal actions.
 
     Args:
-      place: of the mask among the leaves of the observation.
+      place: index of the mask among the leaves of the observation.
     """
 
     def __init__(self, place: int) -> None:
@@ -33,6 +33,6 @@ class ActionMask(nn.Cell):
 
 
 def action_mask(space: Mapping[str, Any]) -> ActionMask | None:
-    """The cell for an observation space (see `envs.describe_env`); None if it holds no mask."""
+    """The mask cell for an observation space (see `envs.describe_env`); None if the space has no mask."""
     places = [k for k, leaf in enumerate(observation_leaves(space)) if leaf.is_mask]
     return ActionMask(places[0]) if places else None

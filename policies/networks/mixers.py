@@ -19,13 +19,13 @@ class MonotonicMixer(nn.Cell):
 
         Q_tot = |W_2(s)|^T elu(|W_1(s)|^T q + b_1(s)) + V(s)
 
-    The weights are outputs of networks of the state s, the hypernetworks: W_1 and W_2 of one with a hidden layer each,
-    b_1 of a linear layer, and V of one with a hidden layer of E units.
+    The weights are outputs of hypernetworks, whose input is the state s. W_1 and W_2 each have a hypernetwork with one
+    hidden layer, b_1 has a linear layer, and V has a hypernetwork with one hidden layer of E units.
 
     Args:
       spec: description of the environment, with several agents and their global state.
       model: the `model` part of the policy's configuration: `mixer_dim` is E.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:

@@ -1,7 +1,7 @@
-"""Linear layers with noise on their weights, whose size is learned: exploration without random actions.
+"""Linear layers with noise of a learned size on their weights: exploration without random actions.
 
-A network of such layers takes the noise of all of them, float32 ``(1, S)`` for the whole batch or ``(B, S)`` with noise
-of its own for each row, see `acting.noise.weight_noise`. Without noise it computes with the means of its weights.
+A network of such layers takes the noise of all layers, float32 ``(1, S)`` for the whole batch or ``(B, S)`` with
+separate noise for each row, see `acting.noise.weight_noise`. Without noise, the network uses the means of its weights.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from minding.policies.networks.layers import Linear, make_norms
 
 class NoisyLinear(nn.Cell):
     """Linear layer with factorised Gaussian noise (Fortunato et al., 2018, https://arxiv.org/abs/1706.10295, eq. 9 to
-    11), for numbers e of the layer's inputs and f of its outputs, the transformed ones of eq. 10 and 11:
+    11), with noise e for the layer's inputs and f for its outputs, both transformed as in eq. 10 and 11:
 
         y_i = sum_j (mu_ij + sigma_ij f_i e_j) x_j + mu_i + sigma_i f_i
             = (mu x + mu)_i + f_i (sigma (e x) + sigma)_i
 
-    In the second form no noisy weight is ever made, and every row can have noise of its own. mu starts uniform in
-    +-1/sqrt(in), sigma at sigma_0/sqrt(in) (section 3.2).
+    The second form computes no noisy weights, so every row can have its own noise. mu is initially uniform in
+    +-1/sqrt(in), and sigma is sigma_0/sqrt(in) (section 3.2).
 
     Args:
-      in_features, out_features: sizes.
-      sigma: sigma_0.
-      rng: draws the means.
+      in_features, out_features: sizes of input and output.
+      sigma: the initial size of the noise, sigma_0.
+      rng: random generator for the initial means.
 
     Attributes:
-      start: where the layer's numbers begin in the noise, see `place_noise`.
+      start: index of the layer's first number in the noise, see `place_noise`.
     """
 
     def __init__(self, in_features: int, out_features: int, sigma: float, rng: np.random.Generator) -> None:
@@ -47,7 +47,7 @@ class NoisyLinear(nn.Cell):
         self.start = 0
 
     def construct(self, x, noise=None):
-        """y ``(B, out)`` for x ``(B, in)`` and the noise of the whole network; None: by the means."""
+        """y ``(B, out)`` for x ``(B, in)`` and the noise of the whole network; None: y for the means of the weights."""
         mean = self.mean(x)
         if noise is None:
             return mean
@@ -60,14 +60,14 @@ class NoisyLinear(nn.Cell):
 
 
 class NoisyMLP(nn.Cell):
-    """Noisy linear layers with an activation after each, and if asked for with a `LayerNorm` before each activation.
+    """Noisy linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation.
 
     Args:
       in_features: size of the input.
-      hidden: sizes of the layers; empty gives the identity.
-      activation: one of `activations.ACTIVATIONS`.
-      sigma: see `NoisyLinear`.
-      rng: draws the means.
+      hidden: sizes of the layers; an empty sequence gives the identity.
+      activation: name of the activation, one of `activations.ACTIVATIONS`.
+      sigma: the initial size of the noise, see `NoisyLinear`.
+      rng: random generator for the initial means.
       norm: 'none' or 'layer'.
     """
 
@@ -86,7 +86,7 @@ class NoisyMLP(nn.Cell):
         self.layers = nn.CellList([NoisyLinear(a, b, sigma, rng) for a, b in itertools.pairwise(sizes)])
         self.norms = make_norms(hidden, norm)
         self.activation_name = activation
-        # tanh by a sigmoid; MindSpore's own on CPU is wrong by up to 1e-4.
+        # tanh is computed with the sigmoid, because MindSpore's tanh on CPU is wrong by up to 1e-4.
         self.activation = Tanh() if activation == "tanh" else ACTIVATIONS[activation]()
 
     def construct(self, x, noise=None):
@@ -103,7 +103,7 @@ class NoisyMLP(nn.Cell):
 
 
 def place_noise(net: nn.Cell) -> int:
-    """Gives each noisy layer of a network its place in the noise; returns S, the size of the noise of all."""
+    """Gives each noisy layer of a network its place in the noise; returns S, the total size of the noise."""
     size = 0
     for _, cell in net.cells_and_names():
         if isinstance(cell, NoisyLinear):

@@ -1,4 +1,4 @@
-"""Networks that each agent of a team has for itself."""
+"""Separate networks for each agent of a team."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from minding.policies.ops import lean
 
 
 class AgentActors(nn.Cell):
-    """An actor for each agent, with weights of its own: logits of discrete actions, or continuous ones in [-1, 1].
+    """A separate actor for each agent, which returns logits of discrete actions or continuous actions in [-1, 1].
 
-    Takes the leaves of observations of single agents with `IDENTITY` among them, and returns ((B, A),).
+    Takes the leaves of the observations of single agents, including `IDENTITY`, and returns ((B, A),).
 
     Args:
       spec: description of the environment (see `envs.describe_env`), of several agents.
       model: the `model` part of the policy's configuration.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -64,11 +64,11 @@ class AgentActors(nn.Cell):
 
 
 class AgentCritic(nn.Cell):
-    """Value of what agents observe and do, for one of them: float32 (B,).
+    """Value of the observations and actions of agents for one of them: float32 (B,).
 
     Args:
       spec, model, rng: see `AgentActors`.
-      seen: numbers of the agents whose observations and actions it sees.
+      seen: numbers of the agents whose observations and actions the critic takes.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, seen: tuple[int, ...]) -> None:
@@ -81,7 +81,12 @@ class AgentCritic(nn.Cell):
         self.value = ScalarLinear(self.torso.out_features, None, rng)
 
     def construct(self, actions, leaves):
-        """`actions`: float32 (B, M, A), of all agents; leaves (B, M, ...)."""
+        """The value, float32 (B,).
+
+        Args:
+          actions: actions of all agents, float32 (B, M, A).
+          leaves: leaves of all agents' observations, (B, M, ...) each.
+        """
         parts: Any = ()
         for m in self.seen:
             parts = (*parts, self.encoder(of_agent(leaves, m)), lean.item(of_agent((actions,), m), 0))
@@ -93,7 +98,7 @@ class AgentCritics(nn.Cell):
 
     Args:
       spec, model, rng: see `AgentActors`.
-      central: they see all agents, else each its own.
+      central: whether each critic sees all agents, or only its own.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, central: bool) -> None:
@@ -104,14 +109,19 @@ class AgentCritics(nn.Cell):
         self.is_own = tuple(ms.Tensor(row.reshape(1, count, 1)) for row in np.eye(count, dtype=np.bool_))
 
     def construct(self, actions, leaves):
-        """Float32 (B, M); see `AgentCritic`."""
+        """The values of all agents, float32 (B, M); for the arguments see `AgentCritic`."""
         made: Any = ()
         for m in range(len(self.nets)):
             made = (*made, self.nets[m](actions, leaves))
         return ops.Stack(1)(made)
 
     def of_own_actions(self, actions, own, leaves):
-        """Float32 (B, M), for each agent if it acts as in `own` and the others as in `actions`, (B, M, A) both."""
+        """The values, float32 (B, M), of each agent if it acts as in `own` and the others as in `actions`.
+
+        Args:
+          actions, own: actions of all agents, float32 (B, M, A).
+          leaves: leaves of all agents' observations, (B, M, ...) each.
+        """
         made: Any = ()
         for m in range(len(self.nets)):
             is_own = ops.BroadcastTo(actions.shape)(lean.item(self.is_own, m))
@@ -120,7 +130,7 @@ class AgentCritics(nn.Cell):
 
 
 def of_agent(leaves, m):
-    """The part of agent m, (B, ...) each, of leaves (B, M, ...)."""
+    """The leaves of agent m, (B, ...) each, from leaves of all agents, (B, M, ...) each."""
     parts: Any = ()
     for x in leaves:
         rest = x.shape[2:]

@@ -1,4 +1,4 @@
-"""A state value whose head learns in units of the returns' deviation."""
+"""A state value whose head learns in units of the returns' standard deviation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SMALLEST_DEVIATION = 1e-2
 
 
 class PopArt(nn.Cell):
-    """A linear value head with the moments of what it learns (van Hasselt et al., 2016,
-    https://arxiv.org/abs/1602.07714, section 2): v = (w^T x + b) sigma + mu.
+    """A linear value head with the moments of the returns (van Hasselt et al., 2016, https://arxiv.org/abs/1602.07714,
+    section 2): v = (w^T x + b) sigma + mu.
 
-    The moments are means over the updates, of which each counts `decay` times what the next one does. Before the first
-    update mu is 0 and sigma 1.
+    The moments are weighted means over the updates; each update has `decay` times the weight of the next one. Before
+    the first update, mu is 0 and sigma 1.
 
     Args:
       in_features: size of x.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, in_features: int, rng: np.random.Generator) -> None:
@@ -35,7 +35,7 @@ class PopArt(nn.Cell):
         return self.linear(x)
 
     def raw(self, value):
-        """Normalized values in units of the returns."""
+        """Converts normalized values to units of the returns."""
         return value * self.deviation + self.mean
 
     def normalized(self, value):
@@ -43,19 +43,19 @@ class PopArt(nn.Cell):
         return (value - self.mean) / self.deviation
 
     def update(self, returns: Array, decay: float) -> None:
-        """Takes in returns ``(B,)``, B > 0, before they are learned from.
+        """Adds returns to the moments, before they are learned from.
 
-        What the head says of a state in units of the returns stays the same: its weights are scaled against the new
-        moments. Only the first update leaves them: a head that has learned nothing starts at the mean.
+        The values in units of the returns stay the same, because the head's weights are rescaled to the new moments.
+        Only the first update leaves the weights unchanged, so that a head that has learned nothing starts at the mean.
 
         Args:
-          returns: what values are to be.
-          decay: in [0, 1).
+          returns: target values, ``(B,)`` with B > 0.
+          decay: weight of an update relative to the next one, in [0, 1).
         """
         mean, variance, deviation, updates = (
             float(p.asnumpy()[0]) for p in (self.mean, self.variance, self.deviation, self.updates)
         )
-        # As if the moments before the first update had counted nothing.
+        # This share gives the moments from before the first update no weight.
         share = (1.0 - decay) / (1.0 - decay ** (updates + 1.0))
         seen, spread = float(returns.mean(dtype=np.float64)), float(returns.var(dtype=np.float64))
         new_mean = mean + share * (seen - mean)

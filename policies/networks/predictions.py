@@ -25,8 +25,8 @@ _OF_BYTES = 1.0 / 255.0
 
 
 class TwoHotNumber(nn.Cell):
-    """A number of any size, as a distribution over equally spaced bins of its `symlog`: hidden layers and logits
-    (B, N) of features (B, F). It starts at 0 with all bins equal."""
+    """A number of any size as a distribution over equally spaced bins of its `symlog`: hidden layers and logits (B, N)
+    from features (B, F). The last layer starts at 0, so that all bins are equally likely."""
 
     def __init__(self, features: int, model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -45,11 +45,11 @@ class TwoHotNumber(nn.Cell):
         return symexp(ops.Squeeze(-1)(ops.MatMul()(ops.Softmax(-1)(logits), self.bins)))
 
     def target(self, number):
-        """The distribution that stands for a number: (B,) -> (B, N)."""
+        """The distribution that encodes a number: (B,) -> (B, N)."""
         return two_hot(symlog(number), self.low, self.spacing, self.places)
 
     def loss(self, logits, target):
-        """Cross-entropy with a distribution, float32 (B,)."""
+        """Cross-entropy with the distribution `target`, float32 (B,)."""
         return -ops.ReduceSum()(ops.stop_gradient(target) * ops.LogSoftmax(-1)(logits), -1)
 
     def host(self) -> numpy_forms.TwoHotNumber:
@@ -57,7 +57,7 @@ class TwoHotNumber(nn.Cell):
 
 
 class Continuation(nn.Cell):
-    """Whether the episode continues after states (B, F): logits (B,)."""
+    """Logits (B,) of the probability that the episode continues after states (B, F)."""
 
     def __init__(self, features: int, model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -98,9 +98,10 @@ class _Image(nn.Cell):
 
 
 class Decoder(nn.Cell):
-    """The observation, from states (B, F): one row of numbers for all leaves, by hidden layers and a linear one.
+    """Predicts the observation from states (B, F): hidden layers and a linear layer give one row of numbers for all
+    leaves.
 
-    A vector is predicted as its `symlog`, an image by its pixels in [0, 1], choices by logits. The loss of a row is the
+    A vector is predicted as its `symlog`, an image as pixels in [0, 1], and choices as logits. The loss of a row is the
     sum of the squared errors of numbers and pixels and of the cross-entropies of choices.
     """
 
@@ -108,7 +109,7 @@ class Decoder(nn.Cell):
         super().__init__()
         leaves = observation_leaves(spec["observation"])
         self.targets = nn.CellList([_target(leaf) for leaf in leaves])
-        # Sizes of the choices of each leaf; none for numbers.
+        # Number of classes of each choice in each leaf; empty for numbers.
         self.choices = tuple(tuple(getattr(target, "sizes", ())) for target in self.targets)
         self.sizes = tuple(target.out_features for target in self.targets)
         self.leaves = tuple(
@@ -122,7 +123,7 @@ class Decoder(nn.Cell):
         return self.linear(self.torso(x))
 
     def loss(self, predicted, leaves):
-        """Float32 (B,), of a prediction (B, n) for the leaves of an observation, (B, ...) each."""
+        """The loss, float32 (B,), of a prediction (B, n) of the leaves of an observation, (B, ...) each."""
         total = 0.0
         start = 0
         for k in range(len(self.sizes)):
@@ -140,13 +141,13 @@ class Decoder(nn.Cell):
 
 
 class Predictions(nn.Cell):
-    """All that a world model predicts: the next latents from h alone; observation, reward and whether the episode
-    continues from states.
+    """All predictions of a world model: the next latents from h alone; the observation, the reward and the continuation
+    of the episode from states.
 
     Args:
       spec: description of the environment's spaces.
       model: the configuration `policy.model`.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -160,7 +161,7 @@ class Predictions(nn.Cell):
         self.continuation = Continuation(features, model, rng)
 
     def prior(self, h):
-        """Probabilities (B S, C) of the latents that belong to h (B, D)."""
+        """Probabilities (B S, C) of the latents, predicted from h (B, D)."""
         return self.latents.probability(self.prior_logits(self.prior_torso(h)))
 
     def imagination(self, mix: MLP, memory: GRU) -> numpy_forms.Imagination:
@@ -177,7 +178,8 @@ def _target(leaf: Leaf) -> nn.Cell:
 
 
 def _cross_entropies(logits, target, sizes):
-    """The sum of those of joined choices with these sizes, of (B, n) logits and one-hots: float32 (B,)."""
+    """The sum of the cross-entropies of joined choices with these sizes, float32 (B,), from logits and one-hots, each
+    (B, n)."""
     total = 0.0
     start = 0
     for size in sizes:

@@ -1,7 +1,7 @@
-"""Memories of networks: cells that take in one observation after another.
+"""Memories of networks: cells that process one observation after another.
 
-A memory is called with features ``(B, F)`` and the rows ``(B, S)`` that it remembers, and returns features and the new
-rows; `unroll` and `take_in` do so for sequences of them. Rows of zeros remember nothing.
+A memory is called with features ``(B, F)`` and memory rows ``(B, S)``, and returns features and new memory rows;
+`unroll` and `take_in` process sequences. Rows of zeros are an empty memory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Memory(nn.Cell):
     """Base of memories. A subclass defines `gates`, `step`, `features` and `host`.
 
     Args:
-      in_features: F.
-      dim: D, of the features returned.
-      size: S, numbers remembered.
-      rng: draws the weights.
+      in_features: size of the input features, F.
+      dim: size of the returned features, D.
+      size: number of values in a memory row, S.
+      rng: random generator for the initial weights.
 
     Attributes:
-      gates: how many layers of D units see an observation, and how many what is remembered.
+      gates: number of layers of D units on the input, and also on the memory.
     """
 
     gates: int
@@ -45,24 +45,29 @@ class Memory(nn.Cell):
         return self.features(rows), rows
 
     def step(self, given, rows):
-        """The new rows (B, S), from what `inputs` makes of the observation, (B, gates D), and the rows before."""
+        """The new memory rows (B, S).
+
+        Args:
+          given: output of the layer `inputs`, (B, gates D).
+          rows: memory rows (B, S) before the step.
+        """
         raise NotImplementedError
 
     def features(self, rows):
-        """The features (B, D) that rows (B, S) stand for."""
+        """The features (B, D) that belong to memory rows (B, S)."""
         raise NotImplementedError
 
     def tanh(self, x):
-        # MindSpore's own on CPU is wrong by up to 1e-4.
+        # MindSpore's own tanh on CPU is wrong by up to 1e-4.
         return 2.0 * self.sigmoid(2.0 * x) - 1.0
 
     def unroll(self, x, rows, begun):
-        """Takes in T observations of B sequences one after another.
+        """Processes the T observations of B sequences one after another.
 
         Args:
-          x: features (T B, F), in the order of time.
-          rows: (B, S), what is remembered before the first ones.
-          begun: float32 (T B,), 1 where what was remembered before is forgotten.
+          x: features (T B, F), ordered by time.
+          rows: memory (B, S) before the first observations.
+          begun: float32 (T B,), 1 where the memory is cleared before the observation.
 
         Returns:
           Features (T B, D).
@@ -75,7 +80,7 @@ class Memory(nn.Cell):
         given, kept = given.reshape((steps, count, self.gates * size)), (1.0 - begun).reshape((steps, count, 1))
         made = ops.zeros_like(given[:, :, :size])
         t = self.first_step
-        # Unrolled by the compiler, 32 steps take 14 s to compile; this takes 2 s for any number.
+        # If the compiler unrolls the loop, 32 steps take 14 s to compile; this form takes 2 s for any number of steps.
         while t < steps:
             rows = self.step(lean.entry(given, t), rows * lean.entry(kept, t))
             made = ops.TensorScatterUpdate()(made, t.reshape((1, 1)), self.features(rows).reshape((1, count, size)))
@@ -83,15 +88,15 @@ class Memory(nn.Cell):
         return made.reshape((-1, size))
 
     def take_in(self, x, rows, counted):
-        """Takes in T observations of B sequences one after another, for what is remembered after them.
+        """Processes the T observations of B sequences one after another, and returns only the memory after them.
 
         Args:
-          x: features (T B, F), in the order of time.
-          rows: (B, S), what is remembered before the first ones.
+          x: features (T B, F), ordered by time.
+          rows: memory (B, S) before the first observations.
           counted: float32 (T, B), 0 where an observation is left out, else 1.
 
         Returns:
-          Rows (B, S).
+          Memory rows (B, S).
         """
         count, size = rows.shape[0], self.out_features
         steps = x.shape[0] // count
@@ -104,7 +109,7 @@ class Memory(nn.Cell):
         return rows
 
     def host(self) -> numpy_forms.Memory:
-        """The form in NumPy."""
+        """The NumPy form."""
         raise NotImplementedError
 
 
@@ -116,12 +121,12 @@ class GRU(Memory):
         n = tanh(W_n x + b_n + r (U_n h + c_n))
         h' = (1 - z) n + z h
 
-    Remembers h, which is also what it returns.
+    The memory row is h, which is also the returned features.
 
     Args:
-      in_features: F.
-      dim: of h.
-      rng: draws the weights.
+      in_features: size of the input features, F.
+      dim: size of h.
+      rng: random generator for the initial weights.
     """
 
     gates = 3
@@ -147,18 +152,19 @@ class LSTM(Memory):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997, https://doi.org/10.1162/neco.1997.9.8.1735; with the
     forget gate of Gers et al., 2000, https://doi.org/10.1162/089976600300015015).
 
-        i, f, o = sigmoid(W x + b + U h + c), each with weights of its own
+        i, f, o = sigmoid(W x + b + U h + c), each with its own weights
         g = tanh(W_g x + b_g + U_g h + c_g)
         c' = f c + i g
         h' = o tanh(c')
 
-    Remembers h and c, side by side, and returns h. The forget gate starts with the bias 1 (Jozefowicz et al., 2015,
-    https://proceedings.mlr.press/v37/jozefowicz15.html), half of the memory of a step would be gone otherwise.
+    The memory row is h and c joined, and the returned features are h. The forget gate starts with the bias 1
+    (Jozefowicz et al., 2015, https://proceedings.mlr.press/v37/jozefowicz15.html); otherwise half of the memory would
+    be lost in every step.
 
     Args:
-      in_features: F.
-      dim: of h, and of c.
-      rng: draws the weights.
+      in_features: size of the input features, F.
+      dim: size of h and of c.
+      rng: random generator for the initial weights.
     """
 
     gates = 4
@@ -182,7 +188,7 @@ class LSTM(Memory):
 
 
 def make_memory(model: Any, in_features: int, rng: np.random.Generator) -> Memory | None:
-    """The memory that ``model.memory`` names; None for 'none', and for algorithms without that setting."""
+    """The memory that ``model.memory`` names; None for 'none' and for algorithms without this setting."""
     kind = model.get("memory", "none")
     return None if kind == "none" else MEMORIES[kind](in_features, model.memory_dim, rng)
 

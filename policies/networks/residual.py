@@ -16,10 +16,10 @@ from minding.policies.acting import numpy_residual as numpy_forms
 
 
 def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
-    """The leaf of an observation that holds the planes of a board, float32 ``(C, H, W)``, with its place.
+    """Index and leaf of the planes of a board, float32 ``(C, H, W)``, in an observation.
 
     Raises:
-      SpaceError: there is none, or there are further leaves besides the mask.
+      SpaceError: if the observation has no such leaf, or has further leaves besides the mask.
     """
     leaves = observation_leaves(space)
     seen = [(place, leaf) for place, leaf in enumerate(leaves) if not leaf.is_mask]
@@ -32,12 +32,12 @@ def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
 
 
 class Convolution(nn.Cell):
-    """A 3x3 convolution over ``(B, C, H, W)`` that keeps the size, padded with zeros.
+    """A 3x3 convolution over ``(B, C, H, W)``, padded with zeros so that the size stays the same.
 
     Args:
-      channels, filters: of the input and the output.
-      gain: the initial weights are normal with deviation ``gain / sqrt(9 * channels)``, the biases 0.
-      rng: draws the weights.
+      channels, filters: numbers of channels of the input and the output.
+      gain: initial weights are normal with standard deviation ``gain / sqrt(9 * channels)``; initial biases are 0.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, channels: int, filters: int, gain: float, rng: np.random.Generator) -> None:
@@ -57,17 +57,18 @@ class Convolution(nn.Cell):
 
 
 class ResidualTower(nn.Cell):
-    """A convolution with ReLU, then blocks ``relu(x + conv(relu(conv(x))))``, each the identity at the start.
+    """A convolution with ReLU, then blocks ``relu(x + conv(relu(conv(x))))``, each initially the identity.
 
-    It encodes an observation: the leaves ``(B, ...)``, of which one is the planes, to features ``(B, out_features)``.
+    The tower encodes observations: from the leaves ``(B, ...)``, one of which is the planes, to features
+    ``(B, out_features)``.
 
     Args:
       space: description of the observation space (see `envs.describe_env`).
-      channels: of all convolutions.
+      channels: number of output channels of each convolution.
       blocks: number of blocks.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     Raises:
-      SpaceError: see `planes_leaf`.
+      SpaceError: if the space has no unique leaf of planes, see `planes_leaf`.
     """
 
     def __init__(self, space: Mapping[str, Any], channels: int, blocks: int, rng: np.random.Generator) -> None:

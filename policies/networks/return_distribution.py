@@ -1,4 +1,4 @@
-"""Networks of return distributions: for each action N atoms, of which one number, the mean, is its value."""
+"""Networks of return distributions: N atoms for each action, whose mean is the action's value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QuantileMean(nn.Cell):
     """The mean of N quantiles: (B, A, N) -> (B, A).
 
     Args:
-      count: N.
+      count: number of quantiles, N.
     """
 
     def __init__(self, count: int) -> None:
@@ -39,12 +39,12 @@ class SupportMean(nn.Cell):
     """The mean of categorical distributions over a support: logits (B, A, N) -> (B, A).
 
     Args:
-      low, high: ends of the support.
-      count: N, equally spaced values from the one to the other.
+      low, high: lowest and highest value of the support.
+      count: number of equally spaced values, N.
 
     Attributes:
-      support: these values, float32 (N,).
-      low, spacing: its lower end and the distance of its values, not rounded to float32.
+      support: the values, float32 (N,).
+      low, spacing: the lowest value and the spacing of the values, not rounded to float32.
     """
 
     def __init__(self, low: float, high: float, count: int) -> None:
@@ -68,8 +68,8 @@ class ReturnDistribution(nn.Cell):
     Args:
       spec: description of the environment's spaces.
       model: the configuration `policy.model`.
-      mean: from the atoms to the values; knows their number.
-      rng: draws the weights.
+      mean: cell from the atoms to the values, such as `QuantileMean`; its `count` is the number of atoms.
+      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -98,11 +98,16 @@ class ReturnDistribution(nn.Cell):
         return (self.action_values(obs),)
 
     def action_values(self, obs, noise=None):
-        """Float32 (B, A); for `noise` see `atoms`."""
+        """Action values, float32 (B, A); for `noise` see `atoms`."""
         return self.values(self.atoms(obs, noise), obs)
 
     def atoms(self, obs, noise=None):
-        """Distribution of each action's return, float32 (B, A, N): quantiles, or logits; `noise`: of noisy layers."""
+        """Distribution of each action's return, float32 (B, A, N): quantiles or logits.
+
+        Args:
+          obs: leaves of the observations.
+          noise: noise of noisy layers, see `networks.noisy`; None for layers without noise, or to use the means.
+        """
         advantage, value = self.streams(obs, noise)
         atoms = ops.Reshape()(advantage, self.shape)
         if value is not None:
@@ -110,7 +115,7 @@ class ReturnDistribution(nn.Cell):
         return atoms
 
     def streams(self, obs, noise):
-        """Advantages float32 (B, A N), and with `dueling` values (B, N), else None; for `noise` see `atoms`."""
+        """Advantages, float32 (B, A N), and with `dueling` values (B, N), else None; for `noise` see `atoms`."""
         features = self.torso(self.encoder(obs))
         return self.advantage(features), None if self.value is None else self.value(features)
 
@@ -130,11 +135,11 @@ class ReturnDistribution(nn.Cell):
 
 
 class NoisyReturnDistribution(ReturnDistribution):
-    """The same with noise on all weights after the encoder (see `networks.noisy`), which starts at
-    ``model.noisy_sigma``. Who acts passes the noise as a leaf after those of the observation.
+    """A `ReturnDistribution` with noise on all weights after the encoder (see `networks.noisy`), whose initial size is
+    ``model.noisy_sigma``. In acting, the noise is a leaf after the leaves of the observation.
 
     Attributes:
-      noise_size: numbers of the noise.
+      noise_size: number of values in the noise.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, mean: nn.Cell, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Networks of agents that act for themselves and share their weights."""
+"""Networks of agents that act separately and share their weights."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from minding.policies.networks.recurrent import MEMORIES
 
 
 class AgentQNetwork(nn.Cell):
-    """Action values (B, A) of agents by what each of them has seen and done (Rashid et al., 2018,
+    """Action values (B, A) of agents, each from the observations and actions of that agent so far (Rashid et al., 2018,
     https://arxiv.org/abs/1803.11485, section 4.1).
 
         x = [o, one-hot of the last action, one-hot of the agent],   h' = GRU(MLP(x), h),   Q = W h' + b
 
-    or an LSTM in the GRU's place, or nothing: h' = MLP(x).
+    An LSTM may take the place of the GRU; without memory, h' = MLP(x).
 
-    Takes the leaves of the observation with `IDENTITY` among them and, as the last one, the rows that are remembered,
-    float32 (B, S + A): what the memory keeps and the last action as one-hot, of zeros at the start of an episode.
-    Returns the values, and as new rows what the memory keeps now and the action of the highest value; who takes another
-    one writes that one in its place. Values of actions that the mask forbids are `ILLEGAL`.
+    Takes the leaves of the observation, including `IDENTITY`, and as the last leaf the memory rows, float32 (B, S + A):
+    the state of the GRU or LSTM and the last action as one-hot, all zeros at the start of an episode. Returns the
+    values and the new memory rows, which contain the action of the highest value; an actor that takes another action
+    overwrites it. Values of actions that the mask forbids are `ILLEGAL`.
 
     Args:
-      spec: description of the environment (see `envs.describe_env`), of several agents.
+      spec: description of an environment with several agents (see `envs.describe_env`).
       model: the `model` part of the policy's configuration.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -48,7 +48,7 @@ class AgentQNetwork(nn.Cell):
         self.encoder = make_encoder(spec["observation"], model, rng)
         features = self.encoder.out_features + self.actions + self.agents
         self.torso = MLP.of(features, model, None, rng)
-        # A GRU in algorithms that leave no choice.
+        # Algorithms without this setting use a GRU.
         kind = model.get("memory", "gru")
         self.memory: Any = None if kind == "none" else MEMORIES[kind](self.torso.out_features, model.memory_dim, rng)
         remembers = self.torso if self.memory is None else self.memory
@@ -67,7 +67,7 @@ class AgentQNetwork(nn.Cell):
 
     @property
     def memory_size(self) -> int:
-        """Numbers that are remembered of an agent."""
+        """Number of values in the memory of an agent, S + A."""
         return self.kept + self.actions
 
     def construct(self, obs):
@@ -85,11 +85,12 @@ class AgentQNetwork(nn.Cell):
         """Action values of whole episodes.
 
         Args:
-          leaves: of the observations without `IDENTITY`, (T B M, ...) each: of T steps, B episodes and M agents.
-          action: int32 ((T - 1) B M,), what was done after all but the last of them.
+          leaves: leaves of the observations without `IDENTITY`, (T B M, ...) each, for T steps, B episodes and M
+            agents.
+          action: int32 ((T - 1) B M,), actions taken after all observations but the last.
 
         Returns:
-          Float32 (T B M, A).
+          Action values, float32 (T B M, A).
         """
         total, done = leaves[0].shape[0], action.shape[0]
         count = total - done
@@ -118,6 +119,6 @@ class AgentQNetwork(nn.Cell):
 
 
 def with_identity(space: Mapping[str, Any], agents: int) -> dict[str, Any]:
-    """The observation space of an agent (see `envs.describe_env`) with the agent's number in it."""
+    """The observation space of an agent (see `envs.describe_env`), extended by the agent number."""
     entry = {"kind": "discrete", "n": agents, "start": 0}
     return {**space, "spaces": {**space["spaces"], IDENTITY: entry}}

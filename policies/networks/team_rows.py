@@ -1,4 +1,4 @@
-"""Rows of a team for its networks: the parts of what it observes by name, and shapes (compiled).
+"""Rows of a team for its networks: the parts of the joint observation by name, and changes of shape (compiled).
 
 A row is a step of the whole team, (R, M, ...) for R rows and M agents; networks of agents take (R M, ...).
 """
@@ -16,10 +16,8 @@ from minding.policies.ops import lean
 
 
 def team_fields(spec: Mapping[str, Any]) -> dict[str, Field]:
-    """The observation of a team, by path: the leaves of all agents, `ALIVE` and, where it is learned from, the state.
-
-    The leaves come in this order.
-    """
+    """The fields of a team's joint observation, by path: the leaves of all agents, `ALIVE` and, if learning uses it,
+    the state, in this order."""
     agents, state = len(spec["agents"]["names"]), spec["agents"]["state"]
     own = observation_leaves(spec["observation"])
     fields = {leaf.path: Field((agents, *leaf.field.shape), leaf.field.dtype) for leaf in own}
@@ -29,7 +27,7 @@ def team_fields(spec: Mapping[str, Any]) -> dict[str, Field]:
 
 
 class TeamPlaces(NamedTuple):
-    """Where the parts of what a team observes are among its leaves."""
+    """Indices of the parts of a joint observation among its leaves, see `team_fields`."""
 
     own: tuple[int, ...]
     alive: int
@@ -37,7 +35,7 @@ class TeamPlaces(NamedTuple):
 
 
 def team_places(spec: Mapping[str, Any]) -> TeamPlaces:
-    """The places in rows of `team_fields`."""
+    """The places of the parts in the order of `team_fields`."""
     paths = list(team_fields(spec))
     state = [path for path in paths if path.partition(".")[0] == STATE]
     own = [path for path in paths if path not in (ALIVE, *state)]
@@ -45,8 +43,15 @@ def team_places(spec: Mapping[str, Any]) -> TeamPlaces:
 
 
 def team_parts(obs, places):
-    """The parts of what a team observes by name: `own`, the leaves of all agents, (R, M, ...) each; `alive`, which
-    agents act, float32 (R, M); `state`, the leaves of the state, (R, ...) each, none where it is not learned from."""
+    """The parts of a joint observation by name.
+
+    Args:
+      obs: leaves of the joint observation.
+      places: `TeamPlaces`.
+    Returns:
+      A dict with `own`, the leaves of all agents, (R, M, ...) each; `alive`, float32 (R, M), 1 for agents that act;
+      `state`, the leaves of the state, (R, ...) each, empty if learning does not use the state.
+    """
     own: Any = ()
     for k in places[0]:
         own = (*own, lean.item(obs, k))
@@ -57,7 +62,7 @@ def team_parts(obs, places):
 
 
 def folded(leaves):
-    """The leaves of single agents: (R, M, ...) -> (R M, ...)."""
+    """Leaves with one row per agent: (R, M, ...) -> (R M, ...)."""
     made: Any = ()
     for x in leaves:
         made = (*made, ops.Reshape()(x, (-1, *x.shape[2:])))
@@ -65,15 +70,15 @@ def folded(leaves):
 
 
 def of_agents(x, agents):
-    """(R,), once for each agent: (R M,)."""
+    """Repeats each number for all M agents: (R,) -> (R M,)."""
     return ops.Reshape()(ops.BroadcastTo((x.shape[0], agents))(ops.ExpandDims()(x, -1)), (-1,))
 
 
 def one_hot(action, there, table):
-    """Actions (R, M) as one-hot, (R, M, A), rows of the identity `table`; 0 of agents that are not there."""
+    """Actions (R, M) as one-hot, (R, M, A), rows of the identity matrix `table`; 0 for absent agents."""
     return ops.Gather()(table, action, 0) * ops.ExpandDims()(there, -1)
 
 
 def first_if_absent(action, there):
-    """Actions (R, M) as (R M,), the first one of agents that are not there."""
+    """Actions (R, M) as (R M,), with action 0 for absent agents."""
     return ops.Reshape()(action * ops.Cast()(there, ms.int32), (-1,))

@@ -5,7 +5,7 @@ al., 2024 (R2I), https://arxiv.org/abs/2403.04253, section 3.2.
 
     h_t = GRU(mix(z_{t-1}, a_{t-1}), h_{t-1}),   z_t ~ q(z | o_t)  or with `full`  q(z | o_t, h_t),   prior p(z | h_t)
 
-A state is (h, z), with z a row of S one-hots of C classes. What is remembered of an environment is (h, z, a).
+A state is (h, z), where z is a row of S one-hots of C classes. The memory of an environment is (h, z, a).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from minding.policies.ops.distributions import categorical_log_prob_entropy, nor
 from minding.policies.ops.symlog import symlog
 
 _SMALL = 0.01
-"""Gain of the actor's last layer: it starts out close to the same for all states."""
+"""Gain of the actor's last layer, so small that the initial policy is almost the same in all states."""
 
 
 class SymlogEncoder(nn.Cell):
-    """Features (B, F) of observation leaves: encoder, then hidden layers. Vectors go through `symlog` first, unless
-    they are normalized or the encoder is the user's own."""
+    """Features (B, F) of observation leaves: encoder, then hidden layers. `symlog` is applied to vectors first, unless
+    they are normalized or the encoder is user-defined."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def is_vector(leaf: Any) -> bool:
 
 
 class Latents(nn.Cell):
-    """S choices of C classes each, of logits (B, S C); probabilities are rows (B S, C)."""
+    """S choices of C classes each, from logits (B, S C); probabilities are rows (B S, C)."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Latents(nn.Cell):
         return maths.mixed(ops.Reshape()(logits, (-1, self.classes)), self.uniform)
 
     def draw(self, probability, number):
-        """Latents (B, S C) drawn by uniform numbers (B, S); gradients flow through them."""
+        """Latents (B, S C), drawn with uniform numbers (B, S); gradients flow through them."""
         hot = maths.drawn(probability, ops.Reshape()(number, (-1,)), self.before, self.table)
         return ops.Reshape()(hot, (-1, self.size))
 
@@ -87,7 +87,7 @@ class Latents(nn.Cell):
 
 
 class MixedCategoricalHead(nn.Cell):
-    """One of n actions; parameters: logarithms of probabilities (B, n), of which a share is uniform."""
+    """One of n actions; parameters: log-probabilities (B, n) of a distribution that is mixed with the uniform one."""
 
     distribution = Categorical()
     decision = Decision(0, "logits")
@@ -103,19 +103,19 @@ class MixedCategoricalHead(nn.Cell):
         return (ops.Log()(maths.mixed(self.linear(x), self.uniform)),)
 
     def draw(self, params, number):
-        """Samples as rows (B, n) for the model, drawn by uniform numbers (B,)."""
+        """Samples as rows (B, n) for the model, drawn with uniform numbers (B,)."""
         return maths.drawn(ops.Exp()(params[0]), number, self.before, self.table)
 
     def decided(self, params):
-        """Rows of the actions without exploration."""
+        """The actions without exploration, as rows (B, n)."""
         return maths.likeliest(params[0], self.table)
 
     def rows(self, action):
-        """Actions of the environment, int32 (B,), as rows."""
+        """Actions of the environment, int32 (B,), as rows (B, n)."""
         return ops.Gather()(self.table, action, 0)
 
     def model_rows(self, drawn):
-        """Drawn actions as the model takes them."""
+        """Drawn actions in the form that the model takes."""
         return drawn
 
     def log_prob_entropy(self, params, drawn):
@@ -130,11 +130,12 @@ class MixedCategoricalHead(nn.Cell):
 
 
 class BoundedNormalHead(nn.Cell):
-    """Box actions in [-1, 1]; parameters: mean and deviation, each (B, A), of independent normals.
+    """Box actions in [-1, 1]; parameters: mean and standard deviation, each (B, A), of independent normals.
 
         mean = tanh(m),   deviation = low + (high - low) sigmoid(s + 2)
 
-    What is drawn may lie beyond the box: its likelihood is the normal's, and environment and model get it clipped.
+    A draw may lie outside the box: its likelihood is computed before clipping, and environment and model get the
+    clipped action.
     """
 
     distribution = BoundedNormal()
@@ -153,7 +154,7 @@ class BoundedNormalHead(nn.Cell):
         return 2.0 * self.sigmoid(2.0 * self.mean(x)) - 1.0, low + (high - low) * share
 
     def draw(self, params, noise):
-        """See `MixedCategoricalHead.draw`; the noise is standard normal, (B, A)."""
+        """Samples, see `MixedCategoricalHead.draw`; the noise is standard normal, (B, A)."""
         return params[0] + params[1] * noise
 
     def decided(self, params):
@@ -178,9 +179,9 @@ class BoundedNormalHead(nn.Cell):
 class WorldActor(nn.Cell):
     """The acting network: the part of the world model that follows the environment, and the actor on its states.
 
-    Takes the observation leaves, to explore uniform numbers (B, S), and the rows that it remembers, (h, z, a) of the
-    step before, float32 (B, D + S C + A). Returns the parameters of the head's distribution and the new rows, with the
-    action that it decides for; who takes another one writes that one in its place.
+    Takes the observation leaves, uniform numbers (B, S) in order to explore, and the memory rows, (h, z, a) of the
+    previous step, float32 (B, D + S C + A). Returns the parameters of the head's distribution and the new memory rows,
+    which contain the action without exploration; an actor that takes another action overwrites it.
     """
 
     shared_outputs = ()
@@ -215,7 +216,7 @@ class WorldActor(nn.Cell):
 
     @property
     def noise_size(self) -> int:
-        """Uniform numbers that it takes to explore."""
+        """Number of uniform numbers that the network takes to explore."""
         return self.latents.choices
 
     @property
@@ -239,14 +240,14 @@ class WorldActor(nn.Cell):
         return (*params, ops.Concat(-1)((h, z, self.head.decided(params))))
 
     def step(self, before, h):
-        """The next h (B, D), for latent and action before, joined (B, S C + A), and the h before."""
+        """The next h (B, D), from the previous latent and action, joined (B, S C + A), and the previous h."""
         if self.memory.fused is None:
             return self.memory(self.mix(before), h)[0]
-        # As a sequence of one step, which is one kernel.
+        # A sequence of one step takes one kernel.
         return self.memory.unroll(self.mix(before), h, ops.ZerosLike()(h[:, 0]))
 
     def posterior(self, seen, h):
-        """Probabilities (B S, C) of the latents, for features of the observation (B, F) and h (B, D)."""
+        """Probabilities (B S, C) of the latents, from features of the observation (B, F) and h (B, D)."""
         x = ops.Concat(-1)((seen, h)) if self.is_full else seen
         return self.latents.probability(self.posterior_logits(self.posterior_torso(x)))
 
@@ -258,12 +259,12 @@ class WorldActor(nn.Cell):
         """The states of sequences.
 
         Args:
-          seen: features of T + 1 observations of B sequences, (T B + B, F), in the order of time.
-          action: rows (T B, A), what was done after all but the last.
-          first: (B, D + S C + A), what is remembered before the first.
-          number: uniform (T B + B, S).
+          seen: features of T + 1 observations of B sequences, (T B + B, F), ordered by time.
+          action: actions taken after all observations but the last, as rows (T B, A).
+          first: memory (B, D + S C + A) before the first observations.
+          number: uniform numbers (T B + B, S).
         Returns:
-          (h, z, probabilities of the latents), of T B + B states.
+          (h, z, probabilities of the latents) of T B + B states.
         """
         if self.is_full:
             return self.unroll_by_steps(seen, action, first, number)
@@ -277,7 +278,7 @@ class WorldActor(nn.Cell):
         return h, z, probability
 
     def unroll_by_steps(self, seen, action, first, number):
-        """The same where each latent depends on the state of the GRU, and so on the latent before."""
+        """`unroll` for a posterior that depends on the state of the GRU, and so on the previous latent."""
         count, deter, size = first.shape[0], self.memory.size, self.latents.size
         steps = seen.shape[0] // count
         h, z = first[:, :deter], first[:, deter : deter + size]
@@ -297,7 +298,7 @@ class WorldActor(nn.Cell):
         return ops.Reshape()(hs, (-1, deter)), ops.Reshape()(zs, (-1, size)), rows
 
     def no_states(self, steps, rows):
-        """Zeros for that many steps of such rows."""
+        """Zeros for `steps` steps of arrays like `rows`."""
         return ops.Tile()(ops.ExpandDims()(ops.ZerosLike()(rows), 0), (steps, 1, 1))
 
     def host(self) -> numpy_forms.WorldActor:
@@ -307,5 +308,5 @@ class WorldActor(nn.Cell):
 
 
 def hidden_layers(features: int, sizes: list[int], model: Any, rng: np.random.Generator) -> MLP:
-    """Hidden layers of these sizes, as the section `policy.model` has them otherwise."""
+    """Hidden layers of these sizes, with activation and normalization from the section `policy.model`."""
     return MLP(features, sizes, model.activation, None, rng, model.norm)

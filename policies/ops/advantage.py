@@ -1,5 +1,5 @@
-"""The loss of an actor with a state value as one kernel with its gradient (compiled); `policy_gradient.advantage_loss`
-is the plain form."""
+"""The loss of an actor with a state value as one kernel with a gradient (compiled); `policy_gradient.advantage_loss` is
+the plain form."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _RESULTS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl")
 
 
 class FusedAdvantageLoss(nn.Cell):
-    """`policy_gradient.advantage_loss` in one kernel, and its gradient for log-probability, entropy and
-    value in another. Sums are taken in a fixed order.
+    """`policy_gradient.advantage_loss` in one kernel, and its gradient with respect to log-probability, entropy and
+    value in another. Sums are computed in a fixed order.
 
     Args:
-      cfg: `value_weight` and `entropy_weight`.
+      cfg: configuration with `value_weight` and `entropy_weight`.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:

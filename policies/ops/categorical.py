@@ -6,13 +6,13 @@ from minding.engine.process.runtime import ms, ops
 
 
 def moved(reward, decay, low, spacing, places):
-    """Where the atoms of a support lie after a step, R + d (low + j spacing), counted in atoms from `low` on.
+    """Positions of the atoms of a support after a step, R + d (low + j spacing), in atoms counted from `low`.
 
-    No two returns that are large and alike are subtracted from each other.
+    The computation does not subtract large, nearly equal returns from each other.
 
     Args:
       reward, decay: R and d, float32 (B,).
-      low, spacing: of the support, numbers.
+      low, spacing: lower end and spacing of the support, Python numbers.
       places: j, float32 (N,).
     Returns:
       float32 (B, N).
@@ -28,26 +28,26 @@ def project(probability, positions, places):
         m_i = sum_j [1 - |clip(b_j, 0, N - 1) - i|]_0^1 p_j
 
     Args:
-      probability: float32 (B, M), rows with the sum 1.
-      positions: float32 (B, M), b: where each of them lies, counted in atoms of the support from its first one,
+      probability: float32 (B, M), p; each row sums to 1.
+      positions: float32 (B, M), b: position of each probability, in atoms counted from the first atom of the support,
         ``(x - low) / (high - low) * (N - 1)``.
       places: float32 (N,), the numbers 0, ..., N - 1.
 
     Returns:
-      float32 (B, N), with the same sum; NaN in rows with a position that is not finite.
+      float32 (B, N), m, with the same row sums; NaN in rows with a position that is not finite.
     """
     last = places.shape[0] - 1.0
     within = ops.ExpandDims()(ops.clamp(positions, 0.0, last), 1)
     share = ops.ReLU()(1.0 - ops.Abs()(within - ops.ExpandDims()(places, 1)))
     moved = ops.ReduceSum()(share * ops.ExpandDims()(probability, 1), -1)
-    # Bounds hide what is not a number, and infinity.
+    # The clamp hides NaN and infinity; this term is NaN for them, and otherwise 0.
     return moved + ops.ReduceSum(True)(positions - positions, -1)
 
 
 def beyond(probability, positions, places):
-    """The probability that lies beyond the ends of a support, which `project` moves there: float32 (B,).
+    """The probability beyond the ends of a support, which `project` moves to the ends: float32 (B,).
 
-    A thousandth of an atom is rounding. Arguments as in `project`.
+    Positions up to a thousandth of an atom beyond an end are attributed to rounding. Arguments as in `project`.
     """
     last = places.shape[0] - 1.0
     outside = ops.Abs()(positions - 0.5 * last) > 0.5 * last + 1e-3
@@ -60,14 +60,14 @@ def cross_entropy(logits, target):
         H(m, p) = -sum_i m_i log p_i,   KL(m || p) = H(m, p) + sum_i m_i log m_i,   p = softmax(logits)
 
     Args:
-      logits: float32 (B, N), which gradients flow into.
-      target: float32 (B, N), m, rows with the sum 1; no gradient flows into it.
+      logits: float32 (B, N), with gradient.
+      target: float32 (B, N), m; each row sums to 1. No gradient flows into it.
 
     Returns:
-      (cross-entropy, which has the gradient p - m; relative entropy, at least 0, without gradient), float32 (B,) each.
+      (cross-entropy, with the gradient p - m; relative entropy, at least 0, without gradient), float32 (B,) each.
     """
     target = ops.stop_gradient(target)
     loss = -ops.ReduceSum()(target * ops.LogSoftmax(-1)(logits), -1)
-    # 0 log 0 = 0.
+    # The bound makes 0 log 0 = 0.
     negentropy = ops.ReduceSum()(target * ops.Log()(ops.Maximum()(target, 1e-30)), -1)
     return loss, ops.ReLU()(ops.stop_gradient(loss) + negentropy)

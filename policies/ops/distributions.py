@@ -1,4 +1,4 @@
-"""Log-probabilities and entropies (compiled); `sampling` draws from the same distributions."""
+"""Log-probabilities and entropies (compiled); `acting.sampling` draws from the same distributions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def gaussian_log_prob_entropy(mean, log_std, action):
 
 def squashed_gaussian(mean, log_std, noise):
     """Reparametrised tanh-normal action and its log-probability (Haarnoja et al., 2018,
-    https://arxiv.org/abs/1812.05905, eq. 26), in the form that does not overflow:
+    https://arxiv.org/abs/1812.05905, eq. 26), in a form that does not overflow:
 
         a = tanh(u), u = mean + std * noise,   log p(a) = log N(u) - sum 2 (log 2 - u - softplus(-2u))
 
@@ -64,14 +64,14 @@ def squashed_gaussian(mean, log_std, noise):
     """
     u = mean + ops.exp(log_std) * noise
     double = -2.0 * u
-    # The terms of one action, then the constants of all.
+    # The terms that depend on the action, then the constant.
     terms = 2.0 * ops.Softplus()(double) - double - log_std - 0.5 * ops.square(noise)
     constant = (2.0 * math.log(2.0) + 0.5 * _LOG_2PI) * noise.shape[-1]
     return ops.tanh(u), terms.sum(axis=-1) - constant
 
 
 def normal_log_prob_entropy(mean, deviation, action):
-    """Log-probability and entropy of independent normals whose deviations depend on the state.
+    """Log-probability and entropy of independent normals whose standard deviations depend on the state.
 
     Args:
       mean, deviation, action: float32 (B, A).
@@ -86,7 +86,7 @@ def normal_log_prob_entropy(mean, deviation, action):
 
 
 class SquashedGaussian(nn.Cell):
-    """`squashed_gaussian` as one kernel where there is one, with a gradient for mean and log deviation."""
+    """`squashed_gaussian`, as one kernel on CPU, with a gradient with respect to mean and log standard deviation."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from minding.policies.ops import lean
 
 
 def mixed(logits, uniform):
-    """Probabilities of which a share is uniform, so that no class is ever impossible: float32 (R, C).
+    """Probabilities mixed with a uniform share u, so that no class is ever impossible: float32 (R, C).
 
     p = (1 - u) softmax(logits) + u / C
     """
@@ -18,7 +18,7 @@ def mixed(logits, uniform):
 
 
 def drawn(probability, number, before, table):
-    """Draws a class of each row by inverting the cumulative distribution, as one-hot; gradients flow as if the
+    """Draws a class for each row, as one-hot, by inverting the cumulative distribution. Gradients flow as if the
     probabilities had been returned (straight through, Bengio et al., 2013, https://arxiv.org/abs/1308.3432).
 
     Args:
@@ -28,7 +28,7 @@ def drawn(probability, number, before, table):
       table: float32 (C, C), the classes as one-hot.
     """
     reached = ops.MatMul()(probability, before) <= ops.ExpandDims()(number, -1)
-    # The first class is always reached: nothing comes before it.
+    # The first class is always reached, because the probability before it is 0.
     place = ops.Maximum()(ops.ReduceSum()(ops.Cast()(reached, ms.float32), -1) - 1.0, 0.0)
     return straight_through(probability, ops.Gather()(table, ops.Cast()(place, ms.int32), 0))
 
@@ -39,16 +39,16 @@ def likeliest(probability, table):
 
 
 def straight_through(probability, hot):
-    """`hot`, with the gradient of the probabilities."""
+    """The one-hot `hot`, with the gradient of the probabilities."""
     return probability + ops.stop_gradient(hot - probability)
 
 
 def divergence(p, q, choices):
-    """KL(p || q) of whole latents, the sum over their choices: float32 (B,), at least 0 but for rounding.
+    """KL(p || q) of whole latents, summed over their choices: float32 (B,), at least 0 apart from rounding.
 
     Args:
       p, q: float32 (B S, C), probabilities, none of them 0.
-      choices: S.
+      choices: number of choices, S.
     """
     each = ops.ReduceSum()(p * (ops.Log()(p) - ops.Log()(q)), -1)
     return ops.ReduceSum()(ops.Reshape()(each, (-1, choices)), -1)
@@ -60,9 +60,9 @@ def balanced(posterior, prior, choices, free):
         L_dyn = max(f, KL(sg(q) || p)),   L_rep = max(f, KL(q || sg(p)))
 
     Args:
-      posterior, prior: q and p, as in `divergence`.
-      choices: S.
-      free: f, nats below which nothing is trained.
+      posterior, prior: probabilities q and p, shaped as in `divergence`.
+      choices: number of choices, S.
+      free: f, divergence in nats below which nothing is trained.
     Returns:
       (L_dyn, L_rep, the divergence without gradient), float32 (B,) each.
     """
@@ -73,11 +73,11 @@ def balanced(posterior, prior, choices, free):
 
 
 def entropy(probability, choices):
-    """Of whole latents, nats: float32 (B,)."""
+    """Entropy of whole latents in nats: float32 (B,)."""
     each = -ops.ReduceSum()(probability * ops.Log()(probability), -1)
     return ops.ReduceSum()(ops.Reshape()(each, (-1, choices)), -1)
 
 
 def mean_entropy(probability, choices):
-    """The mean of `entropy`, without gradient: a metric."""
+    """The mean of `entropy` without gradient, for use as a metric."""
     return lean.mean(entropy(ops.stop_gradient(probability), choices))

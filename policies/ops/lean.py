@@ -1,8 +1,8 @@
-"""Common operations in forms of which MindSpore's compiler keeps nothing (compiled).
+"""Common operations in forms that leave no memory behind in MindSpore's compiler (compiled).
 
-Many functions of MindSpore, such as `Tensor.mean`, `ops.zeros` and indexing by a tensor, are Python that is compiled
-with the graph that calls them. A copy stays in the process when that graph is freed: 20 to 380 KB for each graph. These
-primitives leave nothing and compute the same.
+Many functions of MindSpore, such as `Tensor.mean`, `ops.zeros` and indexing by a tensor, are Python code that is
+compiled with the graph that calls them. When this graph is freed, a copy stays in the process: 20 to 380 KB per graph.
+The primitives used here leave nothing and compute the same.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from minding.engine.process.runtime import functional, ops
 
 
 def named(names, values):
-    """Tuples of names and of values as a dict; `dict(zip(...))` has no gradient."""
+    """A dict from tuples of names and of values; `dict(zip(...))` has no gradient."""
     return functional.make_dict(names, values)
 
 
 def item(values, k):
-    """values[k] of a tuple, for a number k."""
+    """values[k] of a tuple, for a Python number k."""
     return functional.tuple_getitem(values, k)
 
 
@@ -33,7 +33,7 @@ def with_entry(x, i, value):
 
 
 def part(x, start, count):
-    """x[start : start + count], for numbers."""
+    """x[start : start + count], for Python numbers."""
     begin: Any = (start,)
     for _ in x.shape[1:]:
         begin = (*begin, 0)
@@ -41,7 +41,7 @@ def part(x, start, count):
 
 
 def mean(x):
-    """The mean of all entries of (B,); a scalar as it is."""
+    """The mean of all entries of x (B,); a scalar is returned unchanged."""
     return x if x.ndim == 0 else ops.ReduceMean()(x, 0)
 
 

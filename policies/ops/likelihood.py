@@ -1,6 +1,7 @@
-"""Log-probabilities and entropies as one kernel each with its gradient (compiled); `distributions` has the plain forms.
+"""Log-probability and entropy in one kernel per distribution, with gradient (compiled); `distributions` has the plain
+forms.
 
-All arrays are float32 but for the integers named.
+All arrays are float32 unless int32 is given.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from minding.policies.kernels import kernel
 @functools.cache
 def fused_categorical() -> Any:
     """The primitive ``(logits (B, S), actions int32 (B,) or (B, K), ends int32 (K,)) -> log-probability (B,), entropy
-    (B,), logarithms of all probabilities (B, S)`` with its gradient for the first two.
+    (B,), logarithms of all probabilities (B, S)``, with the gradient of the first two results.
 
-    It serves K independent choices: `ends` says where the logits of each end among the S.
+    The kernel handles K independent choices, whose logits are joined; `ends` has the end of each choice among the S
+    logits.
     """
     slope = kernel(
         "categorical_gradient",
@@ -39,8 +41,8 @@ def fused_categorical() -> Any:
 
 @functools.cache
 def fused_normal() -> Any:
-    """The primitive ``(mean (B, A), log deviation (A,), actions (B, ...)) -> log-probability (B,), entropy ()`` with
-    its gradient for mean and log deviation."""
+    """The primitive ``(mean (B, A), log standard deviation (A,), actions (B, ...)) -> log-probability (B,), entropy
+    ()``, with the gradient with respect to mean and log standard deviation."""
     slopes = kernel(
         "normal_gradient",
         lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std),

@@ -6,15 +6,15 @@ from minding.engine.process.runtime import ops
 
 
 def after(value, done):
-    """`value`, computed or read only once `done` is there.
+    """`value`, which is computed or read only after `done`.
 
-    MindSpore orders kernels by their data. Nothing in a forward pass depends on an optimizer's step, which writes into
-    the parameters: a pass that comes later in the same compiled call reads the weights from before the step. With
-    ``net(after(obs, norm))`` it reads those of after it, with our own kernels and without.
+    MindSpore orders kernels by their data. An optimizer's step writes into the parameters, but no data of a later
+    forward pass in the same compiled call depends on it, so the pass may read the weights from before the step. With
+    ``net(after(obs, norm))`` it reads the weights from after the step, with this package's kernels and without.
 
     Args:
-      value: a tensor, a parameter, or a tuple of tensors: an input of what must come later. Of a tuple of parameters
-        some are read too early: pass them one by one.
-      done: a tensor or a tuple of them: results of what must come first.
+      value: a tensor, a parameter, or a tuple of tensors: an input of the computation that must come later. Do not pass
+        a tuple of parameters, some of which would be read too early; pass parameters one by one.
+      done: a tensor or a tuple of tensors: results of the computation that must come first.
     """
     return ops.depend(value, done)

@@ -1,4 +1,4 @@
-"""Losses of policy gradients and of the state value beside them (compiled)."""
+"""Losses of policy gradients, without and with a state value (compiled)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from minding.policies.ops import lean
 
 
 def row_mean(x, batch):
-    """The mean over rows, of those that count where the batch says so.
+    """The mean over the rows that count.
 
     Args:
-      x: float32 (B,), or a scalar, which is returned as it is.
-      batch: by name; `valid`, float32 (B,), is 0 for rows that do not count.
+      x: float32 (B,), or a scalar, which is returned unchanged.
+      batch: arrays by name; `valid`, float32 (B,), is 0 for rows that do not count. Without `valid`, all rows count.
     """
     if "valid" not in batch or x.ndim == 0:
         return lean.mean(x)
@@ -24,9 +24,9 @@ def policy_loss(log_prob, advantage, batch):
         L = -mean[ A log pi(a|s) ]
 
     Args:
-      log_prob: float32 (B,), of the current policy.
-      advantage: float32 (B,), how much better than expected an action did; no gradient flows through it.
-      batch: see `row_mean`.
+      log_prob: log-probability under the current policy, float32 (B,).
+      advantage: advantage of the action over the expected value, float32 (B,); no gradient flows through it.
+      batch: the batch, see `row_mean`.
 
     Returns:
       The loss, a scalar.
@@ -40,10 +40,11 @@ def advantage_loss(log_prob, entropy, value, batch, cfg):
         L = -mean[ A log pi(a|s) ] + c_v 1/2 mean[ (V(s) - R)^2 ] - c_e mean[ H ]
 
     Args:
-      log_prob, value: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
-      batch: by name `log_prob` (of the acting policy), `advantage`, `return` and, if rows weigh differently, `valid`,
+      log_prob, value: log-probability and value by the current network, float32 (B,).
+      entropy: entropy by the current network, float32 (B,) or scalar.
+      batch: by name `log_prob` (of the acting policy), `advantage`, `return` and, if some rows do not count, `valid`,
         each float32 (B,).
-      cfg: `value_weight` (c_v) and `entropy_weight` (c_e).
+      cfg: configuration with `value_weight` (c_v) and `entropy_weight` (c_e).
 
     Returns:
       (loss, metrics by name), scalars. The KL estimate is ``mean[(r - 1) - log r]``

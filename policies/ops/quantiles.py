@@ -24,14 +24,14 @@ def quantile_huber(quantiles, levels, target, kappa):
         L_b = sum_i mean_j |tau_i - 1{u_ij < 0}| H(u_ij),   u_ij = target_j - quantile_i
         H(u) = u^2/2 where |u| <= kappa, else kappa (|u| - kappa/2)
 
-    The slope, -mean_j |tau_i - 1{u < 0}| clip(u, -kappa, kappa), comes with the loss, so that the gradient takes
+    The slope, -mean_j |tau_i - 1{u < 0}| clip(u, -kappa, kappa), is computed with the loss, so that the gradient needs
     no kernel over pairs.
 
     Args:
-      quantiles: float32 (B, N), which gradients flow into.
-      levels: float32 (N,) or (B, N), the tau of each.
+      quantiles: float32 (B, N), with gradient.
+      levels: float32 (N,) or (B, N), tau of each quantile.
       target: float32 (B, M), samples or equally likely atoms; no gradient flows into them.
-      kappa: number above 0.
+      kappa: Python number above 0.
 
     Returns:
       float32 (B,).
@@ -42,16 +42,16 @@ def quantile_huber(quantiles, levels, target, kappa):
     slope = ops.clamp(error, -kappa, kappa)
     weighted = ops.Select()(error < 0.0, (1.0 - levels) * slope, levels * slope)
     loss = ops.ReduceMean()(weighted * (error - 0.5 * slope), -1)
-    # The second term is 0, but not its gradient.
+    # The second term is 0, but its gradient is not.
     return ops.ReduceSum()(loss - ops.ReduceMean()(weighted, -1) * (quantiles - fixed), -1)
 
 
 class QuantileLoss(nn.Cell):
-    """Quantile Huber loss between the quantiles of chosen actions and the target's, see `quantile_huber`; on CPU all
-    pairs in one kernel.
+    """Quantile Huber loss between the quantiles of chosen actions and the target's, see `quantile_huber`; on CPU one
+    kernel computes all pairs.
 
     Args:
-      kappa: number above 0.
+      kappa: Python number above 0.
     """
 
     def __init__(self, kappa: float) -> None:
@@ -61,8 +61,8 @@ class QuantileLoss(nn.Cell):
         self.fused = _fused_huber() if usable() else None
 
     def construct(self, quantiles, levels, target):
-        """Returns (loss, value, priority), each float32 (B,). The priority is the size of the error of the mean: the
-        loss itself is above 0 for quantiles that are right, and would have rows drawn for their noise."""
+        """Returns (loss, value, priority), each float32 (B,). The priority is the absolute error of the mean. The loss
+        would not do as a priority: it is above 0 even for correct quantiles, so rows would be drawn for their noise."""
         if self.fused is not None:
             loss = self.fused(quantiles, levels, target, self.limit)[0]
         else:
@@ -75,7 +75,7 @@ class QuantileLoss(nn.Cell):
 @functools.cache
 def _fused_huber() -> Any:
     """The primitive ``(quantiles, levels, target, kappa) -> loss (B,), its slopes (B, N)``, with the gradient of the
-    loss for the quantiles."""
+    loss with respect to the quantiles."""
 
     def gradient(quantiles, levels, target, kappa, out, dout):
         zeros = ops.ZerosLike()

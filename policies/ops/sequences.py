@@ -1,4 +1,4 @@
-"""Observations of B sequences of T steps, as rows (T B, ...) in the order of time or as arrays (T, B, ...) (compiled).
+"""Observations of B sequences of T steps, as rows (T B, ...) ordered by time or as arrays (T, B, ...) (compiled).
 
 An observation is a tuple of leaves.
 """
@@ -12,7 +12,7 @@ from minding.policies.ops import lean
 
 
 def in_time(leaves, count):
-    """(T B, ...) -> (T, B, ...), for the number B."""
+    """(T B, ...) -> (T, B, ...); `count` is B, a Python number."""
     made: Any = ()
     for x in leaves:
         made = (*made, ops.Reshape()(x, (-1, count, *x.shape[1:])))
@@ -28,7 +28,7 @@ def as_rows(leaves):
 
 
 def parts(leaves, start, count):
-    """The steps from `start` on, `count` of them: (T, B, ...) -> (count, B, ...)."""
+    """`count` steps, beginning with step `start`: (T, B, ...) -> (count, B, ...)."""
     made: Any = ()
     for x in leaves:
         made = (*made, lean.part(x, start, count))
@@ -44,12 +44,12 @@ def at_first(leaves):
 
 
 def step_before(x):
-    """(T, N), each row that of the step before; 0 in the first."""
+    """x (T, N) shifted by one step: each row holds the previous row of x, and the first row is 0."""
     none = ops.ZerosLike()(lean.part(x, 0, 1))
     return none if x.shape[0] == 1 else ops.Concat(0)((none, lean.part(x, 0, x.shape[0] - 1)))
 
 
 def step_after(x):
-    """(T, N), each row that of the step after; 0 in the last."""
+    """x (T, N) shifted by one step: each row holds the next row of x, and the last row is 0."""
     none = ops.ZerosLike()(lean.part(x, 0, 1))
     return none if x.shape[0] == 1 else ops.Concat(0)((lean.part(x, 1, x.shape[0] - 1), none))

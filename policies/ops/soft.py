@@ -1,7 +1,7 @@
 """Objectives of maximum-entropy learning with two critics (compiled).
 
-Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, eq. 5 and 7, with the minimum of two critics of section 5. All
-arrays are float32 (B,), the temperature `alpha` and losses are scalars.
+Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, eq. 5 and 7, with the minimum of two critics as in section 5.
+All arrays are float32 (B,); the temperature `alpha` and losses are scalars.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def soft_target(reward, discount, terminated, q1, q2, log_prob, alpha):
 
 
 def twin_target(reward, discount, terminated, q1, q2):
-    """The same without entropy (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, eq. 10).
+    """The target of the critics without entropy (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, eq. 10).
 
     y = R + gamma^k (1 - terminated) min(Q_1, Q_2)
     """
@@ -33,7 +33,7 @@ def twin_target(reward, discount, terminated, q1, q2):
 
 
 def twin_loss(q1, q2, target):
-    """Squared errors of both critics; returns (loss, mean of q1). Neither the target nor the mean has a gradient.
+    """Squared errors of both critics; returns (loss, mean of q1). No gradient flows through the target or the mean.
 
     L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
     """
@@ -43,8 +43,8 @@ def twin_loss(q1, q2, target):
 
 
 def soft_policy_loss(q1, q2, log_prob, alpha):
-    """Loss of the actor; q1, q2 and `log_prob` are of its action. Returns (loss, mean log-probability). Neither the
-    temperature nor the mean has a gradient.
+    """Loss of the actor; q1, q2 and `log_prob` belong to its action. Returns (loss, mean log-probability). No gradient
+    flows through the temperature or the mean.
 
     L_pi = mean[ alpha log pi - min(Q_1, Q_2) ]
     """
@@ -60,7 +60,7 @@ class TwinObjectives(NamedTuple):
 
 
 def twin_objectives() -> TwinObjectives:
-    """The objectives, each as one kernel where there are kernels."""
+    """The objectives, each as one kernel if kernels are usable."""
     if not usable():
         return TwinObjectives(twin_target, twin_loss)
     return TwinObjectives(_fused_target("twin_target"), _fused_twin_loss())
@@ -75,7 +75,7 @@ class SoftObjectives(NamedTuple):
 
 
 def soft_objectives() -> SoftObjectives:
-    """As `twin_objectives`."""
+    """The objectives, each as one kernel if kernels are usable, as in `twin_objectives`."""
     if not usable():
         return SoftObjectives(soft_target, twin_loss, soft_policy_loss)
     return SoftObjectives(_fused_target("soft_target"), _fused_twin_loss(), _fused_policy_loss())

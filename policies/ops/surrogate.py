@@ -22,10 +22,10 @@ def clipped_surrogate(log_prob, batch, counted, clip):
         r = pi(a|s) / pi_old(a|s),   L = mean[ max(-A r, -A clip(r, 1-e, 1+e)) ]
 
     Args:
-      log_prob: float32 (B,), of the current network.
-      batch: by name `log_prob`, the old one, and `advantage`, float32 (B,) each.
-      counted: by name `valid`, float32 (B,), if rows weigh differently.
-      clip: number, e.
+      log_prob: log-probability by the current network, float32 (B,).
+      batch: by name `log_prob`, the old log-probability, and `advantage`, float32 (B,) each.
+      counted: by name `valid`, float32 (B,), if some rows do not count; see `row_mean`.
+      clip: e, a Python number.
 
     Returns:
       (loss, by name `approx_kl` and `clip_fraction`), scalars. The KL estimate is ``mean[(r - 1) - log r]``
@@ -42,13 +42,13 @@ def clipped_surrogate(log_prob, batch, counted, clip):
 
 
 class FusedSurrogate(nn.Cell):
-    """`ppo.ppo_loss` in one kernel, and its gradient for log-probability, entropy and value in another.
+    """`ppo.ppo_loss` in one kernel, and its gradient with respect to log-probability, entropy and value in another.
 
-    Sums are taken in a fixed order. Where the plain form multiplies an infinite ratio by the slope 0 of the clipped
+    Sums are computed in a fixed order. Where the plain form multiplies an infinite ratio by the slope 0 of the clipped
     objective, which gives NaN, the gradient is 0.
 
     Args:
-      cfg: `clip_ratio`, `value_clip`, `value_weight` and `entropy_weight`.
+      cfg: configuration with `clip_ratio`, `value_clip`, `value_weight` and `entropy_weight`.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from minding.engine.process.runtime import ops
 
 def symlog(x):
     """sign(x) log(1 + |x|), float32 of any shape."""
-    # Of operators that can be exported; what is not a number stays so, which ReLU alone would hide.
+    # Uses only operators that can be exported. NaN stays NaN, which ReLU alone would hide.
     above = ops.ReLU()(x)
     return ops.Log()(1.0 + above) - ops.Log()(1.0 + (above - x))
 
@@ -21,17 +21,17 @@ def symexp(x):
 
 
 def two_hot(x, low, spacing, places):
-    """Distributions over equally spaced bins whose means are numbers: all of the weight is at the two nearest bins.
+    """Distributions over equally spaced bins with given means: all probability is on the two nearest bins.
 
     Args:
-      x: float32 (B,); beyond the bins it counts as the last one.
-      low, spacing: the first bin, and the distance between two.
+      x: the means, float32 (B,); a number beyond the bins counts as the nearest bin.
+      low, spacing: the first bin, and the distance between neighbouring bins.
       places: float32 (N,), the numbers 0, ..., N - 1.
     Returns:
-      float32 (B, N); NaN in rows of a number that is not finite.
+      float32 (B, N); NaN in rows whose number is not finite.
     """
     last = places.shape[0] - 1.0
     position = (x - low) / spacing
     within = ops.ExpandDims()(ops.clamp(position, 0.0, last), -1)
-    # Bounds hide what is not a number, and infinity.
+    # The clamp hides NaN and infinity; the last term is NaN for them, and otherwise 0.
     return ops.ReLU()(1.0 - ops.Abs()(within - places)) + ops.ExpandDims()(position - position, -1)

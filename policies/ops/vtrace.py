@@ -1,4 +1,4 @@
-"""V-trace: value targets and advantages from data of an older policy (compiled)."""
+"""V-trace: value targets and advantages from the data of an older policy (compiled)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from minding.engine.process.runtime import ms, ops
 
 
 def reverse_scan(delta, decay):
-    """Solves y_t = delta_t + decay_t * y_{t+1} with y_T = 0 by doubling shifts, in O(log T) kernels.
+    """Solves y_t = delta_t + decay_t * y_{t+1}, y_T = 0, by doubling shifts, in O(log T) kernels.
 
     Args:
       delta, decay: float32 (T, N).
@@ -17,7 +17,7 @@ def reverse_scan(delta, decay):
     steps, envs = delta.shape
     y, c, shift = delta, decay, 1
     while shift < steps:
-        # T is known to the compiler, which unrolls this loop.
+        # The compiler knows T and unrolls this loop.
         beyond = ops.zeros((shift, envs), ms.float32)
         y = y + c * ops.concat((y[shift:], beyond), 0)
         c = c * ops.concat((c[shift:], beyond), 0)
@@ -32,14 +32,15 @@ def vtrace(ratio, td_error, decay, rho_bar, c_bar):
         A_t = rho_t (td_t + decay_t (v_{t+1} - V(s_{t+1})))
         rho_t = min(rho_bar, ratio_t),   c_t = min(c_bar, ratio_t)
 
-    `A_t` is the factor of the policy gradient (section 4.2), ``rho_t (r_t + gamma v_{t+1} - V(s_t))`` where
-    lambda = 1. With ratios of 1 both are those of generalized advantage estimation.
+    `A_t` is the factor of the policy gradient (section 4.2), ``rho_t (r_t + gamma v_{t+1} - V(s_t))`` if lambda = 1.
+    With ratios of 1, `v_t` and `A_t` equal the returns and advantages of generalized advantage estimation.
 
     Args:
-      ratio: float32 (T, N), pi(a_t|s_t) / mu(a_t|s_t) of the learned and the acting policy.
+      ratio: float32 (T, N), pi(a_t|s_t) / mu(a_t|s_t) of the learned policy pi and the acting policy mu.
       td_error: float32 (T, N), td_t = r_t + gamma * (1 - terminated_t) * V(s'_t) - V(s_t), s'_t the true successor.
       decay: float32 (T, N), gamma * lambda, and 0 where row t + 1 does not continue the trajectory.
-      rho_bar, c_bar: bounds of the ratios: rho_bar decides which policy's value is learned, c_bar how far errors reach.
+      rho_bar, c_bar: bounds of the ratios: rho_bar determines which policy's value is learned, c_bar how far errors
+        propagate.
 
     Returns:
       (v_t - V(s_t), A_t), each float32 (T, N). Gradients flow through the arguments: stop them beforehand.

@@ -59,7 +59,7 @@ class Discriminator(nn.Cell):
       spec: description of the environment's spaces.
       model: settings of the encoders.
       hidden: sizes of the hidden layers.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, hidden: list[int], rng: np.random.Generator) -> None:

@@ -67,7 +67,7 @@ class RNDCell(GradientStep):
       space: description of the observation space.
       model: settings of the encoders.
       cfg: the section `policy.other.rnd`.
-      rng: draws the weights.
+      rng: random generator for the initial weights.
     """
 
     metrics = ("rnd_loss",)
