@@ -1,4 +1,4 @@
-"""Common operations in forms that leave no memory behind in MindSpore's compiler (compiled).
+"""Common operations in forms of which MindSpore's compiler keeps no memory (compiled).
 
 Many functions of MindSpore, such as `Tensor.mean`, `ops.zeros` and indexing by a tensor, are Python code that is
 compiled with the graph that calls them. When this graph is freed, a copy stays in the process: 20 to 380 KB per graph.
