@@ -66,7 +66,7 @@ def record_episodes(
       seed: seed of the environment; it determines the first episode, however many follow.
       max_steps: length at which an episode is cut off.
       episodes: number of episodes to film.
-      stop: called before each step; once it returns true, filming ends and no file is written.
+      stop: function called before each step; once it returns true, filming ends and no file is written.
 
     Returns:
       Return and length of each episode; empty if `stop` returned true.

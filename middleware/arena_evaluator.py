@@ -125,7 +125,7 @@ def arena(
       game: the rules.
       opponents: the players to measure the policy against.
       n_game: number of games against each opponent.
-      stop: called before each ply of the policy; once it returns true, play stops and the result is empty.
+      stop: function called before each ply of the policy; once it returns true, play stops and the result is empty.
 
     Returns:
       One `EpisodeEnd` per game. Its return is 1 for a win of the policy, 0.5 for a draw and 0 for a loss; its info has

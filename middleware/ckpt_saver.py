@@ -147,7 +147,7 @@ class CkptSaver:
         self._best = float("-inf") if state["best"] is None else float(state["best"])
 
     def resume(self, request: str | Path) -> None:
-        """Restores policy, context and all middleware, and reports changed settings; those of this run apply.
+        """Restores policy, context and all middleware; reports changed settings, and keeps their new values.
 
         Args:
           request: ``"latest"``, a run folder or the folder of a checkpoint; see `RunCheckpoints.resume`, also for the

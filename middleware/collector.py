@@ -1,4 +1,4 @@
-"""Collectors: let the policy act in the environments and pass on what happened."""
+"""Collectors, which let the policy act in the environments and pass on the resulting steps."""
 
 from __future__ import annotations
 

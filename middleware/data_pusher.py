@@ -19,7 +19,7 @@ from minding.middleware.inputs import rollout_in
 class data_pusher:
     """Pushes the rollout's transitions into the buffer; rows in which an environment was reset are left out.
 
-    A buffer of sequences, or one that stores images once, is also told which row follows which.
+    A buffer of sequences, or a buffer that stores each image once, also gets the order of the rows.
 
     The buffer's contents are saved with this middleware, unless ``policy.other.save_buffer`` is off: a resumed run then
     refills its buffer before it learns. The number of minibatches drawn, on which `beta` of a buffer that draws by

@@ -118,7 +118,7 @@ def play_episodes(
       env: N environments; they are reset first, and left without running episodes.
       n_episode: total number of episodes; the first ``n_episode % N`` environments play one more.
       max_steps: length at which an episode is cut off.
-      stop: called before each step; once it returns true, the episodes that are still running are abandoned.
+      stop: function called before each step; once it returns true, the episodes that are still running are abandoned.
 
     Returns:
       The episodes, in the order in which they ended; fewer than `n_episode` if `stop` returned true.

@@ -73,7 +73,7 @@ def online_logger(
       run_dir: folder for the files; None writes no files.
       total: end of the progress bar, on the clock; the length of the run by default.
       progress: whether to show progress in the terminal.
-      references: reference returns by which evaluations are also normalized, such as those of recorded data; None
+      references: reference returns, such as the ones in recorded data, by which evaluations are also normalized; None
         leaves the normalized return out.
       task: the task that emits the event; the global one by default.
     """

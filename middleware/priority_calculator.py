@@ -1,4 +1,4 @@
-"""Priorities of what was just collected."""
+"""Priorities of newly collected rows."""
 
 from __future__ import annotations
 

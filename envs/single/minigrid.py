@@ -1,4 +1,4 @@
-"""MiniGrid's observations as arrays (extra `minigrid`): planes of what a cell holds, direction, mission, legal actions.
+"""MiniGrid's observations as arrays (extra `minigrid`): planes of cell contents, direction, mission, legal actions.
 
 Chevalier-Boisvert et al., 2023, https://arxiv.org/abs/2306.13831.
 """

@@ -446,7 +446,7 @@ def _close(session: Session) -> None:
 
 
 def _learn_from(user: Config, dataset: str | Path, alone: bool) -> None:
-    """Names the recorded data in the settings; `alone`: without an environment, unless the settings have one."""
+    """Names the recorded data in the settings; with `alone` there is no environment, unless the settings have one."""
     if not isinstance(dataset, (str, Path)):
         raise ConfigError(
             f"dataset={type(dataset).__name__}: expected a folder of recorded data; save_dataset(path, data) of "

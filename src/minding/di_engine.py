@@ -97,8 +97,8 @@ def from_di_engine(module: str, name: str) -> Exception:
 class Modules:
     """Names the replacement of ``minding.<module of DI-engine>``; called only when nothing else finds a module.
 
-    It is not a subclass of `importlib.abc.MetaPathFinder`, whose import would take half of the time of `import
-    minding`.
+    It is not a subclass of `importlib.abc.MetaPathFinder`, because importing that class takes as long as half of
+    `import minding`.
     """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

@@ -17,7 +17,7 @@ _NO_NEWS = ("waiting", "starting")
 _LINE_SECONDS = 10.0
 """Seconds between two lines of one process if the output is not a terminal."""
 _MOST_LINES = 20
-"""Most processes that are shown on a terminal, the last ones."""
+"""Most processes that are shown on a terminal; the latest are shown."""
 
 
 class Display:

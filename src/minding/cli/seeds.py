@@ -61,7 +61,7 @@ class SeedList(click.ParamType[tuple[int, ...]]):
 
 
 def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool) -> int:
-    """Trains those of these seeds that are unfinished, `jobs` at a time, and reports all; returns the exit code.
+    """Trains the seeds that are unfinished, `jobs` at a time, and reports all seeds; returns the exit code.
 
     Args:
       cfg: the compiled configuration; its own seed is ignored.

@@ -1,4 +1,4 @@
-"""From a compiled configuration to a run, and from a run folder back to its policy."""
+"""Turns a compiled configuration into a run, and loads the policy of a run folder."""
 
 from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, evaluate, final_evaluation, record

@@ -1,4 +1,4 @@
-"""From a compiled configuration to a policy and a filled chain."""
+"""Builds a policy and fills a chain from a compiled configuration."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_runnable(cfg: Config) -> None:
       ConfigError: for an unknown chain (with the nearest name), for settings that the chain cannot run with, or for a
         backend that the environment does not have.
       DataError: if there are no recorded data to learn from, or they come from another environment or are too few.
-      MissingExtraError: if the backend's package, or that of a logger or of the transport, is not installed.
+      MissingExtraError: if the package of the backend, of a logger or of the transport is not installed.
       SetupError: if the device is not available.
     """
     check_chain(cfg)

@@ -31,10 +31,10 @@ class Converted:
     """The outcome of a conversion.
 
     Attributes:
-      steps, episodes: numbers written.
-      dropped: rows left out because the next observation is not known (D4RL's format).
-      skipped: damaged episodes that were left out.
-      ambiguous: episodes that both terminate and time out; they count as terminated.
+      steps, episodes: number of steps and of episodes written.
+      dropped: number of rows left out because the next observation is not known (D4RL's format).
+      skipped: number of damaged episodes that were left out.
+      ambiguous: number of episodes that both terminate and time out; they count as terminated.
     """
 
     steps: int = 0
@@ -121,8 +121,8 @@ def convert(
       sources: sources of one environment.
       out: the folder to write.
       skip_damaged: whether to leave out damaged episodes, and count them.
-      references: reference returns; those of the sources by default.
-      report: called after each episode with the counts so far.
+      references: reference returns; the sources' own by default.
+      report: function called after each episode with the counts so far.
 
     Raises:
       DataError: the sources have different environments or different reference returns, an episode is damaged (names

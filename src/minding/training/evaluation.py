@@ -43,7 +43,7 @@ class Evaluation:
         """Summarizes episodes.
 
         Args:
-          episodes: at least one episode.
+          episodes: the episodes, at least one.
           cfg: the configuration of the run, which says whether the episodes are games against opponents.
         """
         means, opponents = info_means(episodes), () if cfg is None else opponents_of(cfg)

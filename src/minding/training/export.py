@@ -47,8 +47,8 @@ def export_run(
 
     Raises:
       CheckpointError: if there is no undamaged checkpoint, or it does not belong to this run.
-      ExportError: if the name does not end with the format, the file cannot be written, or its outputs differ from
-        those of the policy.
+      ExportError: if the name does not end with the format, the file cannot be written, or its outputs differ from the
+        policy's.
       MissingExtraError: if packages for ONNX are not installed.
     """
     path = Path(out).expanduser() if out else run.products / f"policy.{file_format}"
@@ -76,17 +76,17 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
     """Opens an exported file and compares it with the newest policy of a run, on observations from episodes.
 
     Args:
-      run: the run that it was exported from.
+      run: the run from which the file was exported.
       file: the exported file.
 
     Returns:
-      The file, ready to act, and the comparison; the caller decides whether it is close enough.
+      The file, ready to act, and the comparison; the caller decides whether the outputs are close enough.
 
     Raises:
       CheckpointError: if there is no undamaged checkpoint, or it does not belong to this run.
       ExportError: if the file is damaged, has another algorithm or other spaces than the run, or acts for one of
         several agents.
-      MissingExtraError: if it is an ONNX file and onnxruntime is not installed.
+      MissingExtraError: if the file is an ONNX file and onnxruntime is not installed.
     """
     cfg, policy, _ = _load(run)
     agents = num_agents(cfg.env.spec)
@@ -122,7 +122,7 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
 
 
 def _load(run: RunDir, ckpt: str | Path | Version | None = None) -> tuple[Config, Any, Path]:
-    """Configuration, policy and checkpoint; the policy's tanh is as accurate as that of an exported file."""
+    """Configuration, policy and checkpoint; the policy computes tanh as accurately as an exported file does."""
     policy: Any
     cfg, policy, found = load_policy(run, ckpt)
     from minding.policies.export.writer import accurate_tanh

@@ -25,7 +25,7 @@ def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], boo
       file: the GIF to write.
       cfg: the compiled configuration.
       policy: the policy that plays.
-      stop: called before each step; once it returns true, nothing is written.
+      stop: function called before each step; once it returns true, nothing is written.
     Returns:
       The reason why there is no film; None if there is one.
     """
@@ -45,7 +45,7 @@ def film_run(cfg: Config, run_dir: RunDir, policy: Policy, step: int, stop: Call
       run_dir: the run's folder.
       policy: the policy that plays.
       step: the current step of the run's clock.
-      stop: called before each step; once it returns true, nothing is written.
+      stop: function called before each step; once it returns true, nothing is written.
     """
     if lost(run_dir.path):
         return

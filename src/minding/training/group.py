@@ -88,7 +88,7 @@ class RunGroup:
         """The process that trains a run, from its newest checkpoint or from the start.
 
         Args:
-          name: the name of its run folder and experiment.
+          name: the name of the run's folder and experiment.
           changed: the settings that differ from `cfg`, as KEY=VALUE.
         """
         placed = (f"exp_name={name}", f"run.out_dir={json.dumps(str(self.folder))}")

@@ -159,7 +159,7 @@ def compare(
       actions: the actions in the form that the model takes, float32 ``(S, A)``.
       imagine: see `Imagine`.
       context: observations of an episode that the model has seen, at least 2; a window starts at each later state.
-      horizon: steps to predict; fewer if the episode ends before.
+      horizon: number of steps to predict; fewer if the episode ends before.
     Raises:
       ConfigError: every episode is shorter than the context.
     """

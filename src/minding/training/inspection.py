@@ -31,7 +31,7 @@ class Finding:
     """An observation about recorded data.
 
     Attributes:
-      text: what was found, where, and how often.
+      text: description of the finding, with its place and frequency.
       fault: True for a fault; False if it may be intended.
     """
 

@@ -29,7 +29,7 @@ _SPACE = "space.yaml"
 
 
 def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
-    """The search space of the algorithm, or the one in a file.
+    """The search space of the algorithm, or the search space in a file.
 
     Raises:
       ConfigError: the file cannot be read, names no setting, or gives a setting a value that it cannot have.

@@ -23,7 +23,7 @@ MOST_TOLD = 3
 
 
 def few(names: list[str]) -> str:
-    """The first names, and the number of further ones, as text."""
+    """The first names and the number of the others, as text."""
     more = f" and {len(names) - MOST_TOLD:,} more" if len(names) > MOST_TOLD else ""
     return ", ".join(names[:MOST_TOLD]) + more
 

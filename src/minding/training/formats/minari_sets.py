@@ -183,7 +183,7 @@ def _read(group: Any, name: str, space: spaces.Space[Any]) -> Any:
     return whole(stored(group, name))
 
 
-# The way out.
+# Export
 
 
 def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
@@ -232,7 +232,7 @@ def check_id(dataset_id: str) -> None:
     """Refuses an id that is not valid in Minari.
 
     Raises:
-      DataError: the id is not valid; says what an id must look like.
+      DataError: the id is not valid; describes the form of a valid id.
     """
     if not _ID.fullmatch(dataset_id):
         raise DataError(

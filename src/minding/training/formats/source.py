@@ -32,9 +32,9 @@ class Source(Protocol):
     Attributes:
       path: the source, for messages.
       env: the data's description of their environment, see `engine.data.dataset.describe`.
-      dropped: rows left out so far, because the next observation is not known.
-      shortened: the number of rows that a truncated episode may lack because they were left out.
-      ambiguous: episodes so far that are marked as both terminated and timed out; they count as terminated.
+      dropped: number of rows left out so far, because the next observation is not known.
+      shortened: number of rows that a truncated episode may lack because they were left out.
+      ambiguous: number of episodes so far that are marked as both terminated and timed out; they count as terminated.
     """
 
     env: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Source(Protocol):
         ...
 
     def episodes(self) -> Iterator[Episode | ValueError]:
-        """The episodes, in order; a damaged one is replaced by a sentence that says what is wrong."""
+        """The episodes, in order; a damaged episode is replaced by a ValueError that describes the fault."""
         ...
 
 
@@ -145,7 +145,7 @@ def part(group: Any, name: str) -> Any:
 
     Raises:
       ShapeError: the entry is a link, which may lead to another file.
-      KeyError: there is no such entry.
+      KeyError: the group has no such entry.
     """
     h5py = extra_module("h5py", "data", "reading HDF5")
     link = group.get(name, getlink=True)
@@ -160,8 +160,8 @@ def stored(group: Any, name: str) -> Any:
     """An array in a group of an HDF5 file, not yet read.
 
     Raises:
-      ShapeError: the entry is not an array, or lies in another file.
-      KeyError: there is no such entry.
+      ShapeError: the entry is not an array, or is stored in another file.
+      KeyError: the group has no such entry.
     """
     found = part(group, name)
     h5py = extra_module("h5py", "data", "reading HDF5")
