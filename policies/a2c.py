@@ -39,7 +39,7 @@ class A2CCell(GradientStep):
         super().__init__(["obs", "action", "log_prob", "return", *(MEMORY if remembers else ())])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, **method_of(learn)))
-        # A plain dict of numbers: they are compiled in as constants.
+        # A plain dict of numbers, which are compiled in as constants.
         self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
         fuse_likelihood(net.head)
         self.fused = FusedAdvantageLoss(self.cfg) if usable() else None

@@ -62,7 +62,7 @@ class A3CCell(GradientStep):
         super().__init__(["obs", "action", "log_prob", "return"])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
-        # A plain dict of numbers: they are compiled in as constants.
+        # A plain dict of numbers, which are compiled in as constants.
         self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
         self.gradient = self.optim.gradient(self.loss, "net")
 

@@ -47,7 +47,7 @@ class ACCell(GradientStep):
             actor=dataclasses.replace(whole, params=actor),
             critic=dataclasses.replace(whole, params=critic, rate=learn["critic_learning_rate"]),
         )
-        # A plain dict of numbers: they are compiled in as constants.
+        # A plain dict of numbers, which are compiled in as constants.
         self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
         fuse_likelihood(net.head)
         self.fused = FusedAdvantageLoss(self.cfg) if usable() else None

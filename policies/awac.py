@@ -53,6 +53,6 @@ class AWAC(WeightedRegressionPolicy):
 
     def noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
         steps, *row = shape
-        # Step by step: the same numbers, however many steps a call has.
+        # Drawn step by step, so that the numbers do not depend on the number of steps per call.
         noise = self.learn_rng.standard_normal((steps, 2, *row), dtype=np.float32)
         return {"next_noise": noise[:, 0], "noise": noise[:, 1]}

@@ -163,7 +163,7 @@ class COMACell(GradientStep):
         made = self.move_actor_if_due(batch, known, done) if "due" in batch else self.move_actor(batch, known, done)
         for name, value in zip(ACTOR_METRICS, made):
             metrics[name] = value
-        # Who waits for a metric waits for the whole step.
+        # A caller that waits for a metric waits for the whole step.
         metrics["grad_norm_critic"] = after(done, self.move_target(batch["tau"], done))
         return metrics
 

@@ -151,7 +151,7 @@ class CQL(SquashedGaussianPolicy):
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         rows = (batch.index.shape[1], self.action_size)
-        # Step by step: the same numbers, however many steps a call has.
+        # Drawn step by step, so that the numbers do not depend on the number of steps per call.
         drawn = [self._draw(rows) for _ in batch.index]
         return Inputs(
             {name: np.stack([each[name] for each in drawn]) for name in drawn[0]},

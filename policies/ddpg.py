@@ -71,7 +71,7 @@ class DDPGCell(GradientStep):
         done = self.optim({"actor": grads}, batch, (of_actor, grads))["actor"]
         # Targets
         moved = (self.move_net(batch["tau"], done), self.move_critic(batch["tau"], done))
-        # Who waits for a metric waits for the whole step.
+        # A caller that waits for a metric waits for the whole step.
         metrics["actor_loss"] = after(of_actor["actor_loss"], moved)
         return metrics
 

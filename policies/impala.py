@@ -77,7 +77,7 @@ class IMPALACell(GradientStep):
         super().__init__(["obs", "next_obs", "action", *NUMBERS])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
-        # A plain dict of numbers: they are compiled in as constants.
+        # A plain dict of numbers, which are compiled in as constants.
         names = ("gamma", "vtrace_lambda", "rho_bar", "c_bar", "value_weight", "entropy_weight")
         self.cfg = {name: learn[name] for name in names}
         self.gradient = self.optim.gradient(self.loss, "net")

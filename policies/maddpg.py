@@ -116,7 +116,7 @@ class MADDPGCell(GradientStep):
         # Targets
         moved = (self.move_net(batch["tau"], actor_norm), self.move_critics(batch["tau"], actor_norm))
         metrics["grad_norm_actors"], metrics["grad_norm_critics"] = actor_norm, critic_norm
-        # Who waits for a metric waits for the whole step.
+        # A caller that waits for a metric waits for the whole step.
         metrics["actor_loss"] = after(of_actors["actor_loss"], moved)
         return metrics
 

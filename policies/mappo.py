@@ -93,7 +93,7 @@ class MAPPOCell(ProximalStep):
         super().__init__(["obs", CENTRAL, "action", "log_prob", "return", "value", *(MEMORY if remembers else ())])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
-        # A plain dict of numbers: they are compiled in as constants.
+        # A plain dict of numbers, which are compiled in as constants.
         names = ("clip_ratio", "value_clip", "value_weight", "entropy_weight", "huber_delta")
         self.cfg = {k: learn[k] for k in names}
         fuse_likelihood(net.head)

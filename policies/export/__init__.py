@@ -1,1 +1,1 @@
-"""Policies as files: written as one graph in MindIR or ONNX, read and checked without running what they hold."""
+"""Policies as files: written as one graph in MindIR or ONNX, and checked before they run."""

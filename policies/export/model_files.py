@@ -1,9 +1,9 @@
-"""Reads the operators of an exported file without running it.
+"""Checks the operators of an exported file without running it.
 
-MindIR and ONNX files are protocol buffers. A MindIR node can be a ``Custom`` operator that loads a library, or one that
-runs Python text, and loading such a file is enough. Either can name other files. So every field of every message is
-read, and only those are let through that an export of minding writes. Field numbers are those of ``mind_ir.proto`` and
-``onnx.proto``.
+MindIR and ONNX files are protocol buffers. A MindIR node can be a ``Custom`` operator that loads a library, or an
+operator that runs Python text, and this happens as soon as the file is loaded. Files of both formats can refer to other
+files. Therefore every field of every message is read, and only fields that an export of minding writes are accepted.
+Field numbers come from ``mind_ir.proto`` and ``onnx.proto``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from minding.engine.errors import ExportError
 Value = int | bytes
 
 _PLAIN, _EMPTY, _OPERATOR, _DOMAIN = "plain", "nothing", "name of an operator", "name of a domain"
-"""What a field may hold: numbers and texts that name nothing, nothing at all, the name of an operator, of a domain."""
+"""Allowed contents of a field: numbers and strings that refer to nothing, no content, the name of an operator, the name
+of a domain."""
 
 
 def _plain(*numbers: int) -> dict[int, str]:
@@ -52,7 +53,7 @@ _MESSAGES: dict[str, dict[str, dict[int, str]]] = {
         "value": {**_plain(1, 3, 4), 2: "tensor", 5: "attribute"},
     },
 }
-"""By format and message: the fields that may be there, and what each holds; a message is known by its name."""
+"""The allowed fields by format and message, with their contents: one of the kinds above, or the name of a message."""
 _SHOWN = {
     ("onnx", "model", 20): "information for training",
     ("onnx", "model", 25): "functions of its own",
@@ -69,7 +70,7 @@ _SHOWN = {
     ("mindir", "attribute", 13): "a graph inside an operator",
     ("mindir", "tensor", 12): "data in another file",
 }
-"""How a message calls a field that may not be there."""
+"""Descriptions of forbidden fields, for error messages."""
 _ONNX_DOMAINS = (b"", b"ai.onnx", b"ai.onnx.ml")
 _MINDIR_OPERATORS = re.compile(
     r"Add|AddExt|Argmax|BatchMatMul|BiasAdd|Cast|ClampScalar|Concat|Constant|Conv2D|Depend|"
@@ -78,22 +79,22 @@ _MINDIR_OPERATORS = re.compile(
     r"Return|Rsqrt|Select|Sigmoid|Sign|Slice|Softmax|Softplus|Split|Sqrt|Square|Squeeze|"
     r"Stack|StridedSlice|Sub|Subs|Tanh|Tile|Transpose|TupleGetItem|UpdateState"
 )
-"""What exported policies consist of; a network that needs another operator adds it here. All of them only compute."""
+"""Operators of exported policies, all of which only compute. If a new network needs another operator, add it here."""
 _MAX_DEPTH = 32
 _MAX_KEY = 1 << 32
-"""Readers of protocol buffers take a larger key for the field of its lower 32 bits, or for a damaged file."""
+"""Limit of keys. Readers of protocol buffers interpret a larger key by its lower 32 bits, or report a damaged file."""
 
 
 def check_operators(path: Path, data: bytes, file_format: str) -> None:
-    """Refuses a file that holds anything which exported policies do not consist of.
+    """Refuses a file that contains anything that exported policies do not contain.
 
     Args:
-      path: names the file.
-      data: its contents.
+      path: path of the file, for messages.
+      data: contents of the file.
       file_format: 'mindir' or 'onnx'.
     Raises:
-      ExportError: it holds another operator, reads other files, has a part that no export has, or is not of that
-        format.
+      ExportError: if the file contains another operator, reads other files, has a part that no export has, or has
+        another format.
     """
     if file_format not in _MESSAGES:
         raise ExportError(f"{path}: unknown format {file_format!r}; expected mindir or onnx: export again")
@@ -108,7 +109,7 @@ def check_operators(path: Path, data: bytes, file_format: str) -> None:
 
 
 def _forbidden(data: Value, message: str, file_format: str, depth: int) -> Iterator[str]:
-    """What may not be in a message, or in one inside it, each in a few words."""
+    """Yields short descriptions of the forbidden contents of a message and of the messages inside it."""
     if depth > _MAX_DEPTH:
         raise ValueError("its parts nest too deep")
     known: Mapping[int, str] = _MESSAGES[file_format][message]
@@ -129,7 +130,7 @@ def _forbidden(data: Value, message: str, file_format: str, depth: int) -> Itera
 
 
 def _computes(name: Value) -> bool:
-    """Whether an operator is among those of exported policies; ``REF::MatMul:3`` is MatMul."""
+    """Whether an operator is allowed in exported policies; ``REF::MatMul:3`` means MatMul."""
     return bool(_MINDIR_OPERATORS.fullmatch(_text(name).removeprefix("REF::").partition(":")[0]))
 
 
@@ -138,7 +139,7 @@ def _text(name: Value) -> str:
 
 
 def _fields(data: Value) -> Iterator[tuple[int, Value]]:
-    """The fields of a message: (number, an int for numbers, bytes for the rest)."""
+    """Yields the fields of a message as pairs of field number and value, an int for numbers and bytes otherwise."""
     if not isinstance(data, bytes):
         raise TypeError("a number is where a message was expected")
     place = 0

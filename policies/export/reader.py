@@ -1,7 +1,7 @@
 """Exported policies: files that act without the code that trained them. `policies.export.writer` writes them.
 
-Beside each file is its description, ``<file>.json``: inputs, outputs, spaces, versions, and the checksum of the
-file. Neither holds code.
+Each file has a description next to it, ``<file>.json``: inputs, outputs, spaces, versions, and the checksum of the
+file. Neither contains code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minding.policies.export.model_files import check_operators
 
 SCHEMA = 3
 TOLERANCE = 1e-5
-"""Largest difference from the policy, relative to the row's largest value if that is above 1."""
+"""Largest allowed difference from the policy, relative to the row's largest absolute value if this is above 1."""
 _MAX_BYTES, _MAX_DESCRIPTION, _MAX_MEMORY = 1 << 30, 1 << 20, 1 << 20
 
 Run = Callable[[Sequence[Array]], Sequence[Array]]
@@ -41,9 +41,10 @@ class Parity:
     """The difference between the outputs of an exported file and of its policy.
 
     Attributes:
-      count: observations compared.
+      count: number of observations compared.
       difference: largest difference of continuous outputs (see `TOLERANCE`).
-      other_actions: observations with another discrete action though the two best are further apart than the tolerance.
+      other_actions: number of observations with a different discrete action, although the two best scores differ by
+        more than the tolerance.
     """
 
     count: int
@@ -52,7 +53,7 @@ class Parity:
 
     @property
     def holds(self) -> bool:
-        # NaN is below nothing.
+        # False for NaN.
         return self.difference <= TOLERANCE and self.other_actions == 0
 
     def __str__(self) -> str:
@@ -63,13 +64,13 @@ class Parity:
 
 
 class ExportedPolicy:
-    """The policy of an exported file; acts without exploration. One with memory remembers the environments it acts in.
+    """The policy of an exported file, which acts without exploration. A policy with memory keeps it per environment.
 
     Args:
-      path: the file, with its description beside it.
+      path: path of the file, with its description next to it.
 
     Attributes:
-      description: what ``<file>.json`` says.
+      description: the contents of ``<file>.json``.
 
     Raises:
       ExportError: if the file or its description is missing or damaged, or they do not belong to one export.
@@ -91,7 +92,7 @@ class ExportedPolicy:
         return self
 
     def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
-        """Actions as the policy's eval mode gives them, in the environment's units; `action_mask` as there."""
+        """The same actions as the policy's eval mode, in the environment's units; `action_mask` as in eval mode."""
         if action_mask is not None:
             obs = masked_obs(obs, action_mask, [each["name"].removeprefix("obs.") for each in self._inputs])
         outputs = self.outputs(obs)
@@ -100,14 +101,14 @@ class ExportedPolicy:
         return outputs["action"]
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """Forgets these environments, or all."""
+        """Clears the memory of these environments, or of all."""
         if self._memory is not None:
             self._memory.forget(env_ids)
 
     def outputs(self, obs: Obs, memory: Array | None = None) -> dict[str, Array]:
         """All outputs by name for a batch of observations, ``(B, ...)`` each; changes nothing.
 
-        `memory` is what is remembered before them, float32 ``(B, S)``; by default what is remembered now.
+        `memory`, float32 ``(B, S)``, is the memory before the observations; by default the current memory.
         """
         arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(trees.leaves(obs), self._inputs)]
         if self._memory is not None:
@@ -119,7 +120,7 @@ def open_onnx(data: bytes) -> Run:
     """Opens an ONNX model in onnxruntime.
 
     Raises:
-      ExportError: if onnxruntime does not take it.
+      ExportError: if onnxruntime does not accept the model.
       MissingExtraError: if onnxruntime is not installed.
     """
     try:
@@ -128,7 +129,7 @@ def open_onnx(data: bytes) -> Run:
         raise MissingExtraError("onnxruntime", "onnx", "running an ONNX file") from None
     try:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a class for each of its codes, and no common one.
+    except Exception as error:  # onnxruntime has one class per error code, and no common base class.
         raise ExportError(f"onnxruntime does not open the file: {first_line(error)}; export again") from error
     names = [each.name for each in session.get_inputs()]
     return lambda arrays: session.run(None, dict(zip(names, arrays)))
@@ -147,20 +148,20 @@ def open_mindir(path: Path) -> Run:
 
 
 def draw_memory(policy: Any, count: int) -> Array | None:
-    """Something to remember for `count` environments, drawn at random; None for a policy without memory."""
+    """A random memory of `count` environments, float32 ``(count, S)``; None for a policy without memory."""
     size = policy.net.memory_size
     return np.random.default_rng(0).uniform(-1.0, 1.0, (count, size)).astype(np.float32) if size else None
 
 
 @flush_denormals
 def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | None = None) -> Parity:
-    """Compares the outputs of an exported file with the policy that it was made from.
+    """Compares the outputs of an exported file with the outputs of the exported policy.
 
     Args:
       policy: the policy, with eval mode.
-      outputs: of the file, for `obs` and `memory`.
+      outputs: outputs of the file for `obs` and `memory`, by name.
       obs: observations, ``(B, ...)`` each.
-      memory: of a policy with memory, what is remembered before them, ``(B, S)``.
+      memory: for a policy with memory, the memory before the observations, ``(B, S)``.
     """
     actor = policy.actors["eval"]
     raw = actor.outputs(obs, memory)
@@ -174,7 +175,7 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
         scores = raw[decision.output]
         given, wanted = outputs[decision.name], scores
         if given.shape == scores.shape:
-            # Equal for illegal actions, and too large to compare the others beside them.
+            # Scores of illegal actions are equal, and so large that the others could not be compared in their presence.
             illegal = (scores == ILLEGAL) & (given == ILLEGAL)
             given, wanted = np.where(illegal, 0.0, given), np.where(illegal, 0.0, scores)
         outputs, expected = {**outputs, decision.name: given}, {decision.name: wanted}
@@ -195,7 +196,7 @@ def description_path(path: Path) -> Path:
 
 
 def without_infinities(value: Any) -> Any:
-    """A JSON value with null for a missing limit: JSON has no infinity."""
+    """A JSON value in which infinity, which JSON lacks, is null: a missing limit."""
     if isinstance(value, dict):
         return {key: without_infinities(child) for key, child in value.items()}
     if isinstance(value, list):
@@ -235,7 +236,7 @@ def _unreadable(path: Path) -> ExportError:
 
 
 def _check_description(description: dict[str, Any]) -> None:
-    """Raises ValueError or KeyError unless a description holds what is read of it, in its types."""
+    """Raises ValueError or KeyError unless a description has all entries that are read from it, with their types."""
     for each in (*description["inputs"], *description["outputs"]):
         if type(each["name"]) is not str or np.dtype(each["dtype"]).kind not in "biuf":
             raise ValueError(f"an input or output {each!r}")
@@ -246,7 +247,7 @@ def _check_description(description: dict[str, Any]) -> None:
 
 
 def _size(values: Array) -> Array:
-    """The largest value of each row, at least 1; ``(B, 1)``."""
+    """The largest absolute value of each row, at least 1; ``(B, 1)``."""
     return np.maximum(np.abs(values).reshape(len(values), -1).max(axis=1, keepdims=True), 1.0)
 
 
@@ -258,7 +259,7 @@ def _difference(given: Array, expected: Array) -> float:
 
 
 def _gap(scores: Array) -> Array:
-    """By how much the best of each row is ahead of the second; ``(B,)``."""
+    """The difference between the best and the second-best score of each row; ``(B,)``."""
     if scores.shape[1] == 1:
         return np.full(len(scores), np.inf)
     best = np.sort(scores, axis=1)

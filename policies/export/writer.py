@@ -2,9 +2,9 @@
 
     obs (batch, ...) -> normalization -> network -> argmax, or tanh -> units of the environment
 
-A policy with memory also takes what it remembers, 'memory', and returns what it remembers then, 'next_memory'. Weights
-and the moments of observations are constants of the graph; the batch size is free. Before a file gets its name it is
-run and compared with the policy.
+A policy with memory also takes the input 'memory' and returns the new memory as 'next_memory'. Weights and the moments
+of observations are constants of the graph; the batch size is free. Before a file gets its final name, it is run and
+compared with the policy.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from minding.policies.export.reader import (
 from minding.policies.networks.fused import plain_layers
 
 _CHECKED_SIZES = (1, 4)
-"""Batch sizes at which a file is tried; two, because an exporter may treat the first one as fixed."""
+"""Batch sizes at which a file is checked; two sizes, because an exporter may treat the first one as fixed."""
 
 
 class _Tanh(nn.Cell):
-    """tanh to 2e-6: MindSpore's own kernel on CPU is wrong by up to 1e-4 where ``3 < |x|``."""
+    """tanh with an error of at most 2e-6; MindSpore's own kernel on CPU is wrong by up to 1e-4 where ``3 < |x|``."""
 
     def construct(self, x):
         return 2.0 * ops.sigmoid(2.0 * x) - 1.0
 
 
 def accurate_tanh(net: Any) -> None:
-    """Puts `_Tanh` into a network that only acts, for all graphs that are compiled from now on."""
+    """Replaces tanh by `_Tanh` in a network that only acts, for all graphs that are compiled from now on."""
     for _, cell in net.cells_and_names():
         if isinstance(getattr(cell, "activation", None), ops.Tanh):
             del cell.activation
@@ -59,12 +59,12 @@ def accurate_tanh(net: Any) -> None:
 
 
 class _Discrete(nn.Cell):
-    """The choice with the largest score, int32 ``(B,)`` from the space's start, and the scores."""
+    """The choice with the largest score, int32 ``(B,)``, counted from the space's start, and the scores."""
 
     def __init__(self, scores: str, adapter: ActionAdapter) -> None:
         super().__init__()
         self.names = ("action", scores)
-        # int32: the ONNX exporter declares every integer output so.
+        # int32, because the ONNX exporter declares every integer output as int32.
         self.argmax = ops.Argmax(-1, ms.int32)
         self.start = _start(adapter)
 
@@ -76,7 +76,7 @@ class _Discrete(nn.Cell):
 
 
 class _MultiDiscrete(nn.Cell):
-    """The choice with the largest score of each part, int32 ``(B, *shape)`` from the space's start, and the scores."""
+    """The choices with the largest scores, int32 ``(B, *shape)``, counted from the space's start, and the scores."""
 
     def __init__(self, scores: str, nvec: Sequence[int], adapter: ActionAdapter) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _MultiDiscrete(nn.Cell):
         self.shape = adapter.shape
 
     def construct(self, scores):
-        # A tuple: with a list MindIR fixes the batch size to that of the first call.
+        # A tuple, because with a list MindIR fixes the batch size of the first call.
         parts: tuple[Any, ...] = ()
         for k in range(len(self.starts)):
             parts = (*parts, self.argmax(scores[:, self.starts[k] : self.stops[k]]))
@@ -102,7 +102,7 @@ class _MultiDiscrete(nn.Cell):
 
 
 class _Box(nn.Cell):
-    """Actions in the environment's limits and in the policy's, float32 ``(B, *shape)`` each."""
+    """Actions in the environment's units and in the policy's units, float32 ``(B, *shape)`` each."""
 
     names = ("action", "policy_action")
 
@@ -125,14 +125,14 @@ class _Box(nn.Cell):
 
 
 class _ActingGraph(nn.Cell):
-    """The acting network and the decision; observation leaves (and memory) in, outputs as `names` says."""
+    """The acting network and the decision: from observation leaves and memory to the outputs named in `names`."""
 
     def __init__(self, policy: BasePolicy) -> None:
-        # Parameters keep the names they have in the policy.
+        # Without a prefix, parameters keep the names that they have in the policy.
         super().__init__(auto_prefix=False)
         decision, space, adapter = policy.net.decision, policy.spec["action"], policy.actors["eval"].adapter
         self.net = policy.net
-        # Other runtimes know nothing of our kernels.
+        # Other runtimes do not have this package's kernels.
         plain_layers(self.net)
         accurate_tanh(self.net)
         self.output = decision.output
@@ -153,7 +153,7 @@ class _ActingGraph(nn.Cell):
 
 @dataclasses.dataclass(frozen=True)
 class _Input:
-    """One input of the graph; `shape` is that of one observation."""
+    """One input of the graph; `shape` is the shape without the batch axis."""
 
     name: str
     dtype: str
@@ -167,7 +167,7 @@ class _Input:
 
     @property
     def tensor(self) -> Any:
-        """Its placeholder while the graph is compiled: any batch size."""
+        """The placeholder of the input for compiling the graph, with any batch size."""
         return ms.Tensor(shape=(None, *self.shape), dtype=ms.Tensor(np.zeros(1, self.dtype)).dtype)
 
 
@@ -175,16 +175,17 @@ def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, inf
     """Writes the file `path` and its description ``<path>.json``.
 
     Args:
-      policy: any policy, with eval mode, that is not trained on: see `accurate_tanh`.
-      path: ends with ``.mindir`` or ``.onnx``.
+      policy: any policy with eval mode. It must not be trained any more, because its network changes: see
+        `accurate_tanh` and `plain_layers`.
+      path: path of the file, which ends with ``.mindir`` or ``.onnx``.
       file_format: 'mindir' or 'onnx'.
-      info: JSON values for the description (algorithm, environment, spaces, versions).
+      info: further entries of the description, JSON values (algorithm, environment, spaces, versions).
 
     Returns:
       The description.
 
     Raises:
-      ExportError: if the file cannot be written, or the exported graph does not compute what the policy computes.
+      ExportError: if the file cannot be written, or the exported graph does not compute the same as the policy.
       MissingExtraError: if packages for ONNX are not installed.
     """
     path = Path(path)
@@ -203,7 +204,7 @@ def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, inf
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The checksum reveals a new file beside an old description.
+        # If only the first file is replaced, the checksum reveals that the description is older.
         _replace(path, data)
         _replace(description_path(path), (json.dumps(description, indent=2) + "\n").encode())
     except OSError as error:
@@ -212,7 +213,7 @@ def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, inf
 
 
 def _draft(policy: BasePolicy, inputs: Sequence[_Input], file_format: str) -> tuple[dict[str, Array], bytes]:
-    """Outputs of the file for a few observations, and its contents, after both were compared with the policy."""
+    """Outputs of the file for a few observations, which were compared with the policy, and the contents of the file."""
     write, opened = _FORMATS[file_format]
     graph = _ActingGraph(policy)
     with tempfile.TemporaryDirectory() as folder:
@@ -228,7 +229,7 @@ def _draft(policy: BasePolicy, inputs: Sequence[_Input], file_format: str) -> tu
 
 
 def _start(adapter: ActionAdapter) -> Any:
-    """What choices are counted from, None for 0."""
+    """The number from which choices are counted; None for 0."""
     return ms.Tensor(adapter.start.astype(np.int32)) if adapter.start.any() else None
 
 
@@ -269,7 +270,7 @@ _FORMATS: dict[str, tuple[Callable[..., None], Callable[[Path], Run]]] = {
 
 
 def _checked(policy: BasePolicy, run: Run, names: Sequence[str]) -> dict[str, Array]:
-    """Outputs of the file for observations drawn at random; ExportError if they are not those of the policy."""
+    """Outputs of the file for random observations; raises ExportError if they differ from the policy's."""
     rng = np.random.default_rng(0)
     obs = trees.unflatten((leaf.path, _draw(leaf, sum(_CHECKED_SIZES), rng)) for leaf in policy.acting_leaves)
     memory = draw_memory(policy, sum(_CHECKED_SIZES))
@@ -290,7 +291,7 @@ def _draw(leaf: Leaf, count: int, rng: np.random.Generator) -> Array:
     wanted, space = _Input.of(leaf), leaf.space
     shape = (count, *wanted.shape)
     if leaf.is_mask:
-        # One action of each choice in every row, and further ones.
+        # In every row, one random action of each choice is legal, and others with probability 0.3.
         counts = space["counts"]
         chosen = [np.eye(n, dtype=bool)[rng.integers(0, n, count)] for n in counts]
         return np.concatenate(chosen, axis=1) | (rng.random(shape) < 0.3)
@@ -304,7 +305,7 @@ def _described(name: str, dtype: str, shape: Sequence[int]) -> dict[str, Any]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Writes a file whole: a reader sees the old one or the new one."""
+    """Replaces a file atomically: a reader sees either the old or the new contents."""
     scratch = disk.hidden(path)
     disk.remove_files([scratch])
     try:

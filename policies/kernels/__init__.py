@@ -1,7 +1,7 @@
-"""Our own kernels for CPU, compiled when minding is installed; `minding doctor` says whether they were.
+"""This package's kernels for CPU, compiled when minding is installed; `minding doctor` says whether they were.
 
-Each is a function of the library that `mindspore.ops.Custom` puts into a graph. Without them, for lack of a C++
-compiler, policies compute the same with MindSpore's kernels, only more slowly.
+Each kernel is a function of a library, which `mindspore.ops.Custom` puts into a graph. If there was no C++ compiler and
+so no library, policies compute the same with MindSpore's kernels, only more slowly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minding.engine.process import runtime
 from minding.engine.process.signals import tell_senders
 
 _AVX512 = 0x20
-"""Bit of `dnnl_cpu_isa_t` that AVX-512 adds to AVX2."""
+"""Bit of `dnnl_cpu_isa_t` that is set with AVX-512, but not with AVX2."""
 _LIBRARY = Path(__file__).with_name("_kernels.so")
 
 
@@ -30,7 +30,7 @@ def compiled() -> bool:
 
 
 def fault() -> tuple[str, str] | None:
-    """Why the library cannot be used, and what to do; None if it can. It tries to load the library."""
+    """The reason why the library cannot be used, and a remedy; None if it can be used. Tries to load the library."""
     compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
     again = "install minding again, with `pip install -v`"
     if compiled():
@@ -47,18 +47,18 @@ def fault() -> tuple[str, str] | None:
 
 
 def prepare(threads: int) -> None:
-    """Settles for the whole process how large products are computed; results do not depend on `threads`. From then on
-    SIGTERMs that MindSpore sends for a SIGINT are known as that, unless the library is older.
+    """Sets for the whole process how large products are computed; results do not depend on `threads`. From then on, a
+    SIGTERM that MindSpore sends for a SIGINT is recognized as such, unless the library is older than this feature.
 
-    On processors with AVX-512 oneDNN computes them, which MindSpore brings, unless ``ONEDNN_MAX_CPU_ISA`` keeps it
-    from using that. Call it once MindSpore is prepared.
+    On processors with AVX-512, MindSpore's oneDNN computes large products, unless ``ONEDNN_MAX_CPU_ISA`` forbids
+    AVX-512. Call this after MindSpore is prepared.
 
     Args:
-      threads: among how many threads kernels divide large work, the calling one included; from 1 to 256, other
-        numbers count as the nearest of these.
+      threads: number of threads among which kernels divide large work, including the calling thread; clipped to
+        [1, 256].
 
     Raises:
-      SetupError: the library was compiled from other sources.
+      SetupError: if the library was compiled from other sources.
     """
     if not compiled():
         return
@@ -70,14 +70,14 @@ def prepare(threads: int) -> None:
 
 
 def use_onednn(on: bool) -> bool:
-    """Whether oneDNN computes large products from now on; returns whether it does."""
+    """Turns on or off that oneDNN computes large products; returns whether it does from now on."""
     path = _onednn()
     return bool(_function("use_onednn")(str(path).encode() if on and path is not None else None))
 
 
 @functools.cache
 def _function(name: str) -> Any:
-    """A function of the library; in a process it is the library that graphs use."""
+    """A function of the library, which is the one that graphs of this process use."""
     try:
         return getattr(ctypes.CDLL(str(_LIBRARY)), name)
     except AttributeError:
@@ -96,7 +96,7 @@ def _onednn() -> Path | None:
 
 def _onednn_has_avx512() -> bool:
     path = _onednn()
-    # Asking settles it: what the environment says later is ignored.
+    # This query fixes the answer for the process: oneDNN ignores later changes of the environment variable.
     return path is not None and bool(ctypes.CDLL(str(path)).dnnl_get_effective_cpu_isa() & _AVX512)
 
 
@@ -114,16 +114,17 @@ def kernel(
     """A primitive that runs the library's function `name`.
 
     Args:
-      shape: (shapes of the inputs...) -> shape of the output, or a tuple of them.
-      dtype: (dtypes of the inputs...) -> dtype of the output, or a tuple of them.
-      gradient: (inputs..., output, gradient of the output) -> gradients of the inputs.
+      name: name of the function.
+      shape: function (shapes of the inputs...) -> shape of the output, or a tuple of shapes.
+      dtype: function (dtypes of the inputs...) -> dtype of the output, or a tuple of dtypes.
+      gradient: function (inputs..., output, gradient of the output) -> gradients of the inputs; None: no gradient.
 
     Raises:
-      SetupError: the library was compiled from other sources.
+      SetupError: if the library was compiled from other sources.
     """
-    # MindSpore would say only when a graph runs that there is no such function.
+    # MindSpore would report a missing function only when a graph runs.
     _function(name)
-    # Imported here: to ask whether there are kernels must not load MindSpore.
+    # Imported here, because `compiled` and `fault` must not load MindSpore.
     from minding.engine.process.runtime import ops
 
     return ops.Custom(f"{_LIBRARY}:{name}", shape, dtype, "aot", gradient)

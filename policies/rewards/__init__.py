@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from minding.di_engine import from_di_engine
 
 if not TYPE_CHECKING:
-    # A type checker finds a name that is not there itself.
+    # A type checker reports a missing name itself.
 
     def __getattr__(name):
         raise from_di_engine(__name__, name)

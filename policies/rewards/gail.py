@@ -1,18 +1,18 @@
 """GAIL: generative adversarial imitation, a reward for steps that look like an expert's.
 
-Ho and Ermon, 2016, https://arxiv.org/abs/1606.03476, algorithm 1: a discriminator learns to tell the expert's recorded
-steps from the agent's, and its judgement is the agent's reward.
+Ho and Ermon, 2016, https://arxiv.org/abs/1606.03476, algorithm 1: a discriminator learns to distinguish the expert's
+recorded steps from the agent's, and its output determines the agent's reward.
 
     D(s, a) = sigmoid(f(s, a))
     L_f = -mean_expert[ log D ] - mean_agent[ log(1 - D) ] + c mean_between[ (|grad f| - 1)^2 ]
     r = -log(1 - D)   (positive)      r = log D   (negative)      r = log D - log(1 - D) = f   (logit)
 
-The penalty (Gulrajani et al., 2017, https://arxiv.org/abs/1704.00028, eq. 3) is taken at points between features of
-both kinds of steps; c = 0 leaves it out. Each gradient step draws as many of the expert's steps as of the agent's.
-Numbers in observations are in units of the expert's deviation from its mean, clipped to [-5, 5].
+The penalty (Gulrajani et al., 2017, https://arxiv.org/abs/1704.00028, eq. 3) is computed at points between features of
+the expert's and the agent's steps; c = 0 leaves it out. Each gradient step draws equally many steps of both. Numbers in
+observations are normalized by the mean and standard deviation of the expert's data, and clipped to [-5, 5].
 
-A reward that is always positive pays for every further step, a negative one for each that is left out: where an end is
-bad, `positive` alone may teach the task, where it is good, `negative`. `logit` has either sign.
+A reward that is always positive favours long episodes, and a reward that is always negative favours short ones. So
+`positive` alone may teach the task if ending an episode is bad, and `negative` if it is good. `logit` has both signs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from minding.policies.ops.order import after
 
 _EPSILON = 1e-8
 _BOUND = 5.0
-"""Of observations, in deviations."""
+"""Largest absolute value of observations, in standard deviations."""
 
 
 class Discriminator(nn.Cell):
@@ -73,7 +73,7 @@ class Discriminator(nn.Cell):
         self.on, self.off = ms.Tensor(np.float32(1.0)), ms.Tensor(np.float32(0.0))
 
     def features(self, obs, action):
-        """The input of `judged`: the encoded observation beside the action, discrete ones as ones and zeros."""
+        """The input of `judged`: the encoded observation joined with the action; discrete actions are one-hot."""
         return ops.Concat(-1)((self.encoder(obs), self.as_numbers(action)))
 
     def judged(self, features):
@@ -94,7 +94,7 @@ class Discriminator(nn.Cell):
 
 
 class GAILCell(GradientStep):
-    """Root cell: the discriminator and its optimizer. The first half of a minibatch is the expert's.
+    """Root cell: the discriminator and its optimizer. The first half of a minibatch are the expert's steps.
 
     Args:
       net: the discriminator.
@@ -112,7 +112,7 @@ class GAILCell(GradientStep):
         self.slope = ms.grad(self.total)
 
     def total(self, features):
-        """The sum of f over rows, whose gradient is that of each."""
+        """The sum of f over rows; its gradient has the gradient of f for each row."""
         return ops.ReduceSum()(self.net.judged(features))
 
     def loss(self, batch):
@@ -139,10 +139,10 @@ class GAILCell(GradientStep):
 
 
 class _Judge(nn.Cell):
-    """The discriminator as a graph of its own."""
+    """The discriminator as a separate graph."""
 
     def __init__(self, net: Discriminator) -> None:
-        # Parameters keep the names they have under the root.
+        # Without a prefix, parameters keep the names that they have under the root.
         super().__init__(auto_prefix=False)
         self.net = net
 
@@ -152,13 +152,13 @@ class _Judge(nn.Cell):
 
 
 class GAIL:
-    """Estimates rewards of rollouts by how much they look like an expert's data, and learns to tell them apart.
+    """Estimates the rewards of rollouts from their similarity to an expert's data, and learns to distinguish both.
 
     Args:
-      cfg: the compiled configuration; ``policy.other.gail`` and, for the encoders, ``policy.model``.
-      dataset: what the expert did.
+      cfg: the compiled configuration; it uses ``policy.other.gail`` and, for the encoders, ``policy.model``.
+      dataset: the expert's recorded steps.
     Raises:
-      DataError: the data have not got the observations or actions of the environment.
+      DataError: if the data do not have the observations or actions of the environment.
     """
 
     name = "gail"
@@ -191,7 +191,7 @@ class GAIL:
         """Rewards of the steps of a rollout, by the discriminator before it learns from them; then it learns.
 
         Raises:
-          NonFiniteError: a reward is NaN or infinite.
+          NonFiniteError: if a reward is NaN or infinite.
         """
         count = math.prod(rollout.shape)
         told = {**dict(named_leaves("obs", rollout.obs)), "action": rollout.action}
@@ -212,13 +212,13 @@ class GAIL:
         return RewardEstimate(reward.reshape(rollout.shape), {**metrics, "gail_reward": float(reward[rows].mean())})
 
     def _judged(self, rows: Mapping[str, Array]) -> Array:
-        """f of rows, float64 (n,)."""
+        """f(s, a) of rows, float64 (n,)."""
         obs = [runtime.to_device(narrow(rows[name])) for name in self._leaves]
         judged: Array = self._judge(runtime.to_device(narrow(rows["action"])), *obs).asnumpy().astype(np.float64)
         return judged
 
     def _learn(self, agent: Mapping[str, Array], rows: Array) -> LearnOutput:
-        """Makes the gradient steps on rows of the expert and these of the agent."""
+        """Makes the gradient steps, on random rows of the expert and random `rows` of the agent."""
         experts, steps, half = len(self._expert["action"]), self.cfg.n_update, self.cfg.batch_size
         count = experts + len(agent["action"])
         if self._tables is None or self._tables.rows != count:
@@ -233,7 +233,7 @@ class GAIL:
         return self._update(IndexedBatch(self._layout, self._tables, index), inputs)
 
     def _whitened(self, rows: Mapping[str, Array]) -> dict[str, Array]:
-        """The rows with numbers of observations in units of the expert's deviation from its mean, float32."""
+        """The rows, with the numbers of observations normalized by the expert's moments, float32."""
         white = dict(rows)
         for name, (mean, scale) in self._moments.items():
             flat = rows[name].reshape(len(rows[name]), -1).astype(np.float32)
@@ -252,7 +252,7 @@ class GAIL:
         """Writes saved values in place, so that the compiled graph uses them.
 
         Raises:
-          CheckpointError: the run learned from another expert's data.
+          CheckpointError: if the run learned from another expert's data.
         """
         if state["data"] != self._digest:
             raise CheckpointError(
@@ -268,7 +268,7 @@ def _is_vector(leaf: Leaf) -> bool:
 
 
 def _moments_of(rows: Array) -> tuple[Array, Array]:
-    """Mean and inverse deviation of each number, float32; 1 for numbers that are always the same."""
+    """Mean and inverse standard deviation of each number, float32; the inverse is 1 for numbers that never change."""
     flat = rows.reshape(len(rows), -1).astype(np.float64)
     deviation = flat.std(axis=0)
     scale = 1.0 / np.where(deviation > _EPSILON, deviation, 1.0)
@@ -285,4 +285,4 @@ _REWARDS: Mapping[str, Callable[[Array], Array]] = {
     "negative": lambda judged: -_softplus(-judged),
     "logit": lambda judged: judged,
 }
-"""Rewards by `policy.other.gail.reward`, from f in float64, where no logarithm can be infinite."""
+"""Functions from f to the reward, by `policy.other.gail.reward`. In float64, none of them becomes infinite."""

@@ -1,16 +1,16 @@
-"""RND: random network distillation, a reward for what has rarely been seen.
+"""RND: random network distillation, a reward for observations that the agent has rarely seen.
 
-Burda et al., 2018, https://arxiv.org/abs/1810.12894: a network learns to predict the outputs of another one, whose
-weights are random and stay as they are. It learns from what the agent sees: where it still errs, the agent has rarely
-been.
+Burda et al., 2018, https://arxiv.org/abs/1810.12894: a network learns to predict the outputs of a second network, whose
+weights are random and fixed. It learns from the agent's observations, so a large error means that the agent has rarely
+seen such an observation.
 
     e(s') = mean_k( f_k(s'; theta) - g_k(s') )^2       prediction error; theta minimises its mean over the rollout
     r_i   = e(s') / sqrt(var(G)),   G_t = gamma_i G_{t-1} + e_t
 
-s' are observations whose every number, in images every pixel, is in units of its running deviation from its running
-mean, clipped to [-5, 5]. G is a discounted sum over all steps of an environment, also across the ends of its episodes.
-The variance counts a sum of 0 in each environment before its first step: otherwise equal errors in the first steps
-would show no spread. While it is 0, errors are not divided.
+s' are observations in which every number, and every pixel of images, is normalized by its running mean and standard
+deviation and clipped to [-5, 5]. G is a discounted sum over all steps of an environment, across the ends of episodes.
+The variance includes a sum of 0 in each environment before its first step, because equal errors in the first steps
+would have no variance otherwise. While the variance is 0, errors are not divided.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from minding.policies.ops.policy_gradient import row_mean
 
 _EPSILON = 1e-8
 _BOUND = 5.0
-"""Of observations, in deviations."""
+"""Largest absolute value of observations, in standard deviations."""
 
 
 class Features(nn.Cell):
-    """Numbers that stand for an observation, float32 ``(B, dim)``."""
+    """Output features of an observation, float32 ``(B, dim)``."""
 
     def __init__(self, space: Mapping[str, Any], model: Any, hidden: list[int], dim: int, rng: np.random.Generator):
         super().__init__()
@@ -61,7 +61,7 @@ class Features(nn.Cell):
 
 
 class RNDCell(GradientStep):
-    """Root cell: the network that predicts, the one that is predicted, and the optimizer of the first.
+    """Root cell: the predictor, the random target network, and the optimizer of the predictor.
 
     Args:
       space: description of the observation space.
@@ -72,13 +72,13 @@ class RNDCell(GradientStep):
 
     metrics = ("rnd_loss",)
     present_names = ("error",)
-    # Of each row the error under the weights before the first step.
+    # The priority of a row is its error under the weights before the first step.
     prioritized = True
 
     def __init__(self, space: Mapping[str, Any], model: Any, cfg: Any, rng: np.random.Generator) -> None:
         super().__init__(["next_obs"])
         self.target = Features(space, model, cfg.hidden, cfg.dim, rng)
-        # One layer more than what it predicts, as in the paper.
+        # One layer more than the target, as in the paper.
         self.predictor = Features(space, model, [*cfg.hidden, cfg.hidden[-1]], cfg.dim, rng)
         group = Group(params=self.predictor.trainable_params(), rate=cfg.learning_rate)
         self.optim = Optimizer(predictor=group)
@@ -106,7 +106,7 @@ class RND:
     """Estimates intrinsic rewards of rollouts and learns from each of them.
 
     Args:
-      cfg: the compiled configuration; ``policy.other.rnd`` and, for the encoders, ``policy.model``.
+      cfg: the compiled configuration; it uses ``policy.other.rnd`` and, for the encoders, ``policy.model``.
     """
 
     name = "rnd"
@@ -124,20 +124,20 @@ class RND:
         for leaf in observation_leaves(space):
             name, field = leaf_name("next_obs", leaf), leaf.field
             if leaf.space["kind"] == "box":
-                # By field, the moments of what is whitened.
+                # The moments of whitened fields, by field.
                 self._observations[name] = RunningMoments((math.prod(field.shape),))
                 field = dataclasses.replace(field, dtype="float32")
             fields[name] = field
         self._layout = RowLayout(fields)
         self._tables: DeviceTables | None = None
         self._rng = streams.generator("rnd.learn")
-        # Of each collector's environments the discounted sums, and the moments of all of them.
+        # The discounted sums of each collector's environments, and the moments of all these sums.
         self._sums: dict[int, Array] = {}
         self._moments = RunningMoments()
 
     @flush_denormals
     def estimate(self, rollout: Rollout) -> RewardEstimate:
-        """Intrinsic rewards of the steps of a rollout, by the errors before it is learned from; then learns from it.
+        """Intrinsic rewards of the steps of a rollout, from the errors before learning; then learns from the rollout.
 
         Raises:
           NonFiniteError: if an observation or an error is NaN or infinite.
@@ -163,8 +163,8 @@ class RND:
         return RewardEstimate(reward, {**output.metrics, "rnd_reward": float(reward.reshape(-1)[rows].mean())})
 
     def _whiten(self, data: dict[str, Array], rows: Array) -> None:
-        """Replaces observations by their distances from the mean in deviations, float32. Their moments take in these
-        rows before: untouched ones of other sizes would look new for ever."""
+        """Normalizes observations, float32, by moments to which these rows are added first. Without normalization,
+        observations of an unusual scale would seem novel forever."""
         for name, moments in self._observations.items():
             seen = data[name].reshape(len(data[name]), -1)
             moments.update(seen[rows])
@@ -174,7 +174,7 @@ class RND:
             data[name] = np.clip(white, -_BOUND, _BOUND, out=white).reshape(data[name].shape)
 
     def _minibatches(self, rows: Array, count: int) -> tuple[Array, Array | None]:
-        """Some passes over the rows, each in an order of its own, see `minibatches`."""
+        """Minibatches of `n_epoch` passes over the rows, each in its own random order, see `minibatches`."""
         return minibatches([self._rng.permutation(rows) for _ in range(self.cfg.n_epoch)], self.cfg.n_minibatch, count)
 
     def _put(self, data: Mapping[str, Array]) -> DeviceTables:
@@ -185,7 +185,7 @@ class RND:
         return self._tables
 
     def _scaled(self, errors: Array, rollout: Rollout) -> Array:
-        """Errors in units of the deviation of their discounted sums."""
+        """Errors, divided by the standard deviation of their discounted sums."""
         if rollout.collector not in self._sums:
             self._sums[rollout.collector] = np.zeros(rollout.shape[1])
             self._moments.update(self._sums[rollout.collector])
@@ -197,7 +197,7 @@ class RND:
         return (errors / (np.sqrt(self._moments.var) or 1.0)).astype(np.float32)
 
     def state_dict(self) -> StateDict:
-        """Copies of all parameters by name, moments, sums, and the random stream."""
+        """Copies of all parameters by name, the moments, the sums, and the random stream."""
         return {
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
             "observations": {name: moments.state_dict() for name, moments in self._observations.items()},

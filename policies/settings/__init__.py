@@ -1,1 +1,1 @@
-"""Settings of the algorithms, one file each, importable without MindSpore: a module that holds an `algorithm`."""
+"""Settings of the algorithms, one module each with an `algorithm`, importable without MindSpore."""

@@ -15,29 +15,29 @@ _BY_A_WRAPPER = "give the action space finite bounds, for instance with a wrappe
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Algorithm:
-    """An algorithm's entry in the table of all."""
+    """An algorithm's entry in the table of all algorithms."""
 
     name: str
-    """`policy.type`, and the name of its files."""
+    """Value of `policy.type`, and name of the algorithm's files."""
     class_name: str
-    """Of its policy, in ``minding.policies.<name>`` unless `variant_of` says otherwise."""
+    """Name of the policy class, in ``minding.policies.<name>`` unless `variant_of` is set."""
     schema: Callable[[], dict[str, Any]]
-    """Returns its keys in the section `policy`."""
+    """Function that returns the algorithm's keys in the section `policy`."""
     actions: tuple[str, ...]
-    """Kinds of action space it can act in."""
+    """Kinds of action space in which the algorithm can act."""
     chain: str
-    """Chain it runs in, one of `configs.chains`."""
+    """Chain in which the algorithm runs, one of `configs.chains`."""
     unit: str = "env_step"
-    """What the clock of its runs counts, see `engine.chain.context.UNITS`."""
+    """Unit of the clock of its runs, see `engine.chain.context.UNITS`."""
     unit_box: bool = False
-    """Whether it acts in Boxes of [-1, 1] only."""
+    """Whether Box actions have to lie in [-1, 1]."""
     agents: Literal["one", "any", "several"] = "one"
-    """How many agents it learns for: one, any number of them, or a team of several."""
+    """Number of agents for which the algorithm learns: one, any number, or a team of several."""
     variant_of: str = ""
-    """Name of the algorithm whose policy it is, if it is one that differs in its settings only."""
+    """Name of the algorithm whose policy this algorithm uses, if only its settings differ."""
     needs: tuple[str, ...] = ()
-    """What it learns from and environments of several agents have where they are asked for it: switches of the section
-    `env`, which it turns on."""
+    """Switches of the section `env` that the algorithm turns on, because it learns from values that environments with
+    several agents only give on request."""
 
     def config_schema(self) -> dict[str, Any]:
         return self.schema()
@@ -49,10 +49,11 @@ class Algorithm:
 
         Args:
           space: description of the action space (see `envs.describe_env`).
-          where: whose it is, for the message.
-          limits: how limits of actions are given, for the message; a wrapper gives those of an environment.
+          where: owner of the space, for the message.
+          limits: advice on how to set limits of actions, for the message; the default suits an environment.
         Raises:
-          SpaceError: if it is of another kind, or actions would reach a part of it only or be clipped.
+          SpaceError: if the space has another kind, or if actions in [-1, 1] would cover only a part of it or be
+            clipped.
         """
         if space["kind"] not in self.actions:
             raise SpaceError(
@@ -67,9 +68,9 @@ class Algorithm:
 
         Args:
           spec: description of the environment (see `envs.describe_env`).
-          where: whose it is, for the message.
+          where: owner of the description, for the message.
         Raises:
-          SpaceError: it has several, and the algorithm takes one, or the other way round.
+          SpaceError: if the environment has several agents and the algorithm learns for one, or the other way round.
         """
         if "agents" not in spec and self.agents == "several":
             raise SpaceError(

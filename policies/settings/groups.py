@@ -1,4 +1,4 @@
-"""Groups of options that settings of several algorithms share; arguments are the defaults that differ."""
+"""Groups of options that several algorithms share; arguments are the defaults that differ between algorithms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 
 
 def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schema:
-    """Keys of networks; `critics`: whether the critics are networks separate from the one that acts."""
+    """Keys of networks; `critics`: whether the critics are networks separate from the acting network."""
     kinds: tuple[str, ...] = ("none", "layer")
     where = ""
     if critics:
@@ -216,10 +216,12 @@ def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
 
 
 def online(n_sample: int) -> tuple[Schema, Schema, Schema]:
-    """Keys of an algorithm of recorded data that can continue in the environment: of `collect`, `learn` and `other`.
+    """Keys of an algorithm that learns from recorded data and can continue in the environment.
 
     Args:
       n_sample: the default of the key.
+    Returns:
+      The keys in the sections `collect`, `learn` and `other`.
     """
     learn = off_policy_learn(3e-4, 256, n_sample)
     where = "chain=prior_data: "
@@ -394,7 +396,8 @@ def eps(decay: int) -> Schema:
 
 
 def action_values(model_keys: Schema | None = None, learn: Schema | None = None) -> Schema:
-    """Keys of value-based policies that learn from replay; `model_keys`, `learn`: their own keys there."""
+    """Keys of value-based policies that learn from replay; `model_keys` and `learn` are additional keys in the sections
+    `model` and `learn`."""
     return {
         "model": {
             **model([128, 128], "relu"),
@@ -421,8 +424,8 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
 
 
 def team_values(model_keys: Schema | None = None) -> Schema:
-    """Keys of value-based policies for several agents that learn from whole episodes; `model_keys`: their own keys
-    in `model`."""
+    """Keys of value-based policies for several agents that learn from whole episodes; `model_keys`: additional keys in
+    the section `model`."""
     learn = off_policy_learn(5e-4, 32, 8)
     del learn["nstep"]
     return {
@@ -466,7 +469,8 @@ def rnd() -> Schema:
 
 
 def actor_critic(learn: Schema, n_sample: int) -> Schema:
-    """Keys of policies with an actor and a state value; `learn`: their own keys for learning."""
+    """Keys of policies with an actor and a state value; `learn`: additional keys in the section `learn`; `n_sample`:
+    the default of the key."""
     return {
         "model": {
             **model([64, 64], "tanh"),

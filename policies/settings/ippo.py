@@ -12,7 +12,7 @@ from minding.policies.settings.algorithm import Algorithm
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
-    # Rewards for what is new are those of one agent.
+    # RND rewards novelty for one agent only, so its keys are left out.
     return {**ppo.schema(), "other": {}}
 
 

@@ -25,7 +25,7 @@ def schema() -> groups.Schema:
         },
     )
     other = keys["other"]
-    # Single transitions only.
+    # These keys apply to single transitions only.
     for name in ("hindsight", "data", "data_share", "table"):
         del other[name]
     other["replay"] = opt(

@@ -20,7 +20,7 @@ def schema() -> groups.Schema:
             **groups.noisy(True),
         }
     )
-    # What is off in the algorithms that these parts come from.
+    # These parts are off by default in the algorithms from which they are taken.
     on = (("model", "dueling", True), ("learn", "nstep", 3), ("other", "replay", "prioritized"))
     for section, key, value in on:
         keys[section][key] = dataclasses.replace(keys[section][key], default=value)
