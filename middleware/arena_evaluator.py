@@ -64,7 +64,7 @@ class arena_evaluator:
         opening_positions(game, cfg.policy.eval.read("opening_plies", int))
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not self._opponents:
             return ["it has no opponents: give it some, such as [random(), uct(100)]"]
         return []

@@ -1,4 +1,4 @@
-"""When checkpoints are saved during and at the end of a run."""
+"""Saves checkpoints during and at the end of a run."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class StepCollector:
         self._minibatches = cfg.policy.learn.read("n_minibatch", int, 1)
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not hasattr(self._policy, "record_fields"):
             return [f"expected policy.collect_mode, got a {type(self._policy).__name__}"]
         return uneven(self._n_sample, "num_envs", {"num_envs": self._env.num_envs, "n_minibatch": self._minibatches})
@@ -208,7 +208,7 @@ class EpisodeCollector:
         self._random_steps = cfg.policy.collect.read("random_steps", int, 0)
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._n_episode % self._env.num_envs:
             return [f"n_episode={self._n_episode} is not a multiple of the {self._env.num_envs} environments"]
         return []

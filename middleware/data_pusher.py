@@ -1,4 +1,4 @@
-"""From the collector into the replay buffer."""
+"""Pushes collected rollouts into the replay buffer."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class dataset_evaluator:
             self._index = np.sort(rng.choice(self._index, _MOST_ROWS, replace=False))
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         kind = self._cfg.env.spec.action.kind
         if self._fit is not None and kind not in ("discrete", "box"):
             return [

@@ -1,4 +1,4 @@
-"""From whole episodes into the replay buffer."""
+"""Pushes whole episodes into the replay buffer."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class interaction_evaluator:
         self._broken_off = False
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if hasattr(self._policy, "record_fields"):
             return [f"expected policy.eval_mode, got a {type(self._policy).__name__}, which explores"]
         return []

@@ -48,7 +48,7 @@ class gae_estimator:
         self._has_value = "value" in policy.record_fields
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not self._has_value:
             return ["the policy records no state value: use an actor-critic policy such as PPO"]
         return []

@@ -68,7 +68,7 @@ class her_data_enhancer:
         self._rng = SeedStreams(cfg.seed).generator("her_data_enhancer")
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         problems = []
         if self._nstep > 1:
             problems.append(f"policy.learn.nstep={self._nstep} sums rewards of one goal: use 1")

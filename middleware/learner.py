@@ -33,7 +33,7 @@ class OffPolicyLearner:
 
     While the buffer holds fewer than `warmup` transitions, or no whole episode if episodes are drawn, the learner does
     nothing, and logs this once. `updates_per_step` is the ratio of gradient steps to environment steps: each iteration
-    makes the number of calls, of `update_per_collect` steps each, that restores this ratio, possibly none.
+    makes as many calls of `update_per_collect` steps each as this ratio requires, possibly none.
     `train_ratio`, a key of some policies that learn from sequences, is the same ratio counted in replayed rows,
     ``updates_per_step * batch_size * length``. Both count from the iteration in which the buffer first holds enough;
     the count starts again when the buffer is refilled or the ratio changes.
@@ -70,7 +70,7 @@ class OffPolicyLearner:
         self._sets_priorities = self._prioritized and priorities
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not hasattr(self._policy, "fields"):
             return [f"expected policy.learn_mode, got a {type(self._policy).__name__}"]
         problems = []

@@ -60,7 +60,7 @@ class montecarlo_return_estimator:
         self._known: dict[int, dict[str, Array]] = {}
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._agents and not self._has_value:
             return ["the policy records no state value, without which it serves one agent: use an actor-critic policy"]
         return []

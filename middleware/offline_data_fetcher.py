@@ -69,7 +69,7 @@ class offline_data_fetcher:
         return self._tables.digest
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         return too_few(len(self._tables), self._batch_size)
 
     def __call__(self, ctx: OfflineRLContext) -> None:

@@ -1,4 +1,4 @@
-"""From the collector into recorded data: a replay set."""
+"""Writes collected rollouts to a folder of recorded data: a replay set."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class offline_data_saver:
         return {"env": describe(cfg.env), "player": f"{cfg.policy.type} while it learned", "seed": cfg.seed}
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         env = self._cfg.env
         if num_agents(env.spec) is not None:
             return [f"{env.env_id} has several agents, and recorded data hold the steps of one"]

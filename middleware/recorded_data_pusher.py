@@ -1,4 +1,4 @@
-"""From recorded data into a replay buffer, once."""
+"""Pushes recorded data into a replay buffer, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the collector into the replay buffer, with the rewards of imitation."""
+"""Pushes collected rollouts into the replay buffer, with the rewards of imitation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class sqil_data_pusher:
         self._nstep = cfg.policy.learn.nstep
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._nstep == 1:
             return []
         return [

@@ -49,7 +49,7 @@ class trainer:
         self._schedule = Schedule(cfg)
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         return lone_rows(self._cfg, 1)
 
     def __call__(self, ctx: LearningContext) -> None:
@@ -107,7 +107,7 @@ class multistep_trainer:
         self._rng = SeedStreams(cfg.seed).generator("multistep_trainer")
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._sequences and self._envs % self._minibatches:
             return [uneven_sequences(self._minibatches, self._envs, "env.collector_env_num=")]
         parts = {"env.collector_env_num": self._envs, "policy.learn.n_minibatch": self._minibatches}

@@ -57,7 +57,7 @@ class trajectory_trainer:
         self._rng = SeedStreams(cfg.seed).generator("trajectory_trainer")
 
     def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if "cut" not in self._policy.fields:
             return ["the policy does not learn from trajectories: use gae_estimator and trainer or multistep_trainer"]
         if self._envs % self._minibatches:

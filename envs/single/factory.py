@@ -140,7 +140,7 @@ class EnvFactory:
         return False
 
     def _told(self, error: BaseException) -> BaseException:
-        """The error that says, in terms of the settings, why an environment could not be made; `error` if it does."""
+        """The error that says in terms of the settings why making failed; `error` itself if it already says so."""
         if isinstance(error, MindingError):
             return error
         if isinstance(error, gymnasium.error.DependencyNotInstalled):

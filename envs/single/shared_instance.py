@@ -20,7 +20,7 @@ class _Instance:
 
     Attributes:
       env: the instance.
-      kwargs: keyword arguments with which it was made.
+      kwargs: keyword arguments with which the instance was made.
       users: number of turns that are not closed.
       holder: the turn whose episode is running.
     """
