@@ -1,6 +1,6 @@
 """Algorithms, one per file of this folder; the settings of each are in the file of the same name in ``settings/``.
 
-One that differs from another in its settings only has no file but these, see `Algorithm.variant_of`.
+An algorithm that differs from another only in its settings has only a settings file, see `Algorithm.variant_of`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_p
 
 
 _SHARED = ("algorithm", "groups", "spaces")
-"""Files in the folder of settings that do not belong to an algorithm."""
+"""Files in the folder of settings that belong to no single algorithm."""
 
 
 def find_algorithms() -> dict[str, Algorithm]:
-    """All algorithms by name, from the files of this folder and their settings, of which only the latter are imported.
+    """All algorithms by name, found from the files of this folder and of ``settings/``; only the latter are imported.
 
     Raises:
-      ModuleNotFoundError: if the settings of one are missing.
+      ModuleNotFoundError: if the settings file of an algorithm is missing.
     """
-    # Folders hold what algorithms are built from.
+    # The folders here are packages of parts, not algorithms.
     policies = {module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg}
     folders = [os.path.join(path, "settings") for path in __path__]
     variants = {module.name for module in pkgutil.iter_modules(folders)}.difference(_SHARED)
@@ -44,10 +44,10 @@ ALGORITHMS = find_algorithms()
 
 
 def get_algorithm(name: str) -> Algorithm:
-    """The algorithm of a name.
+    """The algorithm with this name, or the entry of the user-defined policy class that the name refers to.
 
     Raises:
-      ConfigError: if there is none; names the nearest.
+      ConfigError: if no algorithm has this name; the message suggests the nearest name.
     """
     if is_named(name):
         return _own_algorithm(name)
@@ -59,7 +59,7 @@ def get_algorithm(name: str) -> Algorithm:
 
 
 def get_policy_class(name: str) -> type[BasePolicy]:
-    """The policy class of an algorithm; loads MindSpore, but leaves its settings to the first policy that is built."""
+    """The policy class of an algorithm; loads MindSpore, which the first policy that is built prepares."""
     if is_named(name):
         return _own_class(name)
     algorithm = get_algorithm(name)
@@ -78,8 +78,8 @@ def _own_class(name: str) -> type[BasePolicy]:
 
 
 def _own_algorithm(name: str) -> Algorithm:
-    """The entry of a policy class of the user's: its attribute `algorithm`, or that of the algorithm it is derived
-    from."""
+    """The entry of a user-defined policy class: its attribute `algorithm`, or the entry of the algorithm from whose
+    class it is derived."""
     kind = _own_class(name)
     entry = getattr(kind, "algorithm", None) or ALGORITHMS.get(getattr(kind, "name", ""))
     if not isinstance(entry, Algorithm):

@@ -4,8 +4,8 @@ Mnih et al., 2016, https://arxiv.org/abs/1602.01783, algorithm S3, with one work
 
     L = -mean[ A_t log pi(a_t|s_t) ] + c_v 1/2 mean[ (V(s_t) - R_t)^2 ] - c_e mean[ H ]
 
-A and R are those of the rollout, under the values of the policy that acted: `gae_estimator` gives n-step returns with
-``gae_lambda`` 1 and lambda-returns below; `montecarlo_return_estimator` n-step returns whatever ``gae_lambda`` says.
+A and R are computed for the rollout with the values of the policy that acted. `gae_estimator` gives n-step returns with
+``gae_lambda`` 1 and lambda-returns with smaller values; `montecarlo_return_estimator` always gives n-step returns.
 
 With memory (`model.memory`) the network is unrolled over each environment's part of the rollout, as in PPO.
 """

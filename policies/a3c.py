@@ -5,9 +5,10 @@ Mnih et al., 2016, https://arxiv.org/abs/1602.01783, section 4 and algorithm S3:
     R_t = sum_{i<k} gamma^i r_{t+i} + gamma^k V(s_{t+k}),   t + k the end of the rollout or of the trajectory
     L = -mean[ (R_t - V(s_t)) log pi(a_t|s_t) ] + c_v 1/2 mean[ (R_t - V(s_t))^2 ] - c_e mean[ H ]
 
-The paper's workers each take the gradient at their own copy of the weights and apply it, late, to the shared ones. Here
-the collectors only act: the gradient is taken by one learner at its current weights, on data of slightly older ones,
-without a correction for the difference. `R_t` comes from `gae_estimator` with the values of the acting weights.
+In the paper, each worker computes the gradient at its own copy of the weights and applies it, late, to the shared
+weights. Here the collectors only act: one learner computes the gradient at its current weights, from data of slightly
+older weights, without a correction for the difference. `R_t` comes from `gae_estimator` with the values of the acting
+weights.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ def a3c_loss(log_prob, entropy, value, batch, cfg):
     """The loss of one rollout.
 
     Args:
-      log_prob, value: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
-      batch: by name `log_prob` (of the acting policy) and `return` (the n-step return), each float32 (B,).
+      log_prob, value: log-probability and value by the current network, float32 (B,).
+      entropy: entropy by the current network, float32 (B,) or scalar.
+      batch: by name: `log_prob` (of the acting policy) and `return` (the n-step return), each float32 (B,).
       cfg: the `learn` part of the configuration.
 
     Returns:
-      (loss, metrics by name), scalars. The KL estimate, of the learned policy from the
-      one that acted, is ``mean[(r - 1) - log r]`` (http://joschu.net/blog/kl-approx.html).
+      (loss, metrics by name), scalars. The estimate of the KL divergence of the learned policy from the acting policy
+      is ``mean[(r - 1) - log r]`` (http://joschu.net/blog/kl-approx.html).
     """
     advantage = batch["return"] - value
     policy_loss = -lean.mean(ops.stop_gradient(advantage) * log_prob)

@@ -7,9 +7,9 @@ Sutton and Barto, 2018, http://incompleteideas.net/book/the-book-2nd.html, secti
     w     <- w + alpha_w mean[ delta grad V(S) ]
     theta <- theta + alpha_theta mean[ delta grad log pi(A|S) ]
 
-The mean is over the environments, which take one step each between two gradient steps; actor and critic each have a
-learning rate and statistics of their own. delta comes from `gae_estimator` with ``gae_lambda`` 0, as `advantage`, and
-as ``return - V``; with other middleware, or another lambda, their advantages and returns are in its place.
+The mean is over the environments, each of which takes one step between two gradient steps. Actor and critic each have
+their own learning rate and optimizer statistics. `gae_estimator` with ``gae_lambda`` 0 provides delta, as `advantage`
+and as ``return - V``; other middleware, or another lambda, puts its advantages and returns in the place of delta.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from minding.policies.ops.policy_gradient import advantage_loss
 
 
 class ACCell(GradientStep):
-    """Root cell: network and optimizer; the encoder of an observation moves with the actor, from both losses."""
+    """Root cell: network and optimizer. The encoder belongs to the actor's group and gets gradients of both losses."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "actor_grad_norm", "critic_grad_norm")
 

@@ -1,11 +1,11 @@
 """AlphaZero: a policy and value network that learns from tree search in games against itself.
 
-Silver et al., 2018, https://doi.org/10.1126/science.aar6404. The search's policy pi and the outcome z, for the player
-to move in position s, teach the network (p, v) = f(s); the weight decay is decoupled (AdamW).
+Silver et al., 2018, https://doi.org/10.1126/science.aar6404. The network (p, v) = f(s) learns the search's policy pi
+and the outcome z for the player to move in position s; the weight decay is decoupled (AdamW).
 
     L = mean[ -sum_a pi(a) log p(a|s) ] + c_v mean[ (z - v)^2 ]
 
-Illegal actions have no probability in either.
+Illegal actions have probability 0 in pi and in p.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ Nair et al., 2020, https://arxiv.org/abs/2006.09359, algorithm 1, eq. 6 and 13.
     A(s, a) = min_i Q_i(s, a) - min_i Q_i(s, a~),   a~ ~ pi(s) within [-1, 1]
     L_pi = -mean[ min(exp(A(s, a) / lambda), limit) log pi(a|s) ]
 
-1 / lambda is `weight_scale`. The limit, which the paper does not have, keeps single rows from deciding a step. The
-deviation of pi does not depend on the state, and one action a~ stands for the state's value, as in the authors' code.
+1 / lambda is `weight_scale`. The limit, which the paper does not have, keeps single rows from dominating a step. As in
+the authors' code, the standard deviation of pi does not depend on the state, and a single action a~ estimates the
+state's value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """BC: behavioural cloning, a policy from recorded actions by supervised learning.
 
-Pomerleau, 1991, https://doi.org/10.1162/neco.1991.3.1.88: what was done in a recorded state is what the policy shall do
-there. Of the data only observations s and actions a are read, no reward.
+Pomerleau, 1991, https://doi.org/10.1162/neco.1991.3.1.88: the policy learns to take the recorded action in each
+recorded state. It uses only the observations s and actions a of the data, and no rewards.
 
     L = -mean[ log pi(a|s) ]               discrete actions (the cross-entropy); Box with `log_likelihood`
     L = mean[ sum_i (mu_i(s) - a_i)^2 ]    Box with `squared_error`
@@ -28,7 +28,8 @@ def cloning_loss(log_prob, batch):
     """Negative log-likelihood of the recorded actions.
 
     Args:
-      log_prob: float32 (B,), under the policy; batch: see `row_mean`.
+      log_prob: log-probability under the policy, float32 (B,).
+      batch: the batch, see `row_mean`.
 
     Returns:
       The loss, a scalar.
@@ -40,7 +41,8 @@ def squared_error_loss(mean, action, batch):
     """Squared distance between the policy's actions and the recorded ones.
 
     Args:
-      mean, action: float32 (B, A); batch: see `row_mean`.
+      mean, action: the policy's and the recorded actions, float32 (B, A).
+      batch: the batch, see `row_mean`.
 
     Returns:
       The loss, a scalar.

@@ -26,7 +26,7 @@ class C51Cell(CategoricalQLearning):
     """Root cell: see `CategoricalQLearning`."""
 
     def td_target(self, batch):
-        """m, float32 (B, N), and the probability that lies beyond the support, (B,)."""
+        """m, float32 (B, N), and the probability beyond the support, float32 (B,)."""
         atoms = self.target.atoms(batch["next_obs"])
         if self.double:
             values = self.net(batch["next_obs"])[0]
@@ -38,7 +38,7 @@ class C51Cell(CategoricalQLearning):
     def loss(self, batch):
         target, clipped = self.td_target(batch)
         logits = chosen_atoms(self.net.atoms(batch["obs"]), batch["action"])
-        # The relative entropy is the priority: rows that are predicted right have none, however uncertain they are.
+        # The relative entropy is the priority: it is 0 for correct predictions, however uncertain their returns are.
         loss, priority = cross_entropy(logits, target)
         loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
         metrics[CLIPPED] = lean.mean(clipped)

@@ -10,11 +10,11 @@ Foerster et al., 2018, https://arxiv.org/abs/1705.08926, section 4 and algorithm
     G_t = r_t + gamma (1 - terminated_t) ((1 - lambda) Q'_m(s_{t+1}, u_{t+1})[u_m] + lambda G_{t+1})
 
 Q' is a target network, and mu the policy that acted. Where the rollout does not continue after a row, at its end and at
-time limits, u_{t+1} is drawn from pi and lambda is 0. The critic passes several times over a rollout. In the last pass
-the actor follows each of its gradient steps with one on the same rows, and is judged by the critic after that step.
+time limits, u_{t+1} is drawn from pi and lambda is 0. The critic makes several passes over a rollout. In the last pass,
+each gradient step of the critic is followed by a step of the actor on the same rows, with the updated critic.
 
-The team's return continues when an agent has left. Its one value from there on is that of the first action, and nothing
-but the state, what the others do and its place is seen of it.
+The team's return continues when an agent has left. From then on, the agent counts as taking the first action, and the
+critic's input for it is only the state, the actions of the others and the agent number.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from minding.policies.ops.sequences import step_after, step_before
 from minding.policies.ops.values import accumulated, chosen_value, half_square
 
 WEIGHT_BOUND = 2.0
-"""Of the weight of rows that an older policy collected."""
+"""Upper bound of the weight of rows that an older policy collected."""
 ACTOR_METRICS = ("actor_loss", "entropy", "approx_kl", "advantage", "grad_norm_actor")
-"""Of steps in which the actor moves."""
+"""Metrics of the steps that update the actor."""
 
 
 def counterfactual_advantage(q, logits, action):
@@ -64,19 +64,19 @@ def counterfactual_advantage(q, logits, action):
         A = Q(u) - sum_a pi(a) Q(a)
 
     Args:
-      q: float32 (B, A), one value for each action of the agent, the others doing what they did.
-      logits: float32 (B, A), of pi; those of illegal actions leave them no chance.
+      q: float32 (B, A), values of all actions of the agent, given the actions that the other agents took.
+      logits: float32 (B, A), logits of pi, `ILLEGAL` for illegal actions.
       action: int32 (B,), u.
 
     Returns:
-      Float32 (B,); no gradient flows through it.
+      The advantage, float32 (B,); no gradient flows through it.
     """
     average = ops.ReduceSum()(ops.Softmax(-1)(logits) * q, -1)
     return ops.stop_gradient(chosen_value(q, action) - average)
 
 
 def lambda_return(reward, next_value, terminated, going, gamma, td_lambda):
-    """TD(lambda): returns that mix those of all lengths (Sutton, 1988, https://doi.org/10.1007/BF00115009).
+    """TD(lambda): weighted means of n-step returns of all lengths (Sutton, 1988, https://doi.org/10.1007/BF00115009).
 
         G_t = r_t + gamma (1 - terminated_t) ((1 - l_t) V(s'_t) + l_t G_{t+1}),   l_t = lambda going_t
 
@@ -87,7 +87,7 @@ def lambda_return(reward, next_value, terminated, going, gamma, td_lambda):
       gamma, td_lambda: numbers in [0, 1].
 
     Returns:
-      float32 (T, N).
+      G, float32 (T, N).
     """
     decay = gamma * (1.0 - terminated)
     share = td_lambda * going
@@ -95,13 +95,13 @@ def lambda_return(reward, next_value, terminated, going, gamma, td_lambda):
 
 
 class COMACell(GradientStep):
-    """Root cell: actor, critic and its target, optimizer; a step takes rows in the order of time, (T, N).
+    """Root cell: actor, critic and its target, and optimizer. A step takes rows ordered by time, (T, N).
 
     Args:
       net: the actor.
       critics: the critic and its target.
       learn: the configuration `policy.learn`.
-      places: where the parts of what the team observes are.
+      places: places of the parts of the joint observation.
     """
 
     metrics = ("critic_loss", "q_value", "grad_norm_critic", *ACTOR_METRICS)
@@ -138,7 +138,7 @@ class COMACell(GradientStep):
     def loss_of_actor(self, batch):
         logits, action, acting = self.logits(batch), batch["action"], {"valid": batch["acting"]}
         log_prob, entropy = categorical_log_prob_entropy(logits, action)
-        # Of agents that are not there it may be anything.
+        # The log-probability of absent agents is arbitrary, so it is multiplied by 0.
         log_ratio = batch["acting"] * (ops.stop_gradient(log_prob) - batch["log_prob"])
         ratio = ops.Exp()(log_ratio)
         advantage = counterfactual_advantage(batch["q"], ops.stop_gradient(logits), action)
@@ -174,10 +174,11 @@ class COMACell(GradientStep):
         return made
 
     def move_actor(self, batch, known, done):
-        """The step of the actor; returns `ACTOR_METRICS`: a tuple, as a branch of a graph cannot return names.
+        """Updates the actor; returns `ACTOR_METRICS` as a tuple, because a branch of a graph cannot return a dict.
 
         Args:
-          batch: that of the step; known: see `known`.
+          batch: the batch of the step.
+          known: the result of `known`.
           done: a result of the critic's step, which comes first.
         """
         for name in ("there", "taken", "leaves", "state"):
@@ -191,13 +192,19 @@ class COMACell(GradientStep):
         return made
 
     def known(self, batch):
-        """The inputs of the losses, without gradient: T steps of N environments of M agents, in the order of time.
+        """The inputs of the losses, without gradient, for T steps of N environments of M agents, ordered by time.
 
         Returns:
-          By name what `CounterfactualCritic` takes; `before` float32 (T N M, A), the actions before, also of agents
-          that are not there; `rows` float32 (N M, S), what was remembered before the first row, and `begun` float32
-          (T N M,), 1 where it was forgotten; `action` and `chosen` int32 (T N M,), the latter with the first action of
-          agents that are not there; `log_prob`, `valid` and `acting` float32 (T N M,).
+          By name:
+          - `leaves`, `state`, `there`, `taken`, `last`: the arguments of `CounterfactualCritic`;
+          - `before`: the previous actions as one-hot, float32 (T N M, A), also of absent agents;
+          - `rows`: the memory before the first row, float32 (N M, S);
+          - `begun`: float32 (T N M,), 1 where the memory was cleared before the row;
+          - `action`: int32 (T N M,);
+          - `chosen`: int32 (T N M,), `action` with action 0 for absent agents;
+          - `log_prob`: float32 (T N M,), log-probability of `action` under the acting policy;
+          - `valid`: float32 (T N M,), 0 for rows that do not count;
+          - `acting`: float32 (T N M,), `valid` with 0 for absent agents.
         """
         (steps, envs), size = batch["index"].shape, self.net.memory.size
         now, action, memory = team_parts(batch["obs"], self.places), batch["action"], batch["memory"]
@@ -222,7 +229,12 @@ class COMACell(GradientStep):
         }
 
     def td_target(self, known, batch):
-        """G, float32 (T N M,); `known`: see there, but for the target."""
+        """G, float32 (T N M,).
+
+        Args:
+          known: the result of `known`.
+          batch: the batch of the step.
+        """
         (steps, envs), then = batch["index"].shape, team_parts(batch["next_obs"], self.places)
         there, cut = then["alive"], ops.Reshape()(batch["cut"], (steps, envs))
         going = (1.0 - cut) * step_after(ops.OnesLike()(cut))
@@ -240,7 +252,8 @@ class COMACell(GradientStep):
         return ops.Reshape()(returns, (-1,))
 
     def next_action(self, known, batch, going):
-        """The actions of agents in the true successors, int32 (R, M): from the next row, else drawn."""
+        """The agents' actions in the true successors, int32 (R, M): from the next row if it is the successor, else
+        drawn from pi."""
         h, leaves = self.remembered(known), folded(team_parts(batch["next_obs"], self.places)["own"])
         last = ops.Gather()(self.net.action_table, known["action"], 0)
         h, _ = self.net.memory(self.net.features(leaves, last, self.who(h)), h)
@@ -258,16 +271,16 @@ class COMACell(GradientStep):
         return self.critic(batch["leaves"], batch["state"], batch["there"], batch["taken"], batch["last"])
 
     def logits(self, batch):
-        """Logits (T N M, A) of the present actor."""
+        """Logits (T N M, A) of the current actor."""
         return self.net.decided(self.remembered(batch), batch["leaves"])
 
     def remembered(self, batch):
-        """The memory of the present actor after each row, float32 (T N M, S)."""
+        """The memory of the current actor after each row, float32 (T N M, S): the state of its GRU."""
         x = self.net.features(batch["leaves"], batch["before"], self.who(batch["before"]))
         return self.net.memory.unroll(x, batch["rows"], batch["begun"])
 
     def who(self, x):
-        """The agent of each row of (R M, ...) as one-hot, (R M, M)."""
+        """The agent of each row of x (R M, ...) as one-hot, (R M, M)."""
         return ops.Tile()(self.net.agent_table, (x.shape[0] // self.agents, 1))
 
 
@@ -308,7 +321,7 @@ class COMA(TeamPolicy):
         return Inputs(steps, constants, dict.fromkeys(ACTOR_METRICS, parts))
 
     def observed(self, batch: IndexedBatch) -> Array:
-        # Reset rows are part of the rollout, but nothing is learned from them.
+        # Rows of resets are part of the rollout, but learning leaves them out.
         rows = super().observed(batch)
         return rows[batch.layout.read(batch.tables.host, "valid", rows) > 0]
 

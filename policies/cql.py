@@ -5,12 +5,12 @@ Kumar et al., 2020, https://arxiv.org/abs/2006.04779, eq. 4 (CQL(H)) and appendi
     y = R + gamma (1 - terminated) min_i Q_target_i(s', a'),   a' ~ pi(s')
     g_i = log 1/M sum_j exp( Q_i(s, a_j) - log p_j(a_j) ) - Q_i(s, a)
     L_Q = sum_i mean[ 1/2 (Q_i - y)^2 ] + w sum_i mean[ g_i ]
-    L_pi, L_alpha: those of SAC
+    L_pi, L_alpha: as in SAC
 
-Of the M = 3 n actions n are uniform in [-1, 1], n drawn by pi(s) and n by pi(s'), with their densities p; no gradient
-flows through actions and densities. w is `conservative_weight`; with `lagrange` it is learned so that the mean of the
-gaps stays below `lagrange_gap`. The authors' code leaves out log 1/M, a constant, and has no factor 1/2 before the
-squared error.
+Of the M = 3 n actions, n are uniform in [-1, 1], n are drawn from pi(s) and n from pi(s'), with their densities p; no
+gradient flows through actions and densities. w is `conservative_weight`; with `lagrange` it is learned so that the mean
+of the gaps stays below `lagrange_gap`. The authors' code leaves out log 1/M, a constant, and has no factor 1/2 before
+the squared error.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class CQLCell(SoftActorCritic):
 
     Args:
       actor, critics, targets, learn: see `SoftActorCritic`.
-      size: of an action, A.
-      target_entropy: nats.
+      size: size of an action, A.
+      target_entropy: target entropy of the policy, in nats.
     """
 
     metrics = (*SoftActorCritic.metrics, "conservative_gap", "conservative_weight")
@@ -120,11 +120,11 @@ class CQLCell(SoftActorCritic):
         return batch
 
     def drawn(self, obs, noise):
-        """Actions of the policy for each row and their log densities; `noise`: (n, B, A)."""
+        """n actions of the policy for each row, float32 (n, B, A), and their log densities (n, B); noise (n, B, A)."""
         mean, log_std = self.net(obs)
         shape = noise.shape
         rows = (-1, shape[2])
-        # One row for each of n B actions, as the kernel takes them.
+        # The kernel takes one row for each of the n B actions.
         mean = ops.Reshape()(ops.BroadcastTo(shape)(ops.ExpandDims()(mean, 0)), rows)
         log_std = ops.Reshape()(ops.BroadcastTo(shape)(ops.ExpandDims()(log_std, 0)), rows)
         action, log_prob = self.squashed(mean, log_std, ops.Reshape()(noise, rows))
@@ -137,7 +137,7 @@ class CQLCell(SoftActorCritic):
     def own_gradients(self, critic):
         if not self.lagrange:
             return {}
-        # d/d(log w) of -w (gap - allowed)
+        # The derivative of -w (gap - allowed) with respect to log w.
         return {"weight": (-critic["conservative_weight"] * (critic["conservative_gap"] - self.allowed),)}
 
 

@@ -4,7 +4,7 @@ Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971, algorithm 1.
 
     y = R + gamma^k (1 - terminated) Q_target(s', pi_target(s'))
     L_Q = mean[ 1/2 (Q(s, a) - y)^2 ]
-    L_pi = -mean[ Q(s, pi(s)) ]                (with the critic after its step; then both targets move)
+    L_pi = -mean[ Q(s, pi(s)) ]                (with the updated critic; then both targets are updated)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minding.policies.ops.values import half_square
 
 
 class DDPGCell(GradientStep):
-    """Root cell: actor, critic, the targets of both, optimizer."""
+    """Root cell: actor, critic, the targets of both, and optimizer."""
 
     metrics = ("critic_loss", "actor_loss", "q_value")
 

@@ -5,7 +5,7 @@ Kumar et al., 2020, https://arxiv.org/abs/2006.04779, eq. 4 (CQL(H)), with doubl
     y = R + gamma (1 - terminated) Q_target(s', argmax_a Q(s', a))
     L = mean[ huber(Q(s, a) - y) ] + alpha mean[ log sum_a' exp Q(s, a') - Q(s, a) ]
 
-Actions that are illegal in s are in no sum.
+The sum and the argmax leave out illegal actions.
 """
 
 from __future__ import annotations

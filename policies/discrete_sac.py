@@ -9,8 +9,7 @@ https://arxiv.org/abs/1812.05905.
     L_pi = -mean[ V(s) ]
     L_alpha = log(alpha) mean[ H(pi(.|s)) - c log n(s) ],   n(s) the number of (legal) actions in s
 
-A gradient step takes all three from the same parameters and then moves everything at once, see
-`SoftActorCritic`.
+A gradient step computes all three gradients at the same parameters and then updates everything, see `SoftActorCritic`.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ def soft_value(log_p, q, alpha):
     """Value of states under a policy, with its entropy: sum_a pi(a) [ Q(a) - alpha log pi(a) ].
 
     Args:
-      log_p: float32 (B, A), log-probabilities; an illegal action's is so low that its probability is 0.
-      q: float32 (B, A), finite for illegal actions, too.
+      log_p: float32 (B, A), log-probabilities; for illegal actions so low that their probability is 0.
+      q: float32 (B, A), finite even for illegal actions.
       alpha: scalar, the temperature.
 
     Returns:
@@ -49,13 +48,13 @@ def soft_value(log_p, q, alpha):
 
 
 def mean_entropy(log_p):
-    """Mean entropy of policies, nats; log_p float32 (B, A) as for `soft_value`. Returns a scalar without gradient."""
+    """Mean entropy of policies in nats, a scalar without gradient; `log_p` is float32 (B, A) as in `soft_value`."""
     log_p = ops.stop_gradient(log_p)
     return -lean.mean(ops.ReduceSum()(ops.Exp()(log_p) * log_p, -1))
 
 
 class TwinQNetworks(nn.Cell):
-    """Two independent `QNetwork`: a pair of float32 (B, A)."""
+    """Two independent `QNetwork` cells; returns a pair of float32 (B, A)."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -70,7 +69,7 @@ class DiscreteSACCell(SoftActorCritic):
     """Root cell of a policy of discrete actions.
 
     Args:
-      actor: its first output is the logits (B, A).
+      actor: network whose first output is the logits (B, A).
       critics, targets: the online critics and their targets.
       learn: the configuration `policy.learn`.
       count: number of actions, A.
@@ -99,7 +98,7 @@ class DiscreteSACCell(SoftActorCritic):
         q1, q2 = self.critics(batch["obs"])
         chosen1, chosen2 = chosen_value(q1, batch["action"]), chosen_value(q2, batch["action"])
         loss, q = self.critic_loss(chosen1, chosen2, batch["target"])
-        # The actor is judged by the same values.
+        # The actor's loss uses the same values.
         return loss, {"critic_loss": loss, "q_value": q, "q": ops.stop_gradient(ops.Minimum()(q1, q2))}
 
     def loss_of_actor(self, batch):
@@ -115,7 +114,7 @@ class DiscreteSACCell(SoftActorCritic):
         return ops.LogSoftmax(-1)(self.net(obs)[0])
 
     def largest_entropy(self, obs):
-        """Mean entropy of who takes all legal actions alike, a scalar."""
+        """Mean entropy of the policy that is uniform over the legal actions, a scalar."""
         if self.net.mask is None:
             return self.log_count
         legal = ops.Cast()(lean.item(obs, self.net.mask.place), ms.float32)

@@ -10,9 +10,9 @@ Samsami et al., 2024 (R2I), https://arxiv.org/abs/2403.04253.
     L_actor = -mean[ w_t (log pi(a_t|s_t) sg((R_t - v(s_t)) / S) + eta H(pi(s_t))) ],    S = max(1, P95(R) - P5(R))
     L_critic = mean[ w_t (CE(twohot(R_t), v(s_t)) + CE(v_slow(s_t), v(s_t))) ],    w_t = prod_{k<=t} gamma c_k / gamma
 
-A sequence of T transitions has T + 1 states: that of each observation and the one after the last. It starts from the
-state that was recorded before it, or from zeros. What only fills it up counts nowhere. All three losses are taken from
-the same parameters, which then move at once.
+A sequence of T transitions has T + 1 states: one for each observation, and the state after the last transition. It
+starts from the state that was recorded before it, or from zeros. Padding of sequences is left out of all losses. The
+gradients of all three losses are computed at the same parameters, which are then updated.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ OF_MODEL = ("model_loss", "observation_loss", "reward_loss", "continuation_loss"
 OF_BEHAVIOUR = ("actor_loss", "critic_loss", "entropy", "imagined_return", "value", "return_scale")
 GROUPS = ("model", "actor", "critic")
 JUDGED = ("returns", "value", "weight", "scale")
-"""Of imagined steps: returns, values of the critic and weights, float32 (H, N) each; and the scale of returns (1,)."""
+"""Results of imagined steps: returns, the critic's values and weights, float32 (H, N) each; scale of returns, (1,)."""
 PERCENTILES = (0.05, 0.95)
 
 
 class DreamerCell(GradientStep):
-    """Root cell: world model, actor, critic and its slow copy, the range of returns, optimizer.
+    """Root cell: world model, actor, critic and its slow copy, the range of returns, and optimizer.
 
     Rows are sequences, (T, B). A state (h, z) is a row of F numbers.
     """
@@ -135,7 +135,7 @@ class DreamerCell(GradientStep):
     # World model
 
     def sequences(self, batch):
-        """The training data of the world model, by name: T + 1 observations of B sequences, in the order of time."""
+        """The training data of the world model, by name, for T + 1 observations of B sequences, ordered by time."""
         steps, count = batch["index"].shape
         seen: Any = ()
         for k in range(self.net.num_leaves):
@@ -161,14 +161,14 @@ class DreamerCell(GradientStep):
         }
 
     def loss_of_model(self, batch):
-        """The loss of the world model on `sequences`, its parts, and the states (T B + B, F)."""
+        """The loss of the world model on `sequences`, and by name its parts and the states (T B + B, F)."""
         seen, first = batch["seen"], batch["first"]
         count, rows = first.shape[0], batch["filled"].shape[0]
         h, z, posterior = self.net.unroll(self.net.seen(seen), batch["action"], first, batch["number"])
         prior, state = self.model.prior(h), ops.Concat(-1)((h, z))
         to_prior, to_posterior, divergence = balanced(posterior, prior, self.net.latents.choices, self.free)
         observation = self.model.observation.loss(self.model.observation(state), seen)
-        # Of a transition, in the state that it led to.
+        # Reward and continuation of a transition are predicted from the state to which it led.
         later, going = lean.part(state, count, rows), lean.part(batch["going"], count, rows)
         reward = self.model.reward.loss(self.model.reward(later), self.model.reward.target(batch["reward"]))
         ending = self.model.continuation.loss(self.model.continuation(later), going)
@@ -192,10 +192,11 @@ class DreamerCell(GradientStep):
         """Imagines H steps from N states.
 
         Args:
-          dream: by name `state` (N, F), and uniform numbers or noise of all draws, `latent_number` and `action_noise`.
+          dream: by name: the states `state` (N, F), and the random numbers of all draws, `latent_number` and
+            `action_noise`.
 
         Returns:
-          (states ((H + 1) N, F), what was drawn from the actor (H N, A)), in the order of time.
+          (states ((H + 1) N, F), draws from the actor (H N, A)), ordered by time.
         """
         state, number, noise = dream["state"], dream["latent_number"], dream["action_noise"]
         count, deter = state.shape[0], self.net.memory.size
@@ -211,11 +212,12 @@ class DreamerCell(GradientStep):
         return ops.Concat(0)(states), actions[0] if self.horizon == 1 else ops.Concat(0)(actions)
 
     def judged(self, states, logits, going):
-        """The values of imagined states, by name: `JUDGED`, and `range` (3,), the range of the returns from now on.
+        """`JUDGED` of imagined states by name, and `range` (3,), the updated range of the returns.
 
         Args:
-          states: ((H + 1) N, F); logits: of the critic, ((H + 1) N, bins); going: (N,), whether the first states are
-            not ends.
+          states: imagined states, ((H + 1) N, F).
+          logits: logits of the critic, ((H + 1) N, bins).
+          going: float32 (N,), 0 if the first state ended its episode, else 1.
         """
         count = going.shape[0]
         later, shape = lean.part(states, count, self.horizon * count), (self.horizon, count)
@@ -234,7 +236,8 @@ class DreamerCell(GradientStep):
         }
 
     def loss_of_critic(self, dream):
-        """The loss of the critic, which learns the returns and is drawn to its slow copy; `judged` without gradient."""
+        """The loss of the critic, which learns the returns and is regularized towards its slow copy; and by name the
+        results of `judged` without gradient."""
         states = ops.stop_gradient(dream["states"])
         logits = self.critic(states)
         judged = self.judged(states, ops.stop_gradient(logits), dream["going"])
@@ -249,8 +252,8 @@ class DreamerCell(GradientStep):
         return loss, made
 
     def loss_of_actor(self, dream):
-        """The loss of the actor on what was imagined and `judged`; through the world model it imagines here, and
-        returns the `states`."""
+        """The loss of the actor on imagined states and the results of `judged`. If gradients flow through the world
+        model (`dynamics`), the states are imagined here and returned as `states`."""
         made: Any = {}
         if self.dynamics:
             states, drawn = self.imagine(dream)
@@ -283,7 +286,7 @@ def _group(name: str, params: list[ms.Parameter], learn: Mapping[str, Any]) -> G
 
 
 class Dreamer(BasePolicy):
-    """Dreamer for Discrete actions, and Box ones in [-1, 1]."""
+    """Dreamer for Discrete actions and for Box actions in [-1, 1]."""
 
     name = "dreamer"
     sequences = True
@@ -315,7 +318,7 @@ class Dreamer(BasePolicy):
         """The imagination of the world model, in NumPy with the live weights.
 
         Raises:
-          MindingError: the policy was built without 'learn', and so without the predictions.
+          MindingError: if the policy was built without 'learn', and so without the predictions.
         """
         self._require("learn")
         return self.root.model.imagination(self.net.mix, self.net.memory)
@@ -342,12 +345,13 @@ class Dreamer(BasePolicy):
 
 
 def start_states(filled: Array, starts: int, rng: np.random.Generator) -> Array:
-    """Numbers of the states to imagine from, each at most as often as needed: int32 (N,).
+    """Indices of the states from which imagination starts, int32 (N,); none is drawn again before all were drawn.
 
     Args:
-      filled: bool (T, B), the rows of sequences that are not repeated; each leads to a state, and the first one
-        comes from one.
-      starts: N.
+      filled: bool (T, B), false for padding of sequences. Each row leads to a state, and the first one also starts from
+        a state.
+      starts: number of states, N.
+      rng: random generator of the draws.
     """
     there = np.flatnonzero(np.concatenate([np.ones_like(filled[:1]), filled]))
     drawn = [rng.permutation(there) for _ in range(-(-starts // len(there)))]

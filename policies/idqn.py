@@ -5,10 +5,10 @@ https://arxiv.org/abs/1511.08779; double Q-learning: van Hasselt et al., 2016, h
 
     Q_m(o, a) by a GRU over the agent's own observations and actions; weights are shared
     y_{m,t} = r_{m,t} + gamma (1 - terminated) g_{m,t+1} Q_m'(o_{t+1}, a*),   a* = argmax_a Q_m(o_{t+1}, a)
-    L = mean_{b,t,m} (Q_m(o_t, a_t) - y_{m,t})^2        over the steps of whole episodes at which agent m is there
+    L = mean_{b,t,m} (Q_m(o_t, a_t) - y_{m,t})^2        over the steps of whole episodes at which agent m is present
 
-g_m is 1 where agent m is there and 0 where it is not: for one that leaves, the episode is over. Without `learn.double`
-a* is that of Q', the target network. Where there is one reward for all, it is that of each.
+g_m is 1 where agent m is present and 0 where it is absent: for an agent that leaves, the episode is over. Without
+`learn.double`, a* maximizes Q', the target network. A reward of the whole team counts as the reward of each agent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """IMPALA: actor-critic on trajectories of an older policy, corrected by V-trace.
 
-Espeholt et al., 2018, https://arxiv.org/abs/1802.01561, eq. 1 and section 4.2. With the acting policy mu, whose
-log-probabilities are part of the data, and v and A of `ops.vtrace`, both constants for the gradient:
+Espeholt et al., 2018, https://arxiv.org/abs/1802.01561, eq. 1 and section 4.2. v and A come from `ops.vtrace`, which
+uses the recorded log-probabilities of the acting policy mu; both are constants for the gradient:
 
     L = -mean[ A_t log pi(a_t|s_t) ] + c_v 1/2 mean[ (V(s_t) - v_t)^2 ] - c_e mean[ H ]
 """
@@ -23,15 +23,16 @@ from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.ops.vtrace import vtrace
 
 NUMBERS = ("log_prob", "reward", "terminated", "cut", "valid")
-"""Row fields of one number."""
+"""Row fields with one number per row."""
 
 
 def impala_loss(log_prob, entropy, value, batch, cfg):
     """The loss of a block of trajectories; rows that are not valid do not count.
 
     Args:
-      log_prob, value: float32 (T, N), of the current network; entropy: float32 (T, N) or scalar.
-      batch: by name `log_prob` (of the acting policy), `reward`, `terminated`, `cut`, `valid` and `next_value` (of the
+      log_prob, value: log-probability and value by the current network, float32 (T, N).
+      entropy: entropy by the current network, float32 (T, N) or scalar.
+      batch: by name: `log_prob` (of the acting policy), `reward`, `terminated`, `cut`, `valid` and `next_value` (of the
         true successor), each float32 (T, N).
       cfg: the `learn` part of the configuration.
 
@@ -64,12 +65,12 @@ def impala_loss(log_prob, entropy, value, batch, cfg):
 
 
 def _total(x):
-    # A sum over two axes at once is slow.
+    # Summing over two axes at once is slow.
     return x.reshape((-1,)).sum()
 
 
 class IMPALACell(GradientStep):
-    """Root cell: network and optimizer; a step takes rows in the order of time, (T, N)."""
+    """Root cell: network and optimizer. A step takes rows ordered by time, (T, N)."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "rho", "grad_norm")
 
@@ -104,7 +105,7 @@ class IMPALA(ActorCriticPolicy):
     """Importance-weighted actor-learner for Discrete, MultiDiscrete and Box actions; learns from whole trajectories."""
 
     name = "impala"
-    # V-trace needs the values of the present network, not of the one that acted.
+    # V-trace needs values of the current network, not of the acting network.
     record_fields = ("log_prob",)
 
     def make_root(self, net: ActorCritic, rng: np.random.Generator) -> IMPALACell:
@@ -120,6 +121,6 @@ class IMPALA(ActorCriticPolicy):
         }
 
     def observed(self, batch: IndexedBatch) -> Array:
-        # Reset rows are part of the trajectories, but nothing is learned from them.
+        # Rows of resets are part of the trajectories, but learning leaves them out.
         rows = super().observed(batch)
         return rows[batch.layout.read(batch.tables.host, "valid", rows) > 0]

@@ -8,8 +8,9 @@ Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169, eq. 5 to 7 and algorit
     L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
     L_pi = -mean[ min(exp(beta u), limit) log pi(a|s) ]
 
-tau is `expectile`, beta `weight_scale`. A step takes all gradients from the same parameters, the authors' code those of
-actor and critics from V after its step. Their actor's mean is a tanh; ours is not bounded, its actions are.
+tau is `expectile` and beta is `weight_scale`. A step computes all gradients at the same parameters; in the authors'
+code, actor and critics use V after its step. The mean of their actor is a tanh; here the mean is not bounded, but
+actions are.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from minding.policies.ops import lean
 
 
 def expectile_loss(difference, expectile):
-    """|tau - 1(u < 0)| u^2, any shape; its minimum over a constant is the tau-expectile.
+    """|tau - 1(u < 0)| u^2 for any shape. The constant that minimizes its mean is the tau-expectile.
 
     Args:
-      difference: float32, u.
+      difference: u, float32.
       expectile: tau, a number in (0, 1).
     """
     weight = ops.select(ops.stop_gradient(difference) < 0.0, 1.0 - expectile, expectile)
@@ -38,7 +39,7 @@ def expectile_loss(difference, expectile):
 
 
 class IQLCell(WeightedRegression):
-    """Root cell: see `WeightedRegression`; beside them a value of states."""
+    """Root cell: a `WeightedRegression` with an additional network for state values."""
 
     metrics = (*WeightedRegression.metrics, "value_loss", "value")
     value: StateValue

@@ -25,7 +25,7 @@ from minding.policies.ops.quantiles import QuantileLoss
 from minding.policies.ops.values import chosen_atoms
 
 FRACTIONS, NEXT_FRACTIONS = "fractions", "next_fractions"
-"""Names of tau and tau'."""
+"""Names of the inputs tau and tau'."""
 
 
 class IQNCell(QLearning):

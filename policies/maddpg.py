@@ -9,9 +9,9 @@ https://arxiv.org/abs/1611.01144, section 2.
     L_pi = sum_m -mean[ Q_m(o_1..o_M, a_1.. pi_m(o_m) ..a_M) ] + w mean[ l_m^2 ]
     pi(o) = onehot(argmax(l + g)), with the gradient of softmax((l + g) / T)     (discrete: l logits, g Gumbel noise)
 
-Every mean is over the rows in which agent m was there. `going` is 0 after a true end, and where m has left: its rewards
-are its own. Where the team has one reward, it continues without m, and so does Q_m. What agents do that are not there
-is 0 to all critics.
+Each mean is over the rows in which agent m is present. `going` is 0 after a true end, and where m has left if each
+agent has its own reward. A reward of the whole team continues without m, and so does Q_m. For the critics, the actions
+of absent agents are 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from minding.policies.ops.values import half_square
 
 
 class MADDPGCell(GradientStep):
-    """Root cell: actors, critics, the targets of both, optimizer.
+    """Root cell: actors, critics, the targets of both, and optimizer.
 
     Args:
       actors, critics: the online networks and their targets.
@@ -99,7 +99,7 @@ class MADDPGCell(GradientStep):
         rows = {
             "own": now["own"],
             "alive": now["alive"],
-            # Of a team's reward every agent has a return, whether it is there or not.
+            # With a reward of the whole team, every agent has a return, even if it is absent.
             "counted": ops.OnesLike()(now["alive"]) if self.team_reward else now["alive"],
             "actions": self.taken(batch["action"], now["alive"]),
             "target": self.td_target(batch),
@@ -131,7 +131,7 @@ class MADDPGCell(GradientStep):
         return reward + going * then["alive"] * next_q
 
     def chosen(self, output, batch, noise):
-        """The actions (B, M, A) of agents' outputs; of logits drawn one-hots, through which gradients flow."""
+        """The actions (B, M, A) from the agents' outputs; for logits, drawn one-hots through which gradients flow."""
         if not self.discrete:
             return output
         scores = output + batch[noise]
@@ -140,14 +140,15 @@ class MADDPGCell(GradientStep):
         return soft + ops.stop_gradient(hard - soft)
 
     def taken(self, action, alive):
-        """The recorded actions, float32 (B, M, A); 0 of agents that are not there."""
+        """The recorded actions, float32 (B, M, A); 0 for absent agents."""
         if self.discrete:
             action = ops.Gather()(self.action_table, action, 0)
         return ops.Reshape()(action, (action.shape[0], self.agents, -1)) * ops.ExpandDims()(alive, -1)
 
 
 def softmax(x):
-    """Over the last axis, (B, M, A); as rows, whose sums do not depend on the number of axes."""
+    """Softmax over the last axis of x (B, M, A), computed on rows (B M, A), whose sums do not depend on the number of
+    axes."""
     return ops.Reshape()(ops.Softmax(-1)(ops.Reshape()(x, (-1, x.shape[-1]))), x.shape)
 
 
@@ -161,10 +162,11 @@ def mean_square(logits):
 
 
 def agent_means(x, counted):
-    """The mean over the rows that count for it, of each agent: a tuple of scalars.
+    """The mean of each agent over the rows that count for it: a tuple of M scalars.
 
     Args:
-      x: float32 (B, M); counted: float32 (B, M), 0 for rows that do not count.
+      x: float32 (B, M).
+      counted: float32 (B, M), 0 for rows that do not count.
     """
     made: Any = ()
     for m in range(x.shape[1]):
@@ -177,7 +179,7 @@ def column(x, m):
 
 
 def total(scalars):
-    """The sum, in order."""
+    """The sum of a tuple of scalars, added in order."""
     made = 0.0
     for x in scalars:
         made = made + x
@@ -185,13 +187,13 @@ def total(scalars):
 
 
 class MADDPG(TeamPolicy):
-    """Multi-agent deep deterministic policy gradient for Discrete actions, and Box ones in [-1, 1]."""
+    """Multi-agent deep deterministic policy gradient for Discrete actions and for Box actions in [-1, 1]."""
 
     name = "maddpg"
 
     @property
     def action_size(self) -> int:
-        """Numbers of an action as critics see it."""
+        """Number of values in an action as input of the critics."""
         action = self.spec["action"]
         return int(action["n"]) if action["kind"] == "discrete" else math.prod(action["shape"])
 

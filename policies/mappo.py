@@ -9,12 +9,12 @@ https://arxiv.org/abs/1602.07714.
     L_value = mean[ max(h(v - (R - mu) / sigma), h(v_old + clip(v - v_old, -e, e) - (R - mu) / sigma)) ]
     h(x) = x^2/2 for |x| <= d, else d (|x| - d/2)
 
-Agents share one network, and are rows of one batch to it. Each acts by its own observation o, or by what it remembers
-of them, has its own advantage A, and its place m tells the value whose return is meant. Where the team has one reward
-that return does not end when the agent leaves: the value then sees m alone ("death masking"), and the actor learns
-nothing from these rows.
+Agents share one network and are rows of one batch. Each agent acts by its own observation o, or by its memory of
+observations, and has its own advantage A; the agent number m tells the value function whose return to estimate. With
+one reward for the whole team, the return of an agent does not end when it leaves: from then on, the value function sees
+only m ("death masking"), and the actor does not learn from these rows.
 
-In an asynchronous run the advantage is weighted as in PPO: see there.
+In an asynchronous run, the advantage is weighted as in PPO.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ from minding.policies.ops.surrogate import clipped_surrogate
 from minding.policies.ops.values import huber
 
 WEIGHT_BOUND = 2.0
-"""Of the weight of rows that an older policy collected."""
+"""Upper bound of the weight of rows that an older policy collected."""
 
 
 def mappo_loss(log_prob, entropy, value, batch, cfg):
     """The loss of one minibatch.
 
     Args:
-      log_prob, value: float32 (B,), of the current network, the value normalized; entropy: float32 (B,) or scalar.
-      batch: by name `log_prob` and `value` (the old ones), `advantage`, `return`, `acting`, 0 for rows from which the
-        actor does not learn, and, if rows weigh differently, `valid`, each float32 (B,). Values and returns are
+      log_prob, value: log-probability and normalized value by the current network, float32 (B,).
+      entropy: entropy by the current network, float32 (B,) or scalar.
+      batch: by name: the old `log_prob` and `value`, `advantage`, `return`, `acting`, which is 0 for rows from which
+        the actor does not learn, and, if some rows do not count, `valid`, each float32 (B,). Values and returns are
         normalized.
       cfg: the `learn` part of the configuration.
 
@@ -107,7 +108,7 @@ class MAPPOCell(ProximalStep):
         return mappo_loss(log_prob, entropy, value, batch, self.cfg)
 
     def present(self, rows):
-        """Log-probability and value of rows under the present policy, and how much the rows count."""
+        """Log-probability and value of rows under the current policy, and the weight `trust` of each row."""
         params, value = self.net.of_rows(rows)
         log_prob = self.net.head.log_prob_entropy(params, rows["action"])[0]
         trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
@@ -149,7 +150,7 @@ class MAPPO(ActorCriticPolicy):
         numbers = dict.fromkeys(("log_prob", "value", "advantage", "return"), Field())
         leaves = observation_leaves(self.spec["agents"]["state"])
         state = {leaf_name(f"{CENTRAL}.{STATE}", leaf): leaf.field for leaf in leaves}
-        # In the order of `central_view`.
+        # The fields have the order of `central_view`.
         central = {f"{CENTRAL}.{IDENTITY}": Field((), "int32"), f"{CENTRAL}.{ALIVE}": Field(), **state}
         return {**self.obs_fields("obs"), **central, "action": self.action_field, **numbers, **self.memory_fields}
 
@@ -158,8 +159,8 @@ class MAPPO(ActorCriticPolicy):
         before_first = not value.updates.asnumpy()[0]
         if learn.value_norm:
             self._update_moments(batch)
-        # The first update leaves the head, later ones what it says in units of the returns: the old value of a row
-        # then is that of the head before the first step.
+        # The first update of the moments keeps the head's weights, and later ones keep its values in units of the
+        # returns, so that the old normalized values of rows equal the head's values before the first gradient step.
         mean, deviation = (0.0, 1.0) if before_first else (float(p.asnumpy()[0]) for p in (value.mean, value.deviation))
         recorded = {"recorded_mean": mean, "recorded_deviation": deviation}
         advantage = self._read("advantage", batch).reshape(steps, -1)
@@ -172,13 +173,13 @@ class MAPPO(ActorCriticPolicy):
         return np.unique(batch.index[self._learned_by_actor(batch)])
 
     def _learned_by_actor(self, batch: IndexedBatch) -> Array:
-        """From which rows the actor learns; bool, shaped like the index."""
+        """The rows from which the actor learns: bool, shaped like the index."""
         alive: Array = self._read(f"{CENTRAL}.{ALIVE}", batch) > 0
         counted = self._counted(batch)
         return alive if counted is None else alive & counted
 
     def _update_moments(self, batch: IndexedBatch) -> None:
-        """Lets the value take in the returns of a batch, each once."""
+        """Adds the returns of a batch, each once, to the moments of the value head."""
         counted = self._counted(batch)
         rows = np.unique(batch.index if counted is None else batch.index[counted])
         if len(rows):

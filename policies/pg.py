@@ -5,8 +5,8 @@ Williams, 1992, https://doi.org/10.1007/BF00992696; Sutton and Barto, 2018, sect
     G_t = sum_k gamma^k r_{t+k},   to the end of the episode
     L = -mean[ (G_t - b) log pi(a_t|s_t) ] - c_e mean[ H ]
 
-b is 0 or the mean return of the minibatch; with ``baseline=standardized``, G - b is also divided by the deviation of
-the returns. `montecarlo_return_estimator` writes G: an episode is used as soon as it is over.
+b is 0 or the mean return of the minibatch; with ``baseline=standardized``, G - b is also divided by the standard
+deviation of the returns. `montecarlo_return_estimator` computes G; an episode is used as soon as it is over.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ def pg_loss(log_prob, entropy, batch, entropy_weight):
     """The loss of one minibatch.
 
     Args:
-      log_prob: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
-      batch: by name `advantage`, the return without its baseline, and, if rows weigh differently, `valid`, each float32
+      log_prob: log-probability by the current network, float32 (B,).
+      entropy: entropy by the current network, float32 (B,) or scalar.
+      batch: by name: `advantage`, the return minus the baseline, and, if some rows do not count, `valid`, each float32
         (B,).
-      entropy_weight: c_e.
+      entropy_weight: weight of the entropy, c_e.
 
     Returns:
       (loss, metrics by name), scalars.
@@ -91,7 +92,7 @@ class PG(BasePolicy):
         return Inputs({"advantage": self._advantage(batch)}, self.root.optim.rates(progress))
 
     def _advantage(self, batch: IndexedBatch) -> Array:
-        """The returns of a batch without their baseline, float32 ``(K, B)``."""
+        """The returns of a batch minus their baseline, float32 ``(K, B)``."""
         returns: Array = batch.layout.read(batch.tables.host, "return")[batch.index]
         counted = None if batch.valid is None else batch.valid > 0
         if self.cfg.learn.baseline == "standardized":

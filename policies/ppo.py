@@ -1,20 +1,23 @@
 """PPO: clipped policy gradients over several passes of the same rollout.
 
-Schulman et al., 2017, https://arxiv.org/abs/1707.06347, eq. 7 and 9; the value clip, the orthogonal start and the
-advantage normalization follow Huang et al., 2022, https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
+Schulman et al., 2017, https://arxiv.org/abs/1707.06347, eq. 7 and 9; the value clip, the orthogonal initial weights and
+the advantage normalization follow Huang et al., 2022,
+https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
 
     r_t = pi(a_t|s_t) / pi_old(a_t|s_t)
     L = mean[ max(-A r, -A clip(r, 1-e, 1+e)) ] + c_v L_value - c_e H
     L_value = 1/2 mean[ max((V - R)^2, (V_old + clip(V - V_old, -e, e) - R)^2) ]
 
-In an asynchronous run the policy that acted, mu, is older than the one that an update starts from, pi_old. The ratio is
-still clipped around pi_old, and A is weighted by min(w, pi_old(a|s) / mu(a|s)), w = 2: the decoupled objective of
-Hilton et al., 2022, https://arxiv.org/abs/2110.00641, eq. 2, with a bounded weight. Clipped around mu, most of the
-gradient would be lost: the updates between the two have used up the range. Without lag both are the same.
+In an asynchronous run the policy that acted, mu, is older than pi_old, the policy from which an update starts. The
+ratio is still clipped around pi_old, and A is weighted by min(w, pi_old(a|s) / mu(a|s)), w = 2: the decoupled objective
+of Hilton et al., 2022, https://arxiv.org/abs/2110.00641, eq. 2, with a bounded weight. Clipping around mu would lose
+most of the gradient, because the updates between mu and pi_old have used up the range. Without lag, mu and pi_old are
+the same.
 
-With memory (`model.memory`) the network is unrolled over each environment's part of the rollout, from what was
-remembered before it, and gradients flow back as far as that: back-propagation through time, truncated to the rollout.
-A minibatch is then some of the environments; rows of resets are unrolled with the others and weigh 0 in the means.
+With memory (`model.memory`) the network is unrolled over each environment's part of the rollout, starting from the
+memory before it, and gradients flow back to this start: back-propagation through time, truncated to the rollout. A
+minibatch then consists of some of the environments; rows of resets are unrolled with the others and have weight 0 in
+the means.
 """
 
 from __future__ import annotations
@@ -37,16 +40,17 @@ from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.surrogate import FusedSurrogate, clipped_surrogate
 
 WEIGHT_BOUND = 2.0
-"""Of the weight of rows that an older policy collected."""
+"""Upper bound of the weight of rows that an older policy collected."""
 
 
 def ppo_loss(log_prob, entropy, value, batch, cfg):
-    """The loss of one minibatch; `FusedSurrogate` is its form with our own kernels.
+    """The loss of one minibatch; `FusedSurrogate` is its form with this package's kernels.
 
     Args:
-      log_prob, value: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
-      batch: by name `log_prob` and `value` (the old ones), `advantage`, `return` and, if rows weigh differently,
-        `valid`, each float32 (B,).
+      log_prob, value: log-probability and value by the current network, float32 (B,).
+      entropy: entropy by the current network, float32 (B,) or scalar.
+      batch: by name: the old `log_prob` and `value`, `advantage`, `return` and, if some rows do not count, `valid`,
+        each float32 (B,).
       cfg: the `learn` part of the configuration.
 
     Returns:
@@ -100,7 +104,7 @@ class PPOCell(ProximalStep):
         return ppo_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
     def present(self, rows):
-        """Log-probability and value of rows under the present policy, and how much the rows count."""
+        """Log-probability and value of rows under the current policy, and the weight `trust` of each row."""
         outputs = self.net.of_rows(rows)
         log_prob = self.net.head.log_prob_entropy(outputs[1:], rows["action"])[0]
         trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)

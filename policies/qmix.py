@@ -4,7 +4,7 @@ Rashid et al., 2018, https://arxiv.org/abs/1803.11485, section 4 (the longer art
 https://arxiv.org/abs/2003.08839); double Q-learning: van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461.
 
     Q_m(o, a) by a GRU over the agent's own observations and actions; weights are shared
-    Q_tot = mix(g_1 Q_1, ..., g_M Q_M; s),   dQ_tot / dQ_m >= 0,   g_m = 1 where agent m is there, else 0
+    Q_tot = mix(g_1 Q_1, ..., g_M Q_M; s),   dQ_tot / dQ_m >= 0,   g_m = 1 where agent m is present, else 0
     y_t = r_t + gamma (1 - terminated) Q_tot'(s_{t+1}; a*),   a*_m = argmax_a Q_m(o_{t+1}, a)     (double; else of Q')
     L = mean_{b,t} (Q_tot(s_t; a_t) - y_t)^2        over the steps of whole episodes; Q' are target networks
 """

@@ -8,10 +8,10 @@ https://arxiv.org/abs/1805.11593, section 3.2; dueling and double Q-learning as 
     L = mean_{b,t} w_b huber(Q(o_t, m_t; a_t) - y_t)     (prioritized: w importance weights of the sequences, else 1)
     p = eta max_t |Q - y_t| + (1 - eta) mean_t |Q - y_t|
 
-The memories m of the network and m' of the target start from what was remembered before the first transition while
-collecting, and both take in the burn-in with their own weights; no gradient flows through that. `R_t` is the sum of k
-rewards: fewer than n where the sequence or its episode ends. The observation after the last transition is taken in as
-well, so that a time limit bootstraps. With `learn.rescale` off, h is the identity.
+The memories m of the network and m' of the target network start from the memory that was recorded before the first
+transition. Both networks process the burn-in with their own weights; no gradient flows through it. `R_t` is the
+discounted sum of k rewards, where k is smaller than n if the sequence or its episode ends before. The observation after
+the last transition is processed as well, so that time limits bootstrap. With `learn.rescale` off, h is the identity.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from minding.policies.ops.values import chosen_value, rescaled, unscaled, value_
 
 
 class R2D2Cell(QLearning):
-    """Root cell: see `QLearning`. Rows are sequences, (T, B) with the burn-in first."""
+    """Root cell: see `QLearning`. Rows are sequences, (T, B), which begin with the burn-in."""
 
     def __init__(self, net: QNetwork, target: QNetwork, learn: Mapping[str, Any], prioritized: bool) -> None:
         super().__init__(net, target, learn, prioritized, ("obs", "next_obs", "action", "memory"))
         self.rescale = bool(learn["rescale"])
 
     def loss(self, batch):
-        """The loss and the metrics by name, from transitions (T, B) after the burn-in.
+        """The loss and the metrics by name, for transitions (T, B) after the burn-in.
 
         Args:
-          batch: by name `index`, int32 (T, B) with the burn-in, the fields of its rows, and what `R2D2.targets` returns
-            for this step.
+          batch: by name: the row indices `index`, int32 (T, B) including the burn-in, the fields of these rows, and the
+            results of `R2D2.targets` for this step.
         """
         learned, count = batch["learned"], batch["index"].shape[1]
         steps = learned.shape[0]
@@ -121,22 +121,25 @@ class R2D2(ActionValuePolicy):
         return dataclasses.replace(inputs, steps={**inputs.steps, **self.targets(batch)})
 
     def targets(self, batch: IndexedBatch) -> dict[str, Array]:
-        """The parts of a batch's targets without the action values. T is without the burn-in.
+        """The parts of a batch's targets that do not depend on action values. T does not include the burn-in.
 
         Args:
-          batch: index ``(K, T, B)``; one that is no `SequenceBatch` has no burn-in, and is learned from as it is.
+          batch: batch with index ``(K, T, B)``. A batch of another class than `SequenceBatch` has no burn-in and no
+            padding.
 
         Returns:
-          By name, ``(K, T, B)`` each: `learned` float32, 0 for rows that only fill up a sequence; `return` and `decay`
-          float32, R_t and gamma^k (1 - terminated); `bootstrap` int32, the transition whose successor the bootstrap is
-          for, counted as in (T B,); with a burn-in `filled`, for its rows what `learned` is for the others.
+          By name, ``(K, T, B)`` each:
+          - `learned`: float32, 0 for padding of a sequence;
+          - `return`, `decay`: float32, R_t and gamma^k (1 - terminated);
+          - `bootstrap`: int32, the transition whose successor gives the bootstrap value, counted as in (T B,);
+          - `filled`: float32, like `learned` for the rows of the burn-in; only with a burn-in.
         """
         burn_in, filled, learn = 0, np.ones(batch.index.shape, np.bool_), self.cfg.learn
         if isinstance(batch, SequenceBatch):
             burn_in, filled = batch.burn_in, batch.filled
         learned, index = filled[:, burn_in:], batch.index[:, burn_in:]
         steps, length, sequences = index.shape
-        # Time first, and each sequence of each step a column.
+        # Time comes first, and each sequence of each gradient step is a column.
         rows = index.transpose(1, 0, 2).reshape(length, -1)
         going = learned.transpose(1, 0, 2).reshape(length, -1)
         cut = np.concatenate([~going[1:], np.ones_like(going[:1])])

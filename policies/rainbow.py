@@ -31,11 +31,11 @@ from minding.policies.ops.categorical import cross_entropy
 from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss
 
 NOISE, NEXT_NOISE, CHOICE_NOISE = "noise", "next_noise", "choice_noise"
-"""Names of e, e' and e''."""
+"""Names of the inputs e, e' and e''."""
 
 
 def noise_of(batch, name):
-    """Noise (1, S), the same for all rows; None without noisy layers."""
+    """The noise (1, S) of this name, the same for all rows; None without noisy layers."""
     return batch.get(name)
 
 
@@ -43,7 +43,7 @@ class RainbowCell(CategoricalQLearning):
     """Root cell: see `CategoricalQLearning`."""
 
     def td_target(self, batch):
-        """m, float32 (B, N), and the probability that lies beyond the support, (B,)."""
+        """m, float32 (B, N), and the probability beyond the support, float32 (B,)."""
         atoms = self.target.atoms(batch["next_obs"], noise_of(batch, NEXT_NOISE))
         if self.double:
             values = self.net.action_values(batch["next_obs"], noise_of(batch, CHOICE_NOISE))
@@ -62,7 +62,7 @@ class RainbowCell(CategoricalQLearning):
 
 
 class ExpectedRainbowCell(QLearning):
-    """Root cell without the return distribution: one atom per action, its value."""
+    """Root cell without the return distribution: each action has one atom, its value."""
 
     def td_target(self, batch):
         """y, float32 (B,)."""
@@ -87,7 +87,7 @@ class Rainbow(ActionValuePolicy):
 
     def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
         model = self.cfg.model
-        # A single quantile, the value itself, is the network of DQN.
+        # With a single quantile, which is the value itself, this is the network of DQN.
         mean = SupportMean(model.v_min, model.v_max, model.n_atoms) if model.distributional else QuantileMean(1)
         kind = NoisyReturnDistribution if model.noisy else ReturnDistribution
         return kind(self.spec, model, mean, rng)
@@ -97,7 +97,7 @@ class Rainbow(ActionValuePolicy):
         return kind(net, target, self.cfg.learn, prioritized)
 
     def draw(self, batch: IndexedBatch) -> dict[str, Array]:
-        """The noise of noisy layers, ``(K, 1, S)`` each: the same for all rows of a gradient step."""
+        """The noise of noisy layers, ``(K, 1, S)`` each; it is the same for all rows of a gradient step."""
         if not self.net.noise_size:
             return {}
         names = (NOISE, NEXT_NOISE, CHOICE_NOISE) if self.cfg.learn.double else (NOISE, NEXT_NOISE)

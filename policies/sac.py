@@ -7,7 +7,7 @@ Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, algorithm 1 and eq. 5, 
     L_pi = mean[ alpha log pi(a|s) - min_i Q_i(s, a) ],   a ~ pi(s) reparametrised
     L_alpha = -log(alpha) (log pi(a|s) + H_target)
 
-A gradient step takes all three from the same parameters and then moves everything at once, see `SoftActorCritic`.
+A gradient step computes all three gradients at the same parameters and then updates everything, see `SoftActorCritic`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minding.policies.ops.soft import soft_objectives
 
 
 class SACCell(SoftActorCritic):
-    """Root cell of a policy of squashed Gaussians; `target_entropy`: nats."""
+    """Root cell of a policy of squashed Gaussians; `target_entropy` is in nats."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, algorithm 1.
     a' = clip(pi_target(s') + e, -1, 1),   e = clip(N(0, sigma), -c, c)
     y = R + gamma^k (1 - terminated) min_i Q_target_i(s', a')
     L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
-    L_pi = -mean[ Q_1(s, pi(s)) ]              (every d-th step, with the critics after their step; then targets move)
+    L_pi = -mean[ Q_1(s, pi(s)) ]              (every d-th step, with the updated critics; then targets are updated)
 """
 
 from __future__ import annotations

@@ -8,12 +8,13 @@ https://arxiv.org/abs/2305.09836, eq. 5.
     L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
     L_pi = mean_s[ -lambda Q_1(s, pi(s)) + mean_i (pi(s)_i - a_i)^2 ],   lambda = alpha / mean_s |Q_1(s, pi(s))|
 
-beta, `critic_penalty`, is 0 in TD3+BC. a'_data is the action recorded in s'; where none was recorded, at the end of an
-episode, there is no penalty. The actor moves every d-th step, with the critics after their step; then targets move.
+beta is `critic_penalty`, which is 0 in TD3+BC. a'_data is the action recorded in s'; at the end of an episode, where no
+action was recorded, the penalty is 0. Every d-th step, the actor is updated with the updated critics, and then the
+targets.
 
-ReBRAC weighs its actor's penalty, a sum over the A dimensions, by beta_1: that is ``alpha = 1 / (beta_1 A)`` here, up
-to a factor of the loss, which Adam does not see. Its actor maximises the smaller of both critics, ours the first, as
-the actor of TD3 does.
+ReBRAC weights the penalty of its actor, a sum over the A dimensions, by beta_1. This corresponds to
+``alpha = 1 / (beta_1 A)`` here, up to a factor of the loss, which does not change Adam's updates. The actor of ReBRAC
+maximises the smaller of both critics; here the actor maximises the first critic, as in TD3.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from minding.policies.networks.actor_critic import DeterministicActor, TwinCriti
 from minding.policies.ops import lean
 
 FOLLOWING = ("next_action", "next_known")
-"""Fields of the action recorded in the next state, and of whether there is one."""
+"""Fields of the action recorded in the next state, and of whether an action was recorded there."""
 
 
 class TD3BCCell(TwinDelayed):
@@ -73,7 +74,7 @@ class TD3BCCell(TwinDelayed):
 
 
 def squared_distance(action, recorded):
-    """sum_i (a_i - b_i)^2, float32 (B,); action (B, A), recorded (B, *shape)."""
+    """sum_i (a_i - b_i)^2, float32 (B,), for the actions a (B, A) and the recorded actions b (B, *shape)."""
     return ops.ReduceSum()(ops.Square()(action - recorded.reshape(action.shape)), -1)
 
 

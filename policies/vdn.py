@@ -4,7 +4,7 @@ Sunehag et al., 2018, https://arxiv.org/abs/1706.05296, section 3; double Q-lear
 https://arxiv.org/abs/1509.06461.
 
     Q_m(o, a) by a GRU over the agent's own observations and actions; weights are shared
-    Q_tot = sum_m g_m Q_m,   g_m = 1 where agent m is there, else 0
+    Q_tot = sum_m g_m Q_m,   g_m = 1 where agent m is present, else 0
     y_t = r_t + gamma (1 - terminated) Q_tot'(a*),   a*_m = argmax_a Q_m(o_{t+1}, a)              (double; else of Q')
     L = mean_{b,t} (Q_tot(a_t) - y_t)^2             over the steps of whole episodes; Q' are target networks
 """
