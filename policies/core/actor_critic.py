@@ -18,7 +18,7 @@ MEMORY = ("memory", "begun", "valid")
 
 
 class ActorCriticPolicy(BasePolicy):
-    """Draws actions from a distribution and records those of log-probability and state value that learning uses.
+    """Draws actions from a distribution and records their log-probability and the state's value, if learning uses them.
 
     A subclass defines `make_root` and `row_fields`. A policy whose settings have a memory learns from sequences: the
     index of a batch is then ``(K, T, B)``, and the rows of resets are part of a sequence, but do not count.

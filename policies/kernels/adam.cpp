@@ -1,4 +1,4 @@
-// A step of Adam over all parameters of an optimizer, in place, with the bound on the gradient's norm.
+// A step of Adam over all parameters of an optimizer, in place, with a bound on the gradient's norm.
 #include <cmath>
 
 #include "custom.h"
@@ -6,7 +6,7 @@
 namespace minding {
 namespace {
 
-// Of the blocks that `networks.flat` makes: each tensor begins a cache line.
+// Alignment, in floats, of tensors in the blocks of `learning.flat`: a cache line.
 constexpr Index ALIGNMENT = 16;
 enum { PARAMETERS, FIRST_MOMENTS, SECOND_MOMENTS, POWER_1, POWER_2, RATE, SETTINGS, GRADIENTS };
 
@@ -23,8 +23,9 @@ ALWAYS_INLINE double sum_of_squares(const float* x, Index count) {
   return sum + sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// The three blocks, the powers of beta1 and beta2 up to here, the step size, the settings (beta1, beta2, epsilon, bound
-// of the norm or 0, share of a parameter that is taken off in units of the step size), the gradients -> their norm before it is bounded, 0 without a bound
+// the three blocks, the current powers of beta1 and beta2, the learning rate, the settings (beta1, beta2, epsilon,
+// bound of the norm or 0, weight decay in units of the learning rate), the gradients
+//   -> norm of the gradients before scaling; 0 without a bound
 ALWAYS_INLINE int adam(const Call& call) {
   const int last = call.count - 1;
   const float* settings = call.floats(SETTINGS);

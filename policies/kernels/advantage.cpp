@@ -1,4 +1,4 @@
-// The loss of an actor with a state value; the formulas are those of `ops.policy_gradient.advantage_loss`.
+// The loss of an actor with a state value; see `ops.policy_gradient.advantage_loss` for the formulas.
 #include "weighted.h"
 
 namespace minding {
@@ -6,7 +6,7 @@ namespace {
 
 enum { LOG_PROB, ENTROPY, VALUE, OLD_LOG_PROB, ADVANTAGE, RETURN, WEIGHT, SETTINGS, RESULTS };
 
-// What both kernels are given; entropy and weight have one entry per row or are one number for all.
+// The inputs of both kernels; entropy and weight have one entry per row, or are one number for all rows.
 struct ActorCriticLoss : WeightedRows {
   float value_weight, entropy_weight;
   bool entropies;

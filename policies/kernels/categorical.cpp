@@ -1,7 +1,7 @@
 // Log-probabilities and entropies of independent choices, as in `ops.distributions`, and their gradient.
 //
-// For a choice among n actions with logits l: log p_j = l_j - log sum_i exp(l_i), H = -sum_j p_j log p_j. Those of
-// several choices add up.
+// For a choice among n actions with logits l: log p_j = l_j - log sum_i exp(l_i), H = -sum_j p_j log p_j. The results
+// of several choices are added.
 #include "custom.h"
 #include "functions.h"
 
@@ -16,7 +16,7 @@ struct Choices {
   ALWAYS_INLINE Index start(Index k) const { return k == 0 ? 0 : stops[k - 1]; }
 };
 
-// x - max x of each choice and row, (B, S) -> (B, S); a NaN makes its own entry NaN, and so the sum of its choice.
+// x - max x for each choice and row, (B, S) -> (B, S); a NaN makes its own entry NaN, and so the sum of its choice.
 ALWAYS_INLINE void shift(const Choices& choices, Index batch, Index width, const float* x, float* shifted) {
   for (Index k = 0; k < choices.count; k++)
     for (Index i = 0; i < batch; i++) {

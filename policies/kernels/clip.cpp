@@ -1,10 +1,10 @@
-// Bounds for numbers; NaN stays, and the gradient passes where the bounds left numbers as they were.
+// Clips numbers; NaN stays NaN, and the gradient passes where numbers were unchanged.
 #include "custom.h"
 
 namespace minding {
 namespace {
 
-// x, bounds (2,) -> x within the bounds
+// x, bounds (2,) -> x clipped to the bounds
 ALWAYS_INLINE int clip(const Call& call) {
   const float *x = call.floats(0), low = call.floats(1)[0], high = call.floats(1)[1];
   float* y = call.floats(2);

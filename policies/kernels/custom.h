@@ -6,11 +6,11 @@
 
 #include "vectors.h"
 
-// Compiled for processors with and without AVX2 and FMA; which is taken is decided when the library is loaded.
+// Compiled for processors with and without AVX2 and FMA; the version is chosen when the library is loaded.
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12
 #define CLONED __attribute__((target_clones("arch=x86-64-v3", "default")))
 #elif defined(__x86_64__) && !defined(__clang__)
-// Older compilers choose by one feature only: every processor with FMA has AVX.
+// Older compilers choose by one feature only. FMA is enough, because every processor with FMA has AVX.
 #define CLONED __attribute__((target_clones("fma", "default")))
 #else
 // clang does not inline vector functions into clones.
@@ -38,7 +38,7 @@ struct Call {
 
 }  // namespace minding
 
-// Defines the kernel `name` as what `function`, given a `Call`, does.
+// Defines the kernel `name`, which calls `function` with a `Call`.
 #define DEFINE_KERNEL(name, function)                                                                \
   _Pragma("GCC visibility push(default)")                                                            \
   extern "C" CLONED int name(                                                                        \

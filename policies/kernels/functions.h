@@ -1,5 +1,5 @@
-// Elementary functions of eight numbers at a time. NaN stays NaN. The polynomials are those of Cephes (Moshier,
-// https://www.netlib.org/cephes, expf.c, logf.c and tanhf.c): relative errors below 2e-7.
+// Elementary functions of eight numbers at a time. NaN stays NaN. The polynomials come from Cephes (Moshier,
+// https://www.netlib.org/cephes, expf.c, logf.c and tanhf.c); relative errors are below 2e-7.
 #pragma once
 
 #include "vectors.h"
@@ -33,7 +33,7 @@ ALWAYS_INLINE Float8 any_exponential(Float8 x) {
 
 // log(1 + x) for 0 <= x <= 1.
 ALWAYS_INLINE Float8 log_of_one_plus(Float8 x) {
-  // Above sqrt(2) - 1 that of the half: (1 + x) / 2 = 1 + f.
+  // Above sqrt(2) - 1, the logarithm of the half is computed: (1 + x) / 2 = 1 + f.
   Int8 halved = x > 0.41421356f;
   Float8 f = where(halved, 0.5f * x - 0.5f, x), z = f * f;
   Float8 y = Float8{} + 7.0376836292e-2f;
@@ -61,7 +61,7 @@ ALWAYS_INLINE Float8 logarithm(Float8 x) {
 
 ALWAYS_INLINE Float8 hyperbolic_tangent(Float8 x) {
   Float8 size = magnitude(x);
-  // 1 beyond 10, in float32; NaN passes.
+  // In float32, tanh is 1 above 10. NaN passes.
   Float8 e = exponential(where(size > 10.0f, Float8{} + 20.0f, 2.0f * size));
   Float8 large = 1.0f - 2.0f / (e + 1.0f);
   large = where(x < 0.0f, -large, large);

@@ -1,7 +1,7 @@
-// Products of float32 matrices on one core: C = A B, with an activation of it.
+// Products of float32 matrices on one core: C = A B, followed by an activation.
 //
-// C is made 16 columns at a time: these columns of B are packed into a panel that stays in the first-level cache, and
-// tiles of 6 x 16 sums stay in registers (Goto and van de Geijn, 2008, https://doi.org/10.1145/1356052.1356053).
+// C is computed 16 columns at a time: these columns of B are packed into a panel that stays in the first-level cache,
+// and tiles of 6 x 16 sums stay in registers (Goto and van de Geijn, 2008, https://doi.org/10.1145/1356052.1356053).
 #pragma once
 
 #include <cstring>
@@ -12,10 +12,10 @@ namespace minding {
 
 constexpr Index TILE_ROWS = 6;
 constexpr Index TILE_COLUMNS = 2 * LANES;
-// Terms of a sum that are taken at a time: a panel then has 16 KB.
+// Terms of a sum that are added at a time, so that a panel has 16 KB.
 constexpr Index BLOCK = 256;
 
-// A matrix in memory; `by_columns` says that the elements of a column are neighbours, else those of a row.
+// A matrix in memory; with `by_columns` the elements of a column are neighbours, else the elements of a row.
 template <bool by_columns>
 struct Matrix {
   const float* data;
@@ -32,7 +32,7 @@ ALWAYS_INLINE void tile(Index terms, Matrix<by_columns> a, const float* panel, c
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = Float8{};
   if (by_columns) {
-    // The gradient of a parameter: memory that was last touched a whole update ago.
+    // C is the gradient of a parameter here, whose memory was last used one update ago.
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) __builtin_prefetch(c + r * c_stride, 1);
   }
@@ -49,7 +49,7 @@ ALWAYS_INLINE void tile(Index terms, Matrix<by_columns> a, const float* panel, c
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++) {
     float* out = c + r * c_stride;
-    // Without `start` the sum goes on from what C holds.
+    // Without `start`, the sum is added to the numbers in C.
     float partial[TILE_COLUMNS] = {};
     const float* before = start;
     if (start == nullptr && columns == TILE_COLUMNS) before = out;
@@ -106,7 +106,7 @@ ALWAYS_INLINE void transpose8(const float* from, Index from_stride, float* to, I
   }
 }
 
-// panel (terms, 16) = up to 16 columns of B, then zeros.
+// panel (terms, 16) = up to 16 columns of B, padded with zeros.
 template <bool by_columns>
 ALWAYS_INLINE void pack(Index terms, Index columns, Matrix<by_columns> b, float* panel) {
   Index done = 0;
@@ -129,12 +129,12 @@ ALWAYS_INLINE void pack(Index terms, Index columns, Matrix<by_columns> b, float*
     for (Index j = done; j < TILE_COLUMNS; j++) panel[k * TILE_COLUMNS + j] = j < columns ? *b.at(k, j) : 0.0f;
 }
 
-// Panels (terms, 6) of neighbouring rows of A: its columns are far apart, and would push each other out of the cache.
+// Panels (terms, 6) of neighbouring rows of A, whose columns are far apart and would evict each other from the cache.
 ALWAYS_INLINE void pack_rows(Index m, Index terms, Matrix<true> a, float* panels) {
   for (Index i = 0; i < m; i += TILE_ROWS) {
     float* panel = panels + i * terms;
     Index rows = smaller(TILE_ROWS, m - i);
-    // What is copied beyond the panel's 6 rows is overwritten by the next term's.
+    // Numbers copied beyond the panel's 6 rows are overwritten by the next term.
     bool whole = i + LANES <= m;
     for (Index k = 0; k < terms; k++) {
       if (whole) store(panel + k * TILE_ROWS, load(a.at(i, k)));
@@ -143,18 +143,18 @@ ALWAYS_INLINE void pack_rows(Index m, Index terms, Matrix<true> a, float* panels
   }
 }
 
-// c (m, n) = A B + bias for A (m, k) and B (k, n), `bias` (n,) or null. `c_stride` elements lie between the starts of two
-// rows of c. `finish(rows, columns, start, stride)` changes finished columns of it while they are in the cache.
+// c (m, n) = A B + bias for A (m, k) and B (k, n), `bias` (n,) or null. `c_stride` elements lie between the starts of
+// two rows of c. `finish(rows, columns, start, stride)` changes finished columns of c while they are in the cache.
 //
-// An element is the sum of its terms in their order, in groups of BLOCK, whatever else is computed with it: blocks of a
-// product, computed one by one, are those of the whole product to the bit.
+// An element is the sum of its terms in their order, in groups of BLOCK, independent of the other elements: computing
+// the blocks of a product one by one gives a result that is bit-identical to the whole product.
 template <bool a_by_columns, bool b_by_columns, class Finish>
 ALWAYS_INLINE void multiply(Index m, Index n, Index k, Matrix<a_by_columns> a, Matrix<b_by_columns> b,
                             const float* bias, float* c, Index c_stride, Finish finish) {
   alignas(64) float panel[BLOCK * TILE_COLUMNS];
   for (Index first = 0; first < k; first += BLOCK) {
     Index terms = smaller(BLOCK, k - first);
-    // Rows that are taken at a time, and where those of the next begin.
+    // Number of rows per pass, and distance to the rows of the next pass.
     Index height = m, step = 0;
     Matrix<a_by_columns> rows{a.at(0, first), a.stride};
     if constexpr (a_by_columns) {

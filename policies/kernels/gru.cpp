@@ -1,13 +1,13 @@
-// A gated recurrent unit over sequences as kernels of a MindSpore graph: all steps in one, and the part of the gradient
-// that goes from step to step. See `GRU` in networks/recurrent.py for the formula.
+// A gated recurrent unit over sequences as kernels of a MindSpore graph: one kernel for all steps, and one for the part
+// of the gradient that passes from step to step. See `GRU` in networks/recurrent.py for the formula.
 //
-// T steps of B sequences are T B rows in the order of time; a state has S numbers.
+// T steps of B sequences are T B rows, ordered by time; a state has S numbers.
 #include "layers.h"
 
 namespace minding {
 namespace {
 
-// States of zeros where an episode has begun, else those of the step before
+// States before a step: zeros where an episode has begun, else the states after the previous step
 ALWAYS_INLINE void begin_step(Index batch, Index size, const float* begun, const float* states, float* before) {
   for (Index i = 0; i < batch; i++) {
     if (begun[i] != 0.0f) std::memset(before + i * size, 0, size * sizeof(float));
@@ -52,7 +52,7 @@ ALWAYS_INLINE int gru(const Call& call) {
 //   -> gradients of W x + b and of U h + c, (T B, 3 S) each, and of the first states (B, S)
 ALWAYS_INLINE int gru_slopes(const Call& call) {
   const Index total = call.shapes[0][0], batch = call.shapes[4][0], size = call.shapes[4][1];
-  // That of the states after the step in hand, from the steps behind it.
+  // The gradient of the states after the current step, from the later steps.
   float* carried = call.floats(8);
   std::memset(carried, 0, batch * size * sizeof(float));
   static thread_local Workspace workspace;

@@ -1,4 +1,4 @@
-// What a linear layer computes, forward and back, for the kernels of layers.
+// The forward and backward computations of a linear layer, for the kernels of layers.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace minding {
 
-// An activation, and the gradient before it from the gradient after it and its result. NaN stays NaN.
+// Activations: the result, and the gradient before it from the gradient after it and the result. NaN stays NaN.
 struct None {
   static ALWAYS_INLINE Float8 of(Float8 x) { return x; }
   static ALWAYS_INLINE Float8 gradient(Float8 after, Float8) { return after; }
@@ -55,7 +55,7 @@ ALWAYS_INLINE void change_before(const float* after, const float* result, Index 
   }
 }
 
-// The same in memory of its own; `after` itself if there is no activation.
+// `change_before` into separate memory; returns `after` itself if there is no activation.
 template <class Activation>
 ALWAYS_INLINE const float* before_activation(const float* after, const float* result, Index count) {
   static thread_local Workspace workspace;
@@ -75,8 +75,8 @@ ALWAYS_INLINE void sum_rows(Index rows, Index columns, const float* x, float* su
   }
 }
 
-// Multiplications from which a product is worth preparations: to be divided, given to oneDNN, or relieved of zeros.
-// They take twenty microseconds of one core.
+// Number of multiplications from which preparations pay off: dividing a product, passing it to oneDNN, or removing
+// zeros. This number takes twenty microseconds of one core.
 constexpr Index LARGE = 1 << 20;
 // Columns up to which scalar products are faster than tiles.
 constexpr Index FEW = 4;
@@ -106,7 +106,7 @@ ALWAYS_INLINE bool is_zero(const float* x, Index count) {
 
 // Whether x (rows, columns) holds neither NaN nor infinity; `stride` elements lie between the starts of two rows.
 ALWAYS_INLINE bool is_finite(const float* x, Index rows, Index columns, Index stride) {
-  // Zero times the number: NaN where it is not finite, and NaN stays in a sum.
+  // Zero times a number is NaN if the number is not finite, and a sum with NaN is NaN.
   Float8 sums[4] = {};
   float rest = 0.0f;
   for (Index i = 0; i < rows; i++) {
@@ -120,8 +120,8 @@ ALWAYS_INLINE bool is_finite(const float* x, Index rows, Index columns, Index st
   return sum_of((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest == 0.0f;
 }
 
-// c (m, n) = a (m, k) b (k, n), where rows of zeros of `a` are left out: the gradient of a minimum of two networks has
-// many. `b_stride` elements lie between the starts of two rows of b. NaN and infinity of b are not left out.
+// c (m, n) = a (m, k) b (k, n), leaving out rows of zeros in `a`, of which the gradient of a minimum of two networks
+// has many. `b_stride` elements lie between the starts of two rows of b. NaN and infinity in b are not lost.
 ALWAYS_INLINE void multiply_some_rows(Index m, Index n, Index k, const float* a, const float* b, Index b_stride,
                                       float* c) {
   static thread_local Workspace workspace, numbers;
@@ -144,13 +144,14 @@ ALWAYS_INLINE void forward(Index batch, Index in, Index out, const float* x, con
   else multiply_by_transposed(batch, out, in, x, weight, bias, result, activation);
 }
 
-// The gradients of weight (out, in) and bias (out,) from those before the activation (batch, out) and x (batch, in)
+// The gradients of weight (out, in) and bias (out,), from the gradient before the activation (batch, out) and
+// x (batch, in)
 ALWAYS_INLINE void parameter_gradients(Index batch, Index in, Index out, const float* before, const float* x,
                                        float* dweight, float* dbias) {
   if (batch == 0) {
     std::memset(dweight, 0, out * in * sizeof(float));
   } else if (in < out) {
-    // The narrow side as the rows: less is copied into panels.
+    // The narrow side becomes the rows, so that less is copied into panels.
     static thread_local Workspace workspace;
     float* transposed = workspace.floats(in * out);
     multiply_transposed(in, out, batch, x, before, transposed);

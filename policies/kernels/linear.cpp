@@ -1,4 +1,4 @@
-// Linear layers as kernels of a MindSpore graph: product, bias and activation in one, and the parts of the gradient.
+// Linear layers as kernels of a MindSpore graph: one for product, bias and activation, and two for the gradient.
 #include "layers.h"
 
 namespace minding {

@@ -1,13 +1,13 @@
-// A long short-term memory over sequences as kernels of a MindSpore graph: all steps in one, and the part of the
-// gradient that goes from step to step. See `LSTM` in networks/recurrent.py for the formula.
+// A long short-term memory over sequences as kernels of a MindSpore graph: one kernel for all steps, and one for the
+// part of the gradient that passes from step to step. See `LSTM` in networks/recurrent.py for the formula.
 //
-// T steps of B sequences are T B rows in the order of time; a state has S numbers, a cell as many.
+// T steps of B sequences are T B rows, ordered by time; a state has S numbers, and so has a cell.
 #include "layers.h"
 
 namespace minding {
 namespace {
 
-// States and cells before a step: of zeros where an episode has begun, else those of the step before.
+// States and cells before a step: zeros where an episode has begun, else the ones after the previous step.
 ALWAYS_INLINE void begin_step(Index batch, Index size, const float* begun, const float* state, const float* cell,
                               float* state_before, float* cell_before) {
   for (Index i = 0; i < batch; i++) {
@@ -22,7 +22,7 @@ ALWAYS_INLINE void begin_step(Index batch, Index size, const float* begun, const
   }
 }
 
-// W x + b (T B, 4 S), whether an episode begins (T B,), first states and cells side by side (B, 2 S), U (4 S, S),
+// W x + b (T B, 4 S), whether an episode begins (T B,), first states and cells joined (B, 2 S), U (4 S, S),
 // c (4 S,)
 //   -> states after each row and before it, cells before it, (T B, S) each; i, f, o, g and tanh of the new cell
 //      (T B, 5 S)
@@ -71,7 +71,7 @@ ALWAYS_INLINE int lstm(const Call& call) {
 //   -> gradients of W x + b + U h + c (T B, 4 S), and of the first states and cells (B, 2 S)
 ALWAYS_INLINE int lstm_slopes(const Call& call) {
   const Index total = call.shapes[0][0], batch = call.shapes[4][0], size = call.shapes[4][1] / 2;
-  // Those of the states and cells after the step in hand, from the steps behind it.
+  // The gradients of the states and cells after the current step, from the later steps.
   static thread_local Workspace workspace;
   float *dstates = workspace.floats(batch * 2 * size), *dcells = dstates + batch * size;
   std::memset(dstates, 0, batch * 2 * size * sizeof(float));

@@ -1,11 +1,11 @@
-// The monotonic mixer of `networks.mixers`, where the formula is, and its gradient.
+// The monotonic mixer and its gradient; see `networks.mixers` for the formula.
 #include "custom.h"
 #include "functions.h"
 
 namespace minding {
 namespace {
 
-// 1 or -1 as the sign of x, 0 for 0; NaN stays.
+// The sign of x: 1, -1, or 0 for 0; NaN stays NaN.
 ALWAYS_INLINE Float8 sign(Float8 x) {
   const Float8 zero = Float8{}, one = zero + 1.0f;
   return where(x > 0.0f, one, where(x < 0.0f, -one, x));
@@ -16,7 +16,7 @@ ALWAYS_INLINE Float8 elu(Float8 x) {
   return where(x > 0.0f, x, exponential(bounded(x, -87.0f, 0.0f)) - 1.0f);
 }
 
-// What enters the hidden unit j and its neighbours: values q of M agents, weights (M, E), bias (E,).
+// The inputs of the hidden unit j and the next ones, from values q of M agents, weights (M, E) and bias (E,).
 ALWAYS_INLINE Float8 mixed(Index agents, Index size, const float* q, const float* weight, const float* bias, Index j) {
   const Index rest = size - j;
   Float8 sum = load_some(bias + j, rest);

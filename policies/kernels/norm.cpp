@@ -1,6 +1,6 @@
 // Layer normalization and the activation after it as one kernel of a MindSpore graph, and its gradient.
 //
-// Mean and deviation of a row are computed again for the gradient: the row is read for it anyway.
+// The gradient computes the mean and standard deviation of a row again, since it reads the row anyway.
 #include <cmath>
 
 #include "layers.h"
@@ -64,7 +64,7 @@ ALWAYS_INLINE int norm(const Call& call) {
 // gradient (B, H), result (B, H), x (B, H), weight (H,) -> gradients of x (B, H), weight (H,) and bias (H,)
 //
 // For g, the gradient before the activation, and the normalized row n:
-//   dx = scale (g weight - mean(g weight) - n mean(g weight n)),   dweight = sum over rows of g n,   dbias = that of g
+//   dx = scale (g weight - mean(g weight) - n mean(g weight n)),   dweight = sum of g n over rows,   dbias = sum of g
 template <class Activation>
 ALWAYS_INLINE int norm_gradient(const Call& call) {
   const Index batch = call.shapes[2][0], size = call.shapes[2][1];
@@ -83,7 +83,7 @@ ALWAYS_INLINE int norm_gradient(const Call& call) {
       const Float8 before = Activation::gradient(load_some(after + j, left), load_some(y + j, left));
       store_some(dweight + j, load_some(dweight + j, left) + before * normal, left);
       store_some(dbias + j, load_some(dbias + j, left) + before, left);
-      // Zero behind the end of the row, as the weight is.
+      // Zero after the end of the row, because the weight is zero there.
       const Float8 weighted = before * load_some(weight + j, left);
       sums += weighted;
       products += weighted * normal;

@@ -1,5 +1,5 @@
-// Log-probabilities and entropy of a diagonal normal distribution whose deviation does not depend on the row, as in
-// `ops.distributions`, and their gradient.
+// Log-probabilities and entropy of a diagonal normal distribution whose standard deviation does not depend on the row,
+// as in `ops.distributions`, and their gradient.
 #include <cmath>
 
 #include "custom.h"
@@ -9,14 +9,14 @@ namespace {
 
 const float HALF_LOG_2PI = 0.91893853320f;
 
-// 1 / deviation, (A,)
+// 1 / standard deviation, (A,)
 ALWAYS_INLINE const float* precisions(Workspace& workspace, Index size, const float* log_std) {
   float* inverse = workspace.floats(size);
   for (Index j = 0; j < size; j++) inverse[j] = std::exp(-log_std[j]);
   return inverse;
 }
 
-// mean (B, A), log deviation (A,), actions (B, ...) -> log-probability (B,), entropy ()
+// mean (B, A), log standard deviation (A,), actions (B, ...) -> log-probability (B,), entropy ()
 ALWAYS_INLINE int normal(const Call& call) {
   static thread_local Workspace workspace;
   const Index batch = call.shapes[0][0], size = call.size(1);
@@ -36,8 +36,8 @@ ALWAYS_INLINE int normal(const Call& call) {
   return 0;
 }
 
-// mean (B, A), log deviation (A,), actions (B, ...), gradients of the log-probability (B,) and of the entropy ()
-//   -> gradients of mean (B, A) and log deviation (A,)
+// mean (B, A), log standard deviation (A,), actions (B, ...), gradients of the log-probability (B,) and the entropy ()
+//   -> gradients of mean (B, A) and log standard deviation (A,)
 ALWAYS_INLINE int normal_gradient(const Call& call) {
   static thread_local Workspace workspace;
   const Index batch = call.shapes[0][0], size = call.size(1);

@@ -1,8 +1,8 @@
-// Products of matrices by oneDNN, which MindSpore's wheel brings.
+// Products of matrices by oneDNN, which is part of MindSpore's wheel.
 //
-// It is looked up when the process is prepared and not linked: what computes a product is then settled before the first
-// one, and depends on the processor and the settings alone. oneDNN computes in the calling thread, since it is built for
-// a thread pool and gets none.
+// The library is loaded when the process is prepared, and not linked. So the choice between oneDNN and this package's
+// code is made before the first product, and depends only on the processor and the settings. oneDNN computes in the
+// calling thread, since it is built for a thread pool and gets none.
 #include "onednn.h"
 
 #include <dlfcn.h>
@@ -18,8 +18,8 @@ typedef int (*Sgemm)(char, char, Index, Index, Index, float, const float*, Index
 Sgemm sgemm = nullptr;
 std::atomic<Index> products{0};
 
-// Keeps signals from this thread while it lives. oneDNN's compiled loops let the stack pointer point into their buffers:
-// a handler that interrupts them on the same stack writes over whatever lies below.
+// Blocks signals in this thread during its lifetime. oneDNN's compiled loops let the stack pointer point into their
+// buffers, so a signal handler that runs on the same stack would overwrite the memory below.
 class Unsignalled {
  public:
   Unsignalled() {
@@ -41,7 +41,7 @@ void onednn_multiply(char turn_a, char turn_b, Index m, Index n, Index k, const 
                      const float* b, Index b_stride, float* c) {
   const Unsignalled calm;
   const int failed = sgemm(turn_a, turn_b, m, n, k, 1.0f, a, a_stride, b, b_stride, 0.0f, c, n);
-  // There was no memory.
+  // It fails only if there is not enough memory.
   if (failed) std::abort();
   products.fetch_add(1, std::memory_order_relaxed);
 }
@@ -49,7 +49,8 @@ void onednn_multiply(char turn_a, char turn_b, Index m, Index n, Index k, const 
 }  // namespace minding
 
 #pragma GCC visibility push(default)
-// Lets kernels compute large products with the oneDNN library at `path`, or without it where that is null. 1 if they do.
+// Makes kernels compute large products with the oneDNN library at `path`, or without oneDNN if `path` is null. Returns
+// 1 if they use oneDNN, else 0.
 extern "C" int use_onednn(const char* path) {
   void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
   void* found = library == nullptr ? nullptr : dlsym(library, "dnnl_sgemm");
@@ -57,6 +58,6 @@ extern "C" int use_onednn(const char* path) {
   return found != nullptr;
 }
 
-// How many products, or parts of one, oneDNN has computed
+// The number of products, or parts of products, that oneDNN has computed.
 extern "C" int64_t onednn_products() { return minding::products.load(std::memory_order_relaxed); }
 #pragma GCC visibility pop

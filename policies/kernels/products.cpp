@@ -1,5 +1,5 @@
-// The products of linear layers. Large ones are divided among the threads that kernels have, and computed by oneDNN where
-// that is faster; see `use_onednn`.
+// The products of linear layers. Large products are divided among the threads of kernels, and computed by oneDNN where
+// it is faster; see `use_onednn`.
 #include "gemm.h"
 #include "layers.h"
 #include "onednn.h"
@@ -9,12 +9,12 @@
 namespace minding {
 namespace {
 
-// Rows of a block, where a product is divided: whole tiles, and so many that packing a panel for them hardly counts.
+// Rows of a block of a divided product: a multiple of the tile, large enough to make the cost of packing negligible.
 constexpr Index BLOCK_ROWS = 64 * TILE_ROWS;
-// With fewer rows, columns or terms oneDNN's preparations take more time than it saves.
+// With fewer rows, columns or terms, oneDNN's preparations take more time than it saves.
 constexpr Index NARROW = 64;
 
-// c (m, n) = activation(a b + bias), and how it is divided. A stride is the distance between two rows in memory.
+// c (m, n) = activation(a b + bias), and the sizes of its blocks. A stride is the distance between two rows in memory.
 struct Product {
   Index m, n, k;
   const float* a;
@@ -29,7 +29,7 @@ struct Product {
 
 ALWAYS_INLINE Index blocks(Index size, Index block) { return (size + block - 1) / block; }
 
-// A block of a product, by its number
+// The block of a product with this number.
 struct Block {
   Index row, column, rows, columns;
   float* c;
@@ -48,7 +48,7 @@ ALWAYS_INLINE void activate(int activation, Index rows, Index columns, float* x,
   if (activation == TANH) change(rows, columns, x, stride, Tanh::of);
 }
 
-// One function for each form of product: inlined into every kernel they take minutes to compile.
+// One function per form of product; if all of them were inlined into every kernel, compiling would take minutes.
 
 // a (m, k), b (n, k), transposed
 CLONED void by_transposed(const void* data, Index number) {
@@ -77,7 +77,7 @@ CLONED void transposed(const void* data, Index number) {
            Matrix<false>{p.b + block.column, p.b_stride}, nullptr, block.c, p.n, [](Index, Index, float*, Index) {});
 }
 
-// The same by oneDNN: rows of a block with all columns
+// The same products by oneDNN; a block has all columns of its rows.
 
 CLONED void add_and_activate(const Product& p, const Block& block) {
   for (Index i = 0; i < block.rows; i++) {
@@ -115,16 +115,17 @@ void compute(Product& p, Part part, Index block_rows, Index block_columns) {
   divide(blocks(p.m, block_rows) * blocks(p.n, block_columns), part, &p);
 }
 
-// Whether zeros of a are to be left out of a product whose rows of b are `b_rows` with `b_columns` numbers each.
+// Whether to leave out the zeros of a in a product; b has `b_rows` rows of `b_columns` numbers in memory.
 CLONED bool leaves_zeros_out(const Product& p, Index b_rows, Index b_columns) {
   return p.m * p.n * p.k >= LARGE && p.m >= NARROW && p.n >= NARROW && p.k >= NARROW &&
          is_sparse(p.m, p.k, p.a, p.a_stride) && is_finite(p.b, b_rows, b_columns, p.b_stride);
 }
 
-// Computes a product by the one or the other; our own in blocks of these sizes if it is large and there are threads.
+// Computes a product by `with_onednn` or by `own`; the latter in blocks of these sizes if the product is large and
+// there are several threads.
 void choose(Product& p, Part own, Part with_onednn, Index block_rows, Index block_columns) {
   const bool large = p.m * p.n * p.k >= LARGE;
-  // What oneDNN sums up may depend on the sizes that it is given: they must not depend on the number of threads.
+  // The order of oneDNN's sums may depend on the sizes of a product, so these must not depend on the number of threads.
   if (large && has_onednn() && p.m >= NARROW && p.n >= NARROW && p.k >= NARROW)
     return compute(p, with_onednn, p.n * p.k < 128 * 128 ? 1024 : 128, p.n);
   if (large && threads() > 1) return compute(p, own, block_rows, block_columns);
@@ -148,13 +149,13 @@ void multiply_plain(Index m, Index n, Index k, const float* a, const float* b, I
 
 void multiply_transposed(Index m, Index n, Index k, const float* a, const float* b, float* c) {
   Product product{m, n, k, a, m, b, n, nullptr, c, NONE};
-  // Every block packs its columns of a, which costs more than to pack those of b once more: a few broad blocks.
+  // Few wide blocks: each block packs its columns of a, which costs more than packing the columns of b again.
   const bool few = m <= TILE_ROWS;
   const Index rows = few ? m : round_up(blocks(m, threads()), TILE_ROWS);
   choose(product, transposed, transposed_with_onednn, rows, few ? TILE_COLUMNS : n);
 }
 
-// As scalar products: most of a tile of sums would be thrown away.
+// Uses scalar products, because most of a tile of sums would be unused.
 CLONED void multiply_by_few(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c) {
   for (Index i = 0; i < m; i++) {
     for (Index j = 0; j < n; j++) {

@@ -1,4 +1,4 @@
-// The quantile Huber loss of every pair of a quantile and a sample; the formula is that of `policies.ops.quantiles`.
+// The quantile Huber loss of every pair of a quantile and a sample; see `policies.ops.quantiles` for the formula.
 #include "custom.h"
 #include "vectors.h"
 
@@ -8,7 +8,7 @@ namespace {
 constexpr Int8 PLACES = {0, 1, 2, 3, 4, 5, 6, 7};
 
 // quantiles (B, N), levels (N,) or (B, N), samples (B, M), kappa ()
-//   -> loss (B,), its slopes for the quantiles (B, N)
+//   -> loss (B,), its derivatives with respect to the quantiles (B, N)
 ALWAYS_INLINE int quantile_huber(const Call& call) {
   const Index batch = call.shapes[0][0], quantiles = call.shapes[0][1], samples = call.shapes[2][1];
   const Index level_stride = call.dimensions[1] > 1 ? quantiles : 0;

@@ -1,8 +1,8 @@
 // A ReLU layer and the linear layer after it as one kernel of a MindSpore graph.
 //
-// Where the second layer has one output, the gradient before the ReLU is what comes back, times the weights of that
-// output, where the ReLU let something through: diag(before) mask diag(weights). Large products with it take a fraction
-// of the time of others, see `multiply_mask`.
+// If the second layer has one output, the gradient before the ReLU is the gradient of this output times its weights,
+// where the ReLU was positive: diag(before) mask diag(weights). Large products with such a matrix take a fraction of
+// the usual time, see `multiply_mask`.
 #include "layers.h"
 #include "sparse.h"
 
@@ -10,7 +10,7 @@ namespace minding {
 namespace {
 
 // x (B, I), weight (H, I), bias (H,), weight (O, H) and bias (O,) of the second layer
-//   -> its result (B, O), or (B,) if O is 1, and that of the first, (B, H)
+//   -> result of the second layer (B, O), or (B,) if O is 1, and result of the first layer (B, H)
 template <Name activation>
 ALWAYS_INLINE int relu_then(const Call& call) {
   const Index batch = call.shapes[0][0], in = call.shapes[0][1], hidden = call.shapes[1][0], out = call.shapes[3][0];
@@ -20,7 +20,7 @@ ALWAYS_INLINE int relu_then(const Call& call) {
   return 0;
 }
 
-// The gradient before the ReLU (B, H), from that before the second activation (B, O)
+// The gradient before the ReLU (B, H), from the gradient before the second activation (B, O).
 ALWAYS_INLINE const float* before_relu(Index batch, Index hidden, Index out, const float* before, const float* between,
                                        const float* weight) {
   static thread_local Workspace workspace;
@@ -35,7 +35,7 @@ ALWAYS_INLINE uint8_t* bytes_of_mask(Index count) {
   return reinterpret_cast<uint8_t*>(workspace.floats((count + 3) / 4));
 }
 
-// gradient (B, O) or (B,), result likewise, result of the first layer (B, H), weight (H, I), weight of the second
+// gradient and result (B, O) or (B,), result of the first layer (B, H), weight (H, I), weight of the second layer
 // (O, H) -> gradient of x (B, I)
 template <class Activation>
 ALWAYS_INLINE int input_gradient(const Call& call) {
@@ -52,8 +52,8 @@ ALWAYS_INLINE int input_gradient(const Call& call) {
   return 0;
 }
 
-// For x (B, H), numbers `before` (B,) and `weight` (H,): sums (H,) of the rows of diag(before) x, and of those of
-// diag(before) mask diag(weight)
+// For x (B, H), numbers `before` (B,) and `weight` (H,): sums (H,) of the rows of diag(before) x, and sums (H,) of the
+// rows of diag(before) mask diag(weight).
 ALWAYS_INLINE void sum_products(Index batch, Index hidden, const float* before, const float* x, const float* weight,
                                 float* sums, float* chosen) {
   constexpr Index WIDTH = 4;
@@ -77,8 +77,8 @@ ALWAYS_INLINE void sum_products(Index batch, Index hidden, const float* before, 
   }
 }
 
-// gradient (B, O) or (B,), result likewise, result of the first layer (B, H), x (B, I), weight of the second (O, H)
-//   -> gradients of weight (H, I) and bias (H,), of weight (O, H) and bias (O,) of the second
+// gradient and result (B, O) or (B,), result of the first layer (B, H), x (B, I), weight of the second layer (O, H)
+//   -> gradients of weight (H, I) and bias (H,), and of the second layer's weight (O, H) and bias (O,)
 template <class Activation>
 ALWAYS_INLINE int parameter_gradient(const Call& call) {
   const Index batch = call.shapes[2][0], hidden = call.shapes[2][1], in = call.shapes[3][1], out = call.shapes[4][0];

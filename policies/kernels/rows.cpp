@@ -1,4 +1,4 @@
-// Takes the fields of chosen rows out of a table.
+// Reads the fields of chosen rows from a table.
 #include "custom.h"
 
 namespace minding {
@@ -6,7 +6,7 @@ namespace {
 
 enum { NUMBERS, COLUMNS, TABLE, FIELDS };
 
-// row numbers int32 (B,), first column of each field int32 (F,), table (N, W) -> F fields (B, ...), float32 or int32
+// row indices int32 (B,), first column of each field int32 (F,), table (N, W) -> F fields (B, ...), float32 or int32
 ALWAYS_INLINE int take_fields(const Call& call) {
   const Index batch = call.size(NUMBERS);
   if (batch == 0) return 0;

@@ -1,5 +1,5 @@
-// Who sent the last SIGTERM: MindSpore sets a handler for SIGINT in every graph that it runs, which sends SIGTERM to this
-// very process. What Ctrl-C asked for can then be told from a SIGTERM of somebody else.
+// The sender of the last SIGTERM. In every graph that it runs, MindSpore sets a handler for SIGINT that sends SIGTERM
+// to its own process. This code distinguishes such a SIGTERM, which came from Ctrl-C, from any other.
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@ volatile sig_atomic_t from_interrupt = 0;
 
 void note(int number, siginfo_t* info, void* context) {
   struct sigaction interrupt;
-  // Handlers that Python sets for SIGINT take no `siginfo_t`; that of MindSpore does.
+  // MindSpore's handler for SIGINT takes a `siginfo_t`; handlers that Python sets do not.
   const bool taken = sigaction(SIGINT, nullptr, &interrupt) == 0 && (interrupt.sa_flags & SA_SIGINFO) != 0;
   from_interrupt = taken && info->si_code == SI_USER && info->si_pid == getpid();
   if ((behind.sa_flags & SA_SIGINFO) != 0) {
@@ -24,7 +24,7 @@ void note(int number, siginfo_t* info, void* context) {
 
 extern "C" {
 
-// Puts a note of the sender before the handler of SIGTERM, if there is one.
+// If SIGTERM has a handler, makes it record the sender first.
 __attribute__((visibility("default"))) void note_sender() {
   struct sigaction now;
   if (sigaction(SIGTERM, nullptr, &now) != 0) return;
@@ -39,6 +39,6 @@ __attribute__((visibility("default"))) void note_sender() {
   sigaction(SIGTERM, &now, nullptr);
 }
 
-// Whether the last SIGTERM was what MindSpore made of a SIGINT.
+// Whether MindSpore sent the last SIGTERM in response to a SIGINT.
 __attribute__((visibility("default"))) int sent_by_interrupt() { return from_interrupt; }
 }

@@ -1,4 +1,4 @@
-// The objectives of maximum-entropy learning with two critics; the formulas are those of `policies.ops.soft`.
+// The objectives of maximum-entropy learning with two critics; see `policies.ops.soft` for the formulas.
 #include "custom.h"
 
 namespace minding {

@@ -11,11 +11,11 @@
 namespace minding {
 namespace {
 
-// A product with a mask takes sums of four rows of b from a table that has all sixteen of them, in the way of the four
-// Russians (Arlazarov et al., 1970; Albrecht et al., 2010, https://doi.org/10.1145/1644001.1644010): one addition
-// instead of four multiplications and additions.
+// A product with a mask reads sums of four rows of b from a table of all sixteen sums, the method of the four Russians
+// (Arlazarov et al., 1970; Albrecht et al., 2010, https://doi.org/10.1145/1644001.1644010): one addition instead of
+// four multiplications and additions.
 constexpr Index FOUR = 4, SUMS = 16;
-// Columns that are taken at a time, and tables, one for each byte of a block: 16 KB, which stay in the first-level cache.
+// Columns per strip, and number of tables, one for each byte of a block: 16 KB, which stay in the first-level cache.
 constexpr Index STRIP = 4 * LANES, TABLES = Mask::BYTES;
 
 struct MaskProduct {
@@ -23,7 +23,7 @@ struct MaskProduct {
   Index n;
   const float *left, *right, *b;
   float* c;
-  // Rows with a factor of their own that is not zero
+  // Rows whose factor in `left` is not zero.
   const int32_t* rows;
   Index count;
 };
@@ -38,12 +38,12 @@ ALWAYS_INLINE uint8_t four_bits(const float* x) {
 #endif
 }
 
-// Where row i of half a block is in its four bytes
+// The bit of row i of half a block in the four bytes of this half.
 ALWAYS_INLINE constexpr int32_t bit_of(Index i) {
   return static_cast<int32_t>(uint32_t{1} << (i / FOUR * 8 + FOUR + i % FOUR));
 }
 
-// The sixteen sums of rows k to k + 3 of diag(right) b, of the columns from j on
+// The sixteen sums of rows k to k + 3 of diag(right) b, for the columns of a strip that begins with column j.
 ALWAYS_INLINE void fill_table(const MaskProduct& p, Index k, Index j, float* table) {
   const bool whole = k + FOUR <= p.mask.columns && j + STRIP <= p.n;
   for (Index w = 0; w < STRIP; w += LANES) {
@@ -64,14 +64,14 @@ ALWAYS_INLINE void fill_table(const MaskProduct& p, Index k, Index j, float* tab
   }
 }
 
-// A strip of the result, by its number
+// Computes the strip of the result with this number.
 CLONED void strip_of_mask_product(const void* data, Index number) {
   const MaskProduct& p = *static_cast<const MaskProduct*>(data);
   static thread_local Workspace workspace;
   alignas(64) float tables[TABLES * SUMS * STRIP];
   float* sums = workspace.floats(p.count * STRIP);
   const Index j = number * STRIP, blocks = Mask::blocks(p.mask.columns), columns = smaller(STRIP, p.n - j);
-  // Copies: what is written through a vector might be these, for all the compiler knows.
+  // Copies, because the compiler must assume that writes through a vector could change the fields of p.
   const Index count = p.count, n = p.n;
   const int32_t* rows = p.rows;
   const float* left = p.left;
@@ -129,7 +129,7 @@ CLONED Mask mask_of_transposed(Index rows, Index columns, const float* x, uint8_
     const Index first = block * Mask::WIDTH;
     for (Index j = 0; j < columns; j += LANES) {
       const Index count = smaller(LANES, columns - j);
-      // Of eight columns: the first four bytes, then the others.
+      // The bytes of eight columns: the first four bytes of each, then the other four.
       Int8 halves[2] = {};
       for (Index half = 0; half < 2; half++) {
         const Index begin = first + half * HALF, some = smaller(HALF, rows - begin);
@@ -165,15 +165,15 @@ void multiply_mask(const Mask& mask, Index n, const float* left, const float* ri
   divide((n + STRIP - 1) / STRIP, strip_of_mask_product, &product);
 }
 
-// Products of which zeros are left out: an element is the sum of its other terms. It takes as many multiplications as
-// there are numbers left, each with an operand from the cache: where less than a third is zero, tiles are faster.
+// Products that leave out zeros: an element is the sum of its other terms. Each term takes a multiplication with an
+// operand from the cache, so tiles are faster if less than a third of the numbers is zero.
 #if defined(__x86_64__) && !defined(__clang__)
 namespace {
 
 #define WITH_AVX512 __attribute__((target("avx512f,avx512vl,avx2,fma")))
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
 
-// Vectors and the columns of a strip. (As an argument of a template a type loses its alignment.)
+// The type of vectors and the columns of a strip. (A type that is an argument of a template loses its alignment.)
 struct Avx2 {
   typedef Float8 Vector;
   static constexpr Index WIDTH = 64;
@@ -183,11 +183,11 @@ struct Avx512 {
   static constexpr Index WIDTH = 128;
 };
 
-// Terms that are taken at a time: their rows of b, in the columns of a strip, stay in the first-level cache.
+// Terms per group: their rows of b, in the columns of a strip, stay in the first-level cache.
 constexpr Index TERMS = 64;
-// The sum of terms is kept in groups of BLOCK, see `multiply`.
+// Terms are summed in groups of BLOCK, see `multiply`.
 static_assert(BLOCK % TERMS == 0);
-// A sample has one row of so many, and of its numbers at most so many in a thousand are not zero.
+// A sample has one row of every SAMPLE rows; at most MOST_OF_THOUSAND of a thousand of its numbers may be nonzero.
 constexpr Index SAMPLE = 8, MOST_OF_THOUSAND = 600;
 
 struct SparseProduct {
@@ -200,14 +200,14 @@ struct SparseProduct {
   const float* bias;
   float* c;
   int activation;
-  // Of each row of a and each group of TERMS columns: the places within the group of what is not zero (m, groups, TERMS),
-  // and how many there are (m, groups)
+  // For each row of a and each group of TERMS columns: the places of the nonzero numbers in the group
+  // (m, groups, TERMS), and their number (m, groups).
   const uint8_t *places, *counts;
 };
 
 ALWAYS_INLINE Index groups_of(Index k) { return (k + TERMS - 1) / TERMS; }
 
-// The places of a choice of eight neighbours, one per byte
+// The places of the numbers chosen from eight neighbours, one place per byte.
 struct Choices {
   uint64_t places[256];
   constexpr Choices() : places() {
@@ -218,7 +218,7 @@ struct Choices {
 };
 constexpr Choices CHOICES;
 
-// Finds what is not zero.
+// Finds the nonzero numbers.
 WITH_AVX2 void find(Index m, Index k, const float* a, Index a_stride, uint8_t* places, uint8_t* counts) {
   constexpr uint64_t ONES = 0x0101010101010101;
   for (Index i = 0; i < m; i++) {
@@ -229,7 +229,7 @@ WITH_AVX2 void find(Index m, Index k, const float* a, Index a_stride, uint8_t* p
       for (; j + LANES <= terms; j += LANES) {
         const int choice = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + j), _mm256_setzero_ps(), _CMP_NEQ_UQ));
         const uint64_t eight = CHOICES.places[choice] + j * ONES;
-        // What is copied beyond the chosen ones is overwritten by the next eight: count never exceeds j.
+        // Bytes copied beyond the chosen places are overwritten by the next eight, because count never exceeds j.
         std::memcpy(places + count, &eight, sizeof(eight));
         count += __builtin_popcount(choice);
       }
@@ -243,7 +243,7 @@ WITH_AVX2 void find(Index m, Index k, const float* a, Index a_stride, uint8_t* p
   }
 }
 
-// panel (TERMS, width) = rows of b, of the columns from j on, then zeros
+// panel (TERMS, width) = rows of b, for the columns of the strip that begins with column j, padded with zeros.
 template <Index width>
 ALWAYS_INLINE void pack_strip(const SparseProduct& p, Index k, Index terms, Index j, float* panel) {
   const Index columns = smaller(width, p.n - j);
@@ -274,7 +274,7 @@ ALWAYS_INLINE void strip_of_sparse_product(const SparseProduct& p, Index number)
   alignas(64) float panel[TERMS * width];
   float* sums = workspace.floats(p.m * width);
   const Index j = number * width, columns = smaller(width, p.n - j), groups = groups_of(p.k);
-  // Copies: what is written through a vector might be these, for all the compiler knows.
+  // Copies, because the compiler must assume that writes through a vector could change the fields of p.
   const Index m = p.m, n = p.n, a_stride = p.a_stride;
   const float* a = p.a;
   const uint8_t *places = p.places, *counts = p.counts;

@@ -1,4 +1,4 @@
-// The tanh-normal distribution of `ops.distributions.squashed_gaussian`, where the formulas are, and its gradient.
+// The tanh-normal distribution and its gradient; see `ops.distributions.squashed_gaussian` for the formulas.
 #include "custom.h"
 #include "functions.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 const float LOG_2 = 0.69314718056f, HALF_LOG_2PI = 0.91893853320f;
 
-// mean, log deviation in [-87, 87], noise (B, A) -> action (B, A), log-probability (B,)
+// mean, log standard deviation in [-87, 87], noise (B, A) -> action (B, A), log-probability (B,)
 ALWAYS_INLINE int squash(const Call& call) {
   static thread_local Workspace workspace;
   const Index batch = call.shapes[0][0], size = call.shapes[0][1], count = batch * size;
@@ -17,7 +17,7 @@ ALWAYS_INLINE int squash(const Call& call) {
     Float8 log_std = load_some(call.floats(1) + i, rest), noise = load_some(call.floats(2) + i, rest);
     Float8 u = load_some(call.floats(0) + i, rest) + exponential(log_std) * noise;
     store_some(call.floats(3) + i, hyperbolic_tangent(u), rest);
-    // 2 (softplus(-2u) + u) = 2 (log(1 + e^-2|u|) + |u|), where e^-87 is as good as 0.
+    // 2 (softplus(-2u) + u) = 2 (log(1 + e^-2|u|) + |u|), where e^-87 is practically 0.
     Float8 size_of_u = magnitude(u), exponent = where(size_of_u > 43.5f, Float8{} - 87.0f, -2.0f * size_of_u);
     Float8 softplus = log_of_one_plus(exponential(exponent)) + size_of_u;
     store(terms + i, 2.0f * softplus - log_std - 0.5f * noise * noise);
@@ -31,8 +31,8 @@ ALWAYS_INLINE int squash(const Call& call) {
   return 0;
 }
 
-// action, log deviation, noise, gradient of the action (B, A), gradient of the log-probability (B,)
-//   -> gradients of mean and log deviation (B, A)
+// action, log standard deviation, noise, gradient of the action (B, A), gradient of the log-probability (B,)
+//   -> gradients of mean and log standard deviation (B, A)
 ALWAYS_INLINE int squash_gradient(const Call& call) {
   static thread_local Workspace workspace;
   const Index batch = call.shapes[0][0], size = call.shapes[0][1], count = batch * size;
@@ -44,7 +44,7 @@ ALWAYS_INLINE int squash_gradient(const Call& call) {
     Float8 action = load_some(call.floats(0) + i, rest), log_std = load_some(call.floats(1) + i, rest);
     Float8 noise = load_some(call.floats(2) + i, rest), daction = load_some(call.floats(3) + i, rest);
     Float8 dlog_prob = load_some(of_elements + i, rest);
-    // d/du of 2 softplus(-2u) + 2u is 2 tanh(u).
+    // The derivative of 2 softplus(-2u) + 2u is 2 tanh(u).
     Float8 du = daction * (1.0f - action * action) + 2.0f * dlog_prob * action;
     store_some(call.floats(5) + i, du, rest);
     store_some(call.floats(6) + i, du * noise * exponential(log_std) - dlog_prob, rest);

@@ -1,4 +1,4 @@
-// The clipped surrogate objective with the losses of value and entropy; the formulas are those of `ppo.ppo_loss`.
+// The clipped surrogate objective with the losses of value and entropy; see `ppo.ppo_loss` for the formulas.
 #include "weighted.h"
 
 namespace minding {
@@ -6,7 +6,7 @@ namespace {
 
 enum { LOG_PROB, ENTROPY, VALUE, OLD_LOG_PROB, OLD_VALUE, ADVANTAGE, RETURN, WEIGHT, SETTINGS, RESULTS };
 
-// What both kernels are given; entropy and weight have one entry per row or are one number for all.
+// The inputs of both kernels; entropy and weight have one entry per row, or are one number for all rows.
 struct Objective : WeightedRows {
   float clip, value_clip, value_weight, entropy_weight;
   bool entropies;
@@ -17,7 +17,7 @@ struct Objective : WeightedRows {
         entropies(given.dimensions[ENTROPY] > 0) {}
 };
 
-// Policy ratio and both surrogates of eight rows.
+// Policy ratio and both surrogates for eight rows.
 struct Surrogate {
   Float8 log_ratio, ratio, free, clipped;
 
@@ -30,7 +30,7 @@ struct Surrogate {
   }
 };
 
-// Errors of the value and of the one that is held near the old one, for eight rows.
+// Errors of the value and of the value clipped around the old one, for eight rows.
 struct ValueError {
   Float8 change, free, clipped;
 
@@ -42,7 +42,7 @@ struct ValueError {
   }
 };
 
-// inputs: see the enumeration; settings: clip range, that of the value or -1 without, weights of value and entropy
+// inputs: see the enumeration; settings: clip range, clip range of the value or -1, weights of value and entropy
 //   -> loss, policy loss, value loss, entropy, estimate of the KL divergence, share of clipped ratios, () each
 ALWAYS_INLINE int clipped_surrogate(const Call& call) {
   const Objective of(call);
@@ -78,7 +78,7 @@ ALWAYS_INLINE int clipped_surrogate_gradient(const Call& call) {
     const Index rest = of.batch - i;
     const Float8 weight = of.weight(i) * share, zero{};
     const Surrogate surrogate(of, i);
-    // Where the clipped one is larger, the ratio is out of range and the objective flat. NaN passes, here and below.
+    // Where the clipped one is larger, the ratio is out of range and the objective is flat. NaN passes, here and below.
     store_some(dlog_prob + i, weight * where(surrogate.free < surrogate.clipped, zero, surrogate.free), rest);
     const ValueError error(of, i);
     const Float8 free = error.free * error.free, clipped = error.clipped * error.clipped;

@@ -6,7 +6,7 @@ namespace {
 
 enum { TARGET, ONLINE, SHARE, DONE };
 
-// target (n,), in place, online (n,), share of the way -> the share again
+// target (n,), updated in place, online (n,), weight of the online network -> the weight again
 ALWAYS_INLINE int move_target(const Call& call) {
   const Index count = call.size(TARGET);
   float* target = call.floats(TARGET);

@@ -1,8 +1,8 @@
-// The threads among which kernels divide their work. They are made for the first work that is divided, wait for more
-// in a short loop, then sleep, and end with the process.
+// The threads among which kernels divide their work. They start when work is divided for the first time, wait for more
+// work in a short loop, then sleep, and end with the process.
 //
-// A thread that sleeps, or that another process keeps from running, delays nobody: whoever is awake takes the next
-// part, and work is done once all parts are.
+// A thread that sleeps, or that another process keeps from running, does not delay the others: a running thread takes
+// the next part, and the work is done when all parts are done.
 #include "threads.h"
 
 #include <pthread.h>
@@ -24,9 +24,9 @@
 namespace minding {
 namespace {
 
-// The gap between two large products of an update.
+// Time for which a thread waits awake: the gap between two large products of an update.
 constexpr std::chrono::microseconds AWAKE(100);
-// As many threads as a configuration may ask for; more cost the whole machine and help no product.
+// Most threads that a configuration may ask for. More would slow the whole machine and speed up no product.
 constexpr int MOST = 256;
 
 ALWAYS_INLINE void pause() {
@@ -56,14 +56,14 @@ ALWAYS_INLINE void set_float_mode(uint64_t) {}
 class Pool {
  public:
   explicit Pool(int helpers) {
-    // Signals are for the threads of whoever loaded the library.
+    // Helpers block all signals, which are handled by the threads of the program.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
       for (int i = 0; i < helpers; i++) helpers_.emplace_back([this] { help(); });
     } catch (const std::system_error&) {
-      // No more threads to be had: those that there are do the work.
+      // No more threads can be started; the existing ones do the work.
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -77,7 +77,7 @@ class Pool {
     for (std::thread& helper : helpers_) helper.join();
   }
 
-  // By one thread at a time.
+  // Only one thread may call this at a time.
   void divide(Index count, Part part, const void* data) {
     part_.store(part, std::memory_order_relaxed);
     data_.store(data, std::memory_order_relaxed);
@@ -85,7 +85,7 @@ class Pool {
     done_.store(0, std::memory_order_relaxed);
     tickets_.store((++number_ << 32) | static_cast<uint64_t>(count));
     if (asleep_.load() > 0) {
-      // Whoever is about to sleep holds the lock until it does.
+      // A thread that is about to sleep holds the lock until it sleeps.
       { std::lock_guard<std::mutex> lock(mutex_); }
       work_.notify_all();
     }
@@ -100,12 +100,12 @@ class Pool {
  private:
   bool has_parts() const { return static_cast<uint32_t>(tickets_.load()) != 0; }
 
-  // Takes a part and does it; false if there is none.
+  // Takes a part and does it; returns false if no part is left.
   bool do_part() {
     uint64_t ticket = tickets_.load();
     for (;;) {
       if (static_cast<uint32_t>(ticket) == 0) return false;
-      // What is read here belongs to the ticket if that is still there afterwards.
+      // The values read here belong to the ticket if the exchange below finds the ticket unchanged.
       Part part = part_.load(std::memory_order_relaxed);
       const void* data = data_.load(std::memory_order_relaxed);
       const uint64_t mode = mode_.load(std::memory_order_relaxed);
@@ -131,7 +131,7 @@ class Pool {
     }
   }
 
-  // The number of the work, then that of its parts that nobody has taken (32 bits each).
+  // The number of the work, then the number of its parts that are not taken yet (32 bits each).
   std::atomic<uint64_t> tickets_{0};
   std::atomic<Part> part_{nullptr};
   std::atomic<const void*> data_{nullptr};
@@ -146,7 +146,7 @@ class Pool {
 };
 
 std::atomic<Index> given{1};
-// Held by whoever uses or changes what follows.
+// Held by the thread that uses or changes `pool` and `pool_threads`.
 std::atomic<bool> taken{false};
 Pool* pool = nullptr;
 Index pool_threads = 1;
@@ -154,13 +154,13 @@ Index pool_threads = 1;
 bool take() { return !taken.exchange(true, std::memory_order_acquire); }
 void give_back() { taken.store(false, std::memory_order_release); }
 
-// A forked process has the memory of the threads without the threads.
+// A forked process has a copy of the pool's memory, but not its threads.
 void forget_pool() {
   pool = nullptr;
   give_back();
 }
 
-// Ends the threads with the process, unless one of its own still computes.
+// Ends the threads with the process, unless a thread of the program still computes.
 struct End {
   ~End() {
     if (!take()) return;
@@ -195,7 +195,7 @@ void divide(Index count, Part part, const void* data) {
 }  // namespace minding
 
 #pragma GCC visibility push(default)
-// How many threads kernels may use, from 1 to MOST; it holds for the whole process. Returns how many it is now.
+// Sets the number of threads of kernels, clipped to [1, MOST], for the whole process. Returns the new number.
 extern "C" int use_threads(int count) {
   const int within = std::max(1, std::min(count, minding::MOST));
   minding::given.store(within);

@@ -1,4 +1,4 @@
-// Vectors of eight numbers, which the compiler maps to what the processor has, and memory to work in.
+// Vectors of eight numbers, which the compiler maps to the processor's registers, and working memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-// A vector of chosen elements of the vectors a and b, numbered through.
+// A vector of chosen elements of the vectors a (0 to 7) and b (8 to 15).
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -24,7 +24,7 @@ constexpr Index LANES = 8;
 
 ALWAYS_INLINE Float8 load(const float* x) { return *reinterpret_cast<const Float8*>(x); }
 ALWAYS_INLINE void store(float* x, Float8 value) { *reinterpret_cast<Float8*>(x) = value; }
-// Up to eight numbers from x on, then zeros.
+// Up to eight numbers, beginning with x[0], padded with zeros.
 ALWAYS_INLINE Float8 load_some(const float* x, Index count) {
   if (count >= LANES) return load(x);
   float some[LANES] = {};
@@ -40,9 +40,9 @@ ALWAYS_INLINE void store_some(float* x, Float8 values, Index count) {
 }
 
 ALWAYS_INLINE Float8 where(Int8 condition, Float8 yes, Float8 no) { return condition ? yes : no; }
-// The larger of two numbers, NaN if one of them is.
+// The larger of two numbers, NaN if one of them is NaN.
 ALWAYS_INLINE Float8 larger(Float8 a, Float8 b) { return where((a > b) | (a != a), a, b); }
-// x within the bounds; NaN stays.
+// x clipped to the bounds; NaN stays NaN.
 ALWAYS_INLINE Float8 bounded(Float8 x, float low, float high) {
   Float8 above = where(x < low, Float8{} + low, x);
   return where(above > high, Float8{} + high, above);

@@ -1,4 +1,4 @@
-// Rows of a loss, and what each of them counts in its means.
+// Rows of a loss, and their weights in its means.
 #pragma once
 
 #include "custom.h"
@@ -6,7 +6,7 @@
 
 namespace minding {
 
-// Weights (B,), or () for one that holds for all rows, at the place `input` of a call whose first input has the rows.
+// Weights (B,), or () if one weight holds for all rows: input number `input` of a call whose first input has the rows.
 struct WeightedRows {
   const Call& call;
   Index batch;
@@ -16,11 +16,11 @@ struct WeightedRows {
   ALWAYS_INLINE WeightedRows(const Call& given, int weight)
       : call(given), batch(given.size(0)), input(weight), weights(given.dimensions[weight] > 0) {}
 
-  // Eight rows from i on; beyond the last one zeros, which add nothing to any sum.
+  // Eight rows, beginning with row i; after the last row zeros, which add nothing to sums.
   ALWAYS_INLINE Float8 rows(int of, Index i) const { return load_some(call.floats(of) + i, batch - i); }
   ALWAYS_INLINE Float8 weight(Index i) const { return weights ? rows(input, i) : Float8{} + *call.floats(input); }
 
-  // What a row's weight is divided by.
+  // The number by which the weight of a row is divided.
   ALWAYS_INLINE float divisor() const {
     if (!weights) return *call.floats(input) * batch;
     Float8 sum{};
