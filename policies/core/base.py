@@ -354,7 +354,7 @@ class BasePolicy:
         """Writes saved values into the live parameters, in place, so that compiled graphs use them.
 
         A policy built for fewer modes loads only the values that it needs. The saved state must hold every parameter of
-        this policy, and no parameter of a network that this policy's network lacks.
+        this policy, and no parameter of the acting network that this policy lacks.
 
         Raises:
           CheckpointError: if the network has another class, or a parameter is missing, surplus or of another shape or

@@ -149,7 +149,7 @@ class TeamQLearning(GradientStep):
         Args:
           reward, decay: float32 (T B,), or (T B, M) if each agent has its own value; decay is 0 where the next value
             does not count.
-          following: v_{t+1}, the value of the successor, shaped like `reward`.
+          following: v_{t+1}, the value of the successor, float32 (T B,) or (T B, M).
           filled: float32 (T, B), 0 for padding.
         """
         if self.td_lambda == 0.0:
