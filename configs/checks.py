@@ -6,7 +6,7 @@ import math
 
 from minding.engine.annealing import check_points
 from minding.engine.chain.context import UNITS
-from minding.engine.config.compiler import RUN_SCHEMA
+from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.data.agents import num_agents
@@ -14,6 +14,7 @@ from minding.engine.data.dataset import RECORDED
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
 from minding.engine.lanes.options import LaneOptions
+from minding.policies.settings import groups
 
 MOST_ROWS = 100_000_000
 """Maximum number of rows in all gradient steps of an iteration: their indices are sampled first and take 0.4 GB."""
@@ -39,6 +40,7 @@ def check_settings(cfg: Config) -> None:
     _check_schedules(cfg)
     _check_rnd(cfg)
     _check_pool(cfg)
+    _check_table(cfg)
 
 
 def _check_single_instance(cfg: Config) -> None:
@@ -243,6 +245,50 @@ def _check_pool(cfg: Config) -> None:
             raise ConfigError(
                 f"pool.{name}={cfg.pool[name]} has no effect without a model pool: also give pool.freq, such as "
                 "pool.freq=100"
+            )
+
+
+def _check_table(cfg: Config) -> None:
+    """Settings of a replay table require one, and a call of the learner can get its samples from it."""
+    if "table" not in cfg.policy.other:
+        return
+    settings, size = cfg.policy.other.table, cfg.policy.other.buffer_size
+    reasons = dict.fromkeys(settings, "policy.other.replay=table") if cfg.policy.other.replay != "table" else {}
+    if not reasons and settings.limiter != "ratio":
+        reasons = dict.fromkeys(("samples_per_insert", "limiter_error"), "policy.other.table.limiter=ratio")
+    defaults = schema_defaults(groups.priority()["table"])
+    for name, needed in reasons.items():
+        if settings[name] != defaults[name]:
+            raise ConfigError(
+                f"policy.other.table.{name}={settings[name]} has no effect without {needed}: give both, or leave it out"
+            )
+    if cfg.policy.other.replay != "table":
+        return
+    if settings.limiter != "none" and settings.limiter_rows > size:
+        raise ConfigError(
+            f"policy.other.table.limiter_rows={settings.limiter_rows} exceeds policy.other.buffer_size={size}: "
+            "learning would never start; lower the first or raise the second"
+        )
+    least = max(1.0, settings.samples_per_insert)
+    if settings.limiter == "ratio" and settings.limiter_error < least:
+        raise ConfigError(
+            f"policy.other.table.limiter_error={settings.limiter_error:g}: expected at least {least:g}, the larger of "
+            "1 and policy.other.table.samples_per_insert: below that, neither inserts nor samples may be allowed"
+        )
+    _check_times(cfg)
+
+
+def _check_times(cfg: Config) -> None:
+    """Rows that are removed after a number of samples last for a call of the learner."""
+    times, size = cfg.policy.other.table.max_times_sampled, cfg.policy.other.buffer_size
+    samples = cfg.policy.learn.update_per_collect * cfg.policy.learn.batch_size
+    for name, steps in {"policy.other.buffer_size": size, **_limits(cfg)}.items():
+        if times > 0 and min(steps, size) * times < samples:
+            raise ConfigError(
+                f"policy.other.table.max_times_sampled={times} with {name}, {steps} transitions: they last for "
+                f"{min(steps, size) * times} samples, and each call of the learner draws {samples} "
+                "(policy.learn.update_per_collect x policy.learn.batch_size), so that it would never learn; draw "
+                "fewer, or raise one of the others"
             )
 
 

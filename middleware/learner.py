@@ -232,7 +232,7 @@ def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
         problems.append(
             f"a call of the learner draws {samples} samples (policy.learn.update_per_collect x "
             f"policy.learn.batch_size), and the limiter of its table never allows more than {most:g}: draw fewer, or "
-            f"set policy.other.table.limiter_error to at least {samples}"
+            f"set policy.other.table.{_width_key(cfg)} to at least {samples}"
         )
     ratio, key = updates_per_step(cfg)
     if ratio is not None and ratio * learn.batch_size < limiter.samples_per_insert:
@@ -242,6 +242,12 @@ def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
             "policy.other.table.samples_per_insert, or leave policy.learn.updates_per_step out"
         )
     return problems
+
+
+def _width_key(cfg: Config) -> str:
+    """The setting that decides how many samples the limiter of the table allows at once."""
+    kind = cfg.policy.other.read("table.limiter", str, "ratio")
+    return "limiter_rows" if kind in ("queue", "stack") else "limiter_error"
 
 
 def _mean(outputs: Sequence[LearnOutput]) -> dict[str, float]:

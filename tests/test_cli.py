@@ -145,6 +145,7 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         (["lanes.shards=4"], "lanes.shards=4 has no effect on a run without lanes: add --async"),
         (["--async", "lanes.shards=3"], "lanes.shards=3 does not divide env.collector_env_num=8, and each shard has"),
         (["--async", "--collectors", "6", "lanes.shards=4"], "lanes.shards=4 does not divide lanes.collectors=6, and"),
+        (["--async", "--collectors", "1000000"], "lanes.collectors=1000000: expected an integer in [1, 4096]"),
         (["lanes.max_staleness=3"], "lanes.max_staleness=3 has no effect on a run without lanes: add --async"),
     ],
 )

@@ -1,5 +1,7 @@
 """The pool of a run is listed and pinned from the command line, and its versions play, are filmed and exported."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,12 @@ def test_versions_are_listed_and_pinned(pooled, capsys):
     assert lines[4][2:5] == ["1,000", "8", "yes"]
     assert run(["pool", pooled, "--unpin", "3"]) == 0
     assert capsys.readouterr().out.count("yes") == 1
+    file = ModelPool(RunDir(Path(pooled)).models).find(3).path
+    data = file.read_bytes()
+    file.unlink()
+    assert run(["pool", pooled]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "missing"
+    file.write_bytes(data)
     assert run(["pool", pooled, "--pin", "7"]) == 2
     assert "holds no version 7; the nearest of its 3 is 3" in capsys.readouterr().err
 

@@ -72,4 +72,6 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(opponent_rater(contest, cfg.contest.score))
 
 
-chain = Chain(fill, OnlineRLContext, check, settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"))
+chain = Chain(
+    fill, OnlineRLContext, check, settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"), staleness=1
+)

@@ -40,5 +40,9 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
 
 
 chain = Chain(
-    fill, OnlineRLContext, check, ("policy.other.data", "policy.other.gail.batch_size", "policy.learn.gae_lambda")
+    fill,
+    OnlineRLContext,
+    check,
+    ("policy.other.data", "policy.other.gail.batch_size", "policy.learn.gae_lambda"),
+    staleness=1,
 )

@@ -19,4 +19,4 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(multistep_trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OnlineRLContext, settings=("policy.learn.gamma", "policy.learn.n_minibatch"))
+chain = Chain(fill, OnlineRLContext, settings=("policy.learn.gamma", "policy.learn.n_minibatch"), staleness=1)

@@ -78,4 +78,4 @@ SETTINGS = (
 )
 """Settings of algorithms that search."""
 
-chain = Chain(fill, OnlineRLContext, check, SETTINGS, evaluate)
+chain = Chain(fill, OnlineRLContext, check, SETTINGS, evaluate, staleness=4)

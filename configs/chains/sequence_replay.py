@@ -73,4 +73,4 @@ def _burn_in(cfg: Config) -> int:
     return cfg.policy.learn.read("burn_in", int, 0)
 
 
-chain = Chain(fill, OnlineRLContext, check, ("policy.learn.length", "policy.other.buffer_size"))
+chain = Chain(fill, OnlineRLContext, check, ("policy.learn.length", "policy.other.buffer_size"), staleness=4)

@@ -6,13 +6,15 @@ from minding.engine.config.options import opt
 
 TRANSPORTS = ("processes", "threads", "ray")
 LANES = {
-    "collectors": opt(None, "[1, inf)", "number of collector processes; None: chosen by the number of cores", type=int),
+    "collectors": opt(
+        None, "[1, 4096]", "number of collector processes; None: chosen by the number of cores", type=int
+    ),
     "shards": opt(
-        1, "[1, inf)", "number of collectors that share one iteration and divide its environments; 1: not shared"
+        1, "[1, 4096]", "number of collectors that share one iteration and divide its environments; 1: not shared"
     ),
     "max_staleness": opt(
         None,
-        "[0, inf)",
+        "[0, 1000]",
         "maximum age of a rollout's weights, in learner iterations; None: chosen by the algorithm",
         type=int,
     ),

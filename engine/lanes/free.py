@@ -90,8 +90,8 @@ class FreeRun:
             assert rollouts is not None
             raise LimitError(
                 f"neither side may continue: {'; '.join([*self._refusals(rollouts), *self._hindrances(ctx)])}; set "
-                "policy.other.table.limiter_error to at least the samples of one call of the learner, and to at least "
-                "the rows of a rollout times samples_per_insert"
+                "policy.other.table.limiter_error (limiter_rows of queue and stack) to at least the samples of one "
+                "call of the learner, and to at least the rows of a rollout times samples_per_insert"
             )
         return move
 
@@ -101,7 +101,7 @@ class FreeRun:
             f"no rollout has come for {self.seconds:g} s (lanes.limiter_timeout), and learning waits for it: "
             f"{'; '.join(self._hindrances(ctx))}. Inserting is allowed and waits for the collectors: raise "
             "lanes.limiter_timeout if they are slow, use more of them (lanes.collectors), or let the learner go "
-            "further ahead with a larger error of the limiter (policy.other.table.limiter_error)"
+            "further ahead with a wider limiter (policy.other.table.limiter_error, or limiter_rows of queue and stack)"
         )
 
     def _refusals(self, rollouts: Sequence[Rollout]) -> list[str]:

@@ -131,15 +131,24 @@ class LaneOptions:
             timeout = _TIMEOUT_ON_RAY if self.transport == "ray" else _TIMEOUT
         return dataclasses.replace(self, collectors=collectors, max_staleness=staleness, timeout=timeout)
 
+    def check_collectors(self, staleness: int) -> None:
+        """Refuses more collectors than can work at the same time, given the chain's `default_staleness`.
+
+        Raises:
+          ConfigError: there are more.
+        """
+        if self.collectors is not None and self.max_staleness is None:
+            self._check_staleness(self.collectors, staleness)
+
     def _check_staleness(self, collectors: int, staleness: int) -> None:
         """Refuses more collectors than can work at the same time."""
         most = self.shards * (staleness + 1)
         if collectors > most:
             raise ConfigError(
-                f"lanes.collectors={collectors}, but with lanes.max_staleness={staleness}"
-                f"{f' and lanes.shards={self.shards}' if self.shards > 1 else ''} only {most} of them work at the same "
-                f"time: use lanes.max_staleness={collectors // self.shards} or fewer collectors, or let several share "
-                "an iteration (lanes.shards)"
+                f"lanes.collectors={collectors}: with lanes.max_staleness={staleness}"
+                f"{f' and lanes.shards={self.shards}' if self.shards > 1 else ''}, at most {most} can work at the same "
+                f"time; use lanes.max_staleness={collectors // self.shards - 1} or fewer collectors, or let several "
+                "share an iteration (lanes.shards)"
             )
 
 

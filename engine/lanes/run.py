@@ -146,10 +146,10 @@ class WorkerLanes:
             console_logger().info(
                 "lanes.order=arrival: rollouts are used in the order in which they come, so that this run cannot be "
                 "repeated; %s",
-                f"their weights are at most {most} iterations old"
+                f"their weights are at most {most} iteration{'' if most == 1 else 's'} old"
                 if free is None
                 else f"the learner does not wait for them as long as the limiter of its table lets it sample, and "
-                f"none is overtaken by more than {most} others",
+                f"none is overtaken by more than {most} other{'' if most == 1 else 's'}",
             )
         for group in self._groups:
             group.trace = trace

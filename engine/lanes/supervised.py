@@ -285,11 +285,18 @@ class SupervisedWorker:
             return False
         return True
 
-    def _revive(self, ended: str | None = None) -> None:
-        """Starts a worker in place of one that died; the answers that it had sent were received before."""
+    def _revive(self, silence: tuple[float, str] | None = None) -> None:
+        """Starts a worker in place of one that died; the answers that it had sent were received before.
+
+        Args:
+          silence: seconds without a sign of life after which it was ended, and the name of their setting.
+        """
         handle = self._running[0]
         end = handle.join(_CLOSE_TIMEOUT)
-        ended = ended or end or "does not answer"
+        ended, remedy = end or "does not answer", ""
+        if silence is not None:
+            ended = f"gave no sign of life for {silence[0]:g} s ({silence[1]})"
+            remedy = f"; raise {silence[1].partition(',')[0]} if it only needs more time"
         who = f"the {handle.kind} of {self.name}"
         _end(self._running, patience=0.0)
         # Its request is sent again with the others.
@@ -298,7 +305,7 @@ class SupervisedWorker:
         if self._deaths >= self._limit:
             raise LaneError(
                 f"{who} died {self._deaths} times before it answered; it last {ended}: run without async_mode to see "
-                f"whether an environment brings its {handle.kind} down"
+                f"whether an environment brings its {handle.kind} down{remedy}"
             )
         _log.warning("%s %s; it is started again", who, ended)
         self.restarts += 1
@@ -322,7 +329,7 @@ class SupervisedWorker:
             self._refuse_unplaced()
         if wait.silent >= limit:
             self._running[0].kill()
-            self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
+            self._revive((limit, name))
 
     def _refuse_unplaced(self) -> None:
         handle = self._running[0]

@@ -39,6 +39,11 @@ def tell_senders(note_sender: Callable[[], object], sent_by_interrupt: Callable[
     note_sender()
 
 
+def note_sender() -> None:
+    """Makes the handler of SIGTERM note the sender again; to be called after the handler was set."""
+    _note_sender()
+
+
 class Interrupted(Exception):
     """The run was asked to end while it waited for something: the iteration is abandoned."""
 

@@ -172,8 +172,15 @@ class ModelPool:
             hint = nearest(str(request), [LATEST, BEST])
             raise ConfigError(f"version {request!r}: expected latest, best or a number{hint}")
         if not versions:
+            lost = any(_OWN_FILE.fullmatch(path.name) for path in self.folder.glob("*"))
             raise NoCheckpointError(
-                f"{self.folder} holds no versions of a policy: the setting pool.freq=N adds one every N iterations"
+                f"{self.folder} holds no versions of a policy: "
+                + (
+                    f"{_INDEX} lists none, but there are files of versions; `minding resume` rebuilds it from a "
+                    "checkpoint"
+                    if lost
+                    else "the setting pool.freq=N adds one every N iterations"
+                )
             )
         if request == LATEST:
             return versions[-1]
@@ -198,7 +205,12 @@ class ModelPool:
         from safetensors.numpy import load
 
         found = version if isinstance(version, Version) else self.find(version)
-        data = read_verified(found.path, {"size": found.size, "sha256": found.sha256})
+        try:
+            data = read_verified(found.path, {"size": found.size, "sha256": found.sha256})
+        except DamagedCheckpointError as error:
+            raise DamagedCheckpointError(
+                f"{error}: use another version, or restore it from a checkpoint with `minding resume`"
+            ) from None
         try:
             if int.from_bytes(data[:8], "little") > _HEAD:
                 raise ValueError("its head is too long")
@@ -252,6 +264,8 @@ class ModelPool:
 
     def _version(self, entry: Mapping[str, Any], pins: frozenset[int]) -> Version:
         number, score = int(entry["version"]), entry["score"]
+        if score is not None and not math.isfinite(score):
+            raise ValueError(f"the score of version {number} is {score}")
         return Version(
             number=number,
             iteration=int(entry["iteration"]),

@@ -86,3 +86,23 @@ def test_the_rows_of_all_gradient_steps_of_an_iteration_fit_into_memory():
     compile_run(user, sizes)
     with pytest.raises(ConfigError, match=r"update_per_collect=1000001 with .*batch_size=100: .* 100,000,100 rows"):
         compile_run(user, [*sizes, "policy.learn.update_per_collect=1000001"])
+
+
+@pytest.mark.parametrize(
+    ("limiter", "settings", "key"),
+    [
+        ("ratio", ["policy.other.table.samples_per_insert=8", "policy.other.table.limiter_error=100"], "limiter_error"),
+        (
+            "queue",
+            [f"policy.other.table.{name}" for name in ("sampler=fifo", "remover=fifo", "max_times_sampled=1")]
+            + ["policy.other.table.limiter_rows=2000"],
+            "limiter_rows",
+        ),
+    ],
+)
+def test_a_limiter_that_is_too_narrow_for_a_call_is_widened_by_its_own_setting(limiter, settings, key):
+    table = ["policy.other.replay=table", f"policy.other.table.limiter={limiter}", *settings]
+    cfg = compile_run("cartpole_dqn", [*table, "policy.learn.warmup=1"])
+    samples = cfg.policy.learn.update_per_collect * cfg.policy.learn.batch_size
+    with pytest.raises(ConfigError, match=rf"draw fewer, or set policy\.other\.table\.{key} to at least {samples}$"):
+        check_chain(cfg)

@@ -13,9 +13,11 @@ from minding.cli.report import report
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
 from minding.engine import Config, Task
+from minding.engine.chain.nodes import all_leaves, chain_nodes
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
 from minding.engine.lanes import LaneOptions
+from minding.engine.lanes.options import default_staleness
 from minding.engine.run.pool import ModelPool
 from minding.engine.run.run_dir import RunDir
 from minding.envs import config_schema
@@ -92,6 +94,7 @@ def build(algorithm, read, folder, *overrides):
     with task.start(ctx=get_chain(cfg.chain).context()):
         policy = training.build(task, cfg)
         task.run(max_step=0)
+        assert get_chain(cfg.chain).staleness in (default_staleness([*all_leaves(chain_nodes(task.members))]), None)
     batch = random_batch(Batches(policy, ROWS))
     if has(algorithm, "learn.horizon"):
         # Sequences of one transition.

@@ -110,6 +110,9 @@ def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
     assert cfg.policy.collect.get("n_sample", 0) % cfg.env.collector_env_num == 0
 
 
+TABLE, TIMES = "policy.other.replay=table", "policy.other.table.max_times_sampled=1"
+
+
 @pytest.mark.parametrize(
     ("algorithm", "overrides", "both"),
     [
@@ -137,6 +140,49 @@ def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
         ("dqn", ["policy.other.eps.points=[[0, 1], [1, 0]]"], ["policy.other.eps.points=", "has no effect"]),
         ("dqn", ["policy.other.eps.kind=piecewise"], ["policy.other.eps.points=[]: expected pairs"]),
         ("ppo", ["policy.learn.anneal_kind=piecewise"], ["policy.learn.anneal_points=[]: expected pairs"]),
+        (
+            "dqn",
+            ["policy.other.table.limiter=ratio"],
+            ["policy.other.table.limiter=ratio has no effect without policy.other.replay=table"],
+        ),
+        (
+            "dqn",
+            [TABLE, "policy.other.table.samples_per_insert=4"],
+            ["policy.other.table.samples_per_insert=4.0 has no effect without policy.other.table.limiter=ratio"],
+        ),
+        (
+            "dqn",
+            [TABLE, "policy.other.table.limiter=min_size", "policy.other.table.limiter_rows=1000000"],
+            ["policy.other.table.limiter_rows=1000000 exceeds policy.other.buffer_size=50000"],
+        ),
+        (
+            "dqn",
+            [TABLE, "policy.other.table.limiter=ratio", "policy.other.table.limiter_error=1"],
+            ["policy.other.table.limiter_error=1: expected at least 8, the larger of 1 and policy.other.table.samp"],
+        ),
+        (
+            # 2 minibatches of 2,000 need 4,000 of 3,000 samples, 3 of them 6,000 of 5,000.
+            "dqn",
+            [
+                TABLE,
+                TIMES,
+                "policy.learn.batch_size=2000",
+                "policy.learn.update_per_collect=2",
+                "run.max_env_step=3000",
+            ],
+            [f"{TIMES} with run.max_env_step, 3000 transitions: they last for 3000 samples", "draws 4000"],
+        ),
+        (
+            "dqn",
+            [
+                TABLE,
+                TIMES,
+                "policy.learn.batch_size=2000",
+                "policy.learn.update_per_collect=3",
+                "policy.other.buffer_size=5000",
+            ],
+            [f"{TIMES} with policy.other.buffer_size, 5000 transitions", "draws 6000"],
+        ),
     ],
 )
 def test_a_run_that_would_do_nothing_of_what_it_is_asked_for_is_refused(algorithm, overrides, both):

@@ -11,7 +11,7 @@ from minding.configs.chains import Chain
 from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import newest_checkpoint
-from minding.engine.errors import MissingExtraError
+from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import read_status
 from minding.training import assembly, session
@@ -84,3 +84,10 @@ def test_a_logger_that_is_not_installed_ends_a_run_before_it_begins(tmp_path, mo
     with pytest.raises(MissingExtraError, match=r"run.loggers: wandb needs .* pip install 'minding\[wandb\]'"):
         training.train(cfg, RunDir.create(cfg), progress=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_more_collectors_than_the_learner_keeps_busy_are_refused_before_anything_is_built():
+    # Its default: PPO states a staleness of 1.
+    with pytest.raises(ConfigError, match=r"lanes\.collectors=3: with lanes\.max_staleness=1, at most 2 can work"):
+        training.check_runnable(compile_run("cartpole_ppo", ["lanes.async_mode=true", "lanes.collectors=3"]))
+    training.check_runnable(compile_run("cartpole_impala", ["lanes.async_mode=true", "lanes.collectors=9"]))

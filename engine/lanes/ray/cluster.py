@@ -10,6 +10,7 @@ import secrets
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,13 +21,18 @@ from typing import Any
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes.ray import reaper
 from minding.engine.process.alive import born
+from minding.engine.process.signals import note_sender
 
 LOCAL = "local"
 _ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's environment variable that decides whether it listens on all addresses, so that other machines may join."""
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_TOKENS = "token"
+"""The mode in which Ray asks for tokens."""
 _OLDEST = (2, 60)
 _REACHED = 5.0  # s
+_PREFACE, _FRAME, _SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", struct.Struct(">BHBBI"), 4
+"""Preface of an HTTP/2 connection; head of its frames: length in 3 bytes, type, flags, stream; type of settings."""
 _REAPED = 5.0  # s
 _QUIET = {"log_to_driver": False, "configure_logging": False}
 
@@ -49,6 +55,13 @@ def check_ray(address: str, insecure: bool = False) -> None:
         raise ConfigError(f"lanes.transport=ray: Ray {version} is too old: pip install 'minding[ray]'")
     if address == LOCAL:
         return
+    mode = os.environ.get(_MODE, _TOKENS)
+    if not insecure and mode.lower() != _TOKENS:
+        raise ConfigError(
+            f"lanes.address={address!r}: {_MODE}={mode} switches tokens off, and anyone who can reach a cluster "
+            f"without one can run code on its machines: unset {_MODE}, or accept a cluster without a token with "
+            "--insecure-cluster"
+        )
     if not insecure and not has_token():
         raise ConfigError(
             f"lanes.address={address!r}: no token is set, and anyone who can reach a cluster without one can run code "
@@ -56,18 +69,44 @@ def check_ray(address: str, insecure: bool = False) -> None:
             f"({_MODE}=token ray start ...), or accept a cluster without one with --insecure-cluster"
         )
     host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_REACHED).close()
-    except (OSError, ValueError, OverflowError) as error:
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ConfigError(
-            f"lanes.address={address!r}: no Ray cluster answers there ({error}): expected HOST:PORT of one that was "
+            f"lanes.address={address!r}: expected HOST:PORT of a Ray cluster, with a port from 1 to 65535, or local"
+        )
+    reason: str | None
+    try:
+        reason = _other_listener(host, int(port))
+    except OSError as error:
+        reason = str(error)
+    if reason is not None:
+        raise ConfigError(
+            f"lanes.address={address!r}: no Ray cluster answers there ({reason}): expected HOST:PORT of one that was "
             "started with `ray start --head --port=PORT`, or local"
-        ) from None
+        )
+
+
+def _other_listener(host: str, port: int) -> str | None:
+    """Finds out whether the program that listens there speaks gRPC, as Ray does; None if it does.
+
+    Ray itself would wait for minutes, and cannot be interrupted meanwhile. A server of gRPC answers the preface of
+    HTTP/2 (RFC 9113, section 3.4) with a frame of settings.
+    """
+    with socket.create_connection((host, port), timeout=_REACHED) as connection:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return None
+        connection.sendall(_PREFACE + _FRAME.pack(0, 0, _SETTINGS, 0, 0))
+        answer = b""
+        with contextlib.suppress(TimeoutError):
+            while len(answer) < _FRAME.size and (part := connection.recv(_FRAME.size - len(answer))):
+                answer += part
+    if len(answer) == _FRAME.size and _FRAME.unpack(answer)[2] == _SETTINGS:
+        return None
+    return "the program that listens there is not Ray: it does not answer in HTTP/2"
 
 
 def has_token() -> bool:
     """Whether Ray will find a token in the places where it looks for one."""
-    if os.environ.get(_MODE, "token").lower() != "token":
+    if os.environ.get(_MODE, _TOKENS).lower() != _TOKENS:
         return False
     if os.environ.get(_TOKEN):
         return True
@@ -186,6 +225,7 @@ def _init(arguments: dict[str, Any]) -> Any:
         # Ray puts its own in place.
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGTERM, handler)
+            note_sender()
     return ray
 
 

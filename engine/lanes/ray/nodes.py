@@ -90,7 +90,8 @@ def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
     if workers * cpus > present:
         raise ConfigError(
             f"lanes.address={address!r}: the run has {_workers(workers)} {_cpus(cpus)}, and the "
-            f"cluster has {present}: lower lanes.collectors, or add machines with `ray start --address={address}`"
+            f"cluster has {present}: lower lanes.collectors (and lanes.shards), or add machines with "
+            f"`ray start --address={address}`"
         )
     here = describe(_PACKAGES)
     look = ray.remote(num_cpus=0, max_retries=0)(_look_function())

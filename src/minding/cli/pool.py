@@ -40,7 +40,7 @@ def pool(run: str, pin: tuple[int, ...], unpin: tuple[int, ...]) -> None:
             f"{version.env_step:,}",
             "" if version.score is None else f"{version.score:.4g}",
             "yes" if version.pinned else "",
-            f"{version.size / 1e6:.2f} MB",
+            f"{version.size / 1e6:.2f} MB" if version.path.is_file() else "missing",
         )
         for version in versions
     ]

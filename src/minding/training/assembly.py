@@ -61,7 +61,10 @@ def check_runnable(cfg: Config) -> None:
         check_backend(cfg.env)
     check_loggers(cfg.run.loggers)
     if cfg.lanes.async_mode:
-        check_transport(LaneOptions.of(cfg.lanes))
+        options, staleness = LaneOptions.of(cfg.lanes), get_chain(cfg.chain).staleness
+        check_transport(options)
+        if staleness is not None:
+            options.check_collectors(staleness)
 
 
 def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:

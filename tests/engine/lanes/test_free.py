@@ -299,8 +299,8 @@ def test_a_wait_that_takes_too_long_names_both_sides(counting_config):
         "no rollout has come for 0.05 s (lanes.limiter_timeout), and learning waits for it: OffPolicyLearner waits for "
         "policy.learn.warmup=3 rows (0 rows of at least 1, 0 inserted x 4 samples per insert - 0 sampled = 0, to stay "
         "in [-16, 24]). Inserting is allowed and waits for the collectors: raise lanes.limiter_timeout if they are "
-        "slow, use more of them (lanes.collectors), or let the learner go further ahead with a larger error of the "
-        "limiter (policy.other.table.limiter_error)"
+        "slow, use more of them (lanes.collectors), or let the learner go further ahead with a wider limiter "
+        "(policy.other.table.limiter_error, or limiter_rows of queue and stack)"
     )
 
 
@@ -321,7 +321,8 @@ def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
     both = "(4 rows of at least 4, 4 inserted x 4 samples per insert - 0 sampled = 16, to stay in [8, 24])"
     assert str(raised.value).startswith(
         f"neither side may continue: data_pusher may not insert a rollout of 4 rows {both}; OffPolicyLearner may not "
-        f"draw 16 samples {both}; set policy.other.table.limiter_error to at least"
+        f"draw 16 samples {both}; set policy.other.table.limiter_error (limiter_rows "
+        "of queue and stack) to at least"
     )
 
 

@@ -95,7 +95,7 @@ def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeyp
     assert stopped.rows == run(9, eval_freq=8).rows
     texts = [record.message for record in caplog.records]
     for name in ("collector", "evaluator"):
-        message = f"the process of {name} gave no sign of life for 1 s (lanes.timeout); it is started again"
+        message = f"the process of {name} gave no sign of life for 0.8 s (lanes.timeout); it is started again"
         assert texts.count(message) == 1
     stopped_by = f"which is stopped: `kill -CONT {pids[0]}` lets it continue; "
     said = f"for rollout 3 of collector (process {pids[0]}), {stopped_by}"

@@ -1,8 +1,13 @@
 """What the transport on Ray does by itself: refusals, clocks of other machines, messages. `test_transports` runs it."""
 
+import contextlib
 import importlib.metadata
 import os
+import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
 import types
 
@@ -13,6 +18,7 @@ from minding.engine.chain.trace import Span
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.messages import Answer, Failure, Request
+from minding.engine.lanes.ray import cluster
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.nodes import Places
 from minding.engine.lanes.ray.serving import PlacedWeights
@@ -84,12 +90,45 @@ def test_ray_that_is_missing_too_old_or_not_there_is_bad_input(monkeypatch):
         check_ray("local")
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")
     check_ray("local")
-    for address in ("127.0.0.1:1", "nowhere", "127.0.0.1:port"):
-        with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': no Ray cluster answers there"):
+    with pytest.raises(ConfigError, match=r"lanes\.address='127\.0\.0\.1:1': no Ray cluster answers there \(.*refused"):
+        check_ray("127.0.0.1:1", insecure=True)
+    for address in ("nowhere", "127.0.0.1:port", "127.0.0.1:99999", ":6379"):
+        with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': expected HOST:PORT .* from 1 to 65535"):
             check_ray(address, insecure=True)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.raises(
+        ConfigError, match=r"RAY_AUTH_MODE=disabled switches tokens off, .*: unset RAY_AUTH_MODE, or acc"
+    ):
+        check_transport(LaneOptions(transport="ray", address="127.0.0.1:1"))
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setattr(cluster, "has_token", lambda: False)
     with pytest.raises(ConfigError, match=r"no token is set, and anyone who can reach .* set RAY_AUTH_TOKEN_PATH to a"):
         check_transport(LaneOptions(transport="ray", address="127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_ray"),
+    [(b"\0\0\x06\4\0\0\0\0\0", True), (b"HTTP/1.0 400 Bad request", False), (b"\0\0", False), (b"", False)],
+    ids=["HTTP/2", "HTTP/1", "closes", "silent"],
+)
+def test_another_program_at_the_address_is_bad_input_and_not_waited_for(answer, is_ray, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")
+    monkeypatch.setattr(cluster, "_REACHED", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as held:
+
+        def serve():
+            connection = held.enter_context(server.accept()[0])
+            if answer:
+                connection.sendall(answer)
+                connection.shutdown(socket.SHUT_WR)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        expected = contextlib.nullcontext() if is_ray else pytest.raises(ConfigError, match="there is not Ray: it does")
+        with expected:
+            check_ray(address, insecure=True)
+        serving.join()
 
 
 def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
@@ -250,3 +289,35 @@ def test_what_is_new_in_a_version_is_put_once_and_its_reference_dropped_when_it_
     board.release(third)
     put(own=9.0)
     assert list(board._objects) == [3, 4]
+
+
+def test_a_handler_that_ray_replaces_is_back_and_tells_ctrl_c_from_sigterm_again(monkeypatch):
+    noted = []
+
+    def init(**arguments):
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
+
+    ray = types.SimpleNamespace(init=init, exceptions=types.SimpleNamespace(RayError=Gone))
+    monkeypatch.setattr(cluster, "_ray", lambda: ray)
+    monkeypatch.setattr(cluster, "note_sender", lambda: noted.append(signal.getsignal(signal.SIGTERM)))
+    handler = signal.getsignal(signal.SIGTERM)
+    cluster._init({"address": "local"})
+    assert (signal.getsignal(signal.SIGTERM), noted) == (handler, [handler])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_processes_of_a_cluster_that_nobody_knows_of_end_with_it_and_others_stay(tmp_path):
+    folder = tmp_path / "minding-ray-x"
+    folder.mkdir()
+    wait = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(100)"]
+    with (
+        subprocess.Popen([*wait, f"--temp-dir={folder}"]) as starting,
+        subprocess.Popen(wait, env={"RAY_AUTH_TOKEN_PATH": str(folder / "token")}) as other,
+    ):
+        cleaner = cluster._start_reaper(str(folder))
+        cleaner.stdin.close()
+        assert cleaner.wait(10) == 0
+        assert starting.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
+    assert not folder.exists()

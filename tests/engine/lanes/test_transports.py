@@ -478,7 +478,7 @@ def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(
     assert transport.lost[0].killed
     assert lost.restarts == 1
     assert lost.rows == run(7).rows
-    assert "the actor of collector gave no sign of life for 0 s (lanes.timeout); it is started again" in caplog.text
+    assert "the actor of collector gave no sign of life for 0.1 s (lanes.timeout); it is started again" in caplog.text
 
 
 def test_a_server_on_a_cluster_that_dies_changes_nothing(cluster, tmp_path):

@@ -91,8 +91,19 @@ def test_damage_is_found_and_named(tmp_path):
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    with pytest.raises(DamagedCheckpointError, match=r"version_1\.safetensors: damaged"):
+    with pytest.raises(
+        DamagedCheckpointError, match=r"version_1\.safetensors: damaged.*: use another version, or rest"
+    ):
         pool.read(1)
+    index = tmp_path / "index.jsonl"
+    index.write_text(index.read_text().replace('"score": null', '"score": NaN'))
+    with pytest.raises(DamagedCheckpointError, match=r"index\.jsonl is damaged .*the score of version 1 is nan"):
+        pool.find(1)
+    index.write_text("")
+    with pytest.raises(
+        NoCheckpointError, match=r"index\.jsonl lists none, but there are files of versions; `minding res"
+    ):
+        pool.find("latest")
     (tmp_path / "index.jsonl").write_text('{"version": 1}\n')
     with pytest.raises(DamagedCheckpointError, match=r"index\.jsonl is damaged \(KeyError"):
         pool.find(1)
