@@ -38,6 +38,9 @@ _log = logging.getLogger("minding.lanes")
 _PATIENCE = 0.05  # s between two looks at whether the run was interrupted
 _CLOSE_TIMEOUT = 2.0  # s
 _WORK = {"collect": "rollout", "evaluate": "evaluation", "inference": "version"}
+_WINDOW = 16
+"""Unanswered requests that a worker gets at a time. They fit into its connection together, so that sending one never
+waits for the worker, which may itself wait until its answers are read."""
 _SILENT = 5.0  # s without a sign of life that are worth a word
 
 
@@ -85,6 +88,7 @@ class SupervisedWorker:
         self._board: WeightBoard
         self._cores: frozenset[int] = frozenset()
         self._unanswered: collections.deque[Ticket] = collections.deque()
+        self._sent = 0  # of the unanswered requests, to the running worker
         self._deaths = 0
         self._waited = 0.0
         self._arrived: Answer | None = None
@@ -157,7 +161,7 @@ class SupervisedWorker:
         self._unanswered.append(ticket)
         if not self._running:
             self._start()
-        elif not self._try_send(ticket):
+        elif not self._send():
             self._revive()
 
     def wait(self, interrupted: Callable[[], bool]) -> None:
@@ -223,6 +227,9 @@ class SupervisedWorker:
             return None
         request, weights = self._unanswered.popleft()
         assert request.number == answer.number
+        self._sent -= 1
+        # That it has died is noticed when the next answer is looked for.
+        self._send()
         self._board.release(weights)
         self._deaths = 0
         members = answer.state["members"]
@@ -275,15 +282,19 @@ class SupervisedWorker:
         # As bytes: they take no room among the arrays of the requests that follow.
         with contextlib.suppress(ChannelClosed):
             handle.channel.send(pickle.dumps((self._pickled, self.state)))
-        for ticket in self._unanswered:
-            self._try_send(ticket)
+        self._sent = 0
+        self._send()
 
-    def _try_send(self, ticket: Ticket) -> bool:
-        try:
-            self._running[0].channel.send(ticket.request, ticket.weights.place)
-        except ChannelClosed:
-            return False
-        return True
+    def _send(self) -> bool:
+        """Sends the next requests, up to `_WINDOW` unanswered ones; False if the worker has gone."""
+        channel = self._running[0].channel
+        with contextlib.suppress(ChannelClosed):
+            while self._sent < min(len(self._unanswered), _WINDOW):
+                ticket = self._unanswered[self._sent]
+                channel.send(ticket.request, ticket.weights.place)
+                self._sent += 1
+            return True
+        return False
 
     def _revive(self, silence: tuple[float, str] | None = None) -> None:
         """Starts a worker in place of one that died; the answers that it had sent were received before.

@@ -181,7 +181,9 @@ class LocalCluster:
             ray = _ray()
             before, listened = set(_descendants()), set(_listeners([os.getpid()]))
             held.callback(ray.shutdown)
-            _init({"address": LOCAL, "include_dashboard": False, "_temp_dir": folder})
+            # A folder within: Ray lets everybody write to its own.
+            own = str(Path(folder) / "ray")
+            _init({"address": LOCAL, "include_dashboard": False, "_temp_dir": own})
             started = [pid for pid in _descendants() if pid not in before and pid != self._reaper.pid]
             for pid in started:
                 self.watch(pid)

@@ -52,6 +52,26 @@ def test_with_every_worker_killed_the_result_without_staleness_is_that_of_the_un
     assert texts.count("the process of evaluator ended with exit code -9; it is started again") == 1
 
 
+def test_a_worker_gets_a_few_requests_at_a_time_so_that_its_connection_never_fills_up(tmp_path, monkeypatch):
+    # All seven at once would be too many where a thousand are: both ends would wait for the other one to read.
+    lanes = {"max_staleness": 6, "collectors": 1, "transport": "threads"}
+    expected, sent = run(9, lanes).rows, []
+    send = supervised.SupervisedWorker._send
+
+    def counted(worker):
+        done = send(worker)
+        sent.append((worker._sent, worker.unanswered))
+        return done
+
+    monkeypatch.setattr(supervised.SupervisedWorker, "_send", counted)
+    monkeypatch.setattr(supervised, "_WINDOW", 2)
+    assert run(9, lanes).rows == expected
+    assert max(sent) == (2, 7)
+    # A new worker gets as many again, from the oldest on.
+    died = run(9, {**lanes, "transport": "processes"}, event=DieOnce(tmp_path, count=3, t=1))
+    assert (died.restarts, died.rows) == (1, expected)
+
+
 @pytest.mark.slow
 def test_workers_killed_while_several_rollouts_are_under_way_repeat_them(tmp_path):
     lanes = {"max_staleness": 2, "collectors": 2}

@@ -51,6 +51,7 @@ def test_a_local_cluster_is_closed_to_others_and_ends_with_its_process_however_t
         token = Path(process.stdout.readline().strip())
         assert set(process.stdout.readline().split()) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
+        assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
         assert len(token.read_text()) == 64
         process.kill()
     # Its agents wait over a minute when nobody ends them.
