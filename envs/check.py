@@ -47,8 +47,8 @@ _LONG_ENOUGH = 1.0
 _LONGEST = 3.0
 _INTERFACE = "reset(*, seed=None, options=None) returns (obs, info); step(action) returns 5 values, two of them bool"
 _TAKE_TURNS = (
-    "env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1: collecting and evaluation take turns on "
-    "one; what follows is with it"
+    "env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1: collecting and evaluation share one "
+    "environment; the checks below use this setting"
 )
 _CALLERS = ("minding.", "gymnasium.core.", "gymnasium.wrappers.")
 
@@ -102,7 +102,7 @@ def _findings(
         yield from findings
         return
     if masked:
-        fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; what follows is with it"
+        fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; the checks below use this setting"
         yield Finding("warn", "info holds an action_mask that is not declared", fix)
         settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
         yield from _findings(settings, steps, env_fn, budget)
@@ -115,7 +115,7 @@ def _findings(
     if found is None or found.level == "error":
         return
     if not settings["single_instance"] and budget.covers(8) and (fault := _second(factory)) is not None:
-        yield Finding("warn", f"a second one beside the first: {fault}", _TAKE_TURNS)
+        yield Finding("warn", f"a second environment in the same process: {fault}", _TAKE_TURNS)
         settings["single_instance"] = True
     try:
         yield from _check_seeds(settings, env_fn, description, budget)

@@ -81,13 +81,13 @@ class her_data_enhancer:
             )
         if getattr(self._buffer, "takes_order", False):
             problems.append(
-                "the buffer stores sequences, or images once, by what follows what, and nothing follows a transition "
-                "with another goal: use a UniformBuffer without images_once"
+                "the buffer stores sequences, or images once, and needs the order of rows, which transitions with "
+                "another goal do not have: use a UniformBuffer without images_once"
             )
         if "reward" not in self._rules:
             problems.append(
-                f"the {type(self._env).__name__} has no compute_reward: give it an environment with Gymnasium's goals "
-                "by itself, gymnasium.make(...).unwrapped, and no manager of several"
+                f"the {type(self._env).__name__} has no compute_reward: pass a single environment with "
+                "Gymnasium's goals, gymnasium.make(...).unwrapped, and not a manager of several"
             )
         return problems
 

@@ -189,7 +189,7 @@ class OffPolicyLearner:
         if not self._warned and not len(self._buffer) and ctx.clock >= max(self._warmup, 1):
             _log.warning(
                 "the learner's buffer is empty after %d environment steps, and nothing is learned: does a data_pusher "
-                "upstream fill this very buffer?",
+                "upstream fill the same buffer?",
                 ctx.clock,
             )
             self._warned = True
@@ -225,7 +225,7 @@ def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
     if learn.warmup > limiter.rows_ahead:
         problems.append(
             f"policy.learn.warmup={learn.warmup} exceeds the {limiter.rows_ahead:g} rows that the limiter of its table "
-            "lets in before the first sample: lower it, or raise policy.other.table.limiter_rows"
+            "allows before the first sample: lower it, or raise policy.other.table.limiter_rows"
         )
     samples, most = learn.update_per_collect * learn.batch_size, limiter.max_diff - limiter.min_diff
     if samples > most:

@@ -156,9 +156,10 @@ def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, c
     worker = WorkerStatus("collector", "actor", "node-b", 4711, "StepCollector", 1, 2, 3.25, 1)
     file.write(ctx, 100_000, [worker])
     assert run(["status", str(run_dir.path)]) == 0
-    first, second, _, header, line = capsys.readouterr().out.splitlines()
+    first, second, workers, header, line = capsys.readouterr().out.splitlines()
     assert f"cart: running, process {os.getpid()} on " in first
     assert second == "  iteration 12, 6,144 of 100,000 environment steps, gradient step 48"
+    assert workers == "  Workers:"
     assert header.split() == ["worker", "is", "on", "does", "weights", "backlog", "waited", "restarts"]
     assert " ".join(line.split()) == "collector actor 4711 node-b StepCollector 1 old 2 3.2 s 1"
     # Another process has its id now.
@@ -168,9 +169,11 @@ def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, c
     out = capsys.readouterr().out
     assert re.search(rf"gone: process {os.getpid()} on .* no longer runs; last report 20.* UTC \(0 s ago\); ", out)
     assert f"minding resume {run_dir.path} continues the run" in out
-    file.write(ctx, 100_000, [], "failed", "ValueError: broken")
+    file.write(ctx, 100_000, [worker], "failed", "ValueError: broken")
     run(["status", str(run_dir.path)])
-    assert "cart: failed (ValueError: broken), 20" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "cart: failed (ValueError: broken), 20" in out
+    assert "  Workers, at the last report:\n" in out
     # Seeds of which one has not begun.
     (tmp_path / "settings.yaml").touch()
     for seed in range(2):

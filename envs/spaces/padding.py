@@ -121,7 +121,7 @@ def _common(own: Mapping[str, spaces.Space[Any]], what: str, fill: Mapping[type,
             return spaces.Dict({key: _common(_entry(own, key), f"{what} {key!r} in", fill) for key in entries[0]})
     other = next(agent for agent in agents if own[agent] != first)
     raise SpaceError(
-        f"{what} spaces that do not go together, {agents[0]!r} {first}, {other!r} {own[other]}: expected spaces of one "
+        f"{what} spaces that cannot be combined, {agents[0]!r} {first}, {other!r} {own[other]}: expected spaces of one "
         "kind, whose sizes may differ; bring them together with a wrapper"
     )
 

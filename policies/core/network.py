@@ -9,7 +9,7 @@ from minding.engine.errors import ConfigError
 from minding.policies.networks.actor_critic import Decision
 
 _ASKED = {
-    "memory_size": "numbers that it remembers of an environment, 0 without memory",
+    "memory_size": "size of the memory of each environment, 0 without memory",
     "shared_outputs": "indices of the outputs that have no batch axis, mostly ()",
     "decision": "which output decides the action without exploration, a policies.networks.actor_critic.Decision",
 }
@@ -65,7 +65,7 @@ def check_network(net: Any, algorithm: str) -> None:
         if not hasattr(net, name):
             raise ConfigError(
                 f"policy.type={algorithm!r}: the network {type(net).__name__} has no attribute {name!r} ({what}); "
-                "policies.core.network.ActingNetwork says what a network has to give"
+                "policies.core.network.ActingNetwork lists the attributes of a network"
             )
     size = net.memory_size
     if isinstance(size, bool) or not isinstance(size, int) or size < 0:

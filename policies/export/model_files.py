@@ -101,7 +101,7 @@ def check_operators(path: Path, data: bytes, file_format: str) -> None:
     try:
         for what in _forbidden(data, "model", file_format, 0):
             raise ExportError(
-                f"{path}: it holds {what}, which an export of minding never does, and which can run a program on this "
+                f"{path}: it contains {what}, which no export of minding contains, and which can run a program on this "
                 "machine or read other files: export again, and do not load this file"
             )
     except (IndexError, ValueError, TypeError) as error:

@@ -130,7 +130,7 @@ def open_onnx(data: bytes) -> Run:
     try:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has one class per error code, and no common base class.
-        raise ExportError(f"onnxruntime does not open the file: {first_line(error)}; export again") from error
+        raise ExportError(f"onnxruntime cannot open the file: {first_line(error)}; export again") from error
     names = [each.name for each in session.get_inputs()]
     return lambda arrays: session.run(None, dict(zip(names, arrays)))
 

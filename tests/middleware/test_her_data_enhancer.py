@@ -339,4 +339,4 @@ def test_what_would_give_rewards_of_two_kinds_is_refused(config_of):
     nstep, scale, rules = her_data_enhancer(cfg, Pushed(), object()).requirements()
     assert nstep == "policy.learn.nstep=3 sums rewards of one goal: use 1"
     assert scale.startswith("env.normalize_reward=true divides collected rewards by a running scale, and those of othe")
-    assert rules.startswith("the object has no compute_reward: give it an environment with Gymnasium's goals by itself")
+    assert rules.startswith("the object has no compute_reward: pass a single environment with Gymnasium's goals, ")

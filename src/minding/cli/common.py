@@ -138,7 +138,7 @@ model_option = click.option(
 env_option = click.option(
     "--env",
     metavar="ENV_ID",
-    help="Use this environment instead of the run's own; its spaces must be the same. A run on recorded data has none.",
+    help="Use this environment instead of the run's own; its spaces must be the same. A run without one needs it.",
 )
 
 

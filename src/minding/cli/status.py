@@ -47,17 +47,24 @@ def _print_status(path: str, status: RunStatus) -> None:
     click.echo(f"  iteration {status.iteration:,}, {steps}{learned}")
     if status.workers:
         header = ("worker", "is", "on", "does", "weights", "backlog", "waited", "restarts")
-        print_lines("  Workers:", header, [_row(worker) for worker in status.workers], long=2)
+        # What a worker that is gone was doing.
+        last = "" if _runs(status) else ", at the last report"
+        print_lines(f"  Workers{last}:", header, [_row(worker) for worker in status.workers], long=2)
+
+
+def _runs(status: RunStatus) -> bool | None:
+    """Whether the run is still running; None if its machine is not visible from here."""
+    from minding.engine.process.alive import runs
+
+    return status.state == "running" and runs(status.pid, status.node, status.born)
 
 
 def _state(path: str, status: RunStatus) -> str:
     """A text about the current state of the run."""
-    from minding.engine.process.alive import runs
-
     who, when = f"process {status.pid} on {status.node}", _when(status.written)
     if status.state != "running":
         return f"{status.state} ({status.reason}), {when}"
-    alive = runs(status.pid, status.node, status.born)
+    alive = _runs(status)
     if alive is None:
         return f"running at its last report, {when}; {who} is not visible from this machine"
     if not alive:

@@ -207,7 +207,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._seconds += time.perf_counter() - start
             self._logger.show(None)
         self._stop_reason = self._checker.reason or str(self.task.stop_reason)
-        self._say("ended", self._stop_reason)
+        self._say("ended", f"{self._stop_reason}{', its last state was not saved' if self._saver.unsaved else ''}")
         if cfg.run.profile:
             self._profile = self.task.profile()
         if cfg.run.trace:

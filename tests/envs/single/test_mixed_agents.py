@@ -137,7 +137,7 @@ def test_an_environment_may_say_that_reward_and_info_are_shared(mixed):
 
 
 def test_spaces_of_different_kinds_are_refused(mixed):
-    with pytest.raises(SpaceError, match=r"the agents act in spaces that do not go together, 'a' Box.*'b' Discrete"):
+    with pytest.raises(SpaceError, match=r"the agents act in spaces that cannot be combined, 'a' Box.*'b' Discrete"):
         mixed(actions="kinds")
 
 

@@ -63,7 +63,7 @@ def test_the_check_goes_on_with_one():
     findings = check_env({}, 200, env_fn=Robot)
     assert [found.level for found in findings if "steps/s" not in found.text].count("warn") == 1
     found = next(each for each in findings if each.level == "warn")
-    assert "a second one beside the first: Robot cannot be made" in found.text
+    assert "a second environment in the same process: Robot cannot be made" in found.text
     assert "env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1" in found.fix
     assert [each.text for each in findings][-3:-1] == [
         "the same seed gives the same run",

@@ -86,7 +86,7 @@ def test_a_file_that_could_run_a_program_is_refused_before_it_is_loaded(name, tm
         "memory": 0,
     }
     path.with_name(f"{path.name}.json").write_text(json.dumps(description))
-    with pytest.raises(ExportError, match=f"it holds .*{message}.*do not load this file"):
+    with pytest.raises(ExportError, match=f"it contains .*{message}.*do not load this file"):
         ExportedPolicy(path)
 
 
@@ -108,7 +108,7 @@ def test_a_description_that_no_export_writes_is_one_error(changes, tmp_path):
 
 def test_what_onnxruntime_does_not_open_is_one_error():
     pytest.importorskip("onnxruntime")
-    with pytest.raises(ExportError, match=r"onnxruntime does not open the file: .*export again"):
+    with pytest.raises(ExportError, match=r"onnxruntime cannot open the file: .*export again"):
         open_onnx(PLAIN[1])
 
 
