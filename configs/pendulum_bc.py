@@ -1,4 +1,4 @@
-"""Behavioural cloning on Pendulum-v1: from the steps of a trained policy, recorded by `minding data record`.
+"""Behavioral cloning on Pendulum-v1: from the steps of a trained policy, recorded by `minding data record`.
 
 Expected: an evaluation mean of at least -151 within 10k gradient steps, 95 % of the score of the recorded policy, -144.
 """

@@ -355,7 +355,7 @@ class LaneContext:
       index: number of the worker in its lane, from 0.
       weights: the weights of acting policies, by parameter name; updated in place between two iterations.
       own_process: whether the worker has a process to itself, so that it may load MindSpore.
-      shards: how many workers share an iteration.
+      shards: number of workers that share an iteration.
       guest: name of the random stream of a policy that acts beside the lane's own; empty for the lane's own policy.
       on_refresh: called after each update of `weights`.
     """

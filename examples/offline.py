@@ -1,4 +1,4 @@
-"""Behavioural cloning as a chain: evaluate, draw recorded data, learn from them, save.
+"""Behavioral cloning as a chain: evaluate, draw recorded data, learn from them, save.
 
 minding train cartpole_ppo
 minding data record runs/cartpole_ppo --steps 20000

@@ -15,12 +15,12 @@ if __name__ == "__main__":
     args = parser.parse_args()
     game, rng = TicTacToe(), np.random.default_rng(args.seed)
 
-    # The opponent has a corner and threatens nothing yet: only the centre does not lose.
+    # The opponent has a corner and threatens nothing yet: only the center does not lose.
     corner, _, _ = game.play(game.initial(1), np.array([0]))
     found = uct(game, corner, UctOptions(args.simulations), rng)
     for action in np.flatnonzero(game.legal(corner)[0]):
         print(f"square {action}: {found.visits[0, action]:4} visits, value {found.action_value[0, action]:+.2f}")
-    print(f"it answers a corner with square {found.best[0]}; 4 is the centre")
+    print(f"it answers a corner with square {found.best[0]}; 4 is the center")
 
     player, start = opponents.uct(args.simulations), game.initial(args.games)
     for other in (opponents.random(), opponents.minimax()):

@@ -185,7 +185,7 @@ class _Recorder:
 class EpisodeCollector:
     """Collects whole episodes: each environment runs its share, from a fresh reset to a true end or time limit.
 
-    A fixed share for each environment keeps the sample unbiased: taking the first episodes to finish would favour
+    A fixed share for each environment keeps the sample unbiased: taking the first episodes to finish would favor
     short ones.
 
     Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).

@@ -63,7 +63,7 @@ def acted(rollout: Rollout) -> dict[str, Array]:
 
 
 def _named_obs(obs: Obs, axes: int) -> dict[str, Array]:
-    """The columns of an observation. With several agents: each agent's own view, and the view of a centralised value
+    """The columns of an observation. With several agents: each agent's own view, and the view of a centralized value
     if the observation has the state."""
     if axes == 2:
         return dict(named_leaves("obs", obs))

@@ -29,7 +29,7 @@ class interaction_evaluator:
 
     The clock counts environment steps, or gradient steps in offline chains.
 
-    Each environment plays its own share of the episodes: taking the first to finish would favour short ones. A signal
+    Each environment plays its own share of the episodes: taking the first to finish would favor short ones. A signal
     that ends the run aborts the evaluation, which is not counted and is due again after a resume.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_clock.

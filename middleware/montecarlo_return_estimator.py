@@ -32,7 +32,7 @@ class montecarlo_return_estimator:
         G_t = sum_k gamma^k r_{t+k}
 
     Without a critic there is no value to bootstrap from. Rows wait until their episode is over, through any number of
-    rollouts, and are then used exactly once: leaving out episodes that a rollout cuts would favour short ones.
+    rollouts, and are then used exactly once: leaving out episodes that a rollout cuts would favor short ones.
     train_data always has as many rows as the rollout, so that every minibatch has the same size: these are the oldest
     rows whose return is known; while there are too few of them, no row is valid. The others wait for later rollouts,
     and are saved until then. A time limit ends the sum, as a true end does. The returns of an aborted episode, for

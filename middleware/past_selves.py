@@ -153,7 +153,7 @@ class Lineup:
 class Contest:
     """Environments in which past selves act for some of the agents: an `EnvManager` to collect in.
 
-    Each episode has one opponent, which is drawn in favour of those that are rarely beaten (see `hard_first`); the win
+    Each episode has one opponent, which is drawn in favor of those that are rarely beaten (see `hard_first`); the win
     rates are those at the beginning of the iteration. The policy sees the opponents' agents as absent (`ALIVE` is
     false), so that it does not learn from them. The info of an episode's end has the number of its opponent's version
     as ``opponent``, or -1 if another version took its place meanwhile. The return of an episode adds up both sides.

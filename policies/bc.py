@@ -1,4 +1,4 @@
-"""BC: behavioural cloning, a policy from recorded actions by supervised learning.
+"""BC: behavioral cloning, a policy from recorded actions by supervised learning.
 
 Pomerleau, 1991, https://doi.org/10.1162/neco.1991.3.1.88: the policy learns to take the recorded action in each
 recorded state. It uses only the observations s and actions a of the data, and no rewards.
@@ -83,7 +83,7 @@ class BCCell(GradientStep):
 
 
 class BC(BasePolicy):
-    """Behavioural cloning for Discrete, MultiDiscrete and Box actions."""
+    """Behavioral cloning for Discrete, MultiDiscrete and Box actions."""
 
     name = "bc"
 

@@ -51,7 +51,7 @@ from minding.policies.ops.latents import balanced, mean_entropy
 from minding.policies.ops.order import after
 
 OF_MODEL = ("model_loss", "observation_loss", "reward_loss", "continuation_loss", "divergence", "prior_entropy")
-OF_BEHAVIOUR = ("actor_loss", "critic_loss", "entropy", "imagined_return", "value", "return_scale")
+OF_BEHAVIOR = ("actor_loss", "critic_loss", "entropy", "imagined_return", "value", "return_scale")
 GROUPS = ("model", "actor", "critic")
 JUDGED = ("returns", "value", "weight", "scale")
 """Results of imagined steps: returns, the critic's values and weights, float32 (H, N) each; scale of returns, (1,)."""
@@ -64,7 +64,7 @@ class DreamerCell(GradientStep):
     Rows are sequences, (T, B). A state (h, z) is a row of F numbers.
     """
 
-    metrics = (*OF_MODEL, *OF_BEHAVIOUR, *(f"grad_norm_{name}" for name in GROUPS))
+    metrics = (*OF_MODEL, *OF_BEHAVIOR, *(f"grad_norm_{name}" for name in GROUPS))
 
     def __init__(
         self, net: WorldActor, model: Predictions, critics: tuple[TwoHotNumber, TwoHotNumber], learn: Mapping[str, Any]
@@ -186,7 +186,7 @@ class DreamerCell(GradientStep):
             "state": state,
         }
 
-    # Behaviour
+    # Behavior
 
     def imagine(self, dream):
         """Imagines H steps from N states.

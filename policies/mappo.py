@@ -132,7 +132,7 @@ class MAPPOCell(ProximalStep):
 
 
 class MAPPO(ActorCriticPolicy):
-    """Multi-agent proximal policy optimisation for Discrete, MultiDiscrete and Box actions."""
+    """Multi-agent proximal policy optimization for Discrete, MultiDiscrete and Box actions."""
 
     name = "mappo"
 

@@ -120,7 +120,7 @@ class PPOCell(ProximalStep):
 
 
 class PPO(ActorCriticPolicy):
-    """Proximal policy optimisation for Discrete, MultiDiscrete and Box actions."""
+    """Proximal policy optimization for Discrete, MultiDiscrete and Box actions."""
 
     name = "ppo"
 

@@ -14,7 +14,7 @@ targets.
 
 ReBRAC weights the penalty of its actor, a sum over the A dimensions, by beta_1. This corresponds to
 ``alpha = 1 / (beta_1 A)`` here, up to a factor of the loss, which does not change Adam's updates. The actor of ReBRAC
-maximises the smaller of both critics; here the actor maximises the first critic, as in TD3.
+maximizes the smaller of both critics; here the actor maximizes the first critic, as in TD3.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def squared_distance(action, recorded):
 
 
 class TD3BC(TwinDelayedPolicy):
-    """TD3 with behavioural cloning, from recorded data with Box actions in [-1, 1]."""
+    """TD3 with behavioral cloning, from recorded data with Box actions in [-1, 1]."""
 
     name = "td3_bc"
 

@@ -1,7 +1,7 @@
 """Disks that fail, processes that die and power that goes, at any call by which a checkpoint changes the disk.
 
 Each stands in for the `os` of `minding.engine.checkpoint.disk`. A sync waits for no disk: what it is for, that
-contents and names survive a power cut, is modelled by `PowerCutOs`.
+contents and names survive a power cut, is modeled by `PowerCutOs`.
 """
 
 from __future__ import annotations

@@ -119,6 +119,11 @@ DRAFT = {
     "for want " + "of": "for lack of",
     "what there " + "is": "the noun itself",
     "a text " + "or": "a string or",
+    "haviour": "behavior",
+    "colour": "color",
+    "avour": "favor",
+    "eighbour": "neighbor",
+    "entralis": "centraliz",
 }
 
 

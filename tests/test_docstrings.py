@@ -9,6 +9,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("configs", "engine", "envs", "middleware", "policies", "src/minding")
 CLAUSE = re.compile(r"(What|How|That of|Those of) ")
+# Assembled, so that this file does not hold them.
+BRITISH = "|".join(
+    (
+        "[Bb]ehavi" + "our",
+        "[Cc]ol" + "our",
+        "[Ff]av" + "our",
+        "[Nn]eighb" + "our",
+        r"[a-z]{3}(?:al|im|ar)" + r"is(?:e[ds]?|ing)\b",
+    )
+)
 # Habits of the first drafts in docstrings and messages, and what is written instead.
 HABITS = {
     r"\b(go|goes|going|gone) on\b": "continue",
@@ -34,7 +44,10 @@ HABITS = {
     r"\bgame \{\} runs (but|after)\b": "is not over",
     r"\b[Ii]ts policy is that of\b": "It uses the policy of",
     r"\b[Kk]eys of a reward for what is new\b": "the intrinsic reward for novelty",
+    BRITISH: "American spelling, as in MindSpore's own names",
 }
+# An argument or attribute whose description lacks its noun, as in ``seed: of the run``.
+NOUNLESS = re.compile(r"^ +[*a-z_][a-z_0-9, ]*: (?:of (?:a|an|the|its|each)|for (?:a|an|the|its))\b.*", re.M)
 
 
 def first_lines(source):
@@ -88,6 +101,22 @@ def test_no_docstring_or_message_has_a_habit_of_the_first_drafts(folder):
         for line, habit in habits_in(path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_description_of_an_argument_has_a_noun(folder):
+    found = []
+    for path in sorted(path for path in (ROOT / folder).rglob("*.py") if path.is_file()):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                lines = NOUNLESS.finditer(ast.get_docstring(node) or "")
+                found += [f"{path.relative_to(ROOT)}: {line[0].strip()}" for line in lines]
+    assert found == []
+
+
+def test_a_description_without_a_noun_is_found():
+    text = "Does it.\n\nArgs:\n  seed: of the run.\n  name: name of the run.\nRaises:\n  ConfigError: for a wrong name."
+    assert [line[0].strip() for line in NOUNLESS.finditer(text)] == ["seed: of the run."]
 
 
 def test_a_habit_is_found_in_docstrings_and_in_messages():

@@ -197,9 +197,9 @@ def test_the_game_of_your_own_is_played_by_search_and_is_an_environment(tmp_path
     assert {each.level for each in findings if "steps/s" not in each.text} == {"ok"}
 
 
-def test_the_search_example_answers_a_corner_with_the_centre_and_plays(tmp_path):
+def test_the_search_example_answers_a_corner_with_the_center_and_plays(tmp_path):
     printed, _ = run_example("uct_search.py", "--simulations", "400", "--games", "3", folder=tmp_path)
-    assert "it answers a corner with square 4; 4 is the centre\n" in printed
+    assert "it answers a corner with square 4; 4 is the center\n" in printed
     results = re.findall(r"uct:400 against (\w+): (\d) won, (\d) drawn, (\d) lost\n", printed)
     assert [(name, sum(map(int, counts))) for name, *counts in results] == [("random", 6), ("minimax", 6)]
     assert int(results[0][1]) >= 3

@@ -36,7 +36,7 @@ def set_length(run: dict[str, Any], unit: str, algorithm: str) -> None:
     Args:
       run: the section `run`; changed in place.
       unit: the unit of the clock, 'env_step' or 'train_iter'.
-      algorithm: for the message.
+      algorithm: name of the algorithm for the message.
     Raises:
       ConfigError: a limit is set that the run cannot reach.
     """

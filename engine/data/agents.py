@@ -42,7 +42,7 @@ def agents_view(obs: ObsLike) -> dict[str, Array]:
 
 
 def central_view(obs: ObsLike) -> dict[str, Array]:
-    """The inputs of a centralised value besides the agents' observations: path -> ``(..., M, ...)``.
+    """The inputs of a centralized value besides the agents' observations: path -> ``(..., M, ...)``.
 
     `IDENTITY` is the number of each agent, int32; `ALIVE` says whether it acts; `STATE` is the global state, the same
     for all agents, or ``state.<path>`` for each of its arrays. They come in this order. Do not write to them.
@@ -55,7 +55,7 @@ def central_view(obs: ObsLike) -> dict[str, Array]:
     states = {path: leaf for path, leaf in given.items() if path.partition(".")[0] == STATE}
     if not states:
         raise ShapeError(
-            f"the observation has no entry {STATE!r}, which a centralised value needs: set env.global_state=true"
+            f"the observation has no entry {STATE!r}, which a centralized value needs: set env.global_state=true"
         )
     place, axis = np.arange(alive.shape[-1], dtype=np.int32), alive.ndim - 1
     each = {

@@ -9,7 +9,7 @@ from typing import Any
 from minding.engine.data.batch import Field
 from minding.engine.errors import SpaceError
 
-_MAX_COLOURS = 4
+_MAX_COLORS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Leaf:
     @property
     def has_channels_last(self) -> bool:
         """Whether this is an image ``(H, W, C)``: read as ``(C, H, W)`` it would be four pixels wide at most."""
-        return self.is_image and self.space["shape"][2] <= _MAX_COLOURS < self.space["shape"][0]
+        return self.is_image and self.space["shape"][2] <= _MAX_COLORS < self.space["shape"][0]
 
     @property
     def field(self) -> Field:

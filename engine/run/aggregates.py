@@ -94,9 +94,9 @@ def score_interval(score: Array, games: int) -> tuple[Array, Array]:
       games: number of games of each mean.
     """
     squared = NORMAL_QUANTILE * NORMAL_QUANTILE / games
-    centre = (score + squared / 2) / (1 + squared)
+    center = (score + squared / 2) / (1 + squared)
     half = NORMAL_QUANTILE / (1 + squared) * np.sqrt(score * (1 - score) / games + squared / (4 * games))
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+    return np.maximum(center - half, 0.0), np.minimum(center + half, 1.0)
 
 
 def aggregate(scores: Sequence[float]) -> Aggregate:
@@ -108,9 +108,9 @@ def aggregate(scores: Sequence[float]) -> Aggregate:
     """
     table = np.asarray(scores, np.float64).reshape(-1, 1)
     if not len(table):
-        raise ShapeError("scores to summarise: expected at least one, got none; give the scores of finished runs")
+        raise ShapeError("scores to summarize: expected at least one, got none; give the scores of finished runs")
     if not np.isfinite(table).all():
-        raise NonFiniteError(f"scores to summarise: expected finite numbers, got {list(scores)}; leave such runs out")
+        raise NonFiniteError(f"scores to summarize: expected finite numbers, got {list(scores)}; leave such runs out")
     return Aggregate(len(table), estimate([table], mean), estimate([table], interquartile_mean))
 
 

@@ -24,7 +24,7 @@ _GAME = ("game", "repeat_action_probability", "full_action_space", "max_num_fram
 def atari_options(factory: EnvFactory) -> dict[str, Any] | None:
     """Arguments with which ale-py's vector version plays the game of a factory; None if it cannot.
 
-    It can if the only wrappers are `atari`, with grey square images, and `episodic_life`.
+    It can if the only wrappers are `atari`, with gray square images, and `episodic_life`.
     """
     spec = factory.source
     names = [entry if isinstance(entry, str) else next(iter(entry)) for entry in factory.wrappers]

@@ -133,8 +133,8 @@ def draw(own: Array, other: Array) -> Array:
     height, width = own.shape
     squares = np.full((height, width, 3), _HOLE, np.uint8)
     squares[other], squares[own] = _OF_OPPONENT, _OF_AGENT
-    centre = np.arange(_SQUARE) - (_SQUARE - 1) / 2
-    inside = np.hypot(centre[:, None], centre) < 0.42 * _SQUARE
+    center = np.arange(_SQUARE) - (_SQUARE - 1) / 2
+    inside = np.hypot(center[:, None], center) < 0.42 * _SQUARE
     picture = np.kron(squares, np.ones((_SQUARE, _SQUARE, 1), np.uint8))
     picture[~np.tile(inside, (height, width))] = _BOARD
     return picture

@@ -42,7 +42,7 @@ class MaskedGridVector(GameVector):
         self.visited = np.zeros((num_envs, len(cells)), bool)
 
     def legal(self) -> Array:
-        """The legal actions, bool ``(N, cells)``: neighbours that were not visited."""
+        """The legal actions, bool ``(N, cells)``: neighbors that were not visited."""
         allowed: Array = self._adjacent[self.position] & ~self.visited
         return allowed
 
@@ -75,7 +75,7 @@ class MaskedGridVector(GameVector):
 class MaskedGrid(Game):
     """A walk over a grid of `side` x `side` cells that enters no cell twice.
 
-    It begins in a random cell. Action k goes to cell k (row by row). The legal actions are the neighbours that were not
+    It begins in a random cell. Action k goes to cell k (row by row). The legal actions are the neighbors that were not
     visited: at most 4 of them, and at most 3 after the first step. Each step earns 1. The episode terminates when no
     action is legal: the best return is ``side**2 - 1``, from every start, because an even grid has a cycle through all
     cells.

@@ -18,7 +18,7 @@ from minding.engine.errors import ConfigError, MissingExtraError, ShapeError, Sp
 from minding.engine.types import Array
 
 _MOST_MISSIONS = 500
-# Number of kinds of objects, of colours, and of states: states of doors, or directions of the agent where it is drawn.
+# Number of kinds of objects, of colors, and of states: states of doors, or directions of the agent where it is drawn.
 _SIZES = (11, 6, 4)
 _OFFSETS = (0, 11, 17)
 
@@ -26,7 +26,7 @@ _OFFSETS = (0, 11, 17)
 class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """Observations of a MiniGrid environment in a form for networks.
 
-    The observation is a Dict of `image`, uint8 ``(21, W, H)``, one plane each for 11 kinds of objects, 6 colours and 4
+    The observation is a Dict of `image`, uint8 ``(21, W, H)``, one plane each for 11 kinds of objects, 6 colors and 4
     states, 255 in the cells that have the property; `direction`, Discrete(4); `mission`, the number of the mission's
     sentence, if the environment has several; and with `mask` an `action_mask` that allows only actions with an effect.
 

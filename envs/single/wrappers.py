@@ -34,7 +34,7 @@ AnyEnv: TypeAlias = "gymnasium.Env[Any, Any]"
 class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """The last `size` observations, oldest first, joined along the first axis.
 
-    A vector ``(D,)`` becomes ``(size * D,)``, a grey image ``(H, W)`` becomes ``(size, H, W)``, a
+    A vector ``(D,)`` becomes ``(size * D,)``, a gray image ``(H, W)`` becomes ``(size, H, W)``, a
     channel-first image ``(C, H, W)`` becomes ``(size * C, H, W)``. After a reset the first observation fills
     the stack.
 
@@ -47,7 +47,7 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         space = env.observation_space
         if not isinstance(space, spaces.Box):
             raise SpaceError(f"frame_stack needs a Box observation, got {space}")
-        # A grey image gets a channel axis to stack along.
+        # A gray image gets a channel axis to stack along.
         self._lift = len(space.shape) in (0, 2)
         self._frames: deque[Array] = deque(maxlen=size)
         low, high = (np.concatenate([self._frame(bound)] * size) for bound in (space.low, space.high))
@@ -74,7 +74,7 @@ _IMAGES = (2, 3)
 
 
 def channel_first(env: AnyEnv) -> AnyEnv:
-    """Turns images ``(H, W, C)`` into ``(C, H, W)`` and grey ones ``(H, W)`` into ``(1, H, W)``.
+    """Turns images ``(H, W, C)`` into ``(C, H, W)`` and gray ones ``(H, W)`` into ``(1, H, W)``.
 
     In a Dict, and in nested Dicts, every uint8 image is turned, except images whose first axis already has at most 4
     channels.
@@ -128,7 +128,7 @@ def _turned(space: Any) -> spaces.Box:
 
 
 def atari(env: AnyEnv, stack: int = 4, **options: Any) -> AnyEnv:
-    """Grey 84x84 frames, frame skip 4, up to 30 no-ops at reset, `stack` frames: uint8 ``(stack, 84, 84)``.
+    """Gray 84x84 frames, frame skip 4, up to 30 no-ops at reset, `stack` frames: uint8 ``(stack, 84, 84)``.
 
     The environment itself must not skip frames: ``env_kwargs: {frameskip: 1}``. `options` are passed to Gymnasium's
     AtariPreprocessing.

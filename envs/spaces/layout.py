@@ -137,7 +137,7 @@ class ObsLayout:
         self._fast_dtypes = (first.dtype, first.source_dtype)
 
     def allocate(self, num_envs: int) -> list[Array]:
-        """Uninitialised arrays ``(num_envs, *shape)``, one per leaf."""
+        """Uninitialized arrays ``(num_envs, *shape)``, one per leaf."""
         return [np.empty((num_envs, *leaf.shape), leaf.dtype) for leaf in self.leaves]
 
     def write(self, arrays: Sequence[Array], row: int, obs: Any) -> None:

@@ -87,7 +87,7 @@ class SharedActor:
 
     def rows(self, obs: ObsLike, central: bool = False) -> dict[str, Array]:
         """The observations of all agents as rows of one batch, by path; `central` adds the leaves of `central_view`,
-        which a centralised value takes."""
+        which a centralized value takes."""
         seen = agents_view(obs)
         for path, leaf in seen.items():
             if leaf.ndim < 2 or leaf.shape[1] != self.agents:

@@ -1,4 +1,4 @@
-"""Actors of centralised training: actions depend on the agent's own observation, values on the global state too."""
+"""Actors of centralized training: actions depend on the agent's own observation, values on the global state too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of centralised training in NumPy, see `acting.numpy_layers`."""
+"""Networks of centralized training in NumPy, see `acting.numpy_layers`."""
 
 from __future__ import annotations
 

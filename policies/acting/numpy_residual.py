@@ -1,7 +1,7 @@
 """Residual convolutions in NumPy, see `networks.residual`.
 
-A convolution is one matrix product over the 3x3 neighbourhoods of all squares. Positions are processed in blocks that
-are small enough for the neighbourhoods to stay in the processor's cache.
+A convolution is one matrix product over the 3x3 neighborhoods of all squares. Positions are processed in blocks that
+are small enough for the neighborhoods to stay in the processor's cache.
 """
 
 from __future__ import annotations

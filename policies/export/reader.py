@@ -161,7 +161,7 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
       policy: the policy, with eval mode.
       outputs: outputs of the file for `obs` and `memory`, by name.
       obs: observations, ``(B, ...)`` each.
-      memory: for a policy with memory, the memory before the observations, ``(B, S)``.
+      memory: memory before the observations, for policies with one, ``(B, S)``.
     """
     actor = policy.actors["eval"]
     raw = actor.outputs(obs, memory)

@@ -15,7 +15,7 @@ constexpr Index TILE_COLUMNS = 2 * LANES;
 // Terms of a sum that are added at a time, so that a panel has 16 KB.
 constexpr Index BLOCK = 256;
 
-// A matrix in memory; with `by_columns` the elements of a column are neighbours, else the elements of a row.
+// A matrix in memory; with `by_columns` the elements of a column are neighbors, else the elements of a row.
 template <bool by_columns>
 struct Matrix {
   const float* data;
@@ -129,7 +129,7 @@ ALWAYS_INLINE void pack(Index terms, Index columns, Matrix<by_columns> b, float*
     for (Index j = done; j < TILE_COLUMNS; j++) panel[k * TILE_COLUMNS + j] = j < columns ? *b.at(k, j) : 0.0f;
 }
 
-// Panels (terms, 6) of neighbouring rows of A, whose columns are far apart and would evict each other from the cache.
+// Panels (terms, 6) of neighboring rows of A, whose columns are far apart and would evict each other from the cache.
 ALWAYS_INLINE void pack_rows(Index m, Index terms, Matrix<true> a, float* panels) {
   for (Index i = 0; i < m; i += TILE_ROWS) {
     float* panel = panels + i * terms;

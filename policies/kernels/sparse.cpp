@@ -207,7 +207,7 @@ struct SparseProduct {
 
 ALWAYS_INLINE Index groups_of(Index k) { return (k + TERMS - 1) / TERMS; }
 
-// The places of the numbers chosen from eight neighbours, one place per byte.
+// The places of the numbers chosen from eight neighbors, one place per byte.
 struct Choices {
   uint64_t places[256];
   constexpr Choices() : places() {

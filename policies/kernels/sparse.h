@@ -6,7 +6,7 @@
 namespace minding {
 
 // The mask of a matrix: 1 where a number is above zero or NaN, else 0. A block of 32 columns has eight bytes per row.
-// Each byte holds four neighbours in its upper bits, so that it is a distance in a table. Bits after the last column
+// Each byte holds four neighbors in its upper bits, so that it is a distance in a table. Bits after the last column
 // are zero.
 struct Mask {
   Index rows, columns;

@@ -1,4 +1,4 @@
-"""Networks of centralised training with decentralised execution: actors see the own observation, values the state."""
+"""Networks of centralized training with decentralized execution: actors see the own observation, values the state."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def moved(reward, decay, low, spacing, places):
 
 
 def project(probability, positions, places):
-    """Moves probabilities onto the atoms of a support, each to its two neighbours (Bellemare et al., 2017,
+    """Moves probabilities onto the atoms of a support, each to its two neighbors (Bellemare et al., 2017,
     https://arxiv.org/abs/1707.06887, eq. 7).
 
         m_i = sum_j [1 - |clip(b_j, 0, N - 1) - i|]_0^1 p_j

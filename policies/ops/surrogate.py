@@ -1,4 +1,4 @@
-"""The clipped surrogate objective of proximal policy optimisation (compiled), and PPO's loss as one kernel."""
+"""The clipped surrogate objective of proximal policy optimization (compiled), and PPO's loss as one kernel."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def two_hot(x, low, spacing, places):
 
     Args:
       x: the means, float32 (B,); a number beyond the bins counts as the nearest bin.
-      low, spacing: the first bin, and the distance between neighbouring bins.
+      low, spacing: the first bin, and the distance between neighboring bins.
       places: float32 (N,), the numbers 0, ..., N - 1.
     Returns:
       float32 (B, N); NaN in rows whose number is not finite.

@@ -11,7 +11,7 @@ The penalty (Gulrajani et al., 2017, https://arxiv.org/abs/1704.00028, eq. 3) is
 the expert's and the agent's steps; c = 0 leaves it out. Each gradient step draws equally many steps of both. Numbers in
 observations are normalized by the mean and standard deviation of the expert's data, and clipped to [-5, 5].
 
-A reward that is always positive favours long episodes, and a reward that is always negative favours short ones. So
+A reward that is always positive favors long episodes, and a reward that is always negative favors short ones. So
 `positive` alone may teach the task if ending an episode is bad, and `negative` if it is good. `logit` has both signs.
 """
 

@@ -4,7 +4,7 @@ Burda et al., 2018, https://arxiv.org/abs/1810.12894: a network learns to predic
 weights are random and fixed. It learns from the agent's observations, so a large error means that the agent has rarely
 seen such an observation.
 
-    e(s') = mean_k( f_k(s'; theta) - g_k(s') )^2       prediction error; theta minimises its mean over the rollout
+    e(s') = mean_k( f_k(s'; theta) - g_k(s') )^2       prediction error; theta minimizes its mean over the rollout
     r_i   = e(s') / sqrt(var(G)),   G_t = gamma_i G_{t-1} + e_t
 
 s' are observations in which every number, and every pixel of images, is normalized by its running mean and standard

@@ -1,4 +1,4 @@
-"""Settings of behavioural cloning."""
+"""Settings of behavioral cloning."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def schema() -> groups.Schema:
         "reward": opt(
             "positive",
             ("positive", "negative", "logit"),
-            "-log(1 - D), which favours long episodes; log D, which favours short ones; or their sum, of either sign",
+            "-log(1 - D), which favors long episodes; log D, which favors short ones; or their sum, of either sign",
         ),
         "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the discriminator"),
         "n_update": opt(20, "[1, inf)", "gradient steps of the discriminator on each rollout"),

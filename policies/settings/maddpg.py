@@ -15,7 +15,7 @@ def schema() -> groups.Schema:
             "central": opt(
                 True,
                 None,
-                "centralised critics, which see all observations and actions; false: critics see only their own "
+                "centralized critics, which see all observations and actions; false: critics see only their own "
                 "agent, as in DDPG",
             ),
         },

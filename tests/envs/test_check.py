@@ -150,7 +150,7 @@ def test_the_fix_for_actions_that_no_policy_decides_is_another_space(space):
         ("1.0", "step 1: reward is '1.0'; expected a number", "finite rewards"),
         (np.ones(2), "step 1: reward is array([1., 1.]); expected a number", "finite rewards"),
         (np.nan, "step 1: reward is nan", "finite rewards"),
-        (SystemExit("licence"), "step 1: SystemExit: licence (", "must not end the process"),
+        (SystemExit("license"), "step 1: SystemExit: license (", "must not end the process"),
         (ValueError("odd"), "step 1: ValueError: odd (", "at the place that is named"),
     ],
     ids=repr,

@@ -11,7 +11,7 @@ from minding.envs import video
 
 
 class Painted(Permit):
-    """Renders its step as the grey of one pixel."""
+    """Renders its step as the gray of one pixel."""
 
     metadata = {"render_fps": 5}  # noqa: RUF012
 
@@ -47,7 +47,7 @@ class FirstLegal:
 
 
 def shades(path):
-    """The grey of each picture of a GIF, and how long it is shown, ms."""
+    """The gray of each picture of a GIF, and how long it is shown, ms."""
     with Image.open(path) as film:
         frames = [np.asarray(frame.convert("RGB"))[0, 0, 0] for frame in ImageSequence.Iterator(film)]
         return frames, film.info["duration"]

@@ -300,7 +300,7 @@ class Oracle:
         of_steps = self.mean(found["observation_loss"] + nats, self.there)
         return of_steps + self.mean((found["reward_loss"] + found["continuation_loss"])[1:], self.filled)
 
-    # Behaviour
+    # Behavior
 
     def act(self, p, state):
         x = mlp(p, "net.policy", state)
@@ -402,7 +402,7 @@ def test_the_update_computes_the_losses_of_its_formulas_and_their_gradients(poli
         "divergence": oracle.mean(parts["to_prior"], oracle.there),
         "prior_entropy": parts["prior_entropy"].mean(),
     }
-    # Behaviour
+    # Behavior
     dream = oracle.dream()
     _, _, returns, value, _, scale = dream
     actor_loss, entropy = oracle.actor_loss(oracle.p, dream)

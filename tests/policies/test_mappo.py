@@ -337,7 +337,7 @@ def test_agents_act_by_their_own_observation_and_are_valued_by_the_state(policie
         for m in range(AGENTS):
             assert len(np.unique(value[~there[:, m], m])) == 1
         assert len(np.unique(value[~there])) == AGENTS
-        # Execution is decentralised.
+        # Execution is decentralized.
         alone = {name: obs[name] for name in ("observation", "action_mask")}
         policy.eval_mode.reset()
         action = policy.eval_mode.forward(obs)
@@ -365,7 +365,7 @@ def test_values_without_the_state_are_refused(policies):
     obs = team_obs()
     del obs.state
     with pytest.raises(
-        ShapeError, match=r"no entry 'state', which a centralised value needs: set env.global_state=true"
+        ShapeError, match=r"no entry 'state', which a centralized value needs: set env.global_state=true"
     ):
         policies["plain"].collect_mode.forward(obs)
 

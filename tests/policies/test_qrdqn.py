@@ -89,7 +89,7 @@ def test_levels_may_differ_from_row_to_row(huber):
 
 
 def test_minimising_it_finds_the_quantiles(huber):
-    # Of 0, 1, ..., 9 with a small kappa; the slope is 0 between the neighbours of each level.
+    # Of 0, 1, ..., 9 with a small kappa; the slope is 0 between the neighbors of each level.
     target, levels = np.arange(10.0), np.array([0.25, 0.55, 0.85])
 
     def slope(quantiles):

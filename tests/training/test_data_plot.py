@@ -74,7 +74,7 @@ def test_numbers_of_actions_are_columns_lines_or_a_table_by_their_count(width, k
     _, (_, _, actions, *others) = panels(data_of(action, {**space_of(width), "rescaled": True}))
     assert bool(actions.images) == (kind == "table")
     assert (actions.get_legend() is not None) == (kind == "lines")
-    # The colours of actions and of coverage have a scale each.
+    # The colors of actions and of coverage have a scale each.
     assert sum(each.get_ylabel().startswith("steps") for each in others) == 1 + (kind == "table")
     if kind == "table":
         assert np.nansum(actions.images[0].get_array()) == 4 * STEPS * width

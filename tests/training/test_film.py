@@ -13,7 +13,7 @@ from minding.training.film import film_episode, film_run
 
 
 class Painted(gymnasium.Env):
-    """Four steps long; renders its step as the grey of a picture 12 wide and 8 high."""
+    """Four steps long; renders its step as the gray of a picture 12 wide and 8 high."""
 
     observation_space = spaces.Box(0.0, 4.0, (1,), np.float32)
     action_space = spaces.Discrete(2)

@@ -29,10 +29,10 @@ def draw(field: BattleMap, units: Array, shots: Sequence[tuple[int, int]], place
     image[:] = _GROUND
     image[::CELL] = image[:, ::CELL] = _LINES
     for shooter, target in shots:
-        _line(image, _middle(places[shooter]), _middle(places[target]), _colour(field, shooter))
+        _line(image, _middle(places[shooter]), _middle(places[target]), _color(field, shooter))
     alive = units[:, LIFE] > 0
     for unit in np.flatnonzero(alive):
-        _disc(image, _middle(units[unit, X : Y + 1]), _colour(field, int(unit)))
+        _disc(image, _middle(units[unit, X : Y + 1]), _color(field, int(unit)))
         _bar(image, units[unit])
     for unit in np.flatnonzero(~alive):
         x, y = _middle(places[unit])
@@ -40,7 +40,7 @@ def draw(field: BattleMap, units: Array, shots: Sequence[tuple[int, int]], place
     return image
 
 
-def _colour(field: BattleMap, unit: int) -> tuple[int, int, int]:
+def _color(field: BattleMap, unit: int) -> tuple[int, int, int]:
     return _ALLY if unit < field.allies else _ENEMY
 
 
@@ -48,12 +48,12 @@ def _middle(place: Array) -> tuple[int, int]:
     return int(place[0]) * CELL + CELL // 2, int(place[1]) * CELL + CELL // 2
 
 
-def _disc(image: Array, middle: tuple[int, int], colour: tuple[int, int, int]) -> None:
+def _disc(image: Array, middle: tuple[int, int], color: tuple[int, int, int]) -> None:
     radius = CELL // 3
     x, y = middle
     across = np.arange(-radius, radius + 1)
     inside = across[:, None] ** 2 + across**2 <= radius**2
-    image[y - radius : y + radius + 1, x - radius : x + radius + 1][inside] = colour
+    image[y - radius : y + radius + 1, x - radius : x + radius + 1][inside] = color
 
 
 def _bar(image: Array, unit: Array) -> None:
@@ -63,8 +63,8 @@ def _bar(image: Array, unit: Array) -> None:
     image[top : top + 3, left : left + int(np.ceil(width * unit[LIFE] / HEALTH))] = _HURT
 
 
-def _line(image: Array, start: tuple[int, int], end: tuple[int, int], colour: tuple[int, int, int]) -> None:
+def _line(image: Array, start: tuple[int, int], end: tuple[int, int], color: tuple[int, int, int]) -> None:
     steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
     x = np.linspace(start[0], end[0], steps + 1).round().astype(int)
     y = np.linspace(start[1], end[1], steps + 1).round().astype(int)
-    image[y, x] = colour
+    image[y, x] = color

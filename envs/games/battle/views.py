@@ -33,7 +33,7 @@ class Views:
     def __init__(self, field: BattleMap) -> None:
         self._field = field
         self._others = np.array([[k for k in range(field.allies) if k != m] for m in range(field.allies)], int)
-        self._centre = np.array([(field.width - 1) / 2, (field.height - 1) / 2], np.float32)
+        self._center = np.array([(field.width - 1) / 2, (field.height - 1) / 2], np.float32)
 
     def observe(self, now: Survey) -> Array:
         """The observations of allies, float32 ``(K, A, D)``, zeros for the dead.
@@ -56,7 +56,7 @@ class Views:
         seen[..., 4:-_OWN] = others.reshape(len(units), allies, -1)
         seen[..., -4] = units[..., LIFE] / HEALTH
         seen[..., -3] = units[..., WAIT] == 0
-        seen[..., -2:] = (units[..., X : Y + 1] - self._centre) / self._centre
+        seen[..., -2:] = (units[..., X : Y + 1] - self._center) / self._center
         seen[~now.alive[:, :allies]] = 0
         return seen
 
@@ -70,7 +70,7 @@ class Views:
         each = np.empty((*units.shape[:2], 4), np.float32)
         each[..., 0] = units[..., LIFE] / HEALTH
         each[..., 1] = 1 - units[..., WAIT] / PAUSE
-        each[..., 2:] = (units[..., X : Y + 1] - self._centre) / self._centre
+        each[..., 2:] = (units[..., X : Y + 1] - self._center) / self._center
         each[~now.alive] = 0
         state[:, :-1] = each.reshape(len(state), -1)
         state[:, -1] = steps / self._field.limit

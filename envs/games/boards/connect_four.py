@@ -16,7 +16,7 @@ _TOP, _BOTTOM = _ONE << _BITS[0], _ONE << _BITS[-1]
 _COLUMN = np.bitwise_or.reduce(_ONE << _BITS, axis=0)
 _FULL = np.bitwise_or.reduce(_COLUMN)
 _STEP = np.array([[1], [_HEIGHT - 1], [_HEIGHT], [_HEIGHT + 1]], np.uint64)
-"""Distance in bits from a square to its neighbour upwards, diagonally down, sideways, and diagonally up."""
+"""Distance in bits from a square to its neighbor upwards, diagonally down, sideways, and diagonally up."""
 _TWO_STEPS = _STEP + _STEP
 
 

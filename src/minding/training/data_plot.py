@@ -18,7 +18,7 @@ _POINTS = 20_000
 """Most steps whose actions and observations are drawn; if there are more, this many are chosen."""
 _BINS = 40
 _LINES = 6
-"""Most components of an action that are drawn as lines; if there are more, they are rows of a table of colours."""
+"""Most components of an action that are drawn as lines; if there are more, they are rows of a table of colors."""
 _FRAMES = 6
 _UNLIKE = 4.0
 """If the ranges of components differ by more than this ratio, components are drawn as shares of their ranges."""
@@ -177,7 +177,7 @@ def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int]
 
 
 def _draw_table(axes: Any, action: Array, edges: Array, steps: str) -> None:
-    """Draws the histogram of each component of an action as a row of colours."""
+    """Draws the histogram of each component of an action as a row of colors."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 

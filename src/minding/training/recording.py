@@ -150,7 +150,7 @@ def play_recorded(
 ) -> Dataset:
     """Plays and records the same number of steps in each environment.
 
-    The running episode of each environment is cut at the end: keeping only complete episodes would favour short ones.
+    The running episode of each environment is cut at the end: keeping only complete episodes would favor short ones.
 
     Args:
       act, reset: functions as `forward` and `reset` of `EvalMode`.

@@ -45,7 +45,7 @@ def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
 def objective(returns: Sequence[float]) -> float:
     """The objective of a trial: the mean over the last third of its evaluations, their number rounded up.
 
-    The maximum instead of the mean would favour trials whose evaluations vary more.
+    The maximum instead of the mean would favor trials whose evaluations vary more.
     """
     last = returns[-math.ceil(len(returns) / 3) :]
     return math.fsum(last) / len(last)

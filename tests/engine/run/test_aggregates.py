@@ -66,7 +66,7 @@ def test_scores_that_say_nothing_are_refused():
 
 
 def test_the_interval_of_scores_stays_in_range_and_narrows_with_the_games():
-    # Wilson with z^2 = 3.841459: 10 of 10 won is [10 / (10 + z^2), 1]; of 100 games, centre 0.5 and
+    # Wilson with z^2 = 3.841459: 10 of 10 won is [10 / (10 + z^2), 1]; of 100 games, center 0.5 and
     # half z sqrt(0.25 / 100 + z^2 / 40000) / (1 + z^2 / 100) = 0.0961685.
     assert score_interval(np.array([1.0, 0.0]), 10) == (
         pytest.approx([0.722467, 0.0], abs=1e-6),

@@ -296,7 +296,7 @@ def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, monkeypatch)
     trace.write(tmp_path / "trace.json")
     parsed = json.loads((tmp_path / "trace.json").read_text())
     plot_trace(parsed, tmp_path / "whole.png")
-    main, collector = _colours_along_the_rows(figures[0], 2)
+    main, collector = _colors_along_the_rows(figures[0], 2)
     names = ["collect lane", "trainer", *short, "collect lane", "trainer"]
     assert len(main) == len(names)
     of_a_name = dict(zip(names, main))
@@ -305,11 +305,11 @@ def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, monkeypatch)
     assert len(collector) == 1
     # The last 1.4 s before the collector has nothing more to do.
     plot_trace(parsed, tmp_path / "end.png", seconds=1.4)
-    assert _colours_along_the_rows(figures[1], 2)[0] == main[1:]
+    assert _colors_along_the_rows(figures[1], 2)[0] == main[1:]
 
 
-def _colours_along_the_rows(figure, rows):
-    """The colours of the bars of each row from left to right, those at least two pixels wide."""
+def _colors_along_the_rows(figure, rows):
+    """The colors of the bars of each row from left to right, those at least two pixels wide."""
     figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())
     axes = figure.axes[0]
@@ -318,8 +318,8 @@ def _colours_along_the_rows(figure, rows):
         _, y = axes.transData.transform((0.0, row))
         left, right = (int(edge) for edge in (axes.bbox.x0 + 2, axes.bbox.x1 - 2))
         line = map(tuple, pixels[len(pixels) - 1 - int(y), left:right, :3].tolist())
-        runs = [(colour, len(list(run))) for colour, run in itertools.groupby(line)]
-        found.append([colour for colour, width in runs if width >= 2 and colour != (255, 255, 255)])
+        runs = [(color, len(list(run))) for color, run in itertools.groupby(line)]
+        found.append([color for color, width in runs if width >= 2 and color != (255, 255, 255)])
     return found
 
 

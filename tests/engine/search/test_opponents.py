@@ -58,7 +58,7 @@ def test_the_solution_of_tic_tac_toe_is_known():
     assert solved.value(GAME.initial(1)).tolist() == [0.0]
     # All 4,520 positions in which the game runs: the 5,478 that can be reached less the 958 that end it.
     assert len(solved._known) == 4520
-    # An answer to a corner that is not the centre loses; the winner has four marks to choose from after an edge.
+    # An answer to a corner that is not the center loses; the winner has four marks to choose from after an edge.
     assert np.flatnonzero(solved.optimal(noughts(0))[0]).tolist() == [4]
     assert solved.value(noughts(0, 1)).tolist() == [1.0]
     # A fork: whatever is played next, the game is lost, so that every legal action is as good.

@@ -124,7 +124,7 @@ def test_an_evaluator_of_another_shape_and_a_batch_of_no_games_are_refused(searc
 
 
 @SEARCHES
-def test_an_answer_of_the_evaluator_that_is_no_judgement_is_named(search, options):
+def test_an_answer_of_the_evaluator_that_is_no_judgment_is_named(search, options):
     state, n = GAME.initial(2), 2
     answers = [
         (None, "evaluate: expected a pair of arrays of numbers .*, but it returned a NoneType"),

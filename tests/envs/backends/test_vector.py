@@ -124,13 +124,13 @@ class FailsInReset(Counter):
         obs, info = super().reset(seed=seed)
         self.length = 2
         if self.resets > 1 and self.kind == "raise":
-            raise OSError("no licence")
+            raise OSError("no license")
         return obs * np.nan if self.resets > 1 else obs, info
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("kind", "message"), [("raise", "OSError: no licence"), ("nan", r"observation is \[nan nan\]")]
+    ("kind", "message"), [("raise", "OSError: no license"), ("nan", r"observation is \[nan nan\]")]
 )
 def test_a_fault_in_a_reset_of_a_vector_environment_is_never_acted_on(mode, kind, message):
     manager = VectorEnvManager(vector_env(FailsInReset, mode, 1, kind=kind))

@@ -38,7 +38,7 @@ def test_the_best_return_visits_every_cell_from_every_start(side):
     assert len(starts) > side**2 / 2
 
 
-def test_legal_are_the_neighbours_that_were_not_visited():
+def test_legal_are_the_neighbors_that_were_not_visited():
     env = gymnasium.make("minding/MaskedGrid-v0", side=4).unwrapped
     env.reset(seed=0)
     games = env._games

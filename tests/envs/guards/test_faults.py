@@ -73,13 +73,13 @@ def test_an_environment_that_never_resets_ends_the_run_in_spite_of_restart():
             self.observation_space, self.action_space = self.inner.observation_space, self.inner.action_space
 
         def reset(self, *, seed=None, options=None):
-            raise OSError("no licence")
+            raise OSError("no license")
 
         def close(self):
             pass
 
     manager = make_env_manager({"on_error": "restart", "env_kwargs": {"first": 1}}, 1, 0, env_fn=Broken)
-    with pytest.raises(EnvError, match=r"environment 0 .* failed in reset: OSError: no licence"):
+    with pytest.raises(EnvError, match=r"environment 0 .* failed in reset: OSError: no license"):
         manager.reset()
 
 
@@ -284,7 +284,7 @@ def test_an_environment_that_cannot_be_made_a_second_time_says_why():
             super().__init__()
             made.append(self)
             if len(made) > 2:
-                raise PermissionError("one licence only")
+                raise PermissionError("one license only")
 
         def reset(self, *, seed=None, options=None):
             if hasattr(self, "start"):

@@ -222,11 +222,11 @@ def test_odd_environments_are_errors_that_say_why(odd):
 def test_an_environment_that_exits_is_a_fault():
     class Exits(Counter):
         def step(self, action):
-            raise SystemExit("licence expired")
+            raise SystemExit("license expired")
 
-    with pytest.raises(EnvError, match=r"environment 0 .*SystemExit: licence expired"):
+    with pytest.raises(EnvError, match=r"environment 0 .*SystemExit: license expired"):
         make_env_manager({}, 1, 0, env_fn=Exits).step(ZEROS[:1])
-    assert "SystemExit: licence expired" in check_env({}, 20, env_fn=Exits)[-1].text
+    assert "SystemExit: license expired" in check_env({}, 20, env_fn=Exits)[-1].text
 
 
 def test_a_mask_may_be_empty_only_where_an_episode_has_ended():

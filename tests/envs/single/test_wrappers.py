@@ -14,7 +14,7 @@ from minding.envs.single.wrappers import wrap
 
 
 class Image(gymnasium.Env):
-    """Colour images (4, 6, 3) whose value is the step."""
+    """Color images (4, 6, 3) whose value is the step."""
 
     observation_space = spaces.Box(0, 255, (4, 6, 3), np.uint8)
     action_space = spaces.Discrete(2)
@@ -93,10 +93,10 @@ def test_mistakes_are_named():
 
 
 class Camera(gymnasium.Env):
-    """A Dict of an image with its channels last, one with its channels first, a grey one, and a vector."""
+    """A Dict of an image with its channels last, one with its channels first, a gray one, and a vector."""
 
     def __init__(self):
-        shapes = {"last": (8, 9, 3), "first": (3, 8, 9), "grey": (8, 9)}
+        shapes = {"last": (8, 9, 3), "first": (3, 8, 9), "gray": (8, 9)}
         images = {key: spaces.Box(0, 255, shape, np.uint8) for key, shape in shapes.items()}
         self.observation_space = spaces.Dict(images, arm=spaces.Box(-1, 1, (2, 3)))
         self.action_space = spaces.Discrete(2)
@@ -120,7 +120,7 @@ def test_images_with_their_channels_last_are_refused_with_the_wrapper_to_use():
 def test_channel_first_turns_the_images_of_a_dict():
     cfg = {"wrappers": ["channel_first"]}
     described = describe_env(cfg, env_fn=Camera)["observation"]["spaces"]
-    shapes = {"arm": [2, 3], "first": [3, 8, 9], "grey": [1, 8, 9], "last": [3, 8, 9]}
+    shapes = {"arm": [2, 3], "first": [3, 8, 9], "gray": [1, 8, 9], "last": [3, 8, 9]}
     assert {key: space["shape"] for key, space in described.items()} == shapes
     manager = make_env_manager(cfg, 2, 0, env_fn=Camera)
     assert manager.reset()["last"].shape == (2, 3, 8, 9)
