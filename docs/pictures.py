@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parent
 PICTURES = {
     "tutorial_curve.png": "tutorial_curve.png",
     "pole/episode.gif": "tutorial_pole.gif",
-    "runs/cartpole_ppo/trace.png": "tutorial_trace.png",
+    "runs/pole_async/trace.png": "tutorial_trace.png",
 }
 """What the code of the page writes, and what the picture is called in docs/images."""
 _BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

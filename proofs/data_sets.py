@@ -40,9 +40,21 @@ class DataSet:
 
     @property
     def title(self) -> str:
-        """For a table."""
-        env = self.env_id.partition("-v")[0]
-        return f"{env}: {' and '.join(source.title for source in self.sources)}"
+        """The name of the data in a table."""
+        first, *others = self.sources
+        kind = f"{self.kind} ({first.steps:,} steps each)" if others else first.title
+        return f"{self.env_id.partition('-v')[0]}: {kind}"
+
+    @property
+    def kind(self) -> str:
+        """The kind of the data in a word or two."""
+        explores = ", exploring" if any(source.explore for source in self.sources) else ""
+        if len(self.sources) > 1:
+            return f"medium + expert{explores}"
+        (source,) = self.sources
+        if not source.steps:
+            return "replay"
+        return "random" if not source.preset else f"expert{explores}"
 
 
 @functools.cache

@@ -131,7 +131,7 @@ def draw_best_and_last(learned: list[Row], path: Path) -> None:
             label = f"{name} evaluation" if place == 0 else None
             axes.plot([means[name]], [place], "o", color=_COLORS[name], label=label, zorder=3)
         axes.plot([means["last"], means["best"]], [place, place], color="lightgray", linewidth=3, zorder=1)
-    axes.set_yticks(range(len(learned)), [f"{row.preset}, {_short(row.data)}" for row in learned], fontsize="small")
+    axes.set_yticks(range(len(learned)), [f"{row.preset}, {row.data.kind}" for row in learned], fontsize="small")
     axes.invert_yaxis()
     axes.axvline(100.0, color="dimgray", linestyle="--", linewidth=1)
     axes.set_xlabel("normalized return (0: random play, 100: expert)")
@@ -158,17 +158,6 @@ def draw_switch(record: Record, references: References, path: Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", loc="lower right")
     _save(figure, path)
-
-
-def _short(data: DataSet) -> str:
-    """The data in a word or two."""
-    explores = ", exploring" if any(source.explore for source in data.sources) else ""
-    if len(data.sources) > 1:
-        return f"medium + expert{explores}"
-    (source,) = data.sources
-    if not source.steps:
-        return "replay"
-    return "random" if not source.preset else f"expert{explores}"
 
 
 def _score(values: list[float], references: References | None) -> str:

@@ -207,7 +207,7 @@ def _study(results: Results, name: str) -> str:
         during = float(np.mean([np.mean(record["curve"]["eval_return"]) for record in records]))
         mean, seeds = _score(float(np.mean(means))), ", ".join(_score(x) for x in means)
         rows.append(f"| {variant} | {_score(during)} | {mean} | {seeds} |")
-    head = f"| {study.doing} | mean of all evaluations | return of the final policy | its seeds |"
+    head = f"| {study.doing} | mean of the evaluations during training | return of the final policy | its seeds |"
     end = _setting([record for records in groups.values() for record in records])
     return "\n".join([head, "|---|---:|---:|---|", *rows, "", end, ""])
 

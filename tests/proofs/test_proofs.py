@@ -113,17 +113,23 @@ def test_a_study_compares_the_newest_settings_of_each_variant_with_the_preset_as
     (tmp_path / "rainbow.md").write_text(PAGE.replace("cartpole_ppo", "ablation"))
     for seed, mean in enumerate([-80.0, -90.0, -100.0, 7.0]):
         results.append("learning", {**record(seed, mean), "preset": "acrobot_rainbow"})
-    told = [("priorities", 0, -300.0, "older"), ("priorities", 0, -95.0, "b"), ("noisy layers", 0, -70.0, "c")]
+    told = [
+        ("prioritized replay", 0, -300.0, "older"),
+        ("prioritized replay", 0, -95.0, "b"),
+        ("noisy networks", 0, -70.0, "c"),
+    ]
     for variant, seed, mean, settings in told:
         results.append("studies", {**record(seed, mean, settings), "study": "ablation", "variant": variant})
-    results.append("studies", {**record(0, 9.0), "study": "sac_steps", "variant": "priorities"})
+    results.append("studies", {**record(0, 9.0), "study": "sac_steps", "variant": "prioritized replay"})
     proof_pages.update(results)
     rows = (tmp_path / "rainbow.md").read_text().splitlines()
     # Of the evaluations of each run, 20 and the last one.
-    assert "| removed | mean of all evaluations | return of the final policy | its seeds |" in rows
+    assert "| removed | mean of the evaluations during training | return of the final policy | its seeds |" in rows
     assert "| nothing | -35.0 | -90.0 | -80.0, -90.0, -100.0 |" in rows
-    assert "| priorities | -37.5 | -95.0 | -95.0 |" in rows
-    assert rows.index("| priorities | -37.5 | -95.0 | -95.0 |") < rows.index("| noisy layers | -25.0 | -70.0 | -70.0 |")
+    assert "| prioritized replay | -37.5 | -95.0 | -95.0 |" in rows
+    assert rows.index("| prioritized replay | -37.5 | -95.0 | -95.0 |") < rows.index(
+        "| noisy networks | -25.0 | -70.0 | -70.0 |"
+    )
     assert "older" not in "".join(rows)
 
 
@@ -136,6 +142,14 @@ def test_the_variants_of_a_study_are_runs_of_their_own():
     as_it_is = dataclasses.replace(other, kind="learning", program="minding", study="", variant="")
     assert as_it_is.config_hash == config_hash("halfcheetah_sac", ("seed=0", "run.max_env_step=100000"))
     assert as_it_is.config_hash != other.config_hash
+
+
+def test_every_measured_variant_is_one_of_its_study():
+    """A variant that is renamed would leave the table, and its row the page."""
+    rows = [json.loads(line) for line in (ROOT / "docs/results/studies.jsonl").read_text().splitlines()]
+    assert {(row["study"], row["variant"]) for row in rows} <= {
+        (name, variant) for name, study in STUDIES.items() for variant in study.variants
+    }
 
 
 def test_variants_that_end_early_stand_beside_what_the_preset_had_reached_by_then(results, tmp_path):
