@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGURATIONS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
 """By language."""
+STYLE = "site.css"
 OUTSIDE = {
     "en": {
         "README.md": "index.md",
@@ -93,7 +94,10 @@ def prepare(out: Path, language: str) -> list[Path]:
     shutil.rmtree(out, ignore_errors=True)
     site = _Site(language)
     for page, place in site.places.items():
-        _write(out / place, site.converted(page))
+        # There is nothing beside the first page to navigate to.
+        head = "---\nhide:\n  - navigation\n---\n\n" if place.name == "index.md" and place.parent == Path() else ""
+        _write(out / place, head + site.converted(page))
+    shutil.copyfile(ROOT / "docs" / STYLE, out / STYLE)
     for path, place in site.sources.items():
         if path.suffix == ".py":
             title = path.relative_to(ROOT).as_posix()

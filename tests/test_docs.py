@@ -58,7 +58,6 @@ policy = {policy}(cfg)
 """
 PPO_CHAIN = CHAIN.format(policy="PPO", type="ppo", few="n_epoch=1")
 EXPORTED = """
-from pathlib import Path
 from minding.engine import Config
 from minding import training
 from minding.configs import compile_run
@@ -68,7 +67,7 @@ cfg = compile_run(settings, ["run.final_episodes=1", "exp_name=cartpole_ppo"])
 run = RunDir.create(cfg)
 training.train(cfg, run, progress=False)
 for file_format in ("onnx", "mindir"):
-    training.export_run(run, file_format, None, Path(f"policy.{file_format}"))
+    training.export_run(run, file_format, None, run.path / f"policy.{file_format}")
 """
 PREPARATIONS = {
     "dqn": CHAIN.format(policy="DQN", type="dqn", few="warmup=64")

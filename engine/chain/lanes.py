@@ -28,7 +28,7 @@ class WorkerStatus:
       pid: id of its process on that machine; None if it has no process of its own.
       member: name of the middleware that it runs, or ``starting``, ``idle``.
       weights_age: age of the weights of its current request, in learner iterations; None without a request.
-      backlog: number of requests that it has not answered.
+      backlog: number of its requests whose answers the main process has not taken yet.
       waited: seconds that the main process has waited for its answers.
       restarts: number of times that it died and was restarted.
     """
