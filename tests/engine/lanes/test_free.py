@@ -451,7 +451,7 @@ def test_on_policy_chains_do_not_ask():
 
 def test_settings_that_a_limiter_never_allows_are_refused_before_the_first_step(counting_config):
     for limiter, learn, message in (
-        (limiters.ratio(4.0, 1, 8.0), {"warmup": 50}, r"warmup=50 exceeds the 3 rows that the limiter .* lets in"),
+        (limiters.ratio(4.0, 1, 8.0), {"warmup": 50}, r"warmup=50 exceeds the 3 rows that the limiter .* allows"),
         (limiters.ratio(4.0, 8, 8.0), {"update_per_collect": 5}, r"draws 20 samples .* more than 16: .* least 20"),
         (limiters.ratio(4.0, 8, 8.0), {"updates_per_step": 0.5}, r"updates_per_step=0\.5 .* 2 samples .* wants 4"),
     ):
