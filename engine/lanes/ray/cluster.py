@@ -101,7 +101,7 @@ def _other_listener(host: str, port: int) -> str | None:
                 answer += part
     if len(answer) == _FRAME.size and _FRAME.unpack(answer)[2] == _SETTINGS:
         return None
-    return "the program that listens there is not Ray: it does not answer in HTTP/2"
+    return "the program that listens there does not answer in HTTP/2: it is not Ray, or needs RAY_USE_TLS=1"
 
 
 def has_token() -> bool:
