@@ -313,7 +313,7 @@ def _kills(results: Results) -> str:
         f"| {'equal' if r['equal'] else 'DIFFERENT: ' + ', '.join(r['different'][:3])} |"
         for r in records
     ]
-    head = "| preset | env steps | kills | whole runs in them | digests compared | compared with an uninterrupted run |"
+    head = "| preset | env steps | kills | completed runs | digests compared | compared with an uninterrupted run |"
     return "\n".join([head, "|---|---:|---:|---:|---:|---|", *rows, "", _setting(records), ""])
 
 
