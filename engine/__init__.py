@@ -51,14 +51,14 @@ __all__ = [
     "task",
 ]
 
-# The chain does not know of lanes, which are made of chains.
+# The chain does not import lanes, which consist of chains.
 Task.lane_factory = lane_factory
 
 if not TYPE_CHECKING:
-    # A type checker finds a name that is not there itself.
+    # Type checkers report missing names without this function.
 
     def __getattr__(name):
-        # Loaded on first use: a script that brings its own configuration needs none of it.
+        # Loaded on first use: a script with its own configuration does not need it.
         if name == "compile_config":
             from minding.engine.config.compiler import compile_config
 

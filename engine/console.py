@@ -7,7 +7,7 @@ import sys
 from typing import IO
 
 
-# Python 3.10 does not take the argument that type checkers ask for.
+# Python 3.10 does not accept the type argument that type checkers require.
 class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes to whatever `sys.stderr` is now: a progress bar replaces it while it is drawn."""
 

@@ -58,7 +58,7 @@ class FieldError(MiddlewareError):
         self._args = (field, reader, expected, value, key)
 
     def __reduce__(self) -> tuple[type[FieldError], tuple[str, str, str, object, str | None]]:
-        # From a worker.
+        # Raised again from a worker.
         return FieldError, self._args
 
 

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # A type checker finds a name that is not there itself.
+    # Type checkers report missing names without this function.
 
     def __getattr__(name):
         raise from_di_engine(__name__, name)

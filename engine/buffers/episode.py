@@ -185,7 +185,7 @@ class EpisodeBuffer:
     def push_episode(self, episode: Mapping[str, Array]) -> None:
         """Appends a whole episode, one array ``(n, *shape)`` per field; the first one determines n."""
         count = len(next(iter(episode.values())))
-        # Of no environment: nothing continues it.
+        # It belongs to no environment, so that no row continues it.
         number, here = np.full(count, -1), np.arange(count)
         self.push({**episode, "sequence": number, "begun": here == 0, "ended": here == count - 1})
 
@@ -217,7 +217,7 @@ class EpisodeBuffer:
         heads, early = self._links.heads, self._length - 1
         drawn = self._rng.integers(0, len(self) + len(heads) * early, size=shape)
         first, count = self._links.oldest + drawn, np.full(shape, self._length)
-        # Those that begin before the first row.
+        # Windows that begin before the first row.
         clipped = drawn >= len(self)
         head, count[clipped] = np.divmod(drawn[clipped] - len(self), max(early, 1))
         first[clipped], count[clipped] = heads[head], count[clipped] + 1

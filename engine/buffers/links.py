@@ -22,13 +22,13 @@ class Links:
 
     def _clear(self, added: int) -> None:
         self._added = added
-        # By place in the ring: the row before, the row after, and what was said of the row.
+        # By place in the ring: the row before, the row after, and the flags of the row.
         self._before, self._after = np.full((2, self._capacity), _NONE)
         self._sequence = np.zeros(self._capacity, np.int32)
         self._begun, self._ended = np.zeros((2, self._capacity), np.bool_)
-        # By environment, of the running episode: the last row and, if it is known, the first one.
+        # By environment, the last row of the running episode and, if it is known, the first one.
         self._running: dict[int, tuple[int, int]] = {}
-        # First rows of the episodes that ended.
+        # The first rows of the episodes that ended.
         self._firsts: list[int] = []
         self._heads = np.zeros(0, np.int64)
 
@@ -56,7 +56,7 @@ class Links:
         """Adds at most `capacity` rows; see `Ring.push`."""
         rows = self._added + np.arange(len(sequence))
         place = rows % self._capacity
-        # What follows the rows that are overwritten.
+        # The rows that follow the overwritten ones.
         overwritten = np.arange(self.oldest, max(0, self._added + len(rows) - self._capacity))
         bereft = self._after[overwritten % self._capacity]
         self._sequence[place], self._begun[place], self._ended[place] = sequence, begun, ended

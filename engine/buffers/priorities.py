@@ -103,7 +103,7 @@ class Priorities:
         rows = self._tree.find(part * (total / batch_size))
         found = self._tree.read(rows)
         if not found.all():
-            # Rounding led to rows without a priority, such as those past the last one: the one before is meant.
+            # Rounding may lead to rows without a priority, such as rows past the last one: take the row before.
             rows = self._with_priority(rows)
             found = self._tree.read(rows)
         weight = np.empty(rows.shape, np.float32)

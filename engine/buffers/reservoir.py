@@ -38,10 +38,10 @@ class ReservoirBuffer:
         self.layout = RowLayout(fields)
         self.tables = DeviceTables(self.layout, capacity)
         streams = SeedStreams(seed)
-        # What is kept does not depend on how often something is drawn.
+        # A separate stream, so that sampling does not change the kept rows.
         self._rngs = {"drawn": streams.generator("buffer"), "kept": streams.generator("buffer.kept")}
         self._pushed = 0
-        # Of each place, how many rows had been pushed when it was written.
+        # For each place, the number of rows pushed when it was written.
         self._written = np.zeros(capacity, np.int64)
         self._origin = saved.new_origin()
 
@@ -63,7 +63,7 @@ class ReservoirBuffer:
         self.layout.check_finite(block, "replay push")
         number = self._pushed + np.arange(len(block[0]))
         place = np.where(number < self.capacity, number, self._rngs["kept"].integers(0, number + 1))
-        # Of rows that take the same place the last one stays.
+        # If several rows take the same place, the last one stays.
         places, from_end = np.unique(place[::-1], return_index=True)
         held = places < self.capacity
         places, rows = places[held], len(place) - 1 - from_end[held]

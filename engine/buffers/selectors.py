@@ -56,7 +56,7 @@ class Uniform:
     uses_priority = False
 
     def __init__(self, capacity: int) -> None:
-        # The places in use stand at the beginning of one array; the other says where each of them stands.
+        # The places in use are at the beginning of one array; the other has the position of each place.
         self._held, self._where, self._count = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), 0
 
     def insert(self, places: Array, priorities: Array) -> None:
@@ -147,7 +147,7 @@ class _Ordered:
     _newest: bool
 
     def __init__(self, capacity: int) -> None:
-        # A linked list: the ends of a dict are found slowly once much was removed there.
+        # A linked list, because finding the ends of a dict is slow after many removals there.
         self._order: OrderedDict[int, None] = OrderedDict()
 
     def insert(self, places: Array, priorities: Array) -> None:

@@ -76,11 +76,11 @@ class PrioritizedSequenceBuffer:
         self._length, self._burn_in, self._stride, self._eta = length, burn_in, stride, eta
         self._windows = Windows()
         self._priorities = Priorities(self._windows.slots, alpha, beta, beta_steps)
-        # By place in the ring, the errors with which rows came.
+        # By place in the ring, the errors that rows brought.
         self._given = np.full(capacity, UNKNOWN, np.float32)
-        # The sequences that still grow.
+        # The sequences that are still growing.
         self._growing = np.zeros(0, np.int64)
-        # By environment, how many rows ago the last sequence began.
+        # By environment, the number of rows since the last sequence began.
         self._since: dict[int, int] = {}
         self._rng = SeedStreams(seed).generator("buffer")
 
@@ -163,7 +163,7 @@ class PrioritizedSequenceBuffer:
             age = place - np.maximum.accumulate(np.where(heads[mine], place, -self._since.get(number, 0)))
             begins[mine] = age % self._stride == 0
             self._since[number] = int(age[-1] + 1) % self._stride
-        # Those before the first row are shorter by a stride each.
+        # Each sequence that begins before the first row is shorter by one more stride.
         parts = self._length // self._stride
         repeats = np.where(heads, parts, 1)[begins]
         shorter = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)

@@ -28,9 +28,9 @@ class Successors:
         self._links, self._capacity = links, capacity
         self.place = np.zeros(capacity, np.int32)
         self.spare = 0
-        # Of each spare place, how many rows it is the successor's.
+        # For each spare place, the number of rows whose successor it holds.
         self._users = np.zeros(0, np.int64)
-        # Rows that wait for the one that follows, and after how many steps it comes.
+        # Rows that wait for a following row, with the number of steps to it.
         self._open, self._steps = np.zeros((2, 0), np.int64)
 
     def grow(self, spare: int) -> None:

@@ -26,7 +26,7 @@ class SumTree:
         depth = max(1, (capacity - 1).bit_length())
         self._leaves = 1 << depth
         self._height = min(depth, max(HEIGHT, depth + 1 - ROOTS.bit_length()))
-        # As of one tree over all rows: node i is the sum of nodes 2i and 2i + 1. What is above the roots is not kept.
+        # Indexed like one tree over all rows: node i is the sum of 2i and 2i + 1. Nodes above the roots are not kept.
         self._tree = np.zeros(2 * self._leaves)
         self._first_root = self._leaves >> self._height
         self._roots = self._tree[self._first_root : 2 * self._first_root]

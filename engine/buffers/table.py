@@ -41,7 +41,7 @@ class Rows:
         self.layout = RowLayout(fields)
         self.tables = DeviceTables(self.layout, capacity)
         self._references = np.zeros(capacity, np.int64)
-        # A place that is given back is the last to be written again: who drew it may not have gathered it yet.
+        # A released place is the last to be written again: a learner that sampled it may not have gathered it yet.
         self._free = deque(range(capacity))
         self._pushed, self._written = 0, np.zeros(capacity, np.int64)
         self._origin = saved.new_origin()

@@ -38,7 +38,7 @@ class DeviceTables:
         if replaced is not None:
             for new, old in zip(host, replaced.host, strict=True):
                 new[: len(old)] = old
-        # On CPU the parameter makes the only copy: one of a Tensor made of the array would be a second one.
+        # On CPU the parameter makes the only copy; a Tensor made of the array would be a second one.
         self.parameters = [
             ms.Parameter(runtime.to_device(table), name=f"rows.{i}", requires_grad=False)
             for i, table in enumerate(host)

@@ -57,7 +57,7 @@ class Context:
 
     unit: ClassVar[str] = "total_step"
 
-    # What a class always keeps; `keep` adds to it on the instance. A subclass whose __post_init__ does not
+    # Fields that a class always keeps; `keep` adds to them on the instance. A subclass whose __post_init__ does not
     # call super() therefore loses none of its base's kept fields.
     _kept: ClassVar[tuple[str, ...]] = ("total_step",)
 
@@ -150,11 +150,11 @@ class Context:
         self.begin_iteration()
 
     if not TYPE_CHECKING:
-        # A type checker finds a field that is not there itself.
+        # Type checkers report missing fields without this method.
 
         def __setattr__(self, name, value):
             if name in self.__dataclass_fields__:
-                # Told where it happens: the renewal of the context is far from it.
+                # Reported at the assignment, because the renewal of the context is far from it.
                 if name in self._kept and type(value) not in _kept_types(type(self))[name]:
                     self._check_kept(name, value)
                 _set(self, name, value)

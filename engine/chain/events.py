@@ -46,11 +46,11 @@ class Gathering:
     """
 
     def __init__(self, outer: Gathering | None) -> None:
-        # With the member that emitted it.
+        # Each event with the member that emitted it.
         self._log: list[tuple[str, Arguments, object]] = [] if outer is None else outer._not_had()
         self._failed = False
         self._outer = outer
-        # Of each member: by event, the place in the log behind the last one that it had.
+        # For each member and event, the position in the log after the last one that it received.
         self._threads = threading.local()
 
     @property
@@ -95,7 +95,7 @@ class EventBus:
         self._pending: list[Exception] = []
         self._owner: int | None = None
         self._gatherings: list[Gathering] = []
-        # Of each thread: the innermost gathering that it is a member of, and what tells it from other members.
+        # For each thread, the innermost gathering of which it is a member, and its id among the members.
         self._member = threading.local()
 
     def own(self, owned: bool) -> None:

@@ -138,7 +138,7 @@ def load_middleware_state(nodes: Sequence[Node], state: StateDict, optional: Seq
 def _named(nodes: Iterable[Node], optional: Sequence[object]) -> list[tuple[str, object]]:
     """All middleware in order, each with its name in a checkpoint: required ones have their position among the required
     ones, optional ones have ``use:`` and, if several have the same name, a number."""
-    # Lanes stand for middleware that need not be adjacent.
+    # A lane represents middleware that need not be adjacent.
     ordered = sorted(_leaves(nodes), key=lambda leaf: [int(part) for part in leaf.position.split(".")])
     left_out = {id(each) for each in optional}
     free = [id(leaf.middleware) in left_out and "." not in leaf.position for leaf in ordered]

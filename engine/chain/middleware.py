@@ -205,7 +205,7 @@ def _declared_factory(factory: Callable[..., Any], declaration: Declaration) -> 
         check_callable(middleware, f"the middleware factory {declaration.name} returned")
         own = declaration_of(middleware)
         if own is not None and own.name == declaration.name:
-            # What it touches depends on what it was given: it says so itself.
+            # Its fields depend on its arguments, so the object itself declares them.
             return middleware
         try:
             middleware.declaration = declaration

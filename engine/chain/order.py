@@ -60,7 +60,7 @@ def _spoiled(nodes: Sequence[Node]) -> Iterator[tuple[Node, str]]:
         declared = node.declaration
         if declared is None:
             return
-        # The earliest of what it cannot follow: before that it can go.
+        # The earliest middleware that it cannot follow; it fits before that one.
         refused = next((state for state in left if state in declared.refuses), None)
         if refused is not None:
             found.append((node, _refusal(node, left[refused], refused)))
@@ -114,7 +114,7 @@ def _lost(leaf: Node, earlier: Sequence[Node], later: Sequence[Node], passing: s
     if leaf.declaration.role is Role.EVALUATE:
         # Several evaluators may be due in different iterations.
         return
-    # What it only adds to, such as metrics, is for whoever looks.
+    # A field to which it only adds, such as metrics, is for any reader.
     written = [name for name in leaf.declaration.writes if name in passing and name not in leaf.declaration.optional]
     ends = {name: _next_use(later, name) for name in written}
     if not written or any(reads for reads, _ in ends.values()):

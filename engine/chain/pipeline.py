@@ -113,7 +113,7 @@ def open_half(result: object, step: Step, stack: list[Half]) -> Half | None:
             f"middleware {step.name!r} ({step.place}) returned a function: it looks like a factory; use what "
             f"it returns, {step.name}(...), and not the factory itself"
         )
-    # The value of a lambda is what its expression happens to have.
+    # The value of a lambda is the value of its expression, which has no meaning here.
     if result is None or step.name == "<lambda>":
         return None
     shown = textwrap.shorten(repr(result), 80)
@@ -254,7 +254,7 @@ class Parallel(Composite):
         yield from self._closing(stack)
 
     def _run_members(self, ctx: Any, stack: list[Half]) -> None:
-        # One stack each: the order on a common one must not depend on which thread is fastest.
+        # One stack per member, so that the order does not depend on the speed of threads.
         stacks: list[list[Half]] = [[] for _ in self._steps]
         bus = self._events()
         with bus.gather() as gathering, ThreadPoolExecutor(len(self._steps)) as pool:

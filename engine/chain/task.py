@@ -48,16 +48,16 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     def __init__(self: Task[OnlineRLContext]) -> None:
         self._started = False
-        # Within its `with` block.
+        # Whether its `with` block is open.
         self._entered = False
         self._running = False
-        # Never replaced: second halves made by `wrap` hold on to it.
+        # Never replaced, because second halves made by `wrap` keep a reference to it.
         self._stack: list[Half] = []
         self._ctx: ContextT
         self._reset(OnlineRLContext(), Recording(profile=False, trace=False), resume=None)
 
     def __reduce__(self) -> tuple[Callable[[], Task[Any]], tuple[()]]:
-        # Middleware that hold on to a task find that of their own process in a worker.
+        # In a worker, middleware with a reference to a task find the task of their own process.
         return _task_of_this_process, ()
 
     def _reset(self, ctx: Context, recording: Recording, resume: str | Path | None) -> None:
@@ -279,7 +279,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         self._events.own(True)
         try:
             with SignalGuard(self.interrupt, "stopping after this iteration"):
-                # Not within what ends a run: a run that could not begin or be resumed has nothing to save.
+                # Outside of the block that ends a run: a run that could not begin or resume has nothing to save.
                 lifecycle.raise_first(lifecycle.call_begin_hooks(nodes), "another begin hook failed too")
                 self._resume(nodes)
                 self._run_and_end(steps, nodes, limit)
@@ -326,7 +326,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             self._boundary.drop()
             self._stop_reason, self._error = "exception", error
             lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
-            # Its traceback keeps everything alive that ran.
+            # Its traceback would keep all objects of the run alive.
             self._error = None
             raise
         lifecycle.raise_first(self._end(nodes), "another finish hook failed too")
@@ -349,7 +349,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             try:
                 run_first_halves(steps, self._ctx, stack, total_step)
             except Interrupted:
-                # Not yet begun, unless something was counted before what waited.
+                # The iteration has not begun, unless a middleware before the waiting one counted something.
                 self._boundary.within = self._ctx.state_dict() != begun
                 self._boundary.drop()
                 continue
@@ -399,7 +399,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             raise CheckpointError(
                 f"a task's state has the keys ctx, chain, division and middleware, got {sorted(state)}"
             )
-        # What runs elsewhere gets its state there.
+        # Members of lanes get their state in their workers.
         self._divide_into_lanes()
         lifecycle.check_division(self.division, state["division"])
         lifecycle.check_chain_state(self._nodes(), state, self._optional)

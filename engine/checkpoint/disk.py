@@ -52,7 +52,7 @@ def locked(folder: Path) -> int:
         os.close(descriptor)
         raise
     except OSError:
-        pass  # A file system without locks: there is no telling, as there was none before.
+        pass  # On a file system without locks, this cannot be found out.
     return descriptor
 
 

@@ -55,7 +55,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         data = read_bounded(path / MANIFEST, _MAX_BYTES)
         manifest: dict[str, Any] = json.loads(data)
         manifest.pop(_CHECKSUM, None)
-        # Encoding it again also finds changes that JSON does not see, such as different white space.
+        # Encoding it again also finds changes that JSON ignores, such as white space.
         whole = encode_manifest(manifest) == data
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, CheckpointError) as error:
         what = getattr(error, "strerror", None) or type(error).__name__
@@ -111,7 +111,7 @@ def read_verified(path: Path, entry: Entry) -> bytes:
     try:
         found = path.stat().st_size
         if found != entry["size"]:
-            # It is not read then: a wrong file may be of any size.
+            # The file is not read in this case, because it may have any size.
             raise OSError(errno.EINVAL, f"damaged: {found} bytes, {entry['size']} expected")
         data = read_bounded(path, found)
     except OSError as error:

@@ -109,7 +109,7 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     Raises:
       DamagedCheckpointError: if the checkpoint is missing or damaged, or has another schema; names the file.
     """
-    # Here, because a program that only collects never loads one.
+    # Imported here, because a program that only collects never loads a checkpoint.
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -250,7 +250,7 @@ def _blocks_of(previous: Path | None) -> dict[str, tuple[Path, Entry]]:
 def _replace(path: Path, scratch: Path, names: list[str]) -> None:
     """Moves a written checkpoint into the folder of an older one; the rename of the manifest is the switch."""
     for name in names:
-        # Both hold files of names that no other save uses.
+        # The names of files in both folders are unique to each save.
         disk.rename(scratch / name, path / name)
     disk.sync(path)
     disk.rename(scratch / MANIFEST, path / MANIFEST)

@@ -53,7 +53,7 @@ def split(state: Any) -> Parts:
 def _split(node: Any, where: str, parts: Parts) -> Any:
     if isinstance(node, Mapping):
         for key in node:
-            # JSON turns other keys into texts.
+            # JSON turns other keys into strings.
             if not isinstance(key, str) or key in (_ARRAY, _BLOCKS):
                 raise UnsavableError(_keys(where), f"the key {key!r} cannot be saved; use another text")
         return {key: _split(child, f"{where}/{key}", parts) for key, child in node.items()}
@@ -80,7 +80,7 @@ def _split_array(leaf: Array | BlockArray, where: str, parts: Parts) -> Any:
         numbers = [first, first + len(leaf.versions)]
         return {_BLOCKS: numbers, "rows": leaf.block_rows, "shape": list(array.shape), "dtype": array.dtype.name}
     parts.arrays[where] = np.ascontiguousarray(array)
-    # Making it contiguous turns a 0-d array into a row: the shape is kept beside it.
+    # `ascontiguousarray` turns a 0-d array into a row, so the shape is kept separately.
     return {_ARRAY: where, "shape": list(array.shape)}
 
 
@@ -127,7 +127,7 @@ class _Joiner:
         if _ARRAY in node:
             array = self._arrays.pop(node[_ARRAY])
             shaped = array.reshape(node["shape"])
-            # What was read is not writable.
+            # Arrays of a file are not writable.
             return np.array(shaped) if self._copy else shaped
         if _BLOCKS in node:
             return self._join_blocks(node)

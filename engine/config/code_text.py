@@ -218,7 +218,7 @@ def _bound(statement: ast.stmt) -> set[str]:
         return {alias.asname or alias.name.split(".")[0] for alias in statement.names}
     if isinstance(statement, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.ImportFrom)):
         return set()
-    # A statement with a body is walked whole: what a function inside it binds is at worst refused.
+    # The whole body is walked: a name that a function inside it binds is refused at worst.
     return {
         part.id
         for part in ast.walk(statement)

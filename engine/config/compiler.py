@@ -314,10 +314,10 @@ def _find(schema: Schema, keys: list[str]) -> Any:
 
 
 def _parse_override(text: str, option: Any, override: str) -> Any:
-    # As the tables of settings and Python write it; YAML's own word is null.
+    # The tables of settings and Python write None; YAML's own word is null.
     if text.strip() == "None":
         return None
-    # `exp_name=2024` and `run.out_dir=runs #2` mean the text, whatever YAML makes of it; quotes and null are YAML's.
+    # `exp_name=2024` and `run.out_dir=runs #2` are strings, although YAML reads them otherwise; quotes and null count.
     if isinstance(option, Option) and option.kind is str and not _YAML_TEXT.match(text):
         return text.strip()
     try:

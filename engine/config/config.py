@@ -52,7 +52,7 @@ class Section(dict[str, object]):
     def __setitem__(self, key: str, value: object) -> None:
         super().__setitem__(key, _sections(value))
 
-    # What dict does past __setitem__.
+    # These methods of dict bypass __setitem__.
 
     def update(self, *settings: Mapping[str, object], **more: object) -> None:  # type: ignore[override]
         for each in (*settings, more):
@@ -109,7 +109,7 @@ class OpenSection(Section):
         def __setattr__(self, name: str, value: object) -> None: ...
 
 
-# From here on all is for type checkers: every section is made as a plain `Section`.
+# Everything below is for type checkers: at run time every section is a plain `Section`.
 
 
 class RunSection(Section):

@@ -191,7 +191,7 @@ def _coerce(value: Any, kind: type) -> Any:
     if kind is float and math.isnan(value):
         raise TypeError("NaN is not a number")
     if kind is str and value.startswith("~/"):
-        # No shell does it after KEY=.
+        # A shell does not expand it after KEY=.
         return os.path.expanduser(value)
     if kind is int and abs(value) > MOST_COUNT:
         raise TypeError("it exceeds 10**12, the largest integer of a setting")

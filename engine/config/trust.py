@@ -267,7 +267,7 @@ class _Judge:
         """The same once the modules are imported, which may be written so that their text misleads."""
         try:
             target = getattr(importlib.import_module(module), attribute, None)
-        except (Exception, SystemExit):  # Whoever makes the object imports it again and reports this.
+        except (Exception, SystemExit):  # The code that creates the object imports it again and reports this.
             return None
         home = str(getattr(target, "__module__", None))
         return self._module_objection(home) if callable(target) and home != module else None

@@ -42,7 +42,7 @@ def parse_yaml(text: str) -> Any:
         finally:
             loader.dispose()
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        # PyYAML looks ahead, and from 6.0.4 on it has a bound of its own.
+        # PyYAML reads ahead, and has its own limit since 6.0.4.
         if "maximum nesting depth" in str(error):
             raise ValueError(_TOO_DEEP) from None
         raise ValueError(" ".join(str(error)[:500].split())) from None

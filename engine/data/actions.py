@@ -114,7 +114,7 @@ class ActionAdapter:
         return action
 
     def _clipped(self, action: Array) -> Array:
-        # After scaling, which may leave the bounds by one rounding.
+        # Clipped after scaling, which may exceed the bounds by a rounding error.
         clipped = np.minimum(np.maximum(action, self.low), self.high)
         return clipped.astype(self.dtype, copy=False)
 

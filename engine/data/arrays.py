@@ -75,7 +75,7 @@ def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any)
                 "env='Pendulum-v1', or the data.about['env'] of other recorded data"
             ) from None
         return dict(env)
-    # On first use: only this needs environments.
+    # Imported here, because only this branch needs environments.
     from minding.envs.recorded import describe_environment
 
     return describe_environment(env)
@@ -236,6 +236,6 @@ def _observations(values: Array) -> Array:
 
 
 def _single(values: Array) -> Array:
-    # What becomes infinite is told of as such.
+    # A number that becomes infinite is reported as such.
     with np.errstate(over="ignore"):
         return values.astype(np.float32)

@@ -89,7 +89,7 @@ class RowLayout:
                 width += field.size
         for name in self.linked:
             self.columns[name] = dataclasses.replace(self.columns[_before(name)], name=name, linked=True)
-        # In the order of the fields.
+        # The values are in the order of the fields.
         self.columns = {name: self.columns[name] for name in self.fields}
         self.width = width
         self.num_tables = 1 + images

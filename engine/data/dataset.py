@@ -122,7 +122,7 @@ class Dataset:
             elif name == "action":
                 found[name] = self._adapter.invert(self.action[index])
             elif name == "next_action":
-                # Of the last step of an episode any: `next_known` is 0 there.
+                # Any value for the last step of an episode, where `next_known` is 0.
                 found[name] = self._adapter.invert(self.action[np.minimum(index + 1, len(self) - 1)])
             elif name == "next_known":
                 found[name] = (self.end[np.searchsorted(self.end, index)] != index).astype(np.float32)
@@ -336,7 +336,7 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
     """The differences between data and this environment, with both values; empty if there are none."""
     here = describe(env)
     if here["env_id"] == RECORDED:
-        # Whatever the data are from; spaces are compared.
+        # The origin of the data does not matter; only spaces are compared.
         parts = {name: what for name, what in parts.items() if name in ("observation", "env_action")}
     odd = [text for name, what in parts.items() for text in differences(what, there.get(name), here[name])]
     more = [f"and {len(odd) - _MOST_TOLD} more"] if len(odd) > _MOST_TOLD else []
@@ -378,7 +378,7 @@ def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -
 
 
 def _check_values(data: Dataset, env: Mapping[str, Any], single: bool) -> None:
-    # In blocks: what is computed of them never takes as much memory as the arrays.
+    # In blocks, so that intermediate results never take as much memory as the arrays.
     for rows in blocks(len(data)):
         obs = {path: values[rows] for path, values in data.obs.items()}
         _finite({"obs": obs, "action": data.action[rows], "reward": data.reward[rows]})

@@ -205,7 +205,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._scratch.finish()
 
     def _write_arrays(self, name: str) -> Entry:
-        # The widest numbers first: then all of them lie at multiples of their size.
+        # The widest numbers first, so that all of them are aligned to their size.
         columns = sorted(self._columns.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
         head, offset = {}, 0
         for key, column in columns:

@@ -55,7 +55,7 @@ def _check_space(name: str, space: Any, kinds: tuple[str, ...]) -> None:
     elif kind in ("multi_discrete", "action_mask"):
         key = "nvec" if kind == "multi_discrete" else "counts"
         values = space.get(key)
-        # Those of an action space may have several axes.
+        # The values of an action space may have several axes.
         flat = np.ravel(np.asarray(values, object)).tolist() if isinstance(values, list) else []
         good = len(flat) > 0 and all(map(_is_count, flat))
         _expect(good and sum(flat) < _MOST, f"{name}.{key}", values, "a list of counts")

@@ -52,7 +52,7 @@ class GoalRule:
     def _find(self, achieved: Array, desired: Array, info: Mapping[str, Array]) -> str:
         count = len(achieved)
         some = np.unique(np.linspace(0, count - 1, min(count, _COMPARED)).astype(np.int64))
-        # Once more as if their goals were reached: a rule for one row may say of many that not all are.
+        # Compared once more with reached goals: a rule for one row may return one value for many rows.
         twice = np.tile(some, 2)
         wanted = np.concatenate([desired[some], achieved[some]])
         rows = achieved[twice], wanted, {name: values[twice] for name, values in info.items()}

@@ -49,7 +49,7 @@ def last_rows(rollout: Rollout, count: int) -> Rollout:
     ended = rollout.ends[:, 0] >= start
     final_obs = trees.index(rollout.final_obs, ended) if ended.any() else None
     fresh = rollout.begun()[start:]
-    # Of the others, the rows themselves say whether they begin an episode.
+    # For all other rows, the rollouts say whether they begin an episode.
     fresh[1:] &= False if rollout.fresh is None else rollout.fresh[start + 1 :]
     return dataclasses.replace(
         rollout,
@@ -94,7 +94,7 @@ def _ends(first: Rollout, second: Rollout) -> tuple[Array, Obs | None, Array | N
     steps = first.shape[0]
     given_up = np.zeros(0, np.int64)
     if second.fresh is not None:
-        # Before a row that is not valid there is no transition either.
+        # The row before an invalid row is no transition, either.
         going = ~first.cut()[-1] if first.valid is None else ~first.cut()[-1] & first.valid[-1]
         given_up = np.flatnonzero(second.fresh[0] & going)
     lost = np.stack([np.full(len(given_up), steps - 1), given_up], axis=1)

@@ -112,7 +112,7 @@ def _of_actions(space: Mapping[str, Any], action: Array) -> Iterator[tuple[int, 
     else:
         low = np.asarray(space["start"])
         high = low + np.asarray(space["n"] if space["kind"] == "discrete" else space["nvec"]) - 1
-        # Not the opposite comparisons, which are false for a forged space of NaN.
+        # The opposite comparisons would be false for a forged space with NaN.
         outside = ~((action >= low) & (action <= high))
     for row in _first(outside):
         yield row, _outside(action[row], low, high)

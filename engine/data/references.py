@@ -31,7 +31,7 @@ class References:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            # Of any size: an integer need not have a float.
+            # An integer of any size need not have a float.
             if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
                 raise DataError(f"the reference return {name!r} is {str(value)[:40]}: expected a finite number")
         if self.random == self.expert:

@@ -43,7 +43,7 @@ def outcome(ended: Array, cut: Array) -> tuple[Array, Array]:
       rows of an abandoned episode are in neither.
     """
     steps = len(cut)
-    # The row with which each trajectory stops; T where none does.
+    # The row at which each trajectory stops; T if it does not.
     stop = np.where(cut, np.arange(steps)[:, None], steps)
     stop = np.minimum.accumulate(stop[::-1])[::-1]
     running: Array = stop == steps

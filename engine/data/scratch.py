@@ -90,7 +90,7 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
                     f"{str(self._path)!r} is being written by {self._writer()}: wait for it, or give another folder"
                 ) from None
             except FileNotFoundError:
-                continue  # Whoever had it has just finished.
+                continue  # The process that had it has just finished.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(found), os.stat(self.folder)):
                     return found
@@ -110,7 +110,7 @@ def remove_unfinished() -> None:
     if not _changing.acquire(timeout=1):
         return
     for folder in _open:
-        # Under another name: a thread that writes on neither finds it nor gives it the name of a whole one.
+        # Renamed first, so that a thread that is still writing neither finds it nor gives it its final name.
         gone = disk.hidden(folder.with_name(secrets.token_hex(8)))
         with contextlib.suppress(OSError):
             os.rename(folder, gone)

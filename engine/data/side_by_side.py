@@ -126,7 +126,7 @@ def _rows(parts: Sequence[Any], envs: int) -> dict[str, Array]:
         raise CannotJoin
     joined = _by_name(parts, 0, "ctx.train_data")
     if "sequence" in joined and len(joined["sequence"]):
-        # One for each environment, or for each agent of one.
+        # One row per environment, or per agent of an environment.
         count = -(-(int(joined["sequence"].max()) + 1) // envs) * envs
         joined["sequence"] = np.concatenate([part["sequence"] + k * count for k, part in enumerate(parts)])
     return joined
@@ -179,5 +179,5 @@ def _alike(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_alike, one, other))
     try:
         return bool(one == other)
-    except Exception:  # Whatever a user's __eq__ raises.
+    except Exception:  # A user's __eq__ may raise anything.
         return False

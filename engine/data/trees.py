@@ -22,7 +22,7 @@ Tree = Any
 
 def is_tree(value: Any) -> bool:
     """Whether `value` is a tree of several leaves (not a plain array)."""
-    # Nobody can hold a TreeValue before the module was imported.
+    # A TreeValue cannot exist before the module was imported.
     treevalue = sys.modules.get("treevalue")
     return treevalue is not None and isinstance(value, treevalue.TreeValue)
 
@@ -170,5 +170,5 @@ def _fast_tree(nested: dict[str, Any]) -> Tree:
     from treevalue import FastTreeValue
     from treevalue.tree.common import create_storage
 
-    # From a dict, FastTreeValue formats every array as text first, which takes milliseconds.
+    # Given a dict, FastTreeValue first formats every array as a string, which takes milliseconds.
     return FastTreeValue(create_storage(nested))

@@ -99,7 +99,7 @@ def _function(middleware: Any) -> types.FunctionType | None:
 def _assigned(code: types.CodeType) -> Iterator[str]:
     """Names of variables outside of a function that it, or a function inside it, assigns to."""
     for instruction in dis.get_instructions(code):
-        # Its own cells are shared with functions inside it.
+        # Its own cells are shared only with functions inside it.
         if instruction.opname in _STORES and instruction.argval not in code.co_cellvars:
             yield instruction.argval
     for constant in code.co_consts:

@@ -61,14 +61,14 @@ class CollectLane:
         self._unset: dict[str, Any] | None = None
         rows = len(group.workers) // group.shards
         self._exact = order == "exact"
-        # Of each row, in the order in which they are answered.
+        # The requests of each row, in the order in which they are answered.
         self._requests: list[collections.deque[_UnderWay]] = [collections.deque() for _ in range(rows)]
         self._under_way = max_staleness + 1 if self._exact else min(max_staleness, rows) + 1
-        # Of the next rollout, and of the next request.
+        # Numbers of the next rollout and of the next request.
         self._number = self._asked = 0
-        # What is read and then written is a counter.
+        # A field that the lane reads and then writes is a counter.
         self._counters = frozenset(group.part.inputs).intersection((*group.part.outputs, *_COUNTERS))
-        # What an iteration adds to the counters, by the last one.
+        # The gain of the counters per iteration, taken from the last one.
         self._gain: dict[str, Any] = {}
         self.free: FreeRun | None = None
         self.has_rollout = True
@@ -135,7 +135,7 @@ class CollectLane:
 
     def _free_row(self, free: FreeRun, ctx: Any) -> int | None:
         """The row whose rollout this iteration takes; None if the iteration runs without a rollout."""
-        # In rollouts that are taken, not in versions of the weights: without rollouts no rollout is overtaken.
+        # Counted in taken rollouts and not in versions: an iteration without a rollout overtakes none.
         allowed = self._allowed([[each.taken for each in row] for row in self._requests], self._number)
         seconds = 0.0
         while True:
@@ -145,7 +145,7 @@ class CollectLane:
             rollouts = None
             if found is not None:
                 fields = [answer.fields.get("trajectories") for answer in self._group.arrived(found)]
-                # Whoever reads anything else says so itself.
+                # Readers of other fields report this themselves.
                 rollouts = [each for each in fields if isinstance(each, Rollout)]
             move = free.move(rollouts, ctx)
             if move is not Move.WAIT:
@@ -226,7 +226,7 @@ class CollectLane:
         for name, gain in self._gain.items():
             fields[name] += ahead * gain
         fields["total_step"] += ahead
-        # The same to all shards.
+        # All shards get the same fields.
         tickets = [self._group.submit(worker, number, fields) for worker in self._workers(row)]
         self._requests[row].append(_UnderWay(tickets[0].request, self._number))
         self._asked += 1

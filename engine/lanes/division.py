@@ -9,7 +9,7 @@ from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
 
 _ROLLOUTS = frozenset({"trajectories", "episodes"})
-# Written by lanes themselves.
+# The lanes themselves write these fields.
 _LATER = frozenset({"total_step", "eval_value", "eval_output", "eval_params", "policy_lag"})
 
 
@@ -69,7 +69,7 @@ def divide(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = (
     collect = _collect_run(_without(nodes, evaluators))
     away = [*evaluators, *collect]
     here = _without(nodes, away)
-    # Results of evaluations come into the context at the place of their lane, and are for the main process.
+    # Results of evaluations enter the context at the place of their lane, for the main process.
     results = {name for leaf in _leaves(evaluators) if leaf.declaration for name in leaf.declaration.writes}
     open_fields = [name for name in fields if name not in results | _LATER]
     return Division(
@@ -79,7 +79,7 @@ def divide(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = (
 
 
 def _without(nodes: Sequence[Node], others: Sequence[Node]) -> list[Node]:
-    # By place: middleware need not be comparable.
+    # By identity, since middleware need not be comparable.
     places = {other.position for other in others}
     return [node for node in nodes if node.position not in places]
 
@@ -96,7 +96,7 @@ def _collect_run(nodes: Sequence[Node]) -> list[Node]:
             runs[-1].append(node)
         elif runs[-1]:
             runs.append([])
-    # What declares nothing may be a collector, too.
+    # A middleware that declares nothing may be a collector, too.
     return next((run for run in runs if any(map(collects, run))), next(filter(_open, runs), []))
 
 

@@ -84,7 +84,7 @@ class FreeRun:
           LimitError: the rows of the rollout may not be inserted, and no learner may draw.
         """
         fits = None if rollouts is None else not self._refusals(rollouts)
-        # A rollout that fits is taken: nobody else needs to be asked.
+        # A rollout that fits is taken, whatever learners may do.
         move = next_move(fits, not fits and any(drawer.cannot_learn(ctx) is None for drawer in self.drawers))
         if move is Move.STUCK:
             assert rollouts is not None
@@ -147,7 +147,7 @@ def free_run(
             continue
         needing.append(node)
         missing |= writes if len(_declared(node)) == len(leaves) else open_fields - there
-        # What comes after it does not insert the rollout that is there now.
+        # A filler after a member that changes the rollout does not insert the rollout as it arrived.
         changed = changed or (not fillers and _ROLLOUT in writes)
     if changed or not fillers or not drawers:
         return None

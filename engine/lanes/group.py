@@ -70,7 +70,7 @@ class WorkerGroup:
         name, count = _WORKER[role], len(cores)
         names = [name if count == 1 else f"{name} {k}" for k in range(count)]
         timeout = options.timeout
-        # Options that were resolved.
+        # The options are resolved here.
         assert timeout is not None
         self.workers = [SupervisedWorker(name, transport, timeout, options.start_timeout) for name in names]
         self.trace: Trace | None = None
@@ -80,7 +80,7 @@ class WorkerGroup:
         self.envs = 0
         ahead = options.max_staleness or 0
         self._depth = ahead + 1 if role is Role.COLLECT else 1
-        # Where networks are computed; evaluators do that themselves.
+        # The place of the computation of networks; evaluators compute them themselves.
         self._inference = options.inference if role is Role.COLLECT else "local"
         self.service: InferenceService | None = None
         self._pickled: PickledMembers
@@ -105,7 +105,7 @@ class WorkerGroup:
             return "arrival"
         if self._inference != "local" and len(self.workers) > 1:
             return "batched"
-        # Nothing is under way between two iterations.
+        # Between two iterations, no request is under way.
         return "in-flight" if ahead else "exact"
 
     def nodes(self) -> tuple[Node, ...]:
@@ -250,7 +250,7 @@ class WorkerGroup:
     def fields(self, ctx: Context) -> dict[str, Any]:
         """The fields of a context that a request carries."""
         names = dict.fromkeys((*ctx.kept, *self.part.inputs))
-        # Of what members only may read, a context need not have all.
+        # A context need not have all fields that members may read.
         return {name: getattr(ctx, name) for name in names if name in ctx.__dataclass_fields__}
 
     def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:

@@ -70,7 +70,7 @@ class Increments:
     """Decides for each of successive states, which all arrive in order, what to send."""
 
     def __init__(self) -> None:
-        # Of the last one, if it was large: a copy, as a state may refer to arrays that are written to later.
+        # A copy of the last state if it was large: a state may refer to arrays that are changed later.
         self._sent: StateDict | None = None
 
     def next(self, state: StateDict) -> StateDict | Changes:
@@ -100,7 +100,7 @@ def _change(before: Any, now: Any) -> Any:
         changes = {k: _change(before[k] if k < len(before) else _MISSING, value) for k, value in enumerate(now)}
         return _changes(None if len(now) == len(before) else tuple(changes), changes)
     if type(now) is float:
-        # Two NaN may differ.
+        # Two NaN may have different bits.
         return _SAME if now == before and now.hex() == before.hex() else now
     return _SAME if type(now) in (int, str, bool, type(None)) and before == now else now
 

@@ -43,7 +43,7 @@ class PickledMembers:
         factories = [thing.factory() for thing in self.shipped]
         self._factories = cloudpickle.dumps(factories)
         self.acting = tuple(place for place, thing in enumerate(self.shipped) if _acts(thing))
-        # Of those, the ones whose networks may be elsewhere.
+        # Those of them whose networks may be computed elsewhere.
         self.servable = tuple(place for place in self.acting if hasattr(factories[place], "on_network"))
         self.needs_weights = any(
             thing.weights() for place, thing in enumerate(self.shipped) if place not in self.servable
@@ -104,7 +104,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(thing, type) or not isinstance(thing, Shippable):
             return None
         for place, known in enumerate(self.shipped):
-            # Views that are created at each access, such as `policy.collect_mode`, are one thing.
+            # Views that are created at each access, such as `policy.collect_mode`, count as one object.
             if known is thing or known == thing:
                 return place
         self.shipped.append(thing)
@@ -113,7 +113,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def add(self, middleware: Middleware[Any], lane: str) -> None:
         try:
             self.dump(middleware)
-        except Exception as error:  # Whatever a user's __reduce__ raises.
+        except Exception as error:  # A user's __reduce__ may raise anything.
             raise LaneError(
                 f"{name_of(middleware)} cannot be sent to a process of the {lane} lane ({error}): give it views such "
                 "as policy.collect_mode and configurations, or use it without a role, so that it stays in the main "

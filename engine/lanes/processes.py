@@ -55,7 +55,7 @@ class ProcessTransport:
             target=_main, args=(there, depth, board, heartbeat, cores), name=f"minding-{name.replace(' ', '-')}"
         )
         process.launch()
-        # Only the worker holds the other end now, so that its death closes the channel.
+        # Now only the worker holds the other end, so that its death closes the channel.
         there.close()
         return ProcessWorker(process, SharedMemoryChannel(here, depth), heartbeat)
 
@@ -107,7 +107,7 @@ def _main(
     """The worker process."""
     become_worker()
     heartbeat.start()
-    # Before anything of the plan is built.
+    # This comes before any part of the plan is built.
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     task = WorkerTask()

@@ -66,7 +66,7 @@ class SharedMemoryChannel:
         try:
             if not self._connection.poll(timeout):
                 raise TimeoutError(f"no message within {timeout} s")
-            # From a process of this run, see above.
+            # The bytes come from a process of this run, see the class.
             header, sizes, grown, place = pickle.loads(self._connection.recv_bytes())  # noqa: S301
             if grown:
                 self._replace_in(_Segment(reduction.recv_handle(self._connection), grown, self._depth))
@@ -95,7 +95,7 @@ class SharedMemoryChannel:
         if not sizes or (self._out is not None and needed <= self._out.slot):
             return 0
         slot = max(_SMALLEST, 1 << (needed - 1).bit_length())
-        # What waits in the old segment stays readable: the receiver holds it until it comes to the new one.
+        # Messages in the old segment stay readable: the receiver keeps it until the first message in the new one.
         if self._out is not None:
             self._out.close()
         self._out = _Segment(_anonymous_file(), slot, self._depth)

@@ -52,7 +52,7 @@ class StatefulStandIn(StandIn):
 
     def state_dict(self) -> StateDict:
         first = self._state_of(self._workers[0])
-        # Before its first answer, a worker is where the member in this process is.
+        # Before its first answer, the state of a worker is the state of the member in this process.
         state = dict(self._member.state_dict() if first is None else first)
         others = {str(k): worker for k, worker in enumerate(self._workers) if k and worker.state is not None}
         if others:

@@ -92,7 +92,7 @@ class SupervisedWorker:
         self._deaths = 0
         self._waited = 0.0
         self._arrived: Answer | None = None
-        # At most one; what ends it must not hold on to this object.
+        # At most one handle, in a list, so that the function that ends it keeps no reference to this object.
         self._running: list[WorkerHandle] = []
         stop_at_exit(self, _stop, self._running)
 
@@ -228,13 +228,13 @@ class SupervisedWorker:
         request, weights = self._unanswered.popleft()
         assert request.number == answer.number
         self._sent -= 1
-        # That it has died is noticed when the next answer is looked for.
+        # A death is noticed by the next look for an answer.
         self._send()
         self._board.release(weights)
         self._deaths = 0
         members = answer.state["members"]
         if isinstance(members, Changes):
-            # A worker's first answer is whole; of the one before this, nothing has changed the state since.
+            # A worker's first answer is whole, and nothing has changed the state since the previous answer.
             assert self.state is not None
             answer.state["members"] = applied(self.state["members"], members)
         self.state = answer.state
@@ -252,7 +252,7 @@ class SupervisedWorker:
         if self._arrived is not None:
             return
         if not self._running:
-            # The run continues after one that an error ended.
+            # The run continues after an error ended an earlier one.
             self._start()
         try:
             message = self._running[0].channel.receive(timeout)
@@ -279,7 +279,7 @@ class SupervisedWorker:
     def _start(self) -> None:
         handle = self._transport.start(self.name, self._board, self._plan.depth, self._cores, self._port)
         self._running.append(handle)
-        # As bytes: they take no room among the arrays of the requests that follow.
+        # Sent as bytes, so that it takes no slot for arrays.
         with contextlib.suppress(ChannelClosed):
             handle.channel.send(pickle.dumps((self._pickled, self.state)))
         self._sent = 0
@@ -310,7 +310,7 @@ class SupervisedWorker:
             remedy = f"; raise {silence[1].partition(',')[0]} if it only needs more time"
         who = f"the {handle.kind} of {self.name}"
         _end(self._running, patience=0.0)
-        # Its request is sent again with the others.
+        # The request of this answer is sent again with the others.
         self._arrived = None
         self._deaths += 1
         if self._deaths >= self._limit:

@@ -42,7 +42,7 @@ class ThreadTransport:
 
     @property
     def room(self) -> int:
-        # As many as there would be processes: the run is the same then.
+        # The same number as for processes, so that the run is the same.
         return len(cores()) - 2
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> CopiedWeights:
@@ -96,7 +96,7 @@ class ThreadWorker:
 
     def close(self) -> None:
         self.channel.close()
-        # One that waited for a message ends at once.
+        # A thread that waits for a message ends at once.
         if self.join(0.1) is None:
             _log.warning(
                 "the thread of %s still runs: a thread cannot be ended from outside. It ends once the member that runs "
@@ -109,7 +109,7 @@ class ThreadWorker:
         try:
             with replace_task_in_thread(task):
                 serve(channel, board, self.heartbeat, task)
-        except BaseException as error:  # Its death, which the other end has to see.
+        except BaseException as error:  # The other end has to see its death.
             self._ended = f"ended with {error!r}"
         finally:
             channel.close()
@@ -162,7 +162,7 @@ class Pipe:
     """One direction of a channel."""
 
     def __init__(self) -> None:
-        # None is its end.
+        # None marks the end.
         self._queue: queue.SimpleQueue[_Parts | None] = queue.SimpleQueue()
         self._closed = False
 
@@ -177,7 +177,7 @@ class Pipe:
         except queue.Empty:
             raise TimeoutError(f"no message within {timeout} s") from None
         if parts is None:
-            # For whoever asks again.
+            # Put back for the next reader.
             self._queue.put(None)
             raise ChannelClosed("the other end is closed")
         return parts
@@ -217,7 +217,7 @@ class CopiedWeights:
             array = np.asarray(arrays[name], dtype, order="C")
             same = newest is not None and same_bits(newest[name], array)
             copies[name] = newest[name] if newest is not None and same else array.copy()
-        # As many as a board of slots has room for, so that what is not released is found out here, too.
+        # The same limit as for a board with slots, so that a missing release is found here, too.
         held = sum(users > 0 or version == self.version for version, users in self._users.items())
         if held >= self._slots:
             raise LaneError(f"weights: all {self._slots} versions are in use; a version was not released")

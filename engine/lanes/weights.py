@@ -57,7 +57,7 @@ class SharedWeights:
     def _map(self) -> None:
         starts = [slot * self._slot_size for slot in range(self._slots)]
         self._stamps = [np.frombuffer(self._block, np.int64, 1, start) for start in starts]
-        # To the bit, and with the gaps between arrays, which stay zero.
+        # A comparison of all bits, including the gaps between arrays, which stay zero.
         words = self._slot_size // 8
         self._contents = [np.frombuffer(self._block, np.int64, words, start)[_ALIGNMENT // 8 :] for start in starts]
         self._views = [{name: self._view(start, name) for name in self._layout} for start in starts]

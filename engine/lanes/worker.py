@@ -224,7 +224,7 @@ class Worker:
         if self._remote is not None:
             self._remote.close()
         for member in self._leaves.values():
-            with contextlib.suppress(Exception):  # The process ends; what matters was sent.
+            with contextlib.suppress(Exception):  # The process is about to end, and the answers were sent.
                 getattr(member, "close", lambda: None)()
 
     def _timed(self, index: int, member: Any) -> Any:

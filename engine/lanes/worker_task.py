@@ -48,12 +48,12 @@ class WorkerTask(Task[Any]):
         """Keeps the event for the handlers in the main process, with the present state of its arguments."""
         try:
             self._emitted.append(cloudpickle.dumps((event, args, kwargs)))
-        except Exception as error:  # Whatever a user's __reduce__ raises.
+        except Exception as error:  # A user's __reduce__ may raise anything.
             raise ChainError(
                 f"emit({event!r}): its arguments cannot be sent from the {self._lane} lane ({error}); emit numbers, "
                 "strings or arrays"
             ) from error
-        # For other members of a parallel.
+        # Other members of a parallel may wait for it.
         super().emit(event, *args, **kwargs)
 
     def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Any:
@@ -134,5 +134,5 @@ def replace_task_in_thread(own: WorkerTask) -> Iterator[None]:
 
 
 def _make_global_task(kind: type[Task[Any]]) -> None:
-    # Not by assignment, which `_Found` passes on.
+    # Not by an assignment, which `_Found` would forward.
     object.__setattr__(task, "__class__", kind)

@@ -37,7 +37,7 @@ def runs(pid: int, node: str, since: str | None) -> bool | None:
         return False
     except PermissionError:
         pass
-    # One that has ended stays as a zombie until its parent asks for its exit code, which some parents never do.
+    # A process that has ended stays as a zombie until its parent asks for its exit code, which some parents never do.
     if _stat(pid)[:1] in (["Z"], ["X"]):
         return False
     return since is None or born(pid) == since

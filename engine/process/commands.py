@@ -59,7 +59,7 @@ class Command:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         with open(self.output, "ab") as output:
             self._begin = output.tell()
-            # Ctrl-C reaches all processes of a terminal's foreground group: these are told by their parent, once.
+            # Ctrl-C would reach all processes of the terminal's foreground group: the parent tells these once instead.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
@@ -73,7 +73,7 @@ class Command:
                 end = output.seek(0, os.SEEK_END)
                 output.seek(max(self._begin, end - _MOST_READ))
                 text = output.read().decode("utf-8", errors="replace")
-        except OSError:  # The file was removed: the process prints on, to nobody.
+        except OSError:  # The file was removed, and the output of the process is lost.
             return []
         return [line.rstrip() for line in text.split("\n")[:-1]]
 
@@ -121,7 +121,7 @@ def run_commands(commands: Iterable[Command], parallel: int, watch: Callable[[],
         with SignalGuard(end_all, "stopping all runs after their current iterations"):
             _run(iter(commands), begun, parallel, watch, received)
     finally:
-        # Also after an error in `watch`.
+        # This also holds after an error in `watch`.
         for command in begun:
             command.end()
             command.wait()

@@ -112,7 +112,7 @@ def release() -> None:
     """
     if not is_loaded() or not _free_unused():
         return
-    # MindSpore keeps what the last graph was compiled with: let that be a throwaway graph.
+    # MindSpore keeps the objects of the last compilation: let that be a throwaway graph.
     api = _graph_api()
     earlier = set(api.ms_compile_cache)
     api.JitExecutor_.get_instance().set_weights_values({})

@@ -39,7 +39,7 @@ class _ArmEnvironment(ctypes.Structure):
 _ENVIRONMENTS: dict[str, tuple[type[ctypes.Structure], int]] = {
     # Flush to zero and denormals are zero.
     "x86_64": (_X86Environment, 0x8000 | 0x0040),
-    # FZ is both.
+    # The bit FZ does both.
     "aarch64": (_ArmEnvironment, 1 << 24),
 }
 
@@ -55,7 +55,7 @@ def flush_denormals(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def flushed(*args: P.args, **kwargs: P.kwargs) -> R:
-        # In C the whole of this would take some nanoseconds; three calls through ctypes take about a microsecond.
+        # C code would take a few nanoseconds; three calls through ctypes take about a microsecond.
         environment = new()
         reference = ctypes.byref(environment)
         get(reference)
@@ -82,8 +82,8 @@ def supported() -> bool:
 def _control() -> tuple[Any, Any, type[Any], int]:
     """`fegetenv` and `fesetenv` of the C library, the structure they take, and the bits to set."""
     for kind in (np.half, np.single, np.double, np.longdouble):
-        # NumPy finds out the smallest denormal on first use, and remembers it.
+        # NumPy computes the smallest denormal on first use, and caches it.
         np.finfo(kind)
-    # Looked up in the process: the interpreter is linked against the library of mathematics.
+    # The process itself has the functions: the interpreter is linked against the math library.
     library = ctypes.PyDLL(None)
     return library.fegetenv, library.fesetenv, *_ENVIRONMENTS[platform.machine()]

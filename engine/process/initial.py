@@ -26,7 +26,7 @@ def seeded(seed: int, name: str) -> Iterator[None]:
       name: name of the object that is built.
     """
     runtime.load()
-    # `from mindspore.common import seed` gives a function.
+    # `from mindspore.common import seed` would import a function of that name.
     of_mindspore: Any = importlib.import_module("mindspore.common.seed")
     of_datasets: Any = importlib.import_module("mindspore.dataset").config
 
@@ -39,7 +39,7 @@ def seeded(seed: int, name: str) -> Iterator[None]:
         yield
     finally:
         of_datasets.set_seed(datasets)
-        # Its own function does not take None, which is how a process begins.
+        # MindSpore's own function does not accept None, the value at the start of a process.
         of_mindspore._GLOBAL_SEED = mindspores
         random.setstate(pythons)
         np.random.set_state(numpys)

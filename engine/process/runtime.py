@@ -182,7 +182,7 @@ def load() -> types.ModuleType:
     Raises:
       SetupError: see `prepare`.
     """
-    # Asked at every call of a graph.
+    # A fast path, since every call of a graph gets here.
     if _state.prepared is not None:
         return _state.prepared
     prepare(Settings())
@@ -194,7 +194,7 @@ def _import() -> types.ModuleType:
     if _state.module is not None:
         return _state.module
     check_versions()
-    # Its log level is read when it loads: imported before, by the user, it warns of the settings made here.
+    # MindSpore reads its log level when it loads: if the user imported it before, it warns about the settings below.
     _state.talks = "mindspore" in sys.modules and "GLOG_v" not in os.environ
     ours = _CONF not in os.environ
     _set_environment(environment())
@@ -206,7 +206,7 @@ def _import() -> types.ModuleType:
         except ImportError as error:
             raise SetupError(f"MindSpore cannot be imported ({error}): pip install 'mindspore==2.10.0'") from error
     if ours:
-        # After MindSpore's own functions were registered, and so called before them.
+        # Registered after MindSpore's own functions, and so called before them.
         atexit.register(_print_no_conf)
     return _state.module
 
@@ -261,7 +261,7 @@ def _set_environment(variables: dict[str, str]) -> None:
 def _prepare_cpu(settings: Settings, module: types.ModuleType) -> None:
     use_signal_stack()
     if settings.convolutions:
-        # oneDNN reads it when it computes for the first time.
+        # oneDNN reads this variable when it computes for the first time.
         _set_environment(CONVOLUTION_ENVIRONMENT)
     module.device_context.cpu.op_tuning.threads_num(settings.threads)
     if settings.threads == 1:

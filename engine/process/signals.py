@@ -106,7 +106,7 @@ class SignalGuard:
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         if self._signalled:
-            # Both came before the handlers were taken away.
+            # Both signals arrived before the handlers were removed.
             signal.raise_signal(number)
         self._signalled = True
         self._on_signal(signal.Signals(number).name)
@@ -125,7 +125,7 @@ class _Watch:
     """
 
     def __init__(self, notice: str, handler: Callable[[int, FrameType | None], None]) -> None:
-        # Popped by whoever comes first, the thread or the handler.
+        # The thread or the handler pops it, whichever is first.
         self._notices = [f"minding: {notice}; a second signal (Ctrl-C again) ends the process at once\n"]
         self._handler = handler
 
@@ -153,7 +153,7 @@ class _Watch:
         """Writes the notice, once."""
         with contextlib.suppress(IndexError, OSError):
             text = self._notices.pop()
-            # A progress bar may stand in the line.
+            # The line may contain a progress bar.
             os.write(2, f"\n{text}".encode() if os.isatty(2) else text.encode())
 
     def _read(self) -> None:

@@ -34,7 +34,7 @@ class WorkerProcess(SpawnProcess):
     """A process that the kernel kills when this one ends, for whatever reason, even if the process is stopped."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Unpickling calls the function first: before the process imports what it is to run.
+        # Unpickling calls the function first, before the process imports the code that it will run.
         return _end_with, (os.getpid(),), self.__dict__
 
     def launch(self) -> None:
@@ -68,7 +68,7 @@ class _Starter:
                 done.set_result(start())
             except BaseException as error:
                 done.set_exception(error)
-            # What was started belongs to its owner alone.
+            # Only its owner refers to the started object.
             del start, done
 
 
@@ -108,7 +108,7 @@ def lean_start() -> Iterator[None]:
 
 
 def _lean_start() -> Iterator[None]:
-    # Its start would let signals through again.
+    # The start of the resource tracker would unblock signals again.
     resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     script = sys.modules["__main__"]
@@ -134,7 +134,7 @@ def stop_at_exit(owner: object, stop: Callable[..., None], *args: Any) -> Finali
 
 def become_worker() -> None:
     """To be called first in a spawned process: it leaves signals to the parent, and ends when the parent ends."""
-    # Both may reach the whole process group; the parent alone decides what they mean.
+    # Both signals may reach the whole process group; only the parent decides about them.
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

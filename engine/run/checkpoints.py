@@ -65,7 +65,7 @@ class RunCheckpoints:
         self.folder = run_folder / "ckpt"
         self.folder_lost = False
         self._policy, self._task = policy, task
-        # As it is loaded: files may be edited during the run.
+        # Read at the start, because files may be edited during the run.
         self._code = code_digests(policy.config)
         self._lock = RunLock(run_folder)
         # Whether the checkpoints in the folder are those of this run.
@@ -158,7 +158,7 @@ class RunCheckpoints:
         train_iter = _counter(self._task.ctx, "train_iter")
         path = self._write(self.folder / f"iter_{train_iter}", eval_value)
         if path is not None:
-            # Later ones are of another course of the run and could not be renamed: neither counted nor removed.
+            # Later checkpoints are abandoned ones that could not be renamed: they are neither counted nor removed.
             prune_checkpoints(self.folder, keep_last, protect=self._later_than(train_iter))
         return path
 
@@ -237,7 +237,7 @@ class RunCheckpoints:
             self._set_aside_later(manifest["train_iter"])
         else:
             self._set_aside_all()
-        # Only now is it known whether the environments could be replayed.
+        # Whether the environments could be replayed is known only now.
         guarantee = max(manifest["guarantee"], self._task.resume_guarantee, key=GUARANTEES.index)
         changed = changes(state["config"], self._policy.config)
         note = f"; changed: {describe_changes(changed)}" if changed else ""
@@ -276,7 +276,7 @@ class RunCheckpoints:
 
     def _check(self, found: Checkpoint) -> None:
         """Checks everything that `resume` reads, before anything changes."""
-        # The task compares the division, which may have been given to it and not in the configuration.
+        # The task compares the division, which may have been given to the task instead of the configuration.
         check_checkpoint(found, self._policy.config, {path: what for path, what in RUN.items() if path not in DIVISION})
         state, manifest = found.state, found.manifest
         changes(state["config"], self._policy.config)

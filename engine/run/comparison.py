@@ -66,7 +66,7 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
         try:
             run = RunDir.open(path)
-            # Only compared: no code that it names is followed.
+            # The configuration is only compared; code that it names is not loaded.
             runs.append((run, plain(load_config(run.config))))
         except ConfigError as error:
             errors.append(error)

@@ -245,7 +245,7 @@ def curves_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[st
 
 def _read_run(path: Path) -> _Run:
     run_dir = RunDir.open(path)
-    # Only compared: no code that it names is followed.
+    # The configuration is only compared; code that it names is not loaded.
     cfg = load_config(run_dir.config)
     env, policy = cfg.get("env"), cfg.get("policy")
     if not isinstance(env, dict) or not isinstance(policy, dict) or "env_id" not in env:

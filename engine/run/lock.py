@@ -111,7 +111,7 @@ def _locked(path: Path) -> int:
         # Reading is enough for most file systems, and one with a file open for writing cannot be made read-only.
         return _flock(path, os.O_RDONLY | os.O_CREAT)
     except OSError as error:
-        # On a read-only disk another process may have the folder through another mount; NFS wants to write.
+        # On a read-only disk another process may use the folder through another mount; NFS needs a writable file.
         access = {errno.EROFS: os.O_RDONLY, errno.EBADF: os.O_RDWR}.get(error.errno or 0)
         if access is None:
             raise

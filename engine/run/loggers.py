@@ -53,7 +53,7 @@ def check_loggers(names: Iterable[str]) -> None:
       MissingExtraError: the package of a logger is missing.
     """
     for name in names:
-        # A folder of that name, such as Weights & Biases makes, is found too, and has no origin.
+        # A folder of that name, such as the one of Weights & Biases, is found as well, but has no origin.
         if name in TRACKERS and getattr(importlib.util.find_spec(name), "origin", None) is None:
             raise MissingExtraError(name, name, f"run.loggers: {name}")
 

@@ -94,7 +94,7 @@ def _lines_of(path: Path) -> list[str]:
     try:
         size = path.stat().st_size if path.is_file() else None
         if size is not None and size <= _MAX_BYTES:
-            # What is not UTF-8 becomes a character that no number contains.
+            # Bytes that are not UTF-8 become a character that no number contains.
             return path.read_bytes().decode("utf-8", errors="replace").removeprefix("\ufeff").split("\n")
     except OSError as error:
         raise ConfigError(f"cannot read the metrics {str(path)!r}: {error.strerror}") from None
@@ -143,11 +143,11 @@ class CsvWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.columns: list[str] = []
-        # Rows in the file, and its size after the last write, to notice what others do to it; None before the first.
+        # Rows in the file, and its size after the last write, which shows changes by others; None before the first.
         self._written = 0
         self._size: int | None = None
         self._pending: collections.deque[dict[str, float | None]] = collections.deque(maxlen=_MAX_PENDING_ROWS)
-        # The state, and the clock, to which the file is still to be cut back.
+        # The state and the clock to which the file still has to be cut back.
         self._restore: tuple[StateDict, float] | None = None
         self._warned = False
 
@@ -274,7 +274,7 @@ class CsvWriter:
             with open(self.path, "ab") as file:
                 file.write(data)
         except OSError:
-            # A full disk takes half a line; leave none behind.
+            # A full disk may take half a line; remove it.
             with contextlib.suppress(OSError):
                 os.truncate(self.path, size)
             raise

@@ -130,7 +130,7 @@ def _page(runs: Sequence[_Run], changed: Changed) -> str:
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{_text(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        # Nothing is fetched and nothing runs, whatever a file of the run holds.
+        # The page fetches and runs nothing, whatever the files of the run contain.
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
         "style-src 'unsafe-inline'\">\n"
         f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{_text(title)}</h1>\n"
@@ -151,7 +151,7 @@ def _results(runs: Sequence[_Run]) -> str:
     for run in runs:
         figures, interval, episodes = run.figures, "none", ""
         if figures.scores:
-            # Of wins, draws and losses, which are no normal distribution: see the table below.
+            # Outcomes of games are not normally distributed: see the table below.
             value, _, n_episode = figures.evaluation or (math.nan, 0.0, 0)
             interval, episodes = f"score {value:.3f}", str(n_episode)
         elif figures.evaluation is not None:

@@ -69,7 +69,7 @@ def _draw_curve(axes: Any, curve: Curve) -> Any:
     (line,) = axes.plot(curve.steps, curve.mean, linewidth=2, label=label, zorder=3)
     color = line.get_color()
     if curve.opponent and curve.n_runs == 1:
-        # Evaluations are few, and each of them has an interval of its own.
+        # Evaluations are few, and each has its own interval.
         reach = np.maximum(0.0, [curve.mean - curve.low, curve.high - curve.mean])
         axes.errorbar(curve.steps, curve.mean, reach, fmt="o", color=color, markersize=4, capsize=3, linewidth=1)
     if curve.n_runs > 1:
@@ -139,7 +139,7 @@ def plot_run(
     column = EVAL_RETURN if column in (None, COLLECT_RETURN) else column
     kind, measure = MEASURES[column]
     steps, values = series(metrics, column)
-    # Without a point it is no entry of the legend.
+    # Without a point it has no entry in the legend.
     label = f"{kind} (mean)" if len(steps) else "_"
     (line,) = axes.plot(steps, values, "o-", markersize=4, label=label)
     if final is not None:
@@ -267,14 +267,14 @@ def _describe(axes: Any, counted: str, measure: str) -> None:
     _count_steps(axes)
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
-        # Below the axes: nothing of a curve is covered, wherever it ends.
+        # Below the axes, where it covers no part of a curve.
         axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
 
 
 def _count_steps(axes: Any) -> None:
     from matplotlib.ticker import EngFormatter
 
-    # Whatever was measured first, training began at step 0.
+    # Training began at step 0, even if the first measurement came later.
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 

@@ -302,7 +302,7 @@ class ModelPool:
     def _set_pin(self, version: Version | str | int, pinned: bool) -> Version:
         found = self.find(version.number if isinstance(version, Version) else version)
         with self._writing():
-            # What was found may have gone meanwhile.
+            # The version may have been removed in the meantime.
             found = self.find(found.number)
             pins = self._pins() | {found.number} if pinned else self._pins() - {found.number}
             self._put(self.folder / _PINS, json.dumps(sorted(pins)).encode())
@@ -315,7 +315,7 @@ class ModelPool:
             disk.make_folder(self.folder)
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # On a file system without locks there is no telling.
+            # A file system may have no locks.
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -125,7 +125,7 @@ class Progress:
             if value is not None
         ]
         if status.games is not None:
-            # Each opponent's score tells more than their mean.
+            # The score of each opponent says more than their mean.
             returns = [f"{status.games:,} games"]
         returns += [f"{name} {value:.2f}" for name, value in status.eval_info.items()]
         alarm = [f"NaN or infinite: {', '.join(status.not_finite)}"] if status.not_finite else []

@@ -220,7 +220,7 @@ class RunDir:
     def write_summary(self, figures: Mapping[str, object]) -> None:
         """Writes `figures` (plain numbers and strings) to `summary`; logs a failing disk."""
         text = json.dumps(dict(figures), indent=2, default=str) + "\n"
-        # On a full disk the summary of an earlier part of the run stays whole.
+        # On a full disk, the summary of an earlier part of the run stays intact.
         fresh = self.summary.with_name(f"{self.summary.name}.new")
         try:
             fresh.write_text(text, encoding="utf-8")

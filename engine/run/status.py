@@ -95,7 +95,7 @@ class StatusFile:
           state, reason: see `RunStatus`.
         """
         self._written = time.monotonic()
-        # What has the name of a folder that is lost may be another run.
+        # If the folder was lost, one with its name may belong to another run.
         if lost(self._path.parent):
             return
         status = RunStatus(

@@ -134,7 +134,7 @@ def _improved(tree: Tree, nodes: Array, options: GumbelOptions) -> tuple[Array, 
     visits, prior = tree.visits.take(nodes, axis=0), tree.prior.take(nodes, axis=0)
     taken = visits > 0
     reached = tree.reached.take(nodes)
-    # The largest visits are at least 1 if any action was taken, so that an untouched node divides by no 0.
+    # A node without visits must not divide by 0, hence the maximum with 1.
     most = visits.max(axis=1, keepdims=True)
     q = np.where(taken, tree.total.take(nodes, axis=0), 0.0) / np.maximum(visits, 1.0)
     prior = np.where(taken, np.maximum(prior, np.finfo(np.float64).tiny), 0.0)

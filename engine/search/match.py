@@ -46,7 +46,7 @@ def match(
     rows = np.arange(len(state[0]))
     outcomes, lengths = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for ply in range(plies, game.longest):
-        # The outcome is that of the player to move next.
+        # The outcome is given for the player to move next.
         player, sign = (one, -1) if (ply - plies) % 2 == 0 else (other, 1)
         action = ask(player, game, state, rng, np.full(len(rows), ply), rows)
         state, over, outcome = game.play(state, action)

@@ -91,7 +91,7 @@ def _add_noise(tree: Tree, options: PuctOptions, rng: np.random.Generator) -> No
     prior, fraction = tree.prior[: tree.games], options.dirichlet_fraction
     legal = tree.logits[: tree.games] > -np.inf
     noise = np.where(legal, rng.standard_gamma(options.dirichlet_alpha, prior.shape), 0.0)
-    # Tiny concentrations draw numbers that are 0 in float64.
+    # With tiny concentrations, all drawn numbers may be 0 in float64.
     noise = np.where(legal & (noise.sum(axis=1, keepdims=True) == 0), 1.0, noise)
     prior *= 1.0 - fraction
     prior += fraction * noise / noise.sum(axis=1, keepdims=True)

@@ -109,7 +109,7 @@ class _Checker:
             after = self.game.planes(self.game.play(first, np.array([action]))[0])
             images = zip(self.game.symmetries(begun, numbers), self.game.symmetries(after, numbers))
             for k, ((before, policy), (image, _)) in enumerate(images):
-                # The action whose number the image has in the place of this one's, where the board is its own image.
+                # On a board that equals its mirror image, the action at the mirrored place of this action.
                 twin = int(np.flatnonzero(policy[0] == action)[0])
                 if not np.array_equal(before, begun) or not legal[twin]:
                     continue

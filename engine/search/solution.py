@@ -84,7 +84,7 @@ class Solution:
         """Finds the values from the last level to the first."""
         below = np.zeros(0)
         for level in reversed(levels):
-            # The -1 of `following` reads the extra 0.
+            # An index of -1 in `following` reads the additional 0.
             worth = np.where(level.following >= 0, -np.append(below, 0.0)[level.following], level.outcome)
             worth = np.where(level.legal, worth, -np.inf)
             below = worth.max(axis=1)

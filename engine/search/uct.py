@@ -66,7 +66,7 @@ def uct(game: BoardGame, state: State, options: UctOptions, rng: np.random.Gener
     def choose(tree: Tree, nodes: Array) -> Array:
         visits = tree.visits.take(nodes, axis=0)
         tries = np.maximum(visits, 1.0)
-        # A node that no simulation left yet has the logarithm of 1.
+        # A node from which no simulation continued has the logarithm of 1.
         spread = np.log(np.maximum(tree.reached.take(nodes) - 1.0, 1.0))[:, None]
         bonus = np.where(visits > 0, c * np.sqrt(spread / tries), _UNTRIED * (1.0 + tree.prior.take(nodes, axis=0)))
         action: Array = (tree.total.take(nodes, axis=0) / tries + bonus).argmax(axis=1)
@@ -80,7 +80,7 @@ def rollout(game: BoardGame, state: State, rng: np.random.Generator) -> Array:
     """Plays n games to their end with random legal actions; returns their outcomes for the player to move, ``(n,)``."""
     outcomes = np.zeros(len(state[0]))
     rows = np.arange(len(outcomes))
-    # What the next outcome, of the player to move next, is worth to the player to move in `state`.
+    # Sign that converts the next outcome, for the player to move next, to the player to move in `state`.
     sign = 1.0
     for _ in range(game.longest):
         state, over, outcome = game.play(state, random_legal(game, state, rng))
@@ -100,7 +100,7 @@ def rollout(game: BoardGame, state: State, rng: np.random.Generator) -> Array:
 def random_legal(game: BoardGame, state: State, rng: np.random.Generator) -> Array:
     """Draws one legal action per game, uniformly, int64 ``(n,)``."""
     legal = game.legal(state)
-    # In (0, 1], so that 0 marks the illegal ones alone.
+    # In (0, 1], so that 0 marks illegal actions only.
     draws = 1.0 - rng.random(legal.shape, np.float32)
     draws *= legal
     action: Array = draws.argmax(axis=1)

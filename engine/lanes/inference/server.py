@@ -120,7 +120,7 @@ class InferenceServer:
         if version == self._loaded:
             return
         while version not in self._versions:
-            # On its way, if this is the replacement of a server that died.
+            # The version is on its way if this server replaces one that died.
             self._look(channel, _IDLE)
             if self._ending:
                 raise ChannelClosed("the run has ended")

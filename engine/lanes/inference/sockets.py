@@ -58,7 +58,7 @@ class SocketPort:
         return SocketLine(self._address, self._key)
 
     def listen(self) -> SocketCounter:
-        # Of a server that died.
+        # The socket of a server that died.
         Path(self._address).unlink(missing_ok=True)
         return SocketCounter(self._address, self._key)
 
@@ -90,7 +90,7 @@ class SocketLine:
                 if self._connection is None:
                     self._connection = Client(self._address, "AF_UNIX", authkey=self._key)
                 self._connection.send_bytes(data)
-                # From a process of this run.
+                # The bytes come from a process of this run.
                 return pickle.loads(self._connection.recv_bytes())  # type: ignore[no-any-return]  # noqa: S301
             except (EOFError, OSError, AuthenticationError):
                 self.close()
@@ -127,7 +127,7 @@ class SocketCounter:
                 self._open.append(self._new.get())
             left = max(0.0, deadline - time.monotonic())
             if not self._open:
-                # Nobody to wait for but a first one.
+                # There is no connection yet; wait for the first one.
                 with contextlib.suppress(queue.Empty):
                     self._open.append(self._new.get(timeout=left))
                     continue
@@ -138,7 +138,7 @@ class SocketCounter:
 
     def close(self) -> None:
         self._closed = True
-        # Nothing else wakes a thread that accepts.
+        # Only a connection wakes the thread that accepts.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
             knock.connect(self._address)
         self._accepting.join()
@@ -155,7 +155,7 @@ class SocketCounter:
             return None
 
         def reply(outputs: Sequence[Array]) -> None:
-            # One that died is noticed when it is next looked at.
+            # The death of a collector is noticed at the next look at its connection.
             with contextlib.suppress(OSError):
                 connection.send_bytes(packed(outputs))
 
@@ -163,7 +163,7 @@ class SocketCounter:
 
     def _accept(self) -> None:
         while not self._closed:
-            # One that does not know the key, or has gone again.
+            # The other side does not know the key, or has closed the connection.
             with contextlib.suppress(AuthenticationError, EOFError, ConnectionError):
                 self._new.put(self._listener.accept())
 

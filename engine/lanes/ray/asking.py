@@ -58,7 +58,7 @@ class ActorLine:
                 answer = ray.get(self._actor.ask.options(concurrency_group="ask").remote(self._asker, data))
                 return pickle.loads(answer)  # type: ignore[no-any-return]  # noqa: S301 - from an actor of this run
             except ValueError:
-                pass  # There is none of this name now.
+                pass  # There is no server of this name at the moment.
             except ray.exceptions.RayActorError:
                 self._actor = None
             time.sleep(_RETRY)

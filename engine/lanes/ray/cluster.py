@@ -169,7 +169,7 @@ class LocalCluster:
         check_ray(LOCAL)
         _stay_within_this_machine()
         with contextlib.ExitStack() as held:
-            # Paths of sockets must not be long.
+            # A short folder, since the paths of sockets have a limit.
             folder = tempfile.mkdtemp(prefix="minding-ray-", dir=os.environ.get("RAY_TMPDIR") or "/tmp")
             held.callback(shutil.rmtree, folder, ignore_errors=True)
             self._reaper = _start_reaper(folder)
@@ -181,7 +181,7 @@ class LocalCluster:
             ray = _ray()
             before, listened = set(_descendants()), set(_listeners([os.getpid()]))
             held.callback(ray.shutdown)
-            # A folder within: Ray lets everybody write to its own.
+            # A folder within it, because Ray makes its own folder writable for everybody.
             own = str(Path(folder) / "ray")
             _init({"address": LOCAL, "include_dashboard": False, "_temp_dir": own})
             started = [pid for pid in _descendants() if pid not in before and pid != self._reaper.pid]
@@ -224,7 +224,7 @@ def _init(arguments: dict[str, Any]) -> Any:
             "that of the cluster, and Ray and Python of its versions"
         ) from error
     finally:
-        # Ray puts its own in place.
+        # Ray has replaced the handler by its own.
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGTERM, handler)
             note_sender()
@@ -250,7 +250,7 @@ def _set(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
     raylet = sys.modules.get("ray._raylet")
     if raylet is not None:
-        # It has read them when it was imported.
+        # Ray read these variables at its import.
         raylet.Config.initialize("")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
 
@@ -307,7 +307,7 @@ def _start_reaper(folder: str) -> subprocess.Popen[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         text=True,
-        # What ends the run from a terminal must not end it.
+        # A signal from the terminal that ends the run must not end it.
         start_new_session=True,
     )
     _tell(process, f"folder {folder}")
@@ -323,7 +323,7 @@ def _tell(process: subprocess.Popen[str], line: str) -> None:
 
 
 def _ray() -> Any:
-    # Which brings psutil along.
+    # Ray installs psutil.
     import ray
     import ray._raylet
     import ray.exceptions

@@ -49,7 +49,7 @@ class Places:
         self._lost = {machine: when for machine, when in self._lost.items() if now - when < _AVOIDED}
         if not self._lost:
             return "DEFAULT"
-        # What was given a moment ago may not be counted yet.
+        # CPUs that were assigned a moment ago may not be counted yet.
         self._given = [(when, machine) for when, machine in self._given if now - when < _COUNTED]
         taken = collections.Counter(machine for _, machine in self._given)
         free = ray._private.state.available_resources_per_node()

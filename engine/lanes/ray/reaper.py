@@ -53,7 +53,7 @@ def _end_all(folder: bytes) -> None:
                     os.kill(int(process.name), signal.SIGKILL)
                     found = True
         if found:
-            # Those that are gone no longer have a command line.
+            # Killed processes no longer have a command line.
             time.sleep(_PAUSE)
 
 

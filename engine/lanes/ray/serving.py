@@ -48,7 +48,7 @@ class Serving:
 
     def put(self, place: Any, header: bytes, buffers: Sequence[Array]) -> None:
         """Gives the worker a message."""
-        # It may have ended; what it sent last then says why.
+        # The worker may have ended; its last message then says why.
         with contextlib.suppress(ChannelClosed):
             self._in.put((header, [bytearray(buffer) for buffer in buffers], place))
 
@@ -80,7 +80,7 @@ class Serving:
         channel = QueueChannel(self._out, self._in)
         try:
             serve(channel, PlacedWeights(shapes), self, task)
-        except BaseException as error:  # Its death, which the other end has to see.
+        except BaseException as error:  # The other end has to see its death.
             self._how = f"ended with {error!r}"
         finally:
             channel.close()

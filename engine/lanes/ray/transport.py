@@ -92,7 +92,7 @@ class RayTransport:
             concurrency_groups={"beat": 1, "end": 1, **({} if asked is None else {"ask": asked.askers})},
         )(host_class())
         options: dict[str, Any] = {} if asked is None else {"name": asked.name}
-        # Its first sign of life says which process it is.
+        # The first sign of life contains the process id.
         watch = self._cluster.watch if self._started else lambda pid: None
         if cpus:
             options["scheduling_strategy"] = self._places.strategy(ray, cpus)
@@ -126,7 +126,7 @@ class RayTransport:
         if ray is None or not ray.is_initialized():
             ray = self._cluster.start()
             self._started = True
-            # After Ray's own, so that it comes before it: workers end while there is a cluster.
+            # Registered after Ray's own hook and so called before it: workers end while the cluster exists.
             atexit.register(self.close)
         return ray
 
@@ -290,7 +290,7 @@ class RayChannel:
             self._actor.end.remote()
             return
         header, buffers = serialize(message)
-        # Copied when the call is made.
+        # The call copies the buffers.
         parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
         with _store_has_room(self._ray):
             if self._begun:
@@ -355,7 +355,7 @@ class RayBoard(CopiedWeights):
     def __init__(self, ray: Any, arrays: Mapping[str, Array], slots: int) -> None:
         super().__init__(arrays, slots)
         self._ray = ray
-        # The objects of each version, with the names of the arrays that it takes from them.
+        # For each version its objects, with the names of the arrays that it takes from each.
         self._objects: dict[int, list[tuple[Any, frozenset[str]]]] = {}
 
     def publish(self, arrays: Mapping[str, Array]) -> int:
@@ -368,7 +368,7 @@ class RayBoard(CopiedWeights):
                 fresh = self._ray.put(new)
             left = [(placed, names - new.keys()) for placed, names in earlier]
             self._objects[version] = [entry for entry in left if entry[1]] + [(fresh, frozenset(new))]
-        # What is no longer held is released with its reference.
+        # An object is released with the last reference to it.
         self._objects = {held: objects for held, objects in self._objects.items() if held in self._versions}
         return version
 

@@ -96,7 +96,7 @@ class Tracker:
         self._settings: Mapping[str, Any] = {}
         self._id: str | None = None
         self._started = False
-        # Rows of the run so far, those that the tracker was given, and those that wait.
+        # Number of rows so far, number of rows sent to the tracker, and the waiting rows.
         self._rows = self._given = 0
         self._waiting: collections.deque[Row] = collections.deque(maxlen=_MOST_WAITING)
         self._failed_at: float | None = None
