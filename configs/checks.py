@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from minding.engine.annealing import check_points
+from minding.engine.buffers.limiters import least_error
 from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults
 from minding.engine.config.config import Config
@@ -269,7 +270,7 @@ def _check_table(cfg: Config) -> None:
             f"policy.other.table.limiter_rows={settings.limiter_rows} exceeds policy.other.buffer_size={size}: "
             "learning would never start; lower the first or raise the second"
         )
-    least = max(1.0, settings.samples_per_insert)
+    least = least_error(settings.samples_per_insert)
     if settings.limiter == "ratio" and settings.limiter_error < least:
         raise ConfigError(
             f"policy.other.table.limiter_error={settings.limiter_error:g}: expected at least {least:g}, the larger of "

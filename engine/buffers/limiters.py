@@ -72,6 +72,11 @@ def min_size(rows: int) -> Limiter:
     return Limiter(rows)
 
 
+def least_error(samples_per_insert: float) -> float:
+    """The smallest error of `ratio`, in samples: below it, neither inserts nor samples may be allowed."""
+    return max(1.0, samples_per_insert)
+
+
 def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
     """Keeps the ratio of samples to inserts, counted from the moment when the table first held that many rows.
 
@@ -80,9 +85,9 @@ def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
       rows: number of rows that the table must hold before it can be sampled.
       error: maximum size of ``(I - rows) r - S`` in either direction, in samples.
     Raises:
-      ConfigError: if `error` is so small that neither side could continue, below ``max(1, samples_per_insert)``.
+      ConfigError: if `error` is so small that neither side could continue, see `least_error`.
     """
-    least = max(1.0, samples_per_insert)
+    least = least_error(samples_per_insert)
     if not error >= least:
         raise ConfigError(
             f"limiter ratio: expected an error of at least max(1, samples_per_insert) = {least:g} samples, got "

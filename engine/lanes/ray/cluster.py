@@ -6,6 +6,7 @@ import contextlib
 import importlib.metadata
 import ipaddress
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -69,7 +70,7 @@ def check_ray(address: str, insecure: bool = False) -> None:
             f"({_MODE}=token ray start ...), or accept a cluster without one with --insecure-cluster"
         )
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise ConfigError(
             f"lanes.address={address!r}: expected HOST:PORT of a Ray cluster, with a port from 1 to 65535, or local"
         )

@@ -95,6 +95,8 @@ def test_ray_that_is_missing_too_old_or_not_there_is_bad_input(monkeypatch):
     for address in ("nowhere", "127.0.0.1:port", "127.0.0.1:99999", ":6379"):
         with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': expected HOST:PORT .* from 1 to 65535"):
             check_ray(address, insecure=True)
+    with pytest.raises(ConfigError, match=r"lanes\.address='a:99999"):
+        check_ray("a:" + "9" * 5000, insecure=True)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(
         ConfigError, match=r"RAY_AUTH_MODE=disabled switches tokens off, .*: unset RAY_AUTH_MODE, or acc"
