@@ -1,9 +1,10 @@
 """Presets, one per file: a module named ``<environment>_<algorithm>`` that contains a `main_config`.
 
-A preset contains the settings that differ from the defaults of its algorithm and environment. Its docstring describes
-the task and, after "Expected:", the result; ``minding list presets`` shows both. If the result is a mean return, it is
-also the `run.target`. If `make proofs` shows it, the module also contains a `proof`: a dict with `seeds`, 5 by default,
-and with `target` and `env_step` if they differ from `run.target` and `run.max_env_step`.
+A preset contains the settings that differ from the defaults of its algorithm and environment; its `exp_name` is its
+own name. Its docstring describes the task and, after "Expected:", the result; ``minding list presets`` shows both. If
+the result is a mean return, it is also the `run.target`. `make proofs` trains it with 5 seeds until
+`run.max_env_step`; a module changes that by a dict `proof` with other `seeds`, `target` or `env_step`, and is left out
+with ``proof = None``.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from minding.engine.run.run_dir import RunDir
 
 
 def load_preset(name: str) -> Config:
-    """A fresh copy of a preset's `main_config`.
+    """A fresh copy of a preset's `main_config`, with the preset's name as `exp_name`.
 
     Raises:
       ConfigError: if there is no such preset; the message names the nearest one.
     """
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}{nearest(name, PRESETS) or '.'} `minding list presets` lists all")
-    return Config(plain(importlib.import_module(f"minding.configs.{name}").main_config))
+    return Config(plain(importlib.import_module(f"minding.configs.{name}").main_config), exp_name=name)
 
 
 def load_named(name: str) -> Config:

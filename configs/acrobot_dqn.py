@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -100 within 100k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="acrobot_dqn",
+main_config = EasyDict(
     run=dict(max_env_step=100_000, target=-100.0),
     env=dict(env_id="Acrobot-v1"),
     policy=dict(
@@ -19,5 +18,3 @@ main_config = Config(
         other=dict(eps=dict(end=0.1, decay=12_000)),
     ),
 )
-
-proof = dict(seeds=5)

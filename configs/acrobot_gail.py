@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -108 within 200k environment steps, 95 
 the recorded policy, -87; three seeds ended at -80 to -85.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="acrobot_gail",
+main_config = EasyDict(
     run=dict(max_env_step=200_000, target=-108.0),
     env=dict(env_id="Acrobot-v1"),
     policy=dict(

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -100 within 300k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="acrobot_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=300_000, target=-100.0),
     env=dict(env_id="Acrobot-v1", collector_env_num=16),
     policy=dict(
@@ -20,5 +19,3 @@ main_config = Config(
         eval=dict(freq=20_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

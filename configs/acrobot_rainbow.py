@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -100 within 50k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="acrobot_rainbow",
+main_config = EasyDict(
     run=dict(max_env_step=50_000, target=-100.0),
     env=dict(env_id="Acrobot-v1"),
     policy=dict(

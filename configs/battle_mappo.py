@@ -4,10 +4,9 @@ Expected: at least 90 % of the battles won, an evaluation mean of at least 18.9 
 this map, random play wins none, and a hand-coded controller wins 93 %.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="battle_mappo",
+main_config = EasyDict(
     # Without a victory no more than 8.6 of 20 can be earned.
     run=dict(max_env_step=300_000, target=18.9),
     env=dict(

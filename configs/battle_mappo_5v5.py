@@ -7,7 +7,6 @@ this map, random play wins none, and a hand-coded controller wins 95 %.
 from minding.configs import load_preset
 
 main_config = load_preset("battle_mappo")
-main_config.exp_name = "battle_mappo_5v5"
 # Without a victory no more than 9 of 20 can be earned.
 main_config.run.target = 18.9
 main_config.run.max_env_step = 500_000

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -5 within 40k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="bitflip_dqn",
+main_config = EasyDict(
     chain="hindsight",
     run=dict(max_env_step=40_000, target=-5.0),
     env=dict(env_id="minding/BitFlip-v0", env_kwargs=dict(bits=10)),
@@ -19,5 +18,3 @@ main_config = Config(
         other=dict(eps=dict(decay=20_000), buffer_size=200_000),
     ),
 )
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 500k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_a3c",
+main_config = EasyDict(
     run=dict(max_env_step=500_000, target=475.0),
     lanes=dict(collectors=2, max_staleness=2),
     # With one gradient step per rollout, values near 50 are learned too slowly: a policy that forgets does not recover.
@@ -21,5 +20,3 @@ main_config = Config(
         eval=dict(freq=20_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 200k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_ac",
+main_config = EasyDict(
     run=dict(max_env_step=200_000, target=475.0),
     env=dict(env_id="CartPole-v1", collector_env_num=16, normalize_reward=True),
     policy=dict(
@@ -18,5 +17,3 @@ main_config = Config(
         eval=dict(freq=20_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

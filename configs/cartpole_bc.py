@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 475 within 2k gradient steps, 95 % of the score of the recorded policy.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_bc",
+main_config = EasyDict(
     run=dict(max_train_iter=2_000, target=475.0),
     env=dict(env_id="CartPole-v1"),
     policy=dict(

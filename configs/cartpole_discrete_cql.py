@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least 195 within 3k gradient steps; random pl
 314.8, 321.6 and 356.6.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_discrete_cql",
+main_config = EasyDict(
     run=dict(max_train_iter=3_000, target=195.0),
     env=dict(env_id="CartPole-v1"),
     policy=dict(

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 10k environment steps; one seed ended at 500.0.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_discrete_sqil",
+main_config = EasyDict(
     run=dict(max_env_step=10_000, target=475.0),
     env=dict(env_id="CartPole-v1"),
     policy=dict(

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_dqn",
+main_config = EasyDict(
     run=dict(max_env_step=60_000, target=475.0),
     env=dict(env_id="CartPole-v1"),
     policy=dict(
@@ -23,5 +22,3 @@ main_config = Config(
         eval=dict(freq=5_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -7,9 +7,6 @@ from minding.configs import load_preset
 
 # All else is as in cartpole_dqn.
 main_config = load_preset("cartpole_dqn")
-main_config.exp_name = "cartpole_dqn_per"
 # Large errors are learned from more often, and the policy settles later.
 main_config.run.max_env_step = 100_000
 main_config.policy.other.update(replay="prioritized", priority=dict(beta_steps=50_000))
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 450 within 30k environment steps; seeds 0 and 1 ended at 500.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_dreamer",
+main_config = EasyDict(
     run=dict(max_env_step=30_000, target=450.0),
     env=dict(env_id="CartPole-v1", collector_env_num=1),
     policy=dict(

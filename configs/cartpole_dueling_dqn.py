@@ -7,7 +7,4 @@ from minding.configs import load_preset
 
 # All else is as in cartpole_dqn.
 main_config = load_preset("cartpole_dqn")
-main_config.exp_name = "cartpole_dueling_dqn"
 main_config.policy.model.dueling = True
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 300k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_pg",
+main_config = EasyDict(
     # Once all episodes are of equal length, full returns say only how early a step was: seeds that went on to the end
     # forgot in 3 of 5 runs what they had learned.
     run=dict(max_env_step=300_000, stop_value=490.0, target=475.0),
@@ -19,5 +18,3 @@ main_config = Config(
         eval=dict(n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 100k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="cartpole_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=100_000, target=475.0),
     env=dict(env_id="CartPole-v1"),
     policy=dict(
@@ -24,5 +23,3 @@ main_config = Config(
         eval=dict(n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

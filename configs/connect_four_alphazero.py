@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least 0.85 against random play and plain UCT 
 plies.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="connect_four_alphazero",
+main_config = EasyDict(
     run=dict(max_env_step=500_000, target=0.85, final_episodes=98),
     env=dict(env_id="minding/ConnectFour-v0", collector_env_num=64),
     policy=dict(

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 0.9 within 300k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="deepsea_ppo_rnd",
+main_config = EasyDict(
     run=dict(max_env_step=300_000, target=0.9),
     env=dict(env_id="minding/DeepSea-v0", env_kwargs=dict(size=20), collector_env_num=16),
     policy=dict(
@@ -18,5 +17,3 @@ main_config = Config(
         eval=dict(n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -4,10 +4,9 @@ Expected: an Elo rating of at least 1150 among its own versions, the first of wh
 steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="duel_ppo",
+main_config = EasyDict(
     chain="contest",
     run=dict(max_env_step=200_000),
     pool=dict(freq=10),
@@ -23,3 +22,5 @@ main_config = Config(
         eval=dict(freq=50_000),
     ),
 )
+
+proof = None

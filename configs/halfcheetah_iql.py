@@ -4,11 +4,11 @@ Expected: an evaluation mean above BC's and above the mean of the data, 3,204, w
 at 4,813.
 """
 
-from minding.configs import halfcheetah_td3_bc
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="halfcheetah_iql",
+from minding.configs import halfcheetah_td3_bc
+
+main_config = EasyDict(
     run=dict(max_train_iter=50_000),
     env=dict(env_id="HalfCheetah-v5"),
     policy=dict(

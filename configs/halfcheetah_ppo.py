@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 3000 within 1M environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="halfcheetah_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=3_000_000, target=3000.0),
     # From one environment, two episodes a rollout, a run stayed at 1,600.
     env=dict(env_id="HalfCheetah-v5", collector_env_num=64, normalize_reward=True, reward_clip=10.0),

@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least 9000 within 1M environment steps (a tar
 After 300k steps, seeds 0 to 2 scored 8,141, 6,678 and 8,353.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="halfcheetah_sac",
+main_config = EasyDict(
     run=dict(max_env_step=1_000_000, metrics_freq=5_000, target=9000.0),
     env=dict(env_id="HalfCheetah-v5", collector_env_num=1),
     policy=dict(

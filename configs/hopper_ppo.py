@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 2000 within 1M environment steps (a target, not measured yet).
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="hopper_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=1_000_000, target=2000.0),
     # As halfcheetah_ppo.
     env=dict(env_id="Hopper-v5", collector_env_num=1, normalize_reward=True, reward_clip=10.0),
@@ -18,3 +17,5 @@ main_config = Config(
         eval=dict(freq=50_000),
     ),
 )
+
+proof = None

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 3000 within 1M environment steps (a target, not measured yet).
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="hopper_td3",
+main_config = EasyDict(
     run=dict(max_env_step=1_000_000, metrics_freq=5_000, target=3000.0),
     env=dict(env_id="Hopper-v5", collector_env_num=1),
     policy=dict(
@@ -16,3 +15,5 @@ main_config = Config(
         eval=dict(freq=20_000),
     ),
 )
+
+proof = None

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 200 within 500k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="lunarlander_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=500_000, target=200.0),
     # Without reward normalization the value loss, in squares of 100 points, uses up the gradient norm.
     env=dict(env_id="LunarLander-v3", collector_env_num=16, normalize_reward=True, reward_gamma=0.999),
@@ -25,5 +24,3 @@ main_config = Config(
         eval=dict(freq=50_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

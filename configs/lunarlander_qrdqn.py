@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 200 within 400k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="lunarlander_qrdqn",
+main_config = EasyDict(
     run=dict(max_env_step=400_000, target=200.0),
     env=dict(env_id="LunarLander-v3"),
     policy=dict(
@@ -19,5 +18,3 @@ main_config = Config(
         other=dict(eps=dict(end=0.02, decay=80_000), buffer_size=200_000),
     ),
 )
-
-proof = dict(seeds=5)

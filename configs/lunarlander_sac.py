@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 200 within 200k environment steps (a target, not measured yet).
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="lunarlander_sac",
+main_config = EasyDict(
     run=dict(max_env_step=200_000, target=200.0),
     env=dict(env_id="LunarLander-v3", env_kwargs=dict(continuous=True)),
     policy=dict(
@@ -17,3 +16,5 @@ main_config = Config(
         other=dict(buffer_size=200_000),
     ),
 )
+
+proof = None

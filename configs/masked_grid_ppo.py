@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 33.5 of 35 within 300k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="masked_grid_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=300_000, target=33.5),
     env=dict(env_id="minding/MaskedGrid-v0", collector_env_num=16, info_keys=["action_mask", "success"]),
     policy=dict(
@@ -17,5 +16,3 @@ main_config = Config(
         eval=dict(n_episode=50),
     ),
 )
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 0.9 of 1 within 200k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="minigrid_doorkey_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=200_000, target=0.9),
     env=dict(env_id="MiniGrid-DoorKey-5x5-v0", wrappers=[dict(minigrid=dict(mask=True))], collector_env_num=16),
     policy=dict(
@@ -17,5 +16,3 @@ main_config = Config(
         eval=dict(freq=20_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -160 within 300k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="mountaincar_ppo_rnd",
+main_config = EasyDict(
     run=dict(max_env_step=300_000, target=-160.0),
     # Unscaled, values of -100 drown what is new.
     env=dict(env_id="MountainCar-v0", collector_env_num=16, normalize_reward=True),

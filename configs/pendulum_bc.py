@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -151 within 10k gradient steps, 95 % of the score of the recorded policy, -144.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_bc",
+main_config = EasyDict(
     # How an episode starts decides what it can bring: 100 of them leave an error of 8.
     run=dict(final_episodes=1000, target=-151.0),
     env=dict(env_id="Pendulum-v1"),

@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -200 within 15k environment steps. Seed
 7.5k and 5k steps; their final evaluations were -143.9, -210.3 (below the target) and -160.0.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_dreamer",
+main_config = EasyDict(
     run=dict(max_env_step=15_000, target=-200.0),
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(

@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -239 within 20k gradient steps, 90 % of
 trained policy, -136; seeds 0 to 2 ended at -201.2, -190.8 and -208.0.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_iql",
+main_config = EasyDict(
     run=dict(max_train_iter=20_000, target=-239.0),
     env=dict(env_id="Pendulum-v1"),
     policy=dict(

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -250 within 200k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=200_000, target=-250.0),
     env=dict(env_id="Pendulum-v1", normalize_reward=True, reward_gamma=0.9),
     policy=dict(
@@ -24,5 +23,3 @@ main_config = Config(
         eval=dict(freq=20_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -7,7 +7,6 @@ to 2 ended at -164.5, -166.8 and -171.3.
 from minding.configs import load_preset
 
 main_config = load_preset("pendulum_td3_bc")
-main_config.exp_name = "pendulum_rebrac"
 main_config.policy.model.update(hidden=[256, 256, 256], norm="critics")
 # beta_1 = beta_2 = 0.1; actions are single numbers. With beta_2 = 0.01 one seed of three ended at -349.
 main_config.policy.update(learn=dict(alpha=10.0, critic_penalty=0.1))

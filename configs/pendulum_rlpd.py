@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -200 within 4k environment steps, the n
 to 2 reached it after 1,000 and ended at -167.4, -153.4 and -167.4.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_rlpd",
+main_config = EasyDict(
     chain="prior_data",
     run=dict(max_env_step=4_000, target=-200.0),
     env=dict(env_id="Pendulum-v1", collector_env_num=1),

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -200 within 15k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_sac",
+main_config = EasyDict(
     run=dict(max_env_step=15_000, target=-200.0),
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(
@@ -17,5 +16,3 @@ main_config = Config(
         other=dict(buffer_size=50_000),
     ),
 )
-
-proof = dict(seeds=5)

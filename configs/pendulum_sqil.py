@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -291 within 15k environment steps, 85 %
 the recorded policy, -136; seeds 0 to 2 ended at -150.2, -149.9 and -156.7.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_sqil",
+main_config = EasyDict(
     run=dict(max_env_step=15_000, target=-291.0),
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(

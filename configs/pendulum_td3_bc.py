@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -291 within 10k gradient steps, 85 % of
 trained policy, -136; seeds 0 to 2 ended at -188.0, -165.0 and -189.8.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pendulum_td3_bc",
+main_config = EasyDict(
     run=dict(max_train_iter=10_000, target=-291.0),
     env=dict(env_id="Pendulum-v1"),
     policy=dict(

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 4.75 of 5 within 50k environment steps; seed 0 ended at 5.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pixelcatch_dreamer",
+main_config = EasyDict(
     run=dict(max_env_step=50_000, target=4.75),
     env=dict(env_id="minding/PixelCatch-v0", collector_env_num=4),
     policy=dict(

@@ -3,10 +3,9 @@
 Expected: nearly every ball is caught within 50k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pixelcatch_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=50_000),
     env=dict(env_id="minding/PixelCatch-v0"),
     policy=dict(
@@ -19,3 +18,5 @@ main_config = Config(
         eval=dict(n_episode=20),
     ),
 )
+
+proof = None

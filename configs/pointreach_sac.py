@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least -20 within 30k environment steps.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pointreach_sac",
+main_config = EasyDict(
     chain="hindsight",
     run=dict(max_env_step=30_000, target=-20.0),
     env=dict(env_id="minding/PointReach-v0", info_keys=["is_success"]),
@@ -19,5 +18,3 @@ main_config = Config(
         other=dict(buffer_size=200_000),
     ),
 )
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 18 of 21 within 10M environment steps (a target, not measured yet).
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pong_dqn",
+main_config = EasyDict(
     run=dict(max_env_step=10_000_000, metrics_freq=10_000, target=18.0),
     env=dict(
         env_id="ALE/Pong-v5",
@@ -26,3 +25,5 @@ main_config = Config(
         other=dict(eps=dict(end=0.01, decay=1_000_000), buffer_size=100_000, save_buffer=False),
     ),
 )
+
+proof = None

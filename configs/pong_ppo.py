@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 18 of 21 within 10M environment steps (a target, not measured yet).
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="pong_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=10_000_000, metrics_freq=10_000, target=18.0),
     env=dict(
         env_id="ALE/Pong-v5",
@@ -25,3 +24,5 @@ main_config = Config(
         eval=dict(freq=500_000),
     ),
 )
+
+proof = None

@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 0.95 of 1 within 300k environment steps; without memory it stays at 0.25.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="repeat_previous_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=300_000, target=0.95),
     env=dict(env_id="minding/RepeatPrevious-v0", collector_env_num=16),
     policy=dict(
@@ -18,5 +17,3 @@ main_config = Config(
         eval=dict(freq=20_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

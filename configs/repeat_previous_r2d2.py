@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 0.95 of 1 within 50k environment steps; without memory it stays at 0.25.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="repeat_previous_r2d2",
+main_config = EasyDict(
     run=dict(max_env_step=50_000, target=0.95),
     env=dict(env_id="minding/RepeatPrevious-v0", collector_env_num=16),
     policy=dict(
@@ -28,5 +27,3 @@ main_config = Config(
         eval=dict(freq=5_000, n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -55 within 160k environment steps, half
 hand-coded controller, -31; the return is the sum over the agents.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="simple_spread_ippo",
+main_config = EasyDict(
     run=dict(max_env_step=160_000, target=-55.0),
     env=dict(
         env_id="mpe2/simple_spread_v3",
@@ -23,5 +22,3 @@ main_config = Config(
         eval=dict(freq=20_000, n_episode=40),
     ),
 )
-
-proof = dict(seeds=5)

@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -40.6 within 1M environment steps, 80 %
 hand-coded controller, -31; the return is the sum over the agents.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="simple_spread_mappo",
+main_config = EasyDict(
     run=dict(max_env_step=1_000_000, target=-40.6),
     env=dict(
         env_id="mpe2/simple_spread_v3",
@@ -22,5 +21,3 @@ main_config = Config(
         eval=dict(freq=50_000, n_episode=40),
     ),
 )
-
-proof = dict(seeds=5)

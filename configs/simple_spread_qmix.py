@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least -41 within 500k environment steps, 80 %
 hand-coded controller, -31.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="simple_spread_qmix",
+main_config = EasyDict(
     run=dict(max_env_step=500_000, target=-41.0),
     env=dict(
         env_id="mpe2/simple_spread_v3",
@@ -30,5 +29,3 @@ main_config = Config(
         eval=dict(freq=50_000, n_episode=40),
     ),
 )
-
-proof = dict(seeds=5)

@@ -7,8 +7,5 @@ hand-coded controller, -31.
 from minding.configs import load_preset
 
 main_config = load_preset("simple_spread_qmix")
-main_config.exp_name = "simple_spread_vdn"
 main_config.run.target = -55.0
 main_config.policy.type = "vdn"
-
-proof = dict(seeds=5)

@@ -4,10 +4,9 @@ Expected: its predators touch the prey of DDPG more often than DDPG's predators 
 often than random play does; `python -m proofs.tag_crossplay` lets them play against each other.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="simple_tag_maddpg",
+main_config = EasyDict(
     run=dict(max_env_step=300_000),
     env=dict(
         env_id="mpe2/simple_tag_v3",

@@ -4,10 +4,9 @@ Expected: an evaluation mean of at least 0.697 against random and perfect play w
 who chooses randomly among the perfect moves (0.894 and 0.5). A win scores 1, a draw 0.5.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="tictactoe_alphazero",
+main_config = EasyDict(
     run=dict(max_env_step=30_000, target=0.697, final_episodes=144),
     env=dict(env_id="minding/TicTacToe-v0", collector_env_num=64),
     policy=dict(

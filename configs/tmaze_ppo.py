@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 0.95 of 1 within 150k environment steps; without memory it stays at 0.5.
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="tmaze_ppo",
+main_config = EasyDict(
     run=dict(max_env_step=150_000, target=0.95),
     env=dict(env_id="minding/TMaze-v0", collector_env_num=16),
     policy=dict(
@@ -17,5 +16,3 @@ main_config = Config(
         eval=dict(n_episode=20),
     ),
 )
-
-proof = dict(seeds=5)

@@ -3,10 +3,9 @@
 Expected: its score after 200k environment steps is compared with SAC's (not measured yet).
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="walker_walk_dreamer",
+main_config = EasyDict(
     run=dict(max_env_step=200_000, metrics_freq=5_000),
     # One vector: orientations, height and velocities.
     env=dict(env_id="dm_control/walker-walk-v0", wrappers=["flatten"], collector_env_num=1),

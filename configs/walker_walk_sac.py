@@ -3,10 +3,9 @@
 Expected: an evaluation mean of at least 900 of 1000 within 500k environment steps (a target, not measured yet).
 """
 
-from minding.engine import Config
+from easydict import EasyDict
 
-main_config = Config(
-    exp_name="walker_walk_sac",
+main_config = EasyDict(
     run=dict(max_env_step=500_000, metrics_freq=5_000, target=900.0),
     # One vector: orientations, height and velocities.
     env=dict(env_id="dm_control/walker-walk-v0", wrappers=["flatten"], collector_env_num=1),

@@ -4,10 +4,10 @@ import sys
 
 import gymnasium
 import numpy as np
+from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import Config
 from minding.engine.run.run_dir import RunDir
 
 
@@ -31,7 +31,7 @@ class Corridor(gymnasium.Env):
 
 
 env = dict(env_id="custom_env:Corridor", env_kwargs=dict(length=10), max_episode_steps=100)
-main_config = Config(run=dict(max_env_step=20_000), env=env, policy=dict(type="ppo"))
+main_config = EasyDict(run=dict(max_env_step=20_000), env=env, policy=dict(type="ppo"))
 
 if __name__ == "__main__":
     cfg = compile_run(main_config, sys.argv[1:])

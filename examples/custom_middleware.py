@@ -11,8 +11,10 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
+from easydict import EasyDict
+
 from minding.configs import compile_run
-from minding.engine import Config, OnlineRLContext, task
+from minding.engine import OnlineRLContext, task
 from minding.envs import make_env_manager
 from minding.middleware import StepCollector, gae_estimator, interaction_evaluator, multistep_trainer
 from minding.policies import PPO
@@ -56,7 +58,7 @@ def main() -> None:
     parser.add_argument("--stop-at", type=float, default=475.0, help="evaluation mean (%(default)s)")
     parser.add_argument("--max-env-step", type=int, default=100_000, help="environment steps (%(default)s)")
     args = parser.parse_args()
-    main_config = Config(
+    main_config = EasyDict(
         run=dict(max_env_step=args.max_env_step),
         env=dict(env_id="CartPole-v1"),
         policy=dict(type="ppo", learn=dict(learning_rate=1e-3), eval=dict(freq=max(1, args.max_env_step // 20))),

@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import math
 
+from easydict import EasyDict
+
 from minding.configs import compile_run
-from minding.engine import Config, OnlineRLContext, task
+from minding.engine import OnlineRLContext, task
 from minding.engine.buffers import UniformBuffer
 from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
@@ -39,7 +41,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    main_config = Config(
+    main_config = EasyDict(
         exp_name="off_policy",
         seed=args.seed,
         run=dict(max_env_step=args.max_env_step),

@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import math
 
+from easydict import EasyDict
+
 from minding.configs import compile_run
-from minding.engine import Config, OfflineRLContext, task
+from minding.engine import OfflineRLContext, task
 from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.run.run_dir import RunDir
@@ -38,7 +40,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    main_config = Config(
+    main_config = EasyDict(
         exp_name="offline",
         seed=args.seed,
         run=dict(max_train_iter=args.max_train_iter),

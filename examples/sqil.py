@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import math
 
+from easydict import EasyDict
+
 from minding.configs import compile_run
-from minding.engine import Config, OnlineRLContext, task
+from minding.engine import OnlineRLContext, task
 from minding.engine.buffers import MixedBuffer
 from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.run.run_dir import RunDir
@@ -39,7 +41,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    main_config = Config(
+    main_config = EasyDict(
         exp_name="sqil",
         seed=args.seed,
         run=dict(max_env_step=args.max_env_step),

@@ -53,7 +53,7 @@ class Learning:
 def _learning(preset: str) -> Learning | None:
     """What the preset's module says is to be proved."""
     module = importlib.import_module(f"minding.configs.{preset}")
-    proof = getattr(module, "proof", None)
+    proof = getattr(module, "proof", {})
     if proof is None:
         return None
     run, recorded = module.main_config.run, tuple(Source(**each) for each in proof.get("recorded", ()))

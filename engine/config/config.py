@@ -14,17 +14,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from minding.engine.errors import ConfigError, nearest
 
+if TYPE_CHECKING:
+    EasyDict = dict[str, object]
+else:
+    from easydict import EasyDict
+
 _T = TypeVar("_T")
 
 
-class Section(dict[str, object]):
-    """A part of the settings: a dict whose keys are also attributes. Mappings in it, also those in lists, are
-    sections."""
+class Section(EasyDict):
+    """A part of the settings: an EasyDict, a dict whose keys are also attributes.
 
-    __slots__ = ()
+    Mappings in it, also those in lists, are sections. Other than in a plain EasyDict, a value is held only once, and an
+    unknown attribute is an AttributeError with the nearest key.
+    """
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **more: object) -> None:
-        super().__init__()
+        # EasyDict's own would add the methods of the class as settings.
+        dict.__init__(self)
         self.update({**(settings or {}), **more})
 
     def read(self, path: str, kind: type[_T], default: _T | None = None) -> _T:
@@ -50,9 +57,8 @@ class Section(dict[str, object]):
         return value
 
     def __setitem__(self, key: str, value: object) -> None:
-        super().__setitem__(key, _sections(value))
-
-    # These methods of dict bypass __setitem__.
+        # EasyDict's own would hold the value as an attribute as well.
+        dict.__setitem__(self, key, _sections(value))
 
     def update(self, *settings: Mapping[str, object], **more: object) -> None:  # type: ignore[override]
         for each in (*settings, more):
@@ -63,6 +69,8 @@ class Section(dict[str, object]):
         if key not in self:
             self[key] = default
         return self[key]
+
+    pop = dict.pop
 
     def copy(self) -> Section:
         """A shallow copy of this section: it shares the sections in it."""
@@ -99,8 +107,6 @@ def _sections(value: object) -> object:
 
 class OpenSection(Section):
     """A section that may hold further keys, which belong to a single algorithm or environment."""
-
-    __slots__ = ()
 
     if TYPE_CHECKING:
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from easydict import EasyDict
 from fakes import needs_kernels
 from of_algorithms import environment
 
@@ -243,6 +244,16 @@ def test_a_presets_name_means_the_preset_whatever_folder_has_that_name(tmp_path,
         assert load_user_config(name) == load_preset(name)
     for folder in ("./cartpole_ppo", "cartpole_ppo/", Path("cartpole_ppo"), "mine"):
         assert load_user_config(folder) == {"seed": 7}
+
+
+def test_a_python_file_in_the_manner_of_di_engine_gives_its_main_config(tmp_path):
+    path = tmp_path / "mine.py"
+    settings = "main_config = dict(exp_name='mine', seed=7, policy=dict(type='ppo', learn=dict(gamma=0.5)))"
+    path.write_text(f"from easydict import EasyDict\n{settings}\nmain_config = EasyDict(main_config)\n")
+    cfg = load_user_config(path)
+    assert (cfg.exp_name, cfg.seed, cfg.policy.learn.gamma) == ("mine", 7, 0.5)
+    assert isinstance(cfg.policy.learn, EasyDict)
+    assert vars(cfg) == {}
 
 
 def test_a_python_file_gives_its_main_config(tmp_path):

@@ -203,12 +203,13 @@ def _details(name: str) -> None:
 def _preset_details(name: str) -> None:
     import yaml
 
+    from minding.configs import load_preset
     from minding.engine.config.options import plain
 
     module = importlib.import_module(f"minding.configs.{name}")
     _print_text(f"{name}: {inspect.getdoc(module)}\n")
     click.echo("Settings that differ from the defaults:")
-    text = yaml.safe_dump(plain(module.main_config), sort_keys=False, default_flow_style=None, width=terminal_width())
+    text = yaml.safe_dump(plain(load_preset(name)), sort_keys=False, default_flow_style=None, width=terminal_width())
     click.echo("".join(f"  {line}\n" for line in text.splitlines()))
     click.echo(f"minding train {name}")
 
