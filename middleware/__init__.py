@@ -6,11 +6,9 @@ from minding.di_engine import from_di_engine
 from minding.middleware.arena_evaluator import arena_evaluator
 from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.collector import EpisodeCollector, StepCollector
-from minding.middleware.data_pusher import data_pusher
+from minding.middleware.data_pusher import data_pusher, episode_pusher, recorded_data_pusher, sqil_data_pusher
 from minding.middleware.dataset_evaluator import dataset_evaluator
-from minding.middleware.episode_pusher import episode_pusher
-from minding.middleware.eps_greedy_handler import eps_greedy_handler
-from minding.middleware.eps_greedy_masker import eps_greedy_masker
+from minding.middleware.eps_greedy import eps_greedy_handler, eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator
 from minding.middleware.her_data_enhancer import her_data_enhancer
@@ -23,10 +21,8 @@ from minding.middleware.offline_data_saver import offline_data_saver
 from minding.middleware.online_logger import online_logger
 from minding.middleware.past_selves import opponent_rater, past_selves
 from minding.middleware.priority_calculator import priority_calculator
-from minding.middleware.recorded_data_pusher import recorded_data_pusher
 from minding.middleware.reward_estimator import reward_estimator
 from minding.middleware.self_play import SelfPlayCollector
-from minding.middleware.sqil_data_pusher import sqil_data_pusher
 from minding.middleware.symmetry_enhancer import symmetry_enhancer
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.chain.context import LearningContext
-from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
-from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.search.match import match
@@ -18,15 +15,12 @@ from minding.engine.search.opponents import Opponent, score_key
 from minding.engine.search.player import SearchPlayer
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, BoardGame, EpisodeEnd, EvalMode, State, StateDict
-from minding.middleware.boards import eval_options, judge_of, openings
+from minding.middleware.board_search import eval_options, judge_of, openings
+from minding.middleware.evaluator import Evaluator, evaluates
 
 
-@declare(
-    role="evaluate",
-    reads=("clock", "train_iter", "last_eval_iter", "last_eval_clock"),
-    writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_clock"),
-)
-class arena_evaluator:
+@evaluates
+class arena_evaluator(Evaluator):
     """Plays `n_episode` games per opponent once every `freq` steps of the clock, if the policy learned since then.
 
     The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents use the same random
@@ -55,10 +49,9 @@ class arena_evaluator:
         *,
         task: Task[Any] | None = None,
     ) -> None:
+        super().__init__(cfg, task)
         self._cfg, self._policy, self._game, self._opponents = cfg, policy, game, tuple(opponents)
-        self._task = global_task if task is None else task
-        self._freq, self._n_game = cfg.policy.eval.freq, cfg.policy.eval.read("n_episode", int)
-        self._broken_off = False
+        self._n_game = cfg.policy.eval.read("n_episode", int)
         # A mismatch is reported before the first game.
         judge_of(cfg, policy, game, "arena_evaluator")
         opening_positions(game, cfg.policy.eval.read("opening_plies", int))
@@ -69,29 +62,9 @@ class arena_evaluator:
             return ["it has no opponents: give it some, such as [random(), uct(100)]"]
         return []
 
-    def due(self, ctx: LearningContext) -> bool:
-        """Whether an evaluation is due by the clock and the policy has learned since the last one."""
-        return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
-
-    def __call__(self, ctx: LearningContext) -> None:
-        """Evaluates if an evaluation is due."""
-        if not self.due(ctx):
-            return
-        games = arena(
-            self._cfg, self._policy, self._game, self._opponents, self._n_game,
-            stop=lambda: self._task.interrupted_by is not None,
-        )  # fmt: skip
-        if not games:
-            self._broken_off = True
-            return
-        ctx.eval_output, ctx.eval_value = games, float(np.mean([end.episode_return for end in games]))
-        ctx.last_eval_iter, ctx.last_eval_value = ctx.train_iter, ctx.eval_value
-        ctx.last_eval_clock = ctx.clock
-
-    @property
-    def resume_guarantee(self) -> str:
-        """Not exact once an evaluation was aborted: it then runs an iteration later and measures another policy."""
-        return "mid-iteration" if self._broken_off else "exact"
+    def play(self) -> list[EpisodeEnd]:
+        """Plays the games of one evaluation."""
+        return arena(self._cfg, self._policy, self._game, self._opponents, self._n_game, stop=self.interrupted)
 
     def state_dict(self) -> StateDict:
         """An empty state, because each evaluation begins with the same random numbers."""
@@ -164,7 +137,7 @@ def arena(
 
 
 def opening_positions(game: BoardGame, plies: int) -> State:
-    """All positions of `boards.openings` after that many plies.
+    """All positions of `board_search.openings` after that many plies.
 
     Raises:
       ConfigError: every game is over after that many plies.

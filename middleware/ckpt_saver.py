@@ -14,7 +14,7 @@ from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, NonFiniteError, RunInUseError
 from minding.engine.run.checkpoints import RunCheckpoints
 from minding.engine.types import Array, Policy
-from minding.middleware.schedules import rate_jump
+from minding.middleware.learning import rate_jump
 
 
 @declare(reads=("train_iter",), optional=("eval_value", "eval_params", "last_eval_iter"))

@@ -13,7 +13,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.rollout import Rollout, uneven
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
-from minding.middleware.inputs import collect_kwargs_in
+from minding.middleware.ctx_fields import collect_kwargs_in
 
 
 @declare(

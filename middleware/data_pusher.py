@@ -1,7 +1,8 @@
-"""Pushes collected rollouts into the replay buffer."""
+"""Pushes rollouts, whole episodes and recorded data into a replay buffer."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,20 +11,57 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
+from minding.engine.data.dataset import Dataset
 from minding.engine.data.rollout import Rollout, named_leaves
+from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.types import Array, Buffer, StateDict
-from minding.middleware.inputs import rollout_in
+from minding.middleware.ctx_fields import episodes_in, rollout_in
+
+_BLOCK = 1 << 16
+"""Recorded steps that are pushed at a time, so that the data are not in memory twice."""
+
+
+class Pusher:
+    """The buffer of a middleware that pushes into it, and what is saved of the two.
+
+    The buffer's contents are saved with the middleware, unless ``policy.other.save_buffer`` is off: a resumed run then
+    refills its buffer before it learns.
+
+    Args:
+      cfg: the compiled configuration.
+      buffer: the buffer that takes the rows.
+    """
+
+    def __init__(self, cfg: Config, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self._saves = bool(cfg.policy.other.save_buffer)
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer that this middleware fills."""
+        return self._buffer
+
+    @property
+    def resume_guarantee(self) -> str:
+        """Whether the buffer is saved."""
+        return "exact" if self._saves else "without-buffer"
+
+    def state_dict(self) -> StateDict:
+        return {"buffer": self._buffer.state_dict() if self._saves else None}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        if state["buffer"] is not None:
+            self._buffer.load_state_dict(state["buffer"])
 
 
 @declare(role="learn", reads=("trajectories",), leaves=("trajectories.used",))
-class data_pusher:
+class data_pusher(Pusher):
     """Pushes the rollout's transitions into the buffer; rows in which an environment was reset are left out.
 
     A buffer of sequences, or a buffer that stores each image once, also gets the order of the rows.
 
-    The buffer's contents are saved with this middleware, unless ``policy.other.save_buffer`` is off: a resumed run then
-    refills its buffer before it learns. The number of minibatches drawn, on which `beta` of a buffer that draws by
-    priority depends, is always saved.
+    The contents of the buffer are saved, see `Pusher`. The number of minibatches drawn, on which `beta` of a buffer
+    that draws by priority depends, is always saved.
 
     Reads: trajectories.
     Writes: nothing.
@@ -35,14 +73,8 @@ class data_pusher:
     """
 
     def __init__(self, cfg: Config, buffer: Buffer) -> None:
-        self._buffer = buffer
+        super().__init__(cfg, buffer)
         self._ordered = bool(getattr(buffer, "takes_order", False))
-        self._saves = bool(cfg.policy.other.save_buffer)
-
-    @property
-    def buffer(self) -> Buffer:
-        """The buffer that this middleware fills."""
-        return self._buffer
 
     @property
     def bounded(self) -> bool:
@@ -66,23 +98,139 @@ class data_pusher:
         rows = transitions(rollout)
         self._buffer.push({**rows, **sequence_columns(rollout)} if self._ordered else rows)
 
-    @property
-    def resume_guarantee(self) -> str:
-        """Whether the buffer is saved."""
-        return "exact" if self._saves else "without-buffer"
-
     def state_dict(self) -> StateDict:
-        return {
-            "buffer": self._buffer.state_dict() if self._saves else None,
-            "drawn": getattr(self._buffer, "drawn", None),
-        }
+        return {**super().state_dict(), "drawn": getattr(self._buffer, "drawn", None)}
 
     def load_state_dict(self, state: StateDict) -> None:
-        if state["buffer"] is not None:
-            self._buffer.load_state_dict(state["buffer"])
-        elif state["drawn"] is not None:
+        super().load_state_dict(state)
+        if state["buffer"] is None and state["drawn"] is not None:
             buffer: Any = self._buffer
             buffer.drawn = int(state["drawn"])
+
+
+@declare(
+    role="learn",
+    reads=("trajectories",),
+    leaves=("trajectories.used",),
+    refuses=("trajectories.summed", "trajectories.rewarded"),
+)
+class sqil_data_pusher(data_pusher):
+    """Pushes the rollout's transitions with a reward of 1 if an expert acted, and of 0 if the agent did.
+
+    Soft Q imitation learning (Reddy et al., 2020, https://arxiv.org/abs/1905.11108, algorithm 1). Transitions of the
+    expert make up half of every minibatch: push expert and agent into two parts of a `MixedBuffer`. The rewards of the
+    environment stay in the context, but no policy learns from them.
+
+    Reads: trajectories.
+    Writes: nothing.
+    Config: policy.learn.nstep (1), policy.other.save_buffer.
+
+    Args:
+      cfg: the compiled configuration.
+      buffer: the buffer that takes the transitions; it is saved with this middleware.
+      expert: whether an expert acts in the rollout.
+    """
+
+    def __init__(self, cfg: Config, buffer: Buffer, expert: bool) -> None:
+        super().__init__(cfg, buffer)
+        self._reward = float(expert)
+        self._nstep = cfg.policy.learn.nstep
+
+    def requirements(self) -> Sequence[str]:
+        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
+        if self._nstep == 1:
+            return []
+        return [
+            f"policy.learn.nstep={self._nstep} sums rewards of the environment, which sqil_data_pusher replaces: use 1"
+        ]
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Pushes the rollout of an iteration."""
+        rollout = rollout_in(ctx, "sqil_data_pusher")
+        self.push(dataclasses.replace(rollout, reward=np.full_like(rollout.reward, self._reward)))
+
+
+@declare(role="learn", reads=("episodes",))
+class episode_pusher(Pusher):
+    """Pushes the steps of all episodes of an iteration into the buffer, with the fields that both have.
+
+    The contents of the buffer are saved, see `Pusher`.
+
+    Reads: episodes.
+    Writes: nothing.
+    Config: policy.other.save_buffer.
+
+    Args:
+      cfg: the compiled configuration.
+      buffer: the buffer that takes the steps.
+    """
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Pushes the episodes of an iteration."""
+        episodes = [_columns(episode) for episode in episodes_in(ctx, "episode_pusher")]
+        if not episodes:
+            return
+        names = [name for name in episodes[0] if name in self._buffer.fields]
+        rows = {name: np.concatenate([each[name] for each in episodes]) for name in names}
+        count, most = len(rows[names[0]]), self._buffer.capacity
+        for start in range(0, count, most):
+            self._buffer.push({name: values[start : start + most] for name, values in rows.items()})
+
+
+@declare(role="learn")
+class recorded_data_pusher:
+    """Pushes all steps of recorded data into a buffer before the first iteration, and nothing afterwards.
+
+    Use it for a part of a `MixedBuffer`, from which every minibatch takes its share. A resumed run pushes the data
+    again, because checkpoints do not contain them; it refuses data that are not the run's own.
+
+    Reads: nothing.
+    Writes: nothing.
+    Config: nothing.
+
+    Args:
+      buffer: the buffer that takes the steps; its capacity is at least their number.
+      dataset: the recorded data, see `engine.data.dataset.load_dataset`.
+      reward: constant that replaces the recorded rewards, as in imitation learning; None keeps these.
+    Raises:
+      ConfigError: the buffer is too small.
+      DataError: the data lack a field of the buffer.
+    """
+
+    def __init__(self, buffer: Buffer, dataset: Dataset, reward: float | None = None) -> None:
+        from minding.engine.buffers.recorded import check_fields
+
+        count = len(dataset)
+        if buffer.capacity < count:
+            raise ConfigError(
+                f"recorded_data_pusher: the buffer holds {buffer.capacity} steps, the data have {count}: make it larger"
+            )
+        check_fields(dataset, buffer.fields)
+        self._digest = dataset.digest
+        for start in range(0, count, _BLOCK):
+            index = np.arange(start, min(start + _BLOCK, count))
+            rows = dataset.rows(buffer.fields, index)
+            if reward is not None:
+                rows["reward"] = np.full(len(index), reward, np.float32)
+            buffer.push(rows)
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Does nothing: the steps were pushed before the first iteration."""
+
+    def state_dict(self) -> StateDict:
+        return {"digest": self._digest}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Refuses a run that learned from other data.
+
+        Raises:
+          CheckpointError: the run learned from other data.
+        """
+        if state["digest"] != self._digest:
+            raise CheckpointError(
+                "recorded_data_pusher: the run learned from other recorded data: give the folder that it started with"
+            )
+
 
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:
@@ -141,3 +289,9 @@ def columns_of(rollout: Rollout) -> dict[str, Array]:
     columns.update(named_leaves("obs", rollout.obs))
     columns["terminated"] = terminated
     return columns
+
+
+def _columns(episode: dict[str, Any]) -> dict[str, Array]:
+    """The arrays of an episode by the names of row fields."""
+    columns = {name: value for name, value in episode.items() if name != "obs"}
+    return {**columns, **dict(named_leaves("obs", episode["obs"]))}

@@ -105,7 +105,7 @@ class dataset_evaluator:
         self._task = global_task if task is None else task
         # `train_iter` of the policy that this process evaluated last.
         self._judged = -1
-        self._broken_off = False
+        self._aborted = False
         self._learned, self._held = hold_out(dataset, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
         self._freq = cfg.policy.eval.freq
         self._adapter = ActionAdapter(dataset.about["env"]["env_action"])
@@ -143,7 +143,7 @@ class dataset_evaluator:
             return
         found = self.judge(ctx.train_iter)
         if self._fit is not None and "fqe_value" not in found:
-            self._broken_off = True
+            self._aborted = True
             return
         ctx.data_eval, ctx.last_data_eval_iter = found, ctx.train_iter
         self._judged = ctx.train_iter
@@ -158,7 +158,7 @@ class dataset_evaluator:
     @property
     def resume_guarantee(self) -> str:
         """Not exact once a fit was aborted: it then runs an iteration later and measures another policy."""
-        return "mid-iteration" if self._broken_off else "exact"
+        return "mid-iteration" if self._aborted else "exact"
 
     def judge(self, train_iter: int) -> dict[str, float]:
         """The estimates of the current policy from the data, by name; `train_iter` selects the random stream.

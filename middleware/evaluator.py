@@ -19,12 +19,61 @@ from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMod
 _log = logging.getLogger("minding.envs")
 
 
-@declare(
+evaluates = declare(
     role="evaluate",
     reads=("clock", "train_iter", "last_eval_iter", "last_eval_clock"),
     writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_clock"),
 )
-class interaction_evaluator:
+"""The declaration of an `Evaluator`."""
+
+
+class Evaluator:
+    """Evaluates once every ``policy.eval.freq`` steps of the clock, if the policy learned since then.
+
+    A signal that ends the run aborts the evaluation, which is not counted and is due again after a resume.
+
+    Args:
+      cfg: the compiled configuration.
+      task: the task whose signals are obeyed; the global one by default.
+    """
+
+    def __init__(self, cfg: Config, task: Task[Any] | None) -> None:
+        self._task = global_task if task is None else task
+        self._freq = cfg.policy.eval.freq
+        self._aborted = False
+
+    def play(self) -> list[EpisodeEnd]:
+        """Plays the episodes of one evaluation; returns an empty list if a signal aborted it."""
+        raise NotImplementedError
+
+    def due(self, ctx: LearningContext) -> bool:
+        """Whether an evaluation is due by the clock and the policy has learned since the last one."""
+        return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
+
+    def __call__(self, ctx: LearningContext) -> None:
+        """Evaluates if an evaluation is due."""
+        if not self.due(ctx):
+            return
+        episodes = self.play()
+        if not episodes:
+            self._aborted = True
+            return
+        ctx.eval_output, ctx.eval_value = episodes, float(np.mean([end.episode_return for end in episodes]))
+        ctx.last_eval_iter, ctx.last_eval_value = ctx.train_iter, ctx.eval_value
+        ctx.last_eval_clock = ctx.clock
+
+    def interrupted(self) -> bool:
+        """Whether a signal ends the run."""
+        return self._task.interrupted_by is not None
+
+    @property
+    def resume_guarantee(self) -> str:
+        """Not exact once an evaluation was aborted: it then runs an iteration later and measures another policy."""
+        return "mid-iteration" if self._aborted else "exact"
+
+
+@evaluates
+class interaction_evaluator(Evaluator):
     """Runs `n_episode` episodes in eval mode once every `freq` steps of the clock, if the policy learned since then.
 
     The clock counts environment steps, or gradient steps in offline chains.
@@ -45,12 +94,10 @@ class interaction_evaluator:
     """
 
     def __init__(self, cfg: Config, policy: EvalMode, env: EnvManager, *, task: Task[Any] | None = None) -> None:
+        super().__init__(cfg, task)
         self._policy = policy
         self._env = env
-        self._task = global_task if task is None else task
-        self._freq, self._n_episode = cfg.policy.eval.freq, cfg.policy.eval.n_episode
-        self._max_steps = cfg.policy.eval.max_episode_steps
-        self._broken_off = False
+        self._n_episode, self._max_steps = cfg.policy.eval.n_episode, cfg.policy.eval.max_episode_steps
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""
@@ -67,32 +114,16 @@ class interaction_evaluator:
             ]
         return []
 
-    def due(self, ctx: LearningContext) -> bool:
-        """Whether an evaluation is due by the clock and the policy has learned since the last one."""
-        return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
-
-    def __call__(self, ctx: LearningContext) -> None:
-        """Evaluates if an evaluation is due."""
-        if not self.due(ctx):
-            return
+    def play(self) -> list[EpisodeEnd]:
+        """Plays the episodes of one evaluation; a signal leaves the environments as they were before it."""
         before = self._env.state_dict()
         episodes = play_episodes(
-            self._policy, self._env, self._n_episode,
-            max_steps=self._max_steps, stop=lambda: self._task.interrupted_by is not None,
-        )  # fmt: skip
+            self._policy, self._env, self._n_episode, max_steps=self._max_steps, stop=self.interrupted
+        )
         if len(episodes) < self._n_episode:
             self._env.load_state_dict(before)
-            self._broken_off = True
-            return
-        ctx.eval_output = episodes
-        ctx.eval_value = float(np.mean([end.episode_return for end in ctx.eval_output]))
-        ctx.last_eval_iter, ctx.last_eval_value = ctx.train_iter, ctx.eval_value
-        ctx.last_eval_clock = ctx.clock
-
-    @property
-    def resume_guarantee(self) -> str:
-        """Not exact once an evaluation was aborted: it then runs an iteration later and measures another policy."""
-        return "mid-iteration" if self._broken_off else "exact"
+            return []
+        return episodes
 
     def state_dict(self) -> StateDict:
         return {"env": self._env.state_dict()}

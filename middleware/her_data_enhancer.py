@@ -17,8 +17,8 @@ from minding.engine.data.goals import GoalRule
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, Buffer, StateDict
+from minding.middleware.ctx_fields import rollout_in
 from minding.middleware.data_pusher import columns_of
-from minding.middleware.inputs import rollout_in
 
 _log = logging.getLogger("minding.envs")
 ACHIEVED, DESIRED, INFO = "achieved_goal", "desired_goal", "info."

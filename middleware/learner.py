@@ -15,9 +15,8 @@ from minding.engine.data.batch import misfits
 from minding.engine.types import LearnMode, LearnOutput, SampledBuffer, StateDict
 from minding.middleware.collector import StepCollector
 from minding.middleware.data_pusher import data_pusher
-from minding.middleware.learning import learn_from
+from minding.middleware.learning import Schedule, learn_from
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
-from minding.middleware.schedules import Schedule
 
 _log = logging.getLogger("minding.learner")
 

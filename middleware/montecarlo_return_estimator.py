@@ -15,8 +15,8 @@ from minding.engine.data.joined import join, last_rows, rollout_of, rollout_stat
 from minding.engine.data.returns import outcome, reverse_scan
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, CollectMode, StateDict
-from minding.middleware.estimates import acted, rows_with_advantages
-from minding.middleware.inputs import rollout_in
+from minding.middleware.ctx_fields import rollout_in
+from minding.middleware.gae_estimator import acted, rows_with_advantages
 
 
 @declare(

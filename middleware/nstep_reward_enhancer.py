@@ -13,7 +13,7 @@ from minding.engine.data.joined import join, last_rows, rollout_of, rollout_stat
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
 from minding.engine.types import StateDict
-from minding.middleware.inputs import rollout_in
+from minding.middleware.ctx_fields import rollout_in
 
 
 @declare(

@@ -21,7 +21,7 @@ from minding.engine.data.episodes import OpenEpisodes
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.errors import CheckpointError, DataError
 from minding.engine.types import Array, StateDict
-from minding.middleware.inputs import rollout_in
+from minding.middleware.ctx_fields import rollout_in
 
 _NO_LIMIT = 1 << 62
 

@@ -24,8 +24,8 @@ from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.scores import plays_itself
 from minding.engine.types import EpisodeEnd, StateDict
+from minding.middleware.ctx_fields import metrics_in, number_in
 from minding.middleware.evaluator import info_means
-from minding.middleware.inputs import metrics_in, number_in
 
 _EPISODES = 100
 _MOST_LINES = 5000

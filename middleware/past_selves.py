@@ -17,7 +17,7 @@ from minding.engine.errors import ChainError, CheckpointError, ConfigError, EnvE
 from minding.engine.run.pool import ModelPool
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, EnvManager, EnvStep, Factory, LaneContext, Obs, StateDict
-from minding.middleware.inputs import metrics_in
+from minding.middleware.ctx_fields import metrics_in
 
 _START = 1000.0
 """Elo of the first past self."""

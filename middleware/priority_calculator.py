@@ -13,7 +13,7 @@ from minding.engine.data.batch import PRIORITY
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
-from minding.middleware.inputs import rollout_in
+from minding.middleware.ctx_fields import rollout_in
 
 
 @declare(

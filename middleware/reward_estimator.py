@@ -11,7 +11,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import RewardModel, StateDict
-from minding.middleware.inputs import metrics_in, rollout_in
+from minding.middleware.ctx_fields import metrics_in, rollout_in
 
 
 @declare(

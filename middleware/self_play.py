@@ -14,7 +14,7 @@ from minding.engine.errors import CheckpointError, GameError
 from minding.engine.search.player import search
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, BoardGame, CollectMode, EpisodeEnd, Factory, Obs, State, StateDict
-from minding.middleware.boards import collect_options, judge_of
+from minding.middleware.board_search import collect_options, judge_of
 
 
 class RunningGames:

@@ -11,7 +11,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.data import trees
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.types import Array, BoardGame
-from minding.middleware.inputs import episodes_in
+from minding.middleware.ctx_fields import episodes_in
 
 
 @declare(role="learn", reads=("episodes",), writes=("episodes",))

@@ -16,9 +16,8 @@ from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
-from minding.middleware.inputs import train_data_in, train_rows_in
-from minding.middleware.learning import learn_from
-from minding.middleware.schedules import Schedule
+from minding.middleware.ctx_fields import train_data_in, train_rows_in
+from minding.middleware.learning import Schedule, learn_from
 
 
 @declare(

@@ -14,9 +14,8 @@ from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
-from minding.middleware.inputs import rollout_in
-from minding.middleware.learning import learn_from
-from minding.middleware.schedules import Schedule
+from minding.middleware.ctx_fields import rollout_in
+from minding.middleware.learning import Schedule, learn_from
 from minding.middleware.trainer import RolloutStore, shuffled_sequences, uneven_sequences
 
 

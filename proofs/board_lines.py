@@ -17,7 +17,7 @@ from minding.engine.search.opponents import Opponent, ask
 from minding.engine.search.player import SearchPlayer
 from minding.engine.types import Array, BoardGame, State
 from minding.envs import make_board_game
-from minding.middleware.boards import eval_options, judge_of
+from minding.middleware.board_search import eval_options, judge_of
 from minding.training.loading import load_policy
 
 SIMULATIONS = (0, 8, 16, 32, 64, 128)

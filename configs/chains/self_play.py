@@ -21,7 +21,7 @@ from minding.middleware import (
     symmetry_enhancer,
 )
 from minding.middleware.arena_evaluator import arena, opening_positions
-from minding.middleware.boards import check_fits
+from minding.middleware.board_search import check_fits
 
 
 def check(cfg: Config) -> None:

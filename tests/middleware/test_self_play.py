@@ -14,7 +14,7 @@ from minding.engine.types import LaneContext
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.middleware import SelfPlayCollector, episode_pusher, symmetry_enhancer
-from minding.middleware.boards import openings
+from minding.middleware.board_search import openings
 from minding.middleware.self_play import RunningGames
 
 

@@ -88,12 +88,3 @@ def test_returns_of_several_steps_are_refused(counting_config):
     cfg = counting_config("dqn", **{"policy.learn.nstep": 3})
     (problem,) = sqil_data_pusher(cfg, UniformBuffer(20, COUNTING_FIELDS), False).requirements()
     assert problem.startswith("policy.learn.nstep=3 sums rewards of the environment")
-
-
-@pytest.mark.parametrize(("save_buffer", "guarantee", "rows"), [(True, "exact", 8), (False, "without-buffer", 0)])
-def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save_buffer, guarantee, rows):
-    cfg = counting_config("dqn", **{"policy.other.save_buffer": save_buffer})
-    pusher, fresh = (sqil_data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS), True) for _ in range(2))
-    pusher(collected(cfg, lengths=(3, 2)))
-    fresh.load_state_dict(pusher.state_dict())
-    assert (pusher.resume_guarantee, len(fresh._pusher._buffer)) == (guarantee, rows)

@@ -14,7 +14,7 @@ from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
 from minding.engine.process.runtime import assign
 from minding.engine.types import LaneContext
-from minding.middleware.estimates import rows_with_advantages
+from minding.middleware.gae_estimator import rows_with_advantages
 from minding.policies.core.acting import acting_network
 from minding.policies.export.writer import export_policy
 from minding.policies.mappo import MAPPO

@@ -61,7 +61,7 @@ def play(
         other = None if opponent is None else opponent_named(opponent, game)
         chosen = chosen_of(run_dir, ckpt, model)
 
-    from minding.middleware.boards import judge_of
+    from minding.middleware.board_search import judge_of
     from minding.training.loading import load_policy
 
     policy = load_policy(run_dir, chosen).policy

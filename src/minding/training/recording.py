@@ -24,7 +24,7 @@ from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy
 from minding.envs import make_evaluator_env
 from minding.envs.config import check_playable
 from minding.envs.random_play import RandomPlay
-from minding.middleware.eps_greedy_handler import eps_at
+from minding.middleware.eps_greedy import eps_at
 from minding.training.assembly import make_policy
 from minding.training.loading import load_policy
 

@@ -19,7 +19,7 @@ from minding.engine.search.player import SearchPlayer, search
 from minding.engine.search.tree import Evaluate, Found
 from minding.engine.types import Array, BoardGame, State
 from minding.envs import make_board_game
-from minding.middleware.boards import check_fits, eval_options, judge_of
+from minding.middleware.board_search import check_fits, eval_options, judge_of
 from minding.training.loading import load_policy
 
 _MARKS = "XO"

@@ -16,7 +16,7 @@ from minding.engine.data.side_by_side import CannotJoin, join_shards, side_by_si
 from minding.engine.errors import ShapeError
 from minding.engine.types import EpisodeEnd
 from minding.middleware.data_pusher import sequence_columns, transitions
-from minding.middleware.estimates import rows_with_advantages
+from minding.middleware.gae_estimator import rows_with_advantages
 from minding.middleware.trainer import sequences
 
 BY_ENV = ("action", "reward", "terminated", "truncated", "valid", "bootstrap_row", "fresh", "ready")

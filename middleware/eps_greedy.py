@@ -1,4 +1,4 @@
-"""The share of random actions over the run."""
+"""The share of random actions in collection: on a schedule, or none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minding.engine.annealing import left
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
-from minding.middleware.inputs import collect_kwargs_in
+from minding.middleware.ctx_fields import collect_kwargs_in
 
 
 @declare(role="collect", reads=("env_step",), optional=("collect_kwargs",), writes=("collect_kwargs",))
@@ -29,6 +29,23 @@ def eps_greedy_handler(cfg: Config) -> Callable[[OnlineRLContext], None]:
         ctx.collect_kwargs = {**collect_kwargs_in(ctx, "eps_greedy_handler"), "eps": eps_at(eps, ctx.env_step)}
 
     return handle
+
+
+@declare(role="collect", optional=("collect_kwargs",), writes=("collect_kwargs",))
+def eps_greedy_masker() -> Callable[[OnlineRLContext], None]:
+    """Sets ``collect_kwargs['eps']`` to 0: a policy of action values collects with its best actions.
+
+    Use it instead of `eps_greedy_handler`, or after it, in a chain that collects demonstrations.
+
+    Reads: collect_kwargs if present (other keys stay).
+    Writes: collect_kwargs.
+    Config: nothing.
+    """
+
+    def mask(ctx: OnlineRLContext) -> None:
+        ctx.collect_kwargs = {**collect_kwargs_in(ctx, "eps_greedy_masker"), "eps": 0.0}
+
+    return mask
 
 
 def eps_at(eps: Any, env_step: float) -> float:

@@ -3,7 +3,7 @@
 import pytest
 
 from minding.engine.chain.context import OnlineRLContext
-from minding.middleware import eps_greedy_handler
+from minding.middleware import eps_greedy_handler, eps_greedy_masker
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,14 @@ def test_eps_follows_its_schedule(counting_config, kind, env_step, eps):
     ctx = OnlineRLContext(env_step=env_step, collect_kwargs=given)
     eps_greedy_handler(cfg)(ctx)
     assert ctx.collect_kwargs == {"other": 1, "eps": pytest.approx(eps)}
+    assert given == {"other": 1}
+
+
+def test_it_takes_the_random_actions_of_the_schedule_away_and_nothing_else(counting_config):
+    given = {"other": 1}
+    ctx = OnlineRLContext(env_step=0, collect_kwargs=given)
+    eps_greedy_handler(counting_config())(ctx)
+    assert ctx.collect_kwargs["eps"] == 1.0
+    eps_greedy_masker()(ctx)
+    assert ctx.collect_kwargs == {"other": 1, "eps": 0.0}
     assert given == {"other": 1}

@@ -7,7 +7,7 @@ from fakes import tiny_config
 
 from minding.engine import OnlineRLContext, Task
 from minding.middleware import CkptSaver
-from minding.middleware.schedules import rate_jump, schedule_steps
+from minding.middleware.learning import rate_jump, schedule_steps
 
 
 def config(**settings):
