@@ -10,9 +10,7 @@ import numpy as np
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
-from minding.engine.search.match import match
-from minding.engine.search.opponents import Opponent, score_key
-from minding.engine.search.player import SearchPlayer
+from minding.engine.search.opponents import Opponent, SearchPlayer, match, score_key
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, BoardGame, EpisodeEnd, EvalMode, State, StateDict
 from minding.middleware.board_search import eval_options, judge_of, openings

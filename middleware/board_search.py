@@ -12,7 +12,7 @@ from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import ConfigError, MiddlewareError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions
-from minding.engine.search.player import Options
+from minding.engine.search.opponents import Options
 from minding.engine.search.puct import PuctOptions
 from minding.engine.types import Array, BoardGame, Obs, Predicts, State
 

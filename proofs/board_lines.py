@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minding.engine.run.run_dir import RunDir
-from minding.engine.search.opponents import Opponent, ask
-from minding.engine.search.player import SearchPlayer
+from minding.engine.search.opponents import Opponent, SearchPlayer, ask
 from minding.engine.types import Array, BoardGame, State
 from minding.envs import make_board_game
 from minding.middleware.board_search import eval_options, judge_of

@@ -37,7 +37,10 @@ import functools
 import importlib
 import importlib.util
 import os
+import random
+import shutil
 import sys
+import tempfile
 import types
 import warnings
 from collections.abc import Iterator
@@ -49,8 +52,8 @@ import numpy as np
 from minding.engine.console import console_logger
 from minding.engine.errors import SetupError, ShapeError
 from minding.engine.process import floats
-from minding.engine.process.cache import cache_dir
 from minding.engine.process.signals import use_signal_stack
+from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array
 
 DEVICES = ("auto", "CPU", "Ascend", "GPU")
@@ -393,3 +396,62 @@ def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"{_import().__name__}.{_SUBMODULES[name]}")
     raise AttributeError(f"module 'minding.engine.process.runtime' has no attribute {name!r}")
+
+
+@functools.cache
+def cache_dir() -> Path:
+    """Creates and returns the folder for compiler dumps: ``$XDG_CACHE_HOME/minding`` or ``~/.cache/minding``.
+
+    If that cannot be created or written (a user without a home), it is a temporary folder that is removed with this
+    process, and a warning says so.
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    # As the XDG specification wants it, an empty or relative path is ignored. Without a home, "~" stays as it is.
+    base = Path(given if os.path.isabs(given) else os.path.expanduser("~/.cache"))
+    reason = "this user has no home folder"
+    if base.is_absolute():
+        try:
+            (base / "minding").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=base / "minding"):
+                return base / "minding"
+        except OSError as error:
+            reason = f"{base / 'minding'} cannot be written: {error.strerror}"
+    folder = tempfile.mkdtemp(prefix="minding-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    console_logger().warning(
+        "no cache folder (%s): compiler dumps of this process go to %s; set XDG_CACHE_HOME to a writable folder",
+        reason,
+        folder,
+    )
+    return Path(folder)
+
+
+@contextlib.contextmanager
+def seeded(seed: int, name: str) -> Iterator[None]:
+    """Seeds the global random streams from which cells draw initial parameters by default; restores them afterwards.
+
+    These are MindSpore's seed (for initializers and operators such as dropout), NumPy's global stream, and Python's.
+    The same seed and name give the same cells in every process.
+
+    Args:
+      seed: seed of the run.
+      name: name of the object that is built.
+    """
+    load()
+    # `from mindspore.common import seed` would import a function of that name.
+    of_mindspore: Any = importlib.import_module("mindspore.common.seed")
+    of_datasets: Any = importlib.import_module("mindspore.dataset").config
+
+    numpys, pythons = np.random.get_state(), random.getstate()
+    mindspores, datasets = of_mindspore.get_seed(), of_datasets.get_seed()
+    given = SeedStreams(seed).integers(f"initial.{name}", 1)[0]
+    try:
+        of_mindspore.set_seed(given)
+        random.seed(given)
+        yield
+    finally:
+        of_datasets.set_seed(datasets)
+        # MindSpore's own function does not accept None, the value at the start of a process.
+        of_mindspore._GLOBAL_SEED = mindspores
+        random.setstate(pythons)
+        np.random.set_state(numpys)

@@ -1,7 +1,7 @@
 """Tree search for board games of two players, in NumPy, for many games at once."""
 
 from minding.engine.search.gumbel import GumbelOptions, gumbel
-from minding.engine.search.match import match
+from minding.engine.search.opponents import match
 from minding.engine.search.puct import PuctOptions, puct
 from minding.engine.search.tree import Evaluate, Found, Tree
 from minding.engine.search.uct import UctOptions, uct

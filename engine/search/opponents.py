@@ -1,19 +1,22 @@
-"""Opponents: players of board games, whose strength is a number of simulations and never depends on time.
+"""Players of board games, and games between them.
 
-`parse` reads their names: ``random``, ``minimax``, ``uct:400``. Any object that satisfies `Opponent` is one, too, such
-as a policy from a checkpoint.
+The strength of an opponent is a number of simulations and never depends on time. `parse` reads their names: ``random``,
+``minimax``, ``uct:400``. Any object that satisfies `Opponent` is one, too, such as a `SearchPlayer` with the network of
+a checkpoint.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from minding.engine.errors import ConfigError, GameError, nearest
+from minding.engine.search.gumbel import GumbelOptions, gumbel
+from minding.engine.search.puct import PuctOptions, puct
 from minding.engine.search.solution import Solution
-from minding.engine.search.tree import MOST_SIMULATIONS, check_simulations
+from minding.engine.search.tree import MOST_SIMULATIONS, Evaluate, Found, check_simulations
 from minding.engine.search.uct import UctOptions, random_legal
 from minding.engine.search.uct import uct as search_uct
 from minding.engine.types import Array, BoardGame, State
@@ -172,3 +175,82 @@ def ask(
         allowed = ", ".join(map(str, np.flatnonzero(game.legal(state)[row])))
         raise GameError(f"opponent {opponent.name}: its action {action[row]} is illegal in {where}; legal: {allowed}")
     return action.astype(np.int64)
+
+
+Options: TypeAlias = PuctOptions | GumbelOptions
+"""Settings of a search with an evaluator; their class determines the search."""
+
+
+def search(game: BoardGame, state: State, evaluate: Evaluate, options: Options, rng: np.random.Generator) -> Found:
+    """Searches n positions by `puct` or `gumbel`, depending on the options."""
+    if isinstance(options, PuctOptions):
+        return puct(game, state, evaluate, options, rng)
+    return gumbel(game, state, evaluate, options, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchPlayer:
+    """Plays the best action of a search; without noise in the options, always the same action.
+
+    Attributes:
+      evaluate: judges positions.
+      options: settings of the search; None: no search, and the action of the highest logit.
+      name: its name in tables.
+    """
+
+    evaluate: Evaluate
+    options: Options | None
+    name: str = "agent"
+
+    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+        if self.options is not None:
+            return search(game, state, self.evaluate, self.options, rng).best
+        logits, _ = self.evaluate(state)
+        action: Array = np.where(game.legal(state), logits, -np.inf).argmax(axis=1)
+        return action
+
+
+class Played(NamedTuple):
+    """The results of n games: the outcome for the player who moved first, 1, 0 or -1, and the plies played, int64
+    ``(n,)`` each."""
+
+    outcomes: Array
+    plies: Array
+
+
+def match(
+    game: BoardGame,
+    first: str | Opponent,
+    second: str | Opponent,
+    state: State,
+    rng: np.random.Generator,
+    plies: int = 0,
+) -> Played:
+    """Plays n games to their end, all at once.
+
+    Args:
+      game: the rules.
+      first: the player who moves first in `state`; an opponent or its name.
+      second: the other player.
+      state: n positions of unfinished games, such as ``game.initial(n)`` or a list of openings.
+      rng: random stream of both players.
+      plies: number of plies that led to `state`, for messages.
+    Returns:
+      The outcomes for `first`, and the numbers of plies that were played from `state` on.
+    Raises:
+      ConfigError: if a player is neither an opponent nor the name of one.
+      GameError: if an action is illegal, or a game is longer than `game.longest`.
+    """
+    one, other = as_opponent(first, game, "first"), as_opponent(second, game, "second")
+    rows = np.arange(len(state[0]))
+    outcomes, lengths = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for ply in range(plies, game.longest):
+        # The outcome is given for the player to move next.
+        player, sign = (one, -1) if (ply - plies) % 2 == 0 else (other, 1)
+        action = ask(player, game, state, rng, np.full(len(rows), ply), rows)
+        state, over, outcome = game.play(state, action)
+        outcomes[rows[over]], lengths[rows[over]] = sign * outcome[over], ply + 1 - plies
+        rows, state = rows[~over], tuple(part[~over] for part in state)
+        if not rows.size:
+            return Played(outcomes, lengths)
+    raise GameError(f"{type(game).__name__}: game {rows[0]} is not over after longest={game.longest} plies")

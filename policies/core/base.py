@@ -18,8 +18,7 @@ from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
-from minding.engine.process.initial import seeded
-from minding.engine.process.runtime import nn
+from minding.engine.process.runtime import nn, seeded
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies import Algorithm, get_algorithm

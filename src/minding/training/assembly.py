@@ -16,7 +16,7 @@ from minding.engine.data.dataset import RECORDED
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.transports import check_transport
 from minding.engine.process import runtime
-from minding.engine.process.initial import seeded
+from minding.engine.process.runtime import seeded
 from minding.engine.run.loggers import check_loggers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import Policy

@@ -14,8 +14,7 @@ from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.search import opponents
-from minding.engine.search.opponents import Opponent, ask
-from minding.engine.search.player import SearchPlayer, search
+from minding.engine.search.opponents import Opponent, SearchPlayer, ask, search
 from minding.engine.search.tree import Evaluate, Found
 from minding.engine.types import Array, BoardGame, State
 from minding.envs import make_board_game

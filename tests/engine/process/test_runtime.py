@@ -14,9 +14,8 @@ import pytest
 
 from minding.engine.errors import SetupError
 from minding.engine.process import runtime
-from minding.engine.process.cache import cache_dir
 from minding.engine.process.compiled import Compiled, RecompileWarning
-from minding.engine.process.runtime import ms, nn, to_device
+from minding.engine.process.runtime import cache_dir, ms, nn, to_device
 
 
 def run_fresh(script, **environment):
