@@ -5,56 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minding.engine.config.options import Option, opt
+from minding.engine.config.config import EnvSection
+from minding.engine.config.options import Option
 from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError, nearest
 
-BACKENDS = ("auto", "native", "sync", "subprocess", "envpool")
 # Filled in by the config compiler from `describe_env`; not a setting.
 _DERIVED = ("spec",)
 
 
 def config_schema() -> dict[str, Option]:
     """The options of `cfg.env`."""
-    return {
-        "env_id": opt(
-            "",
-            None,
-            "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; 'data': no "
-            "environment, spaces and limits come from the recorded data; required",
-        ),
-        "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
-        "collector_env_num": opt(8, "[1, 65536]", "environments used to collect training data"),
-        "evaluator_env_num": opt(5, "[1, 65536]", "environments used for evaluation"),
-        "single_instance": opt(
-            False,
-            None,
-            "only one instance can exist at a time, as with a robot: collecting and evaluation take turns on it",
-        ),
-        "backend": opt("auto", BACKENDS, "how environments are stepped; subprocess pays off only for slow ones"),
-        "info_keys": opt([], None, "keys of info passed on with each step, such as action_mask or success"),
-        "global_state": opt(
-            False, None, "several agents: add the global state, or else all observations, to the observation"
-        ),
-        "team_reward": opt(False, None, "several agents: each receives the sum of all rewards"),
-        "wrappers": opt([], None, "wrappers as name or {name: kwargs}, innermost first; see environments.md"),
-        "max_episode_steps": opt(None, "[1, inf)", "time limit in steps, instead of the environment's own", type=int),
-        "rescale_action": opt(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box"),
-        "normalize_reward": opt(
-            False, None, "divide rewards by the running standard deviation of the discounted return"
-        ),
-        "reward_gamma": opt(0.99, "[0, 1]", "discount factor of that return; use the policy's gamma"),
-        "reward_clip": opt(
-            None,
-            "(0, inf]",
-            "clip training rewards to plus or minus this; None: 10 with normalize_reward, otherwise no clipping",
-            type=float,
-        ),
-        "episodic_life": opt(False, None, "end training episodes at the loss of a life (Atari)"),
-        "on_error": opt("raise", ("raise", "restart"), "after a fault: end the run, or restart that environment"),
-        "step_timeout": opt(60.0, "(0, inf)", "seconds that a step or reset of an environment may take"),
-        "workers": opt(0, "[0, inf)", "worker processes (subprocess only); 0 means one per core"),
-    }
+    return EnvSection.options()
 
 
 def default_config() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from minding.engine.config.config import TableSection
 from minding.engine.errors import ConfigError, nearest
 
 
@@ -113,7 +114,7 @@ def stack(rows: int) -> Limiter:
     return queue(rows)
 
 
-LIMITERS = ("none", "min_size", "ratio", "queue", "stack")
+LIMITERS: tuple[str, ...] = TableSection.options()["limiter"].allowed
 """The names of all limiters."""
 
 

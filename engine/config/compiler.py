@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import yaml
 
 from minding.engine.config.config import Config, EnvSection, Section
-from minding.engine.config.lanes import LANES
 from minding.engine.config.limits import set_length
 from minding.engine.config.options import Option, opt, plain, short
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
@@ -107,83 +106,7 @@ def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
     return f"unknown key {'.'.join(path)!r}{hint} Keys {where}: {', '.join(schema)}"
 
 
-RUN_SCHEMA: dict[str, Any] = {
-    "exp_name": opt(None, None, "name of the run folder; '<env>_<algorithm>' by default", type=str),
-    "seed": opt(0, "[0, inf)", "seed of every random stream of the run"),
-    "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "device on which MindSpore runs"),
-    "chain": opt(
-        None, None, "name of the chain, or your own as 'module:function'; the algorithm's chain by default", type=str
-    ),
-    "use": opt(
-        [], None, "your own middleware, each 'module:Name' or {call: 'module:Name', before: middleware, role: collect}"
-    ),
-    "run": {
-        "max_env_step": opt(
-            None,
-            "[1, inf)",
-            "environment steps after which the run ends; 100,000 by default, unless it learns from recorded data",
-            type=int,
-        ),
-        "max_train_iter": opt(
-            None, "[1, inf)", "gradient steps after which the run ends; 10,000 by default with recorded data", type=int
-        ),
-        "max_train_epoch": opt(None, "[1, inf)", "passes over recorded data after which the run ends", type=int),
-        "schedule_begin": opt(
-            0, "[0, inf)", "step of the clock at which schedules over the run start, such as the learning rate schedule"
-        ),
-        "begin_from": opt(
-            None, None, "run folder whose weights, targets and optimizer state this run starts from", type=str
-        ),
-        "final_episodes": opt(100, "[1, inf)", "episodes in the evaluation after training"),
-        "max_step": opt(None, "[1, inf)", "iterations after which the run ends", type=int),
-        "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),
-        "target": opt(
-            None,
-            None,
-            "mean return to reach, a line in plots of the learning curve; it does not end the run",
-            type=float,
-        ),
-        "log_freq": opt(0.5, "(0, inf)", "seconds between two refreshes of the progress display"),
-        "metrics_freq": opt(1000, "[1, inf)", "steps of the clock between two rows of metrics"),
-        "loggers": opt(
-            ["tensorboard"],
-            ("tensorboard", "wandb", "mlflow", "swanlab"),
-            "trackers that receive metrics besides metrics.csv; each of them but TensorBoard needs an extra",
-        ),
-        "video": opt(
-            False, None, "film an episode of the final policy, for episode.gif and TensorBoard; takes a few seconds"
-        ),
-        "gradient_stats": opt(False, None, "log norms of gradients, weights and steps, by group of parameters"),
-        "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
-        "out_dir": opt("runs", None, "folder that holds the run folders"),
-        "jit_threads": opt(
-            1, "[1, 256]", "threads of the kernels, at most one per core; several help with wide layers, see kernels.md"
-        ),
-        "profile": opt(False, None, "print the time of each middleware at the end"),
-        "trace": opt(False, None, "write a timeline of all lanes to trace.json, for chrome://tracing"),
-    },
-    "pool": {
-        "freq": opt(
-            None,
-            "[1, inf)",
-            "iterations between two versions of the policy in the model pool; None: no model pool",
-            type=int,
-        ),
-        "last": opt(10, "[1, inf)", "number of newest versions to keep; the best and pinned versions are always kept"),
-        "every": opt(None, "[1, inf)", "keep those older versions whose number is a multiple of this", type=int),
-    },
-    "contest": {
-        "opponents": opt([], None, "names of the agents for which past versions of the policy act (chain=contest)"),
-        "score": opt(
-            "score", None, "key of env.info_keys with the outcome of an episode: 1 for won, 0 for lost, 0.5 for neither"
-        ),
-        "size": opt(8, "[1, 1000]", "number of past versions that play at the same time"),
-    },
-    "lanes": {
-        "async_mode": opt(False, None, "collect and evaluate in separate processes while the chain learns"),
-        **LANES,
-    },
-}
+RUN_SCHEMA = Config.options("exp_name", "seed", "device", "chain", "use", "run", "pool", "contest", "lanes")
 """The settings that belong to no policy and no environment."""
 
 

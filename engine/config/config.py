@@ -1,17 +1,23 @@
-"""`Config`: the tree of settings, read by attribute, with the types of its keys.
+"""`Config`: the tree of settings, read by attribute.
 
-All keys of the run, its lanes and the environment are declared here with their types. From the section `policy`, the
-keys that several algorithms share or that middleware and chains read are declared, such as
-``policy.learn.learning_rate``; reading one that an algorithm lacks raises AttributeError. For type checkers any other
-key of an algorithm is an `object`, to which `Section.read` gives a type. Nothing is `Any`: a type checker finds a
-misspelt key before the run, and checks expressions with settings.
+Each setting is declared here once, as a field of its section, with type, default, allowed values and meaning; the
+schema that checks a user's settings follows from that.
+
+From the section `policy`, the settings that several algorithms share or that middleware and chains read are declared
+here, such as ``policy.learn.learning_rate``. An algorithm names those that it has, with defaults of its own, and adds
+others in `policies.settings`; reading one that it lacks raises AttributeError. For type checkers a setting of a single
+algorithm is an `object`, to which `Section.read` gives a type. Nothing is `Any`: a type checker finds a misspelt key
+before the run, and checks expressions with settings.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from minding.engine.annealing import SHAPES
+from minding.engine.config.options import Declared, Option, setting
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -33,6 +39,36 @@ class Section(EasyDict):
         # EasyDict's own would add the methods of the class as settings.
         dict.__init__(self)
         self.update({**(settings or {}), **more})
+
+    _declared: ClassVar[dict[str, Option]] = {}
+
+    def __init_subclass__(cls) -> None:
+        found = {key: value for key, value in vars(cls).items() if isinstance(value, Declared)}
+        cls._declared = {key: declared.option(cls.__annotations__[key]) for key, declared in found.items()}
+        for key in found:
+            # An attribute of the class would hide the item of that name.
+            delattr(cls, key)
+
+    @classmethod
+    def options(cls, *keys: str, **defaults: object) -> dict[str, Any]:
+        """The schema of the section: the options of its settings by key; sections in it are nested dicts.
+
+        Args:
+          keys: the settings to include; all if neither these nor `defaults` are given.
+          defaults: more settings to include, with other defaults than declared.
+        """
+        known = {*cls._declared, *_sections_in(cls)}
+        chosen = {*keys, *defaults} or known
+        if chosen - known:
+            raise ConfigError(f"{cls.__name__} declares no {', '.join(sorted(chosen - known))}")
+        found: dict[str, Any] = {}
+        for key in cls.__annotations__:
+            if key in chosen and key in cls._declared:
+                option = cls._declared[key]
+                found[key] = dataclasses.replace(option, default=option.check(defaults.get(key, option.default), key))
+            elif key in chosen and (inner := _sections_in(cls)[key].options()):
+                found[key] = inner
+        return found
 
     def read(self, path: str, kind: type[_T], default: _T | None = None) -> _T:
         """The value at a dotted path, such as ``cfg.policy.read("model.n_quantiles", int)``.
@@ -115,67 +151,136 @@ class OpenSection(Section):
         def __setattr__(self, name: str, value: object) -> None: ...
 
 
-# Everything below is for type checkers: at run time every section is a plain `Section`.
+def _sections_in(section: type[Section]) -> dict[str, type[Section]]:
+    """The sections that the annotations of a section name, by key."""
+    named = {key: globals().get(name) for key, name in section.__annotations__.items()}
+    return {key: kind for key, kind in named.items() if isinstance(kind, type) and issubclass(kind, Section)}
+
+
+# To type checkers each section is of its class; at run time every section is a plain `Section`.
 
 
 class RunSection(Section):
-    """`run`, see `engine.config.compiler.RUN_SCHEMA`."""
+    """`run`: the length of a run, its evaluations, logs and files."""
 
-    max_env_step: int | None
-    max_train_iter: int | None
-    max_train_epoch: int | None
-    schedule_begin: int
-    begin_from: str | None
-    final_episodes: int
-    max_step: int | None
-    stop_value: float | None
-    target: float | None
-    log_freq: float
-    metrics_freq: int
-    loggers: list[str]
-    video: bool
-    gradient_stats: bool
-    ckpt_freq: int
-    out_dir: str
-    jit_threads: int
-    profile: bool
-    trace: bool
+    max_env_step: int | None = setting(
+        None,
+        "[1, inf)",
+        "environment steps after which the run ends; 100,000 by default, unless it learns from recorded data",
+    )
+    max_train_iter: int | None = setting(
+        None, "[1, inf)", "gradient steps after which the run ends; 10,000 by default with recorded data"
+    )
+    max_train_epoch: int | None = setting(None, "[1, inf)", "passes over recorded data after which the run ends")
+    schedule_begin: int = setting(
+        0, "[0, inf)", "step of the clock at which schedules over the run start, such as the learning rate schedule"
+    )
+    begin_from: str | None = setting(
+        None, None, "run folder whose weights, targets and optimizer state this run starts from"
+    )
+    final_episodes: int = setting(100, "[1, inf)", "episodes in the evaluation after training")
+    max_step: int | None = setting(None, "[1, inf)", "iterations after which the run ends")
+    stop_value: float | None = setting(None, None, "evaluation mean at which the run ends; None: never")
+    target: float | None = setting(
+        None, None, "mean return to reach, a line in plots of the learning curve; it does not end the run"
+    )
+    log_freq: float = setting(0.5, "(0, inf)", "seconds between two refreshes of the progress display")
+    metrics_freq: int = setting(1000, "[1, inf)", "steps of the clock between two rows of metrics")
+    loggers: list[str] = setting(
+        ["tensorboard"],
+        ("tensorboard", "wandb", "mlflow", "swanlab"),
+        "trackers that receive metrics besides metrics.csv; each of them but TensorBoard needs an extra",
+    )
+    video: bool = setting(
+        False, None, "film an episode of the final policy, for episode.gif and TensorBoard; takes a few seconds"
+    )
+    gradient_stats: bool = setting(False, None, "log norms of gradients, weights and steps, by group of parameters")
+    ckpt_freq: int = setting(1000, "[1, inf)", "gradient steps between two checkpoints")
+    out_dir: str = setting("runs", None, "folder that holds the run folders")
+    jit_threads: int = setting(
+        1, "[1, 256]", "threads of the kernels, at most one per core; several help with wide layers, see kernels.md"
+    )
+    profile: bool = setting(False, None, "print the time of each middleware at the end")
+    trace: bool = setting(False, None, "write a timeline of all lanes to trace.json, for chrome://tracing")
 
 
 class PoolSection(Section):
     """`pool`, the model pool."""
 
-    freq: int | None
-    last: int
-    every: int | None
+    freq: int | None = setting(
+        None, "[1, inf)", "iterations between two versions of the policy in the model pool; None: no model pool"
+    )
+    last: int = setting(
+        10, "[1, inf)", "number of newest versions to keep; the best and pinned versions are always kept"
+    )
+    every: int | None = setting(None, "[1, inf)", "keep those older versions whose number is a multiple of this")
 
 
 class ContestSection(Section):
     """`contest`, the players of the chain `contest`."""
 
-    opponents: list[str]
-    score: str
-    size: int
+    opponents: list[str] = setting(
+        [], None, "names of the agents for which past versions of the policy act (chain=contest)"
+    )
+    score: str = setting(
+        "score", None, "key of env.info_keys with the outcome of an episode: 1 for won, 0 for lost, 0.5 for neither"
+    )
+    size: int = setting(8, "[1, 1000]", "number of past versions that play at the same time")
 
 
 class LanesSection(Section):
-    """`lanes`, see `engine.config.lanes`."""
+    """`lanes`: the layout of an asynchronous run."""
 
-    async_mode: bool
-    collectors: int | None
-    max_staleness: int | None
-    timeout: float | None
-    start_timeout: float
-    limiter_timeout: float
-    insecure: bool
-    pin: str
-    transport: str
-    address: str
-    shards: int
-    order: str
-    inference: str
-    max_batch: int
-    max_wait_ms: float
+    async_mode: bool = setting(False, None, "collect and evaluate in separate processes while the chain learns")
+    collectors: int | None = setting(
+        None, "[1, 4096]", "number of collector processes; None: chosen by the number of cores"
+    )
+    max_staleness: int | None = setting(
+        None, "[0, 1000]", "maximum age of a rollout's weights, in learner iterations; None: chosen by the algorithm"
+    )
+    timeout: float | None = setting(
+        None, "(0, inf)", "seconds without a heartbeat after which a worker is replaced; None: 300, on Ray 30"
+    )
+    start_timeout: float = setting(
+        60.0, "(0, inf)", "seconds to wait for a worker's first heartbeat, or for a free place on the cluster"
+    )
+    limiter_timeout: float = setting(
+        600.0,
+        "(0, inf)",
+        "order=arrival: seconds to wait for a rollout while the limiter of a replay table forbids sampling",
+    )
+    insecure: bool = setting(
+        False, None, "use a Ray cluster without a token; anyone who can reach the cluster can run code on it"
+    )
+    pin: str = setting(
+        "auto", ("auto", "on", "off"), "pin each lane to its own cores; auto: if there are at least three cores"
+    )
+    transport: str = setting(
+        "processes",
+        ("processes", "threads", "ray"),
+        "how workers run: as processes, as threads of this process (for debugging), or as actors on a Ray cluster",
+    )
+    address: str = setting(
+        "local", None, "Ray cluster: local starts one on this machine for the run; HOST:PORT connects to a running one"
+    )
+    shards: int = setting(
+        1, "[1, 4096]", "number of collectors that share one iteration and divide its environments; 1: not shared"
+    )
+    order: str = setting(
+        "exact",
+        ("exact", "arrival"),
+        "which rollout an iteration uses; exact: its own, so that runs are repeatable; arrival: the next one to arrive",
+    )
+    inference: str = setting(
+        "local",
+        ("local", "server", "auto"),
+        "where collectors' networks are computed: local: in each collector; server: in one worker, in batches; auto: "
+        "where a trial before the run is faster",
+    )
+    max_batch: int = setting(256, "[1, inf)", "observations of collectors that an inference server computes together")
+    max_wait_ms: float = setting(
+        2.0, "[0, inf)", "milliseconds that an inference server waits for more observations before it computes"
+    )
 
 
 class AgentsSection(OpenSection):
@@ -199,189 +304,326 @@ class SpecSection(OpenSection):
 
 
 class EnvSection(Section):
-    """`env`, see `envs.config`."""
+    """`env`: the environments."""
 
-    env_id: str
-    env_kwargs: OpenSection
-    collector_env_num: int
-    evaluator_env_num: int
-    single_instance: bool
-    backend: str
-    info_keys: list[str]
-    global_state: bool
-    team_reward: bool
-    wrappers: list[object]
-    max_episode_steps: int | None
-    rescale_action: bool
-    normalize_reward: bool
-    reward_gamma: float
-    reward_clip: float | None
-    episodic_life: bool
-    on_error: str
-    step_timeout: float
-    workers: int
+    env_id: str = setting(
+        "",
+        None,
+        "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; 'data': no "
+        "environment, spaces and limits come from the recorded data; required",
+    )
+    env_kwargs: OpenSection = setting({}, "open", "keyword arguments of the environment")
+    collector_env_num: int = setting(8, "[1, 65536]", "environments used to collect training data")
+    evaluator_env_num: int = setting(5, "[1, 65536]", "environments used for evaluation")
+    single_instance: bool = setting(
+        False,
+        None,
+        "only one instance can exist at a time, as with a robot: collecting and evaluation take turns on it",
+    )
+    backend: str = setting(
+        "auto",
+        ("auto", "native", "sync", "subprocess", "envpool"),
+        "how environments are stepped; subprocess pays off only for slow ones",
+    )
+    info_keys: list[str] = setting([], None, "keys of info passed on with each step, such as action_mask or success")
+    global_state: bool = setting(
+        False, None, "several agents: add the global state, or else all observations, to the observation"
+    )
+    team_reward: bool = setting(False, None, "several agents: each receives the sum of all rewards")
+    wrappers: list[object] = setting(
+        [], None, "wrappers as name or {name: kwargs}, innermost first; see environments.md"
+    )
+    max_episode_steps: int | None = setting(None, "[1, inf)", "time limit in steps, instead of the environment's own")
+    rescale_action: bool = setting(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box")
+    normalize_reward: bool = setting(
+        False, None, "divide rewards by the running standard deviation of the discounted return"
+    )
+    reward_gamma: float = setting(0.99, "[0, 1]", "discount factor of that return; use the policy's gamma")
+    reward_clip: float | None = setting(
+        None,
+        "(0, inf]",
+        "clip training rewards to plus or minus this; None: 10 with normalize_reward, otherwise no clipping",
+    )
+    episodic_life: bool = setting(False, None, "end training episodes at the loss of a life (Atari)")
+    on_error: str = setting("raise", ("raise", "restart"), "after a fault: end the run, or restart that environment")
+    step_timeout: float = setting(60.0, "(0, inf)", "seconds that a step or reset of an environment may take")
+    workers: int = setting(0, "[0, inf)", "worker processes (subprocess only); 0 means one per core")
     spec: SpecSection
 
 
 class ModelSection(OpenSection):
     """`policy.model`: the networks."""
 
-    hidden: list[int]
-    activation: str
-    norm: str
-    encoder: str | None
-    encoder_dim: int
-    normalize_obs: bool
-    cnn: list[list[int]]
-    cnn_dim: int
-    memory: str
-    memory_dim: int
-    dueling: bool
-    log_std: float
-    n_atoms: int
-    v_min: float
-    v_max: float
+    hidden: list[int] = setting([64, 64], "[1, inf)", "sizes of the hidden layers")
+    activation: str = setting(
+        "relu", ("relu", "tanh", "silu", "gelu", "elu"), "activation function of the hidden layers"
+    )
+    norm: str = setting(
+        "none",
+        ("none", "layer"),
+        "layer normalization of each hidden layer before its activation, over the layer's units",
+    )
+    encoder: str | None = setting(
+        None,
+        None,
+        "your own encoder of observations, 'module:Class', see howto/custom_networks.md; None: minding's own",
+    )
+    encoder_dim: int = setting(64, "[1, inf)", "encoder features per key of an observation with several keys")
+    normalize_obs: bool = setting(False, None, "normalize vectors to zero mean and unit variance, inside the network")
+    cnn: list[list[int]] = setting([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size")
+    cnn_dim: int = setting(256, "[1, inf)", "output features of an image encoder")
+    memory: str = setting("none", ("none", "gru", "lstm"), "recurrent layer between encoder and heads")
+    memory_dim: int = setting(
+        64, "[1, inf)", "units of the recurrent layer; its state has one number per unit, two with an LSTM"
+    )
+    dueling: bool = setting(False, None, "separate streams for state value and advantages")
+    log_std: float = setting(
+        0.0,
+        "[-5, 2]",
+        "initial log standard deviation of continuous actions; -1 may help if the best actions lie near a bound",
+    )
+    n_atoms: int = setting(51, "[2, inf)", "atoms of the return distribution, equally spaced")
+    v_min: float = setting(-10.0, None, "smallest atom; smaller returns are clipped to it")
+    v_max: float = setting(10.0, None, "largest atom; larger returns are clipped to it")
 
 
 class TargetSection(OpenSection):
     """`policy.learn.target`: the update of target networks."""
 
-    kind: str
-    freq: int
-    tau: float
+    kind: str = setting(
+        "periodic",
+        ("periodic", "soft"),
+        "copy the online network every `freq` steps, or average with `tau` at each step",
+    )
+    freq: int = setting(250, "[1, inf)", "periodic: gradient steps between copies")
+    tau: float = setting(0.005, "(0, 1]", "soft: weight of the online network in the moving average")
 
 
 class LearnSection(OpenSection):
     """`policy.learn`: gradient steps."""
 
-    learning_rate: float
-    anneal_lr: bool
-    anneal_kind: str
-    anneal_points: list[list[float]]
-    anneal_steps: int | None
-    optimizer: str
-    length: int
-    burn_in: int
-    rescale: bool
-    gamma: float
-    batch_size: int
-    update_per_collect: int
-    updates_per_step: float | None
-    train_ratio: float
-    warmup: int
-    nstep: int
-    n_epoch: int
-    n_minibatch: int
-    grad_norm: float
-    on_nan: str
-    double: bool
+    learning_rate: float = setting(0.0003, "(0, 1]", "learning rate of Adam")
+    anneal_lr: bool = setting(False, None, "anneal the learning rate over anneal_steps")
+    anneal_kind: str = setting(
+        "linear",
+        tuple(shape for shape in SHAPES if shape != "constant"),
+        "schedule: linear to 0, exponential to 0.7 %, or along anneal_points",
+    )
+    anneal_points: list[list[float]] = setting(
+        [], None, "piecewise: [fraction of anneal_steps, fraction of the learning rate] at each breakpoint"
+    )
+    anneal_steps: int | None = setting(
+        None, "[1, inf)", "steps of the clock over which the learning rate is annealed; None: the whole run"
+    )
+    optimizer: str = setting("adam", ("adam", "rmsprop"), "optimizer; RMSProp uses decay 0.99")
+    length: int = setting(32, "[1, inf)", "transitions in a sequence")
+    burn_in: int = setting(10, "[0, inf)", "transitions before the sequence, which only warm up the recurrent state")
+    rescale: bool = setting(True, None, "apply the value rescaling h to returns")
+    gamma: float = setting(0.99, "[0, 1]", "discount factor")
+    batch_size: int = setting(256, "[1, inf)", "transitions per gradient step")
+    update_per_collect: int = setting(8, "[1, inf)", "gradient steps per iteration")
+    updates_per_step: float | None = setting(
+        None,
+        "(0, inf)",
+        "gradient steps per environment step, in calls of update_per_collect; None: one call per iteration",
+    )
+    train_ratio: float = setting(
+        64.0,
+        "(0, inf)",
+        "replayed transitions per environment step: each gradient step replays batch_size times length",
+    )
+    warmup: int = setting(1000, "[1, inf)", "transitions in the buffer before learning starts")
+    nstep: int = setting(1, "[1, inf)", "steps of the n-step return")
+    n_epoch: int = setting(1, "[1, inf)", "passes over each rollout")
+    n_minibatch: int = setting(1, "[1, inf)", "minibatches per pass, reshuffled each time")
+    grad_norm: float = setting(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping")
+    on_nan: str = setting(
+        "stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo the update"
+    )
+    double: bool = setting(True, None, "double Q-learning: the online network selects the next action")
     target: TargetSection
-    tau: float
-    td_lambda: float
-    gae_lambda: float
-    clip_ratio: float
-    entropy_weight: float
-    value_weight: float
-    value_clip: bool
-    normalize_advantage: bool
-    target_kl: float | None
-    alpha: float
-    auto_alpha: bool
-    target_entropy: float | None
-    critic_learning_rate: float
-    policy_delay: int
-    target_noise: float
-    noise_clip: float
-    steps_per_call: int
+    tau: float = setting(
+        0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per target update"
+    )
+    td_lambda: float = setting(0.0, "[0, 1]", "lambda of the lambda-returns; 0: one-step targets")
+    gae_lambda: float = setting(0.95, "[0, 1]", "bias-variance trade-off of GAE")
+    clip_ratio: float = setting(0.2, "(0, 1)", "clip range of the probability ratio")
+    entropy_weight: float = setting(0.01, "[0, inf)", "weight of the entropy bonus")
+    value_weight: float = setting(0.5, "[0, inf)", "weight of the value loss")
+    value_clip: bool = setting(True, None, "clip the change in value to clip_ratio")
+    normalize_advantage: bool = setting(
+        True, None, "normalize advantages to zero mean and unit variance in each minibatch"
+    )
+    target_kl: float | None = setting(
+        None, "(0, inf)", "skip the remaining gradient steps on a rollout once the KL divergence exceeds 1.5 times this"
+    )
+    alpha: float = setting(1.0, "(0, inf)", "entropy temperature, or its initial value if it is learned")
+    auto_alpha: bool = setting(True, None, "tune the temperature automatically")
+    target_entropy: float | None = setting(
+        None, None, "target entropy in nats; None: minus the number of action dimensions"
+    )
+    critic_learning_rate: float = setting(0.001, "(0, 1]", "learning rate of the critic")
+    policy_delay: int = setting(2, "[1, inf)", "critic updates per update of the actor and the targets")
+    target_noise: float = setting(
+        0.2, "[0, inf)", "standard deviation of the noise on target actions (target policy smoothing)"
+    )
+    noise_clip: float = setting(0.5, "[0, inf)", "clipping range of that noise")
+    weight_scale: float = setting(1.0, "[0, inf)", "factor of the advantage in the exponent of an action's weight")
+    weight_limit: float = setting(100.0, "(0, inf)", "largest weight of an action")
+    steps_per_call: int = setting(
+        32, "[1, inf)", "gradient steps per iteration, all in one compiled call; results do not depend on it"
+    )
 
 
 class NoiseSection(OpenSection):
     """`policy.collect.noise`: the noise on continuous actions."""
 
-    kind: str
-    sigma: float
-    theta: float
+    kind: str = setting(
+        "gaussian", ("gaussian", "ou"), "independent noise at each step, or an Ornstein-Uhlenbeck process"
+    )
+    sigma: float = setting(
+        0.1, "[0, inf)", "standard deviation of the noise drawn at each step; actions lie in [-1, 1]"
+    )
+    theta: float = setting(0.15, "(0, 1]", "ou: rate of mean reversion per step")
 
 
 class CollectSection(OpenSection):
     """`policy.collect`: acting during collection."""
 
-    n_sample: int
-    backend: str
-    random_steps: int
+    n_sample: int = setting(8, "[1, inf)", "environment steps per iteration, over all environments together")
+    backend: str = setting(
+        "auto", ("auto", "graph", "host"), "how actions are computed: by a compiled graph, or by NumPy"
+    )
+    random_steps: int = setting(0, "[0, inf)", "environment steps of uniformly random actions at the start")
     noise: NoiseSection
 
 
 class EvalSection(OpenSection):
     """`policy.eval`: evaluations."""
 
-    freq: int
-    n_episode: int
-    max_episode_steps: int
-    fqe: bool
-    fqe_steps: int
+    freq: int = setting(10_000, "[1, inf)", "steps of the clock between evaluations")
+    n_episode: int = setting(10, "[1, inf)", "episodes per evaluation, spread evenly over the environments")
+    max_episode_steps: int = setting(
+        30_000, "[1, inf)", "steps after which an evaluation episode is truncated; its return so far counts"
+    )
+    fqe: bool = setting(False, None, "chain=offline: fitted Q evaluation, the value of the policy from the data alone")
+    fqe_steps: int = setting(5000, "[1, inf)", "fqe: gradient steps of each fit")
 
 
 class EpsSection(OpenSection):
     """`policy.other.eps`: the schedule of random actions."""
 
-    kind: str
-    start: float
-    end: float
-    decay: int
-    points: list[list[float]]
+    kind: str = setting("linear", SHAPES, "shape of the schedule")
+    start: float = setting(1.0, "[0, 1]", "initial probability of a random action")
+    end: float = setting(0.05, "[0, 1]", "final probability of a random action")
+    decay: int = setting(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)")
+    points: list[list[float]] = setting(
+        [], None, "piecewise: [fraction of decay, remaining fraction of start - end] at each breakpoint"
+    )
 
 
 class HindsightSection(OpenSection):
     """`policy.other.hindsight`: transitions with other goals."""
 
-    k: int
+    k: int = setting(4, "[1, inf)", "chain=hindsight: copies of each transition with goals that were reached later")
 
 
 class PrioritySection(OpenSection):
     """`policy.other.priority`: prioritized sampling."""
 
-    alpha: float
-    beta: float
-    beta_steps: int
-    eta: float
-    stride: int
+    alpha: float = setting(
+        0.6, "[0, 1]", "prioritized: exponent of the priorities; 0 samples uniformly, 1 in proportion to the error"
+    )
+    beta: float = setting(
+        0.4, "[0, 1]", "prioritized: initial exponent of the importance-sampling weights; annealed to 1"
+    )
+    beta_steps: int = setting(100_000, "[1, inf)", "prioritized: gradient steps over which beta is annealed")
+    eta: float = setting(
+        0.9, "[0, 1]", "prioritized: weight of the largest TD error of a sequence; the mean has the weight 1 - eta"
+    )
+    stride: int = setting(
+        10, "[1, inf)", "prioritized: transitions between the starts of successive sequences; a divisor of length"
+    )
 
 
 class RndSection(OpenSection):
     """`policy.other.rnd`: the intrinsic reward of random network distillation."""
 
-    weight: float
+    weight: float = setting(0.0, "[0, inf)", "rnd: weight of the intrinsic reward; 0 turns it off")
+    learning_rate: float = setting(1e-3, "(0, 1]", "rnd: learning rate of Adam")
+    gamma: float = setting(
+        0.99,
+        "[0, 1]",
+        "rnd: discount factor of the intrinsic returns, whose standard deviation divides the intrinsic rewards",
+    )
+    n_epoch: int = setting(1, "[1, inf)", "rnd: passes over each rollout")
+    n_minibatch: int = setting(4, "[1, inf)", "rnd: minibatches per pass")
+    hidden: list[int] = setting([64], "[1, inf)", "rnd: sizes of the hidden layers of the random network")
+    dim: int = setting(32, "[1, inf)", "rnd: output features of the random network")
 
 
 class TableSection(OpenSection):
     """`policy.other.table`: a replay table, see `engine.buffers.table`."""
 
-    sampler: str
-    remover: str
-    max_times_sampled: int
-    limiter: str
-    limiter_rows: int
-    samples_per_insert: float
-    limiter_error: float
+    sampler: str = setting(
+        "uniform",
+        ("uniform", "prioritized", "fifo", "lifo", "min_heap", "max_heap"),
+        "table: rule that chooses the transition to sample",
+    )
+    remover: str = setting(
+        "fifo",
+        ("uniform", "prioritized", "fifo", "lifo", "min_heap", "max_heap"),
+        "table: rule that chooses the transition to remove when the table is full",
+    )
+    max_times_sampled: int = setting(0, "[0, inf)", "table: samples after which a transition is removed; 0: no limit")
+    limiter: str = setting(
+        "none",
+        ("none", "min_size", "ratio", "queue", "stack"),
+        "table: limiter of the ratio of samples to inserted transitions",
+    )
+    limiter_rows: int = setting(
+        1,
+        "[1, inf)",
+        "limiter min_size, ratio: transitions before the first sample; queue, stack: most transitions that wait",
+    )
+    samples_per_insert: float = setting(8.0, "(0, inf)", "limiter ratio: samples per inserted transition")
+    limiter_error: float = setting(1024.0, "(0, inf)", "limiter ratio: samples by which either side may be ahead")
 
 
 class OtherSection(OpenSection):
     """`policy.other`: exploration and the replay buffer."""
 
     eps: EpsSection
-    buffer_size: int
-    save_buffer: bool
-    replay: str
+    buffer_size: int = setting(50_000, "[1, inf)", "capacity of the replay buffer, in transitions")
+    save_buffer: bool = setting(True, None, "save the replay buffer in checkpoints; otherwise a resumed run refills it")
+    replay: str = setting(
+        "uniform",
+        ("uniform", "prioritized", "table"),
+        "sample transitions uniformly, by priority (the size of their TD error), or from a table with the settings "
+        "policy.other.table",
+    )
     priority: PrioritySection
     table: TableSection
     hindsight: HindsightSection
     rnd: RndSection
-    data: str | None
-    data_memory: str
-    data_share: float
-    holdout: float
-    reward: str
+    data: str | None = setting(
+        None, None, "chain=prior_data: folder of recorded data, which are added to the collected data; see offline.md"
+    )
+    data_memory: str = setting(
+        "device",
+        ("device", "mapped"),
+        "place of the data during training: on the device, or in their file, which may be larger than memory",
+    )
+    data_share: float = setting(0.5, "(0, 1)", "chain=prior_data: share of the recorded data in each minibatch")
+    holdout: float = setting(
+        0.0, "[0, 1)", "chain=offline: share of the episodes that is held out of learning and evaluates the policy"
+    )
+    reward: str = setting(
+        "raw",
+        ("raw", "return_range", "shift"),
+        "scale of the rewards in learning: raw; return_range: times 1000 / (best - worst return of the recorded "
+        "episodes); shift: minus 1; evaluations stay raw",
+    )
 
 
 class PolicySection(Section):
@@ -398,11 +640,15 @@ class PolicySection(Section):
 class Config(Section):
     """The settings of a run. What `compile_run` returns has all of these sections."""
 
-    exp_name: str
-    seed: int
-    device: str
-    chain: str
-    use: list[object]
+    exp_name: str = setting(None, None, "name of the run folder; '<env>_<algorithm>' by default")
+    seed: int = setting(0, "[0, inf)", "seed of every random stream of the run")
+    device: str = setting("auto", ("auto", "CPU", "Ascend", "GPU"), "device on which MindSpore runs")
+    chain: str = setting(
+        None, None, "name of the chain, or your own as 'module:function'; the algorithm's chain by default"
+    )
+    use: list[object] = setting(
+        [], None, "your own middleware, each 'module:Name' or {call: 'module:Name', before: middleware, role: collect}"
+    )
     run: RunSection
     pool: PoolSection
     contest: ContestSection

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from minding.engine.config.config import Section
 from minding.engine.errors import ConfigError, nearest
 
 _TYPE_NAMES: dict[type, str] = {
@@ -131,7 +130,7 @@ def opt(
       ConfigError: for a declaration with no type, an unreadable interval, a default out of range.
     """
     kind = type or builtins.type(default)
-    kind = list if kind is tuple else dict if kind is Section else kind
+    kind = list if kind is tuple else dict if issubclass(kind, dict) else kind
     if kind not in _TYPE_NAMES:
         raise ConfigError(f"opt({default!r}): give the type, as in opt(None, type=float)")
     interval, or_none = _parse_allowed(allowed)
@@ -139,6 +138,29 @@ def opt(
     element = builtins.type(default[0]) if kind is list and default else None
     option = Option(None, kind, interval, doc, element, nullable)
     return dataclasses.replace(option, default=option.check(default, "default"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Declared:
+    """A setting as a section declares it, see `setting`."""
+
+    default: Any
+    allowed: str | tuple[Any, ...] | None
+    doc: str
+
+    def option(self, annotation: str) -> Option:
+        """The option; a default of None has the type that the annotation of the field names."""
+        types = {kind.__name__: kind for kind in _TYPE_NAMES}
+        kind = types[re.match(r"\w+", annotation)[0]] if self.default is None else None  # type: ignore[index]
+        return opt(self.default, self.allowed, self.doc, type=kind)
+
+
+def setting(default: Any, allowed: str | tuple[Any, ...] | None = None, doc: str = "") -> Any:
+    """Declares a setting as a field of a section; see `opt` for the arguments.
+
+    The result is `Any` for type checkers, to which the field has the type of its annotation.
+    """
+    return Declared(default, allowed, doc)
 
 
 def _parse_allowed(allowed: str | tuple[Any, ...] | None) -> tuple[Interval | tuple[Any, ...] | None, bool]:

@@ -7,7 +7,6 @@ import numpy as np
 from minding.engine.errors import ConfigError, DataError
 from minding.engine.types import Array, StateDict
 
-KINDS = ("raw", "return_range", "shift")
 _RANGE, _SHIFT = 1000.0, -1.0
 
 
@@ -26,7 +25,7 @@ class RewardScale:
     policy: they are saved with it, and do not change when it learns from other data or from an environment.
 
     Args:
-      kind: one of `KINDS`.
+      kind: 'raw', 'return_range' or 'shift'.
 
     Attributes:
       factor: None until the returns are known, see `take`.

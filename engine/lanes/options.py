@@ -9,10 +9,12 @@ from typing import Any
 
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
-from minding.engine.config.lanes import LANES
+from minding.engine.config.config import LanesSection
 from minding.engine.errors import ConfigError, nearest
 
 _TIMEOUT, _TIMEOUT_ON_RAY = 300.0, 30.0  # s
+LANES = {key: option for key, option in LanesSection.options().items() if key != "async_mode"}
+"""The options of the section `lanes`, but for the one that says whether a run is asynchronous at all."""
 
 
 @dataclasses.dataclass(frozen=True)

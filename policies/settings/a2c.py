@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -10,12 +10,12 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "learning_rate": opt(7e-4, "(0, 1]", "learning rate"),
         **groups.optimizer("rmsprop"),
         **groups.passes(1, 1),
-        "gae_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off of GAE; 1: n-step returns"),
-        "normalize_advantage": opt(
-            False, None, "normalize advantages to zero mean and unit variance in each minibatch"
+        **groups.described(
+            LearnSection.options(learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False),
+            learning_rate="learning rate",
+            gae_lambda="bias-variance trade-off of GAE; 1: n-step returns",
         ),
     }
     schema = groups.actor_critic(learn, 40)

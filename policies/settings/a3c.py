@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -10,7 +10,10 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     return groups.actor_critic(
-        {"gae_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off of GAE; 1: n-step returns")}, 160
+        groups.described(
+            LearnSection.options(gae_lambda=1.0), gae_lambda="bias-variance trade-off of GAE; 1: n-step returns"
+        ),
+        160,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -10,13 +10,15 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "learning_rate": opt(1e-3, "(0, 1]", "learning rate of the actor"),
-        "critic_learning_rate": opt(1e-3, "(0, 1]", "learning rate of the critic"),
         **groups.optimizer("adam"),
         **groups.passes(1, 1),
-        "gae_lambda": opt(0.0, "[0, 1]", "bias-variance trade-off of GAE; 0: one-step TD errors"),
-        "entropy_weight": opt(0.0, "[0, inf)", "weight of the entropy bonus"),
-        "value_weight": opt(1.0, "[0, inf)", "weight of the value loss"),
+        **groups.described(
+            LearnSection.options(
+                "critic_learning_rate", learning_rate=1e-3, gae_lambda=0.0, entropy_weight=0.0, value_weight=1.0
+            ),
+            learning_rate="learning rate of the actor",
+            gae_lambda="bias-variance trade-off of GAE; 0: one-step TD errors",
+        ),
     }
     return groups.actor_critic(learn, 8)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import CollectSection, LearnSection
 from minding.engine.search.tree import MOST_SIMULATIONS
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
@@ -22,27 +23,32 @@ def schema() -> groups.Schema:
             "blocks": opt(3, "[1, inf)", "residual: blocks of two convolutions each"),
         },
         "learn": {
-            "learning_rate": opt(1e-3, "(0, 1]", "learning rate of AdamW"),
-            **groups.anneal(False),
-            "batch_size": opt(256, "[1, inf)", "positions per gradient step"),
-            "update_per_collect": opt(1, "[1, inf)", "gradient steps per iteration"),
-            "updates_per_step": opt(
-                None,
-                "(0, inf)",
-                "gradient steps per ply, in calls of update_per_collect; None: one call per iteration",
-                type=float,
+            **groups.described(
+                LearnSection.options(
+                    "updates_per_step",
+                    "warmup",
+                    "on_nan",
+                    learning_rate=1e-3,
+                    batch_size=256,
+                    update_per_collect=1,
+                    value_weight=1.0,
+                    grad_norm=0.0,
+                ),
+                learning_rate="learning rate of AdamW",
+                batch_size="positions per gradient step",
+                updates_per_step="gradient steps per ply, in calls of update_per_collect; None: one call per iteration",
+                warmup="positions in the buffer before learning starts",
             ),
-            "warmup": opt(1000, "[1, inf)", "positions in the buffer before learning starts"),
-            "value_weight": opt(1.0, "[0, inf)", "weight of the value loss"),
+            **groups.anneal(False),
             "weight_decay": opt(
                 1e-4, "[0, 1]", "share of each weight that a step subtracts, in units of the learning rate"
             ),
-            "grad_norm": opt(0.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
-            **groups.on_nan(),
         },
         "collect": {
-            "n_sample": opt(8, "[1, inf)", "plies per iteration, over all env.collector_env_num games together"),
-            **groups.acting(),
+            **groups.described(
+                CollectSection.options("backend", n_sample=8),
+                n_sample="plies per iteration, over all env.collector_env_num games together",
+            ),
             "search": opt("puct", ("puct", "gumbel"), "search that plays and improves the policy"),
             "simulations": opt(32, f"[1, {MOST_SIMULATIONS}]", "simulations per ply"),
             "sample_plies": opt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, ModelSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -12,20 +13,21 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([64, 64], "tanh"),
-            "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of continuous actions"),
+            **groups.described(
+                ModelSection.options("log_std"), log_std="initial log standard deviation of continuous actions"
+            ),
         },
         "learn": {
-            "learning_rate": opt(1e-3, "(0, 1]", "learning rate of Adam"),
+            **groups.described(
+                LearnSection.options("steps_per_call", "on_nan", learning_rate=1e-3, batch_size=256, grad_norm=0.0),
+                batch_size="recorded steps per gradient step",
+            ),
             **groups.anneal(True),
-            "batch_size": opt(256, "[1, inf)", "recorded steps per gradient step"),
-            **groups.steps_per_call(),
             "loss": opt(
                 "squared_error",
                 ("squared_error", "log_likelihood"),
                 "loss of continuous actions; discrete actions always use the log-likelihood",
             ),
-            "grad_norm": opt(0.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
-            **groups.on_nan(),
         },
         "collect": groups.acting(),
         "eval": groups.recorded_evaluation(),

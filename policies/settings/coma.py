@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, ModelSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -12,31 +13,36 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([64], "relu"),
-            "memory_dim": opt(64, "[1, inf)", "units of the GRU of an agent"),
+            **groups.described(ModelSection.options("memory_dim"), memory_dim="units of the GRU of an agent"),
             "critic_hidden": opt([128, 128], "[1, inf)", "sizes of the hidden layers of the critic"),
             "critic_state": opt(
                 True, None, "the critic sees the global state in addition to the observation of the agent"
             ),
         },
         "learn": {
-            "learning_rate": opt(5e-4, "(0, 1]", "learning rate of Adam for the actor"),
-            "critic_learning_rate": opt(1e-3, "(0, 1]", "learning rate of the critic"),
+            **groups.described(
+                LearnSection.options(
+                    "critic_learning_rate",
+                    "gamma",
+                    "entropy_weight",
+                    "normalize_advantage",
+                    "on_nan",
+                    learning_rate=5e-4,
+                    td_lambda=0.8,
+                    n_epoch=4,
+                    n_minibatch=1,
+                    grad_norm=10.0,
+                ),
+                learning_rate="learning rate of Adam for the actor",
+                td_lambda="lambda of the lambda-returns that the critic learns",
+                n_epoch="passes of the critic over each rollout; the last one is also the actor's",
+                n_minibatch="parts into which the environments are divided, with one gradient step each; reshuffled "
+                "for every pass",
+                normalize_advantage="scale advantages to a mean square of 1 in each rollout",
+                grad_norm="clip the gradient norms of actor and critic to this, separately; 0: no clipping",
+            ),
             **groups.anneal(True),
-            "gamma": opt(0.99, "[0, 1]", "discount factor"),
-            "td_lambda": opt(0.8, "[0, 1]", "lambda of the lambda-returns that the critic learns"),
-            "n_epoch": opt(4, "[1, inf)", "passes of the critic over each rollout; the last one is also the actor's"),
-            "n_minibatch": opt(
-                1,
-                "[1, inf)",
-                "parts into which the environments are divided, with one gradient step each; reshuffled for every pass",
-            ),
-            "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
-            "normalize_advantage": opt(True, None, "scale advantages to a mean square of 1 in each rollout"),
-            "grad_norm": opt(
-                10.0, "[0, inf)", "clip the gradient norms of actor and critic to this, separately; 0: no clipping"
-            ),
             **groups.target(150),
-            **groups.on_nan(),
         },
         "collect": groups.collect(400),
         "eval": groups.evaluation(),

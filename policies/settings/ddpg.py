@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -11,12 +10,7 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     return {
         "model": groups.model([256, 256], "relu", critics=True),
-        "learn": {
-            **groups.off_policy_learn(1e-3, 256, 8),
-            "tau": opt(
-                0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per gradient step"
-            ),
-        },
+        "learn": {**groups.off_policy_learn(1e-3, 256, 8), **groups.soft_targets(per="gradient step")},
         "collect": {**groups.collect(8), **groups.random_steps(), **groups.noise("ou", 0.2)},
         "eval": groups.evaluation(),
         "other": {**groups.replay(1_000_000), **groups.hindsight(), **groups.prior_data()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, ModelSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -12,11 +13,11 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([128, 128], "relu"),
-            "dueling": opt(False, None, "separate streams for state value and advantages"),
+            **ModelSection.options("dueling"),
         },
         "learn": {
             **groups.recorded_learn(1e-3, 128),
-            "grad_norm": opt(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
+            **LearnSection.options(grad_norm=10.0),
             **groups.target(250, "soft"),
             "alpha": opt(1.0, "[0, inf)", "weight of the gap between all actions and the recorded ones"),
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, ModelSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -12,15 +13,15 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([256, 256], "relu", critics=True),
-            "dueling": opt(False, None, "critics with separate streams for state value and advantages"),
+            **groups.described(
+                ModelSection.options("dueling"),
+                dueling="critics with separate streams for state value and advantages",
+            ),
         },
         "learn": {
             **groups.off_policy_learn(3e-4, 256, 8),
-            "tau": opt(
-                0.005, "(0, 1]", "weight of the online critics in the moving average of the targets, per gradient step"
-            ),
-            "alpha": opt(1.0, "(0, inf)", "entropy temperature, or its initial value if it is learned"),
-            "auto_alpha": opt(True, None, "tune the temperature automatically"),
+            **groups.soft_targets(network="critics", per="gradient step"),
+            **LearnSection.options("alpha", "auto_alpha"),
             "target_entropy_share": opt(
                 0.2, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"
             ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -42,46 +43,46 @@ def _learn() -> groups.Schema:
         del keys[name]
     return {
         **keys,
-        "learning_rate": opt(1e-3, "(0, 1]", "learning rate of Adam for the world model"),
-        "actor_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the actor"),
-        "critic_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the critic"),
-        "grad_norm": opt(
-            100.0,
-            "[0, inf)",
-            "clip the global gradient norm of world model, actor and critic to this, separately; 0: no clipping",
+        **groups.described(
+            LearnSection.options(
+                "length",
+                "train_ratio",
+                learning_rate=1e-3,
+                critic_learning_rate=3e-4,
+                grad_norm=100.0,
+                batch_size=16,
+                update_per_collect=1,
+                td_lambda=0.95,
+                entropy_weight=3e-4,
+                tau=0.02,
+            ),
+            learning_rate="learning rate of Adam for the world model",
+            critic_learning_rate="learning rate of Adam for the critic",
+            grad_norm="clip the global gradient norm of world model, actor and critic to this, separately; 0: no "
+            "clipping",
+            batch_size="sequences per gradient step",
+            update_per_collect="gradient steps per call",
+            td_lambda="lambda of the lambda-returns of imagined trajectories",
+            tau="weight of the critic in its moving average, a second target of the critic, per gradient step",
         ),
-        "batch_size": opt(16, "[1, inf)", "sequences per gradient step"),
-        "length": opt(32, "[1, inf)", "transitions in a sequence"),
+        "actor_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the actor"),
         "context": opt(
             "stored",
             ("stored", "zero"),
             "state before a sequence: recorded while collecting, or zeros",
-        ),
-        "update_per_collect": opt(1, "[1, inf)", "gradient steps per call"),
-        "train_ratio": opt(
-            64.0,
-            "(0, inf)",
-            "replayed transitions per environment step: each gradient step replays batch_size times length",
         ),
         "free_nats": opt(1.0, "[0, inf)", "divergence of prior and posterior, in nats, below which it is not trained"),
         "prior_weight": opt(1.0, "[0, inf)", "weight of the divergence that trains the prior"),
         "posterior_weight": opt(0.1, "[0, inf)", "weight of the divergence that trains the posterior"),
         "horizon": opt(15, "[1, inf)", "number of imagined steps"),
         "starts": opt(256, "[1, inf)", "maximum number of states per gradient step from which imagination starts"),
-        "td_lambda": opt(0.95, "[0, 1]", "lambda of the lambda-returns of imagined trajectories"),
         "actor_gradient": opt(
             "reinforce",
             ("reinforce", "dynamics"),
             "gradient of the actor: by the likelihood of its actions, or through the world model",
         ),
-        "entropy_weight": opt(3e-4, "[0, inf)", "weight of the entropy bonus"),
         "return_scale": opt(True, None, "divide advantages by the range of imagined returns if it exceeds 1"),
         "return_decay": opt(0.99, "[0, 1)", "decay of the running means of the percentiles 5 and 95 of the returns"),
-        "tau": opt(
-            0.02,
-            "(0, 1]",
-            "weight of the critic in its moving average, a second target of the critic, per gradient step",
-        ),
     }
 
 

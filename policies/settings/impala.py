@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -10,7 +11,9 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "n_epoch": opt(1, "[1, inf)", "gradient steps per rollout, each on the whole rollout"),
+        **groups.described(
+            LearnSection.options("n_epoch"), n_epoch="gradient steps per rollout, each on the whole rollout"
+        ),
         "rho_bar": opt(1.0, "(0, inf)", "truncation of the importance weight of each TD error"),
         "c_bar": opt(1.0, "(0, inf)", "truncation of the importance weights that propagate later errors back"),
         "vtrace_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off: decay of later errors, like the lambda of GAE"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import ModelSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -13,7 +14,7 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([256, 256], "relu", critics=True),
-            "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of actions"),
+            **groups.described(ModelSection.options("log_std"), log_std="initial log standard deviation of actions"),
         },
         "learn": {
             **groups.recorded_learn(3e-4, 256),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -21,17 +22,13 @@ def schema() -> groups.Schema:
         },
         "learn": {
             **groups.off_policy_learn(1e-3, 256, 8),
-            "gamma": opt(0.95, "[0, 1]", "discount factor"),
-            "tau": opt(
-                0.01, "(0, 1]", "weight of the online networks in the moving average of the targets, per gradient step"
+            **groups.soft_targets(0.01, per="gradient step"),
+            **groups.described(
+                LearnSection.options(gamma=0.95, grad_norm=0.5),
+                grad_norm="clip the global norm of all actors' gradients, and of all critics', to this; 0: no clipping",
             ),
             "temperature": opt(1.0, "(0, inf)", "discrete actions: temperature of the Gumbel-softmax"),
             "logit_weight": opt(1e-3, "[0, inf)", "discrete actions: weight of the mean squared logit"),
-            "grad_norm": opt(
-                0.5,
-                "[0, inf)",
-                "clip the global norm of all actors' gradients, and of all critics', to this; 0: no clipping",
-            ),
         },
         "collect": {**groups.collect(80), **groups.random_steps(), **groups.noise("gaussian", 0.1)},
         "eval": groups.evaluation(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -11,16 +11,7 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
         **groups.passes(4, 4),
-        "gae_lambda": opt(0.95, "[0, 1]", "bias-variance trade-off of GAE"),
-        "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
-        "value_clip": opt(True, None, "clip the change in value to clip_ratio"),
-        "normalize_advantage": opt(True, None, "normalize advantages to zero mean and unit variance in each minibatch"),
-        "target_kl": opt(
-            None,
-            "(0, inf)",
-            "skip the remaining gradient steps on a rollout once the KL divergence exceeds 1.5 times this",
-            type=float,
-        ),
+        **LearnSection.options("gae_lambda", "clip_ratio", "value_clip", "normalize_advantage", "target_kl"),
     }
     schema = groups.actor_critic(learn, 1024)
     schema["model"] |= groups.memory()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, PrioritySection
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -17,11 +16,12 @@ def schema() -> groups.Schema:
             "memory": opt("gru", ("gru", "lstm"), "recurrent layer between encoder and hidden layers"),
         },
         {
-            "batch_size": opt(32, "[1, inf)", "sequences per gradient step"),
-            "length": opt(20, "[1, inf)", "transitions of a sequence that are learned from"),
-            "burn_in": opt(10, "[0, inf)", "transitions before the sequence, which only warm up the recurrent state"),
-            "nstep": opt(5, "[1, inf)", "steps of the n-step return, within the sequence"),
-            "rescale": opt(True, None, "apply the value rescaling h to returns"),
+            **groups.described(
+                LearnSection.options("burn_in", "rescale", batch_size=32, length=20, nstep=5),
+                batch_size="sequences per gradient step",
+                length="transitions of a sequence that are learned from",
+                nstep="steps of the n-step return, within the sequence",
+            ),
         },
     )
     other = keys["other"]
@@ -33,16 +33,7 @@ def schema() -> groups.Schema:
         ("uniform", "prioritized"),
         "sample sequences uniformly, or by priority (the size of their TD errors)",
     )
-    other["priority"] |= {
-        "alpha": dataclasses.replace(other["priority"]["alpha"], default=0.9),
-        "beta": dataclasses.replace(other["priority"]["beta"], default=0.6),
-        "eta": opt(
-            0.9, "[0, 1]", "prioritized: weight of the largest TD error of a sequence; the mean has the weight 1 - eta"
-        ),
-        "stride": opt(
-            10, "[1, inf)", "prioritized: transitions between the starts of successive sequences; a divisor of length"
-        ),
-    }
+    other["priority"] = PrioritySection.options("beta_steps", "eta", "stride", alpha=0.9, beta=0.6)
     return keys
 
 

@@ -17,7 +17,8 @@ def schema() -> groups.Schema:
                 True, None, "learn the return distribution, as in C51; false: the expected return, as in DQN"
             ),
             **groups.support(),
-            **groups.noisy(True),
+            "noisy": opt(True, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`"),
+            "noisy_sigma": opt(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)"),
         }
     )
     # These parts are off by default in the algorithms from which they are taken.

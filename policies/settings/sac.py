@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -13,9 +12,7 @@ def schema() -> groups.Schema:
         "model": groups.model([256, 256], "relu", critics=True),
         "learn": {
             **groups.off_policy_learn(3e-4, 256, 8),
-            "tau": opt(
-                0.005, "(0, 1]", "weight of the online critics in the moving average of the targets, per gradient step"
-            ),
+            **groups.soft_targets(network="critics", per="gradient step"),
             **groups.temperature(),
         },
         "collect": {**groups.collect(8), **groups.random_steps()},

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from minding.configs.chains.off_policy import replay_buffer
 from minding.engine.buffers import Rows, Table, Tables, limiters
 from minding.engine.buffers.selectors import SELECTORS, make_selector
+from minding.engine.config.config import TableSection
 from minding.engine.data.batch import Field
 from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
 
@@ -74,6 +75,10 @@ class Listed:
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7), st.sampled_from([0.0, 0.5, 1.0, 2.0])), max_size=60)
+
+
+def test_the_settings_offer_every_selector():
+    assert all(set(TableSection.options()[key].allowed) == set(SELECTORS) for key in ("sampler", "remover"))
 
 
 @pytest.mark.parametrize("name", SELECTORS)

@@ -1,21 +1,17 @@
-"""`Config`: a dict read by attribute, whose declared types are those of the schemas."""
+"""`Config`: a dict read by attribute, and the settings that its sections declare."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
-import types
-import typing
 
 import pytest
 
 from minding.engine import Config
-from minding.engine.config import config as declared
-from minding.engine.config.compiler import RUN_SCHEMA
-from minding.engine.config.config import OpenSection, Section
-from minding.engine.config.options import Option
+from minding.engine.config.config import PolicySection, Section
+from minding.engine.config.options import Option, opt, setting
 from minding.engine.errors import ConfigError
-from minding.envs import config_schema
 from minding.policies import ALGORITHMS
 
 
@@ -88,58 +84,43 @@ def test_read_gives_a_value_of_the_asked_type(cfg):
         cfg.read("flag", int, 0)
 
 
-# Declared types
+# Declared settings
 
 
-def _declared(section, prefix=""):
-    """Dotted path -> (type without None, whether None is a value), of all keys that a section declares."""
-    found = {}
-    for key, kind in typing.get_type_hints(section, vars(declared)).items():
-        alternatives = typing.get_args(kind) if typing.get_origin(kind) in (types.UnionType, typing.Union) else (kind,)
-        main = next(each for each in alternatives if each is not type(None))
-        found[prefix + key] = (typing.get_origin(main) or main, len(alternatives) > 1)
-        if isinstance(main, type) and issubclass(main, Section):
-            found.update(_declared(main, f"{prefix}{key}."))
-    return found
-
-
-def _options(schema, prefix=""):
+def options_of(schema, prefix=""):
     for key, node in schema.items():
         if isinstance(node, Option):
             yield prefix + key, node
         else:
-            yield from _options(node, f"{prefix}{key}.")
+            yield from options_of(node, f"{prefix}{key}.")
 
 
-def _agrees(option, kind):
-    expected = OpenSection if option.kind is dict else option.kind
-    return kind[0] is expected and kind[1] == option.nullable
+def test_a_section_gives_its_settings_as_a_schema():
+    class Sizes(Section):
+        rate: float | None = setting(None, "(0, 1]", "a rate")
+        kinds: list[str] = setting(["a"], ("a", "b"), "kinds")
+        spec: object
+
+    assert Sizes.options() == {
+        "rate": opt(None, "(0, 1]", "a rate", type=float),
+        "kinds": opt(["a"], ("a", "b"), "kinds"),
+    }
+    assert Sizes.options(rate=0.5) == {"rate": dataclasses.replace(Sizes.options()["rate"], default=0.5)}
+    assert not hasattr(Sizes, "rate")
+    with pytest.raises(ConfigError, match=r"kinds=\['c'\]"):
+        Sizes.options(kinds=["c"])
+    with pytest.raises(ConfigError, match="Sizes declares no speed"):
+        Sizes.options("speed")
 
 
-# Filled in by the compiler, where the user gives none.
-FILLED = ("exp_name", "chain", "policy.other.data")
-
-
-@pytest.mark.parametrize(("prefix", "schema"), [("", RUN_SCHEMA), ("env.", config_schema())])
-def test_every_key_of_run_and_environment_is_declared_with_its_type(prefix, schema):
-    known = _declared(Config)
-    wrong = [
-        path
-        for path, option in _options(schema, prefix)
-        if path not in known or not (_agrees(option, known[path]) or path in FILLED)
-    ]
-    assert wrong == [], "declare them in engine/config/config.py as the schema says"
-
-
-def test_what_is_declared_of_policies_is_what_their_schemas_say():
-    known = {path: kind for path, kind in _declared(Config).items() if path.startswith("policy.")}
+def test_every_setting_that_several_algorithms_share_is_declared_with_its_type():
+    declared = dict(options_of(PolicySection.options(), "policy."))
     options = {}
     for algorithm in ALGORITHMS.values():
-        for path, option in _options(algorithm.config_schema(), "policy."):
+        for path, option in options_of(algorithm.config_schema(), "policy."):
             options.setdefault(path, []).append(option)
-    leaves = {path for path, kind in known.items() if not issubclass(kind[0], Section)} - {"policy.type"}
-    assert leaves <= options.keys(), "no algorithm has these"
-    wrong = [p for p in leaves if p not in FILLED and not all(_agrees(option, known[p]) for option in options[p])]
-    assert wrong == []
+    assert declared.keys() <= options.keys(), "no algorithm has these"
+    kind = {path: (option.kind, option.nullable) for path, option in declared.items()}
+    assert [path for path in declared for each in options[path] if (each.kind, each.nullable) != kind[path]] == []
     shared = {path for path, found in options.items() if len(found) > 2}
-    assert shared <= known.keys(), "several algorithms have these: declare them in engine/config/config.py"
+    assert shared <= declared.keys(), "several algorithms have these: declare them in engine/config/config.py"

@@ -21,7 +21,7 @@ from lane_toys import ExitOnce, Record, ServedPolicy, ToyCollector, ToyContext, 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
 from minding.engine.chain.nodes import chain_nodes
-from minding.engine.config.lanes import TRANSPORTS
+from minding.engine.config.config import LanesSection
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import LaneOptions, supervised, transports
 from minding.engine.lanes.messages import Answer, Failure, Request
@@ -33,6 +33,7 @@ from minding.engine.lanes.transport import BETWEEN, STARTING, ChannelClosed
 from minding.engine.lanes.worker import WorkerPlan
 
 OF_NAME = {"processes": ProcessTransport, "threads": ThreadTransport, "ray": lambda: RayTransport("local")}
+TRANSPORTS = LanesSection.options()["transport"].allowed
 ENDS = {"processes": "ended with exit code {}", "threads": "ended", "ray": "ended"}
 PATIENCE = 30.0  # s
 
