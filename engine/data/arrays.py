@@ -100,19 +100,18 @@ def _episode(parts: Any) -> Episode:
     missing = [name for name in _PARTS if name not in parts]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}: expected {', '.join(_PARTS)}")
-    reward = _numbers(parts["reward"], "reward")
-    if reward.ndim != 1:
-        raise ValueError(f"reward has the shape {reward.shape}, expected (T,), one number for each step")
+    reward = rewards_of(parts["reward"])
     steps = len(reward)
     if not steps:
         raise ValueError("reward is empty: there are no steps; leave the episode out")
     action = _numbers(parts["action"], "action")
     _check_rows("action", action, steps, "one for each reward")
+    if action.dtype.kind != "f":
+        action = without_column(action)
     obs = _parts(parts["obs"], steps)
     if action.dtype.kind == "f":
         action = _single(action)
         _check_finite("action", action)
-    reward = _single(reward)
     _check_finite("reward", reward)
     terminated, truncated = ending(parts["terminated"], parts["truncated"], steps)
     return Episode(
@@ -123,6 +122,24 @@ def _episode(parts: Any) -> Episode:
         terminated=terminated,
         truncated=truncated,
     )
+
+
+def rewards_of(values: Any) -> Array:
+    """Rewards as float32 ``(T,)``; a column ``(T, 1)`` is one number for each step, too.
+
+    Raises:
+      ValueError: the values are not real numbers, or have another shape.
+    """
+    found = _numbers(values, "reward")
+    reward = without_column(found)
+    if reward.ndim != 1:
+        raise ValueError(f"reward has the shape {found.shape}, expected (T,), one number for each step")
+    return _single(reward)
+
+
+def without_column(values: Array) -> Array:
+    """Values ``(T, 1)``, as many programs store one number for each step, as ``(T,)``; others unchanged."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _parts(given: Any, steps: int) -> dict[str, Array]:

@@ -57,6 +57,8 @@ def _at_last_step(values: Any, name: str, steps: int) -> bool:
     flags = as_flags(values, name)
     if not flags.ndim:
         return bool(flags)
+    if flags.shape == (steps, 1):
+        flags = flags[:, 0]
     if flags.shape != (steps,):
         raise ValueError(f"{name} has the shape {flags.shape}, expected one flag, or one for each of the {steps} steps")
     if flags[:-1].any():

@@ -239,6 +239,7 @@ def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):
 
 PLANTED = {
     "a step without a reward": (lambda group: _replace(group, "rewards", lambda x: x[:-1]), "terminations has shape"),
+    "complex rewards": (lambda group: _replace(group, "rewards", lambda x: x + 1j), "reward holds complex numbers"),
     "an end within it": (lambda group: _replace(group, "terminations", lambda x: x | True), "is set at step 0 of 6"),
     "no actions": (lambda group: group.pop("actions"), "lacks a part .*actions"),
     "no last observation": (

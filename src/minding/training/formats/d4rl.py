@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.arrays import rewards_of, without_column
 from minding.engine.data.dataset_writer import Episode
 from minding.engine.data.flags import as_flags
 from minding.engine.data.made_spaces import box_of, choices, unlimited
@@ -32,7 +33,7 @@ from minding.engine.data.references import References
 from minding.engine.errors import DamagedDataError, DataError, ShapeError
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import AS_A_WHOLE, LARGEST, Spaces, open_hdf5, reward_of, stored
+from minding.training.formats.source import AS_A_WHOLE, LARGEST, Spaces, open_hdf5, stored
 
 NEEDED = ("observations", "actions", "rewards", "terminals")
 _BLOCK = 1 << 20
@@ -117,7 +118,7 @@ class D4RLSource:
         found: list[Array] = []
         for begin in range(0, self._rows, _BLOCK):
             part = action[begin : begin + _BLOCK].astype(np.int64)
-            part = part.reshape(len(part)) if part.shape[1:] in ((), (1,)) else part
+            part = without_column(part)
             each = np.stack([*found, part.min(axis=0), part.max(axis=0)])
             found = [each.min(axis=0), each.max(axis=0)]
         low, high = found
@@ -210,7 +211,7 @@ class D4RLSource:
             obs={path: values[:kept] for path, values in obs.items()},
             final_obs=final,
             action=self._spaces.actions(self._arrays["actions"][rows]),
-            reward=reward_of(self._arrays["rewards"][rows].reshape(-1)),
+            reward=rewards_of(self._arrays["rewards"][rows]),
             terminated=terminated,
             truncated=timed_out,
         )

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from minding.engine.data.arrays import rewards_of
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import Episode, episodes_of
 from minding.engine.data.flags import as_flags
@@ -24,7 +25,7 @@ from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Spaces, extra_module, open_hdf5, part, reward_of, stored, whole
+from minding.training.formats.source import Spaces, extra_module, open_hdf5, part, stored, whole
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _OURS = "minding"
@@ -81,7 +82,7 @@ class MinariSource:
     def _episode(self, group: Any) -> Episode:
         names = ("termination", "truncation")
         ends = {name: as_flags(whole(stored(group, f"{name}s")), f"{name}s") for name in names}
-        reward = whole(stored(group, "rewards"))
+        reward = rewards_of(whole(stored(group, "rewards")))
         count = len(reward)
         for name, flags in ends.items():
             if flags.shape != (count,) or not count:
@@ -96,7 +97,7 @@ class MinariSource:
             obs={path: values[:-1] for path, values in obs.items()},
             final_obs={path: values[-1] for path, values in obs.items()},
             action=self._spaces.actions(whole(stored(group, "actions"))),
-            reward=reward_of(reward),
+            reward=reward,
             terminated=bool(ends["termination"][-1]),
             truncated=bool(ends["truncation"][-1] and not ends["termination"][-1]),
         )

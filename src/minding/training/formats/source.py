@@ -109,11 +109,6 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
         return np.ascontiguousarray(values, dtype)
 
 
-def reward_of(values: Array) -> Array:
-    """Rewards in the form of recorded data."""
-    return _cast(values, np.dtype(np.float32))
-
-
 def open_hdf5(path: Path) -> Any:
     """Opens an HDF5 file for reading.
 
