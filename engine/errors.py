@@ -6,7 +6,7 @@ Every message says what was expected, what was given, where, and the fix.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _MOST_TEXT = 2000
@@ -157,6 +157,16 @@ class MissingExtraError(MindingError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'minding[{extra}]'")
+
+
+MOST_NAMED = 3
+"""Number of names that a message lists in full."""
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names and the number of the others, as text."""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 _NEAR = 0.6

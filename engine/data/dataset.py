@@ -86,7 +86,7 @@ class Dataset:
           episodes: one dict per episode:
             `obs` ``(T + 1, ...)``, an array, or several by path of the leaf; the last one follows the last step;
             `action` ``(T, ...)``, in the environment's units;
-            `reward` ``(T,)``;
+            `reward` ``(T,)``, or, like integer actions and flags, as a column ``(T, 1)``;
             `terminated` and `truncated`, a bool (or 0, 1), or one per step of which only the last may be set. If
             neither is set, recording ended there.
           env: the environment: its id, an environment, a function that makes one, or a description (see `describe`).

@@ -76,6 +76,12 @@ def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_t
         for env_id in ("data", "CartPole-v1"):
             assert run(["train", "bc", f"env.env_id={env_id}", f"policy.other.data={path}"]) == 2
             assert f"`minding data convert {given} --out {out}`" in capsys.readouterr().err
+    for name in ("logs.npz", "logs.pkl", "logs.csv"):
+        (tmp_path / name).touch()
+        for command in (["data", "info"], ["data", "check"], ["train", "cartpole_bc"]):
+            given = f"policy.other.data={tmp_path / name}" if command[0] == "train" else str(tmp_path / name)
+            assert run([*command, given]) == 2
+            assert "with save_dataset(FOLDER, Dataset.of_episodes(episodes))" in capsys.readouterr().err
     for about, remedy in (
         ({"converted": ["a.hdf5", "b c"]}, "convert a.hdf5 'b c' again with `minding data convert`, --out "),
         ({"player": "sac while it learned"}, "train the run that saved them again"),

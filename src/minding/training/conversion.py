@@ -9,12 +9,12 @@ from typing import Any
 
 from minding.engine.checkpoint.manifest import MANIFEST
 from minding.engine.checkpoint.store import MISFITS, first_line
-from minding.engine.data.dataset import check_dataset
+from minding.engine.data.dataset import RECORDED, check_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, Episode, joined
 from minding.engine.data.differences import differences
 from minding.engine.data.made_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
-from minding.engine.data.remedies import local_set
+from minding.engine.data.remedies import HDF5, conversion, local_set
 from minding.engine.errors import DataError, nearest
 from minding.training.formats.d4rl import D4RLSource
 from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource
@@ -22,7 +22,6 @@ from minding.training.formats.own import OwnSource
 from minding.training.formats.seen import SeenAs
 from minding.training.formats.source import Source
 
-_HDF5 = (".hdf5", ".h5")
 _SPACES = ("observation", "env_action")
 
 
@@ -65,7 +64,7 @@ def open_source(
       MissingExtraError: a package that reads the format is not installed.
     """
     name, path = str(name), Path(name).expanduser()
-    if path.is_file() and path.suffix in _HDF5:
+    if path.is_file() and path.suffix in HDF5:
         source: Source = D4RLSource(path, horizon, env, action_low, action_high)
         return _seen(source, env, action_low, action_high)
     if horizon is not None:
@@ -95,7 +94,7 @@ def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action
 
 def _hint(path: Path) -> str:
     if path.is_file():
-        return f": a file of recorded data ends with {' or '.join(_HDF5)}"
+        return conversion(path)
     if path.is_dir():
         return f": expected {MANIFEST}, or {METADATA} beside {MAIN}"
     if path.exists():
@@ -175,5 +174,12 @@ def _refuse_another(first: Source, source: Source) -> None:
     if told:
         raise DataError(
             f"{str(source.path)!r} and {str(first.path)!r} have different environments and cannot be joined: {told[0]} "
-            "(there the second, here the first)"
+            f"(there the second, here the first){_same_spaces(first, source)}"
         )
+
+
+def _same_spaces(*sources: Source) -> str:
+    """The options that give sources the same spaces, if their own were derived from their arrays."""
+    if all(source.env.get("env_id") == RECORDED for source in sources):
+        return "; --env ID, or --action-low X --action-high X, gives both the same spaces"
+    return ""

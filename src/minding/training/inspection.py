@@ -14,11 +14,11 @@ from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import Episode, joined
 from minding.engine.data.ranges import check_observations
 from minding.engine.data.references import references_of
-from minding.engine.errors import DamagedDataError, DataError
+from minding.engine.errors import MOST_NAMED, DamagedDataError, DataError, few
 from minding.engine.types import Array
 from minding.training.conversion import problem_of
 from minding.training.formats.source import Source
-from minding.training.successors import MOST_TOLD, Repeats, few, jumps
+from minding.training.successors import Repeats, jumps
 
 _MANY = 0.01
 """Share of action components at their limits above which this is reported."""
@@ -131,6 +131,8 @@ class _Seen:
         self.damaged: list[str] = []
         self._prints: dict[bytes, int] = {}
         self._equal: list[str] = []
+        # Whether equal episodes hold numbers that two episodes do not have in common by chance.
+        self._copied = False
         self._lengths: list[tuple[int, int, bool]] = []
         self._large: list[str] = []
         self._repeats = Repeats()
@@ -149,6 +151,7 @@ class _Seen:
         key = _fingerprint(episode)
         if key in self._prints:
             self._equal.append(f"{self._prints[key]} and {number}")
+            self._copied = self._copied or not _of_whole_numbers(episode)
         self._prints.setdefault(key, number)
         self._lengths.append((number, len(episode), episode.truncated))
         self._repeats.add(episode)
@@ -169,7 +172,7 @@ class _Seen:
             texts.append(
                 f"ends are missing: longer than the time limit of {limit} steps {_are(too_long)} {_episodes(too_long)}"
             )
-        if self._equal:
+        if self._copied:
             texts.append(f"equal episodes: {few(self._equal)}")
         if not (self.steps or stopped):
             texts.append("there are no whole steps")
@@ -188,6 +191,11 @@ class _Seen:
         early = [str(number) for number, steps, truncated in self._lengths if truncated and steps < least]
         if early:
             texts.append(f"truncated before the time limit of {limit} steps: {_episodes(early)}")
+        if self._equal and not self._copied:
+            texts.append(
+                f"equal episodes: {few(self._equal)}; all of their numbers are whole, and an environment of few states "
+                "repeats itself"
+            )
         if self._cut:
             texts.append(
                 f"{self._cut:,} of {self._count:,} episodes neither terminated nor truncated: recording ended there"
@@ -234,9 +242,9 @@ def _problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None
 
 
 def _damage(damaged: list[str]) -> Iterator[Finding]:
-    yield from (Finding(text, True) for text in damaged[:MOST_TOLD])
-    if len(damaged) > MOST_TOLD:
-        more = len(damaged) - MOST_TOLD
+    yield from (Finding(text, True) for text in damaged[:MOST_NAMED])
+    if len(damaged) > MOST_NAMED:
+        more = len(damaged) - MOST_NAMED
         yield Finding(f"{more:,} more damaged episode{'s' * (more > 1)}", True)
 
 
@@ -254,6 +262,12 @@ def _fingerprint(episode: Episode) -> bytes:
         digest.update(np.ascontiguousarray(episode.obs[path]).data)
     digest.update(np.ascontiguousarray(episode.action).data)
     return digest.digest()
+
+
+def _of_whole_numbers(episode: Episode) -> bool:
+    """Whether all numbers of an episode are whole, as the numbers of states, counts and pixels are."""
+    floats = [values for values in (*episode.obs.values(), episode.action) if values.dtype.kind == "f"]
+    return all((values == np.rint(values)).all() for values in floats)
 
 
 def _at_limits(space: Any, action: Array) -> Array:

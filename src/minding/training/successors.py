@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minding.engine.data.dataset_writer import Episode
+from minding.engine.errors import few
 from minding.engine.types import Array
 from minding.training.formats.source import Source
 
@@ -19,13 +20,6 @@ _SEVERAL = 5
 _SAMPLE = 100_000
 _ROWS = 1 << 16
 """Steps that are processed together."""
-MOST_TOLD = 3
-
-
-def few(names: list[str]) -> str:
-    """The first names and the number of the others, as text."""
-    more = f" and {len(names) - MOST_TOLD:,} more" if len(names) > MOST_TOLD else ""
-    return ", ".join(names[:MOST_TOLD]) + more
 
 
 class Repeats:

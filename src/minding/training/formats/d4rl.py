@@ -26,11 +26,13 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.arrays import rewards_of, without_column
+from minding.engine.data.dataset import RECORDED
 from minding.engine.data.dataset_writer import Episode
 from minding.engine.data.flags import as_flags
 from minding.engine.data.made_spaces import box_of, choices, unlimited
 from minding.engine.data.references import References
-from minding.engine.errors import DamagedDataError, DataError, ShapeError
+from minding.engine.data.remedies import OF_ARRAYS
+from minding.engine.errors import DamagedDataError, DataError, ShapeError, few
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
 from minding.training.formats.source import AS_A_WHOLE, LARGEST, Spaces, open_hdf5, stored
@@ -72,8 +74,10 @@ class D4RLSource:
         self._file = open_hdf5(path)
         missing = [name for name in NEEDED if name not in self._file]
         if missing:
-            found = ", ".join(sorted(self._file)) or "nothing"
-            raise DataError(f"{str(path)!r} is not in D4RL's format: it lacks {', '.join(missing)}, and has {found}")
+            found = few(sorted(self._file)) or "nothing"
+            raise DataError(
+                f"{str(path)!r} is not in D4RL's format: it lacks {', '.join(missing)}, and has {found}: {OF_ARRAYS}"
+            )
         names = [*NEEDED, *(name for name in ("timeouts", "next_observations") if name in self._file)]
         try:
             self._arrays = {name: stored(self._file, name) for name in names}
@@ -86,7 +90,7 @@ class D4RLSource:
         self._horizon = horizon
         made = _made_of(self._arrays, self._actions(action_low, action_high)) if env is None else env
         self._spaces = Spaces(observation_space(made["observation"]), action_space(made["env_action"]))
-        named: dict[str, Any] = {"env_id": path.stem, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon}
+        named: dict[str, Any] = {"env_id": RECORDED, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon}
         self.env: Mapping[str, Any] = env or {**named, **self._spaces.description}
 
     def _check_horizon(self, horizon: int | None) -> None:
@@ -94,7 +98,7 @@ class D4RLSource:
         if horizon is None and "timeouts" not in self._arrays:
             raise DataError(
                 f"{str(path)!r} has no `timeouts`: nothing tells where episodes that did not terminate ended; give "
-                "--horizon STEPS, the time limit of its environment"
+                f"--horizon STEPS, the time limit of its environment, or {OF_ARRAYS}"
             )
         if horizon is not None and "timeouts" in self._arrays:
             raise DataError(f"{str(path)!r} has `timeouts`: leave out --horizon, which is only for files without them")

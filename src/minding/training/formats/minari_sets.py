@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.arrays import rewards_of
-from minding.engine.data.dataset import Dataset
+from minding.engine.data.dataset import RECORDED, Dataset
 from minding.engine.data.dataset_writer import Episode, episodes_of
 from minding.engine.data.flags import as_flags
 from minding.engine.data.observation import observation_leaves
@@ -158,7 +158,7 @@ def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError):
         spec, wrappers = {}, []
     return {
-        "env_id": spec.get("id") or metadata.get("dataset_id") or "unknown",
+        "env_id": spec.get("id") or RECORDED,
         "wrappers": wrappers,
         "env_kwargs": spec.get("kwargs") or {},
         "max_episode_steps": spec.get("max_episode_steps"),
