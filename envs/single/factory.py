@@ -127,9 +127,7 @@ class EnvFactory:
         return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
 
     def _has_agents(self, made: Any) -> bool:
-        if isinstance(self.source, EnvSpec):
-            return False
-        if hasattr(made, "possible_agents"):
+        if not isinstance(self.source, EnvSpec) and hasattr(made, "possible_agents"):
             return True
         if self.global_state or self.team_reward:
             key = "global_state" if self.global_state else "team_reward"
