@@ -43,9 +43,10 @@ def describe_env(env_cfg: Mapping[str, object], env_fn: Callable[..., AnyEnv] | 
       SpaceError: for spaces that do not have an array form.
     """
     settings = env_settings(env_cfg)
-    factory = env_factory(settings, env_fn)
+    factory = env_factory(settings, env_fn, training=True)
     env = factory()
     try:
+        factory.check_lives(env)
         return describe_made(env, settings)
     finally:
         factory.close(env)

@@ -39,6 +39,8 @@ _ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "obse
 _CONDITIONS = {"env_kwargs": "env.env_kwargs", "max_episode_steps": "the time limit of episodes"}
 """Further parts of a description. Data that differ in them can be learned from, so a difference is only a warning."""
 _MOST_TOLD = 4
+BATCH_SIZE = "policy.learn.batch_size"
+"""The setting that says how many recorded steps a minibatch holds, unless a chain has another one."""
 RECORDED = "data"
 """The `env.env_id` of a run without an environment: spaces and limits are those of the recorded data."""
 
@@ -223,7 +225,7 @@ def _beside(path: Path) -> str:
     return nearest(path.name, [each.parent.name for each in sorted(path.parent.glob(f"*/{MANIFEST}"))])
 
 
-def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> None:
+def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int, key: str = BATCH_SIZE) -> None:
     """Refuses a folder that a run cannot learn from; it reads only the manifest, which takes no time.
 
     `load_dataset` finds damage of the other files.
@@ -231,7 +233,8 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> N
     Args:
       path: the folder.
       env: the section `env` of the compiled configuration.
-      batch_size: steps of a minibatch.
+      batch_size: recorded steps of a minibatch.
+      key: the setting that says so, for the message.
     Raises:
       DataError: there are no recorded data, they come from another environment or are fewer than a minibatch, or
         their reference returns are damaged.
@@ -239,7 +242,7 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> N
     recorded, steps = recorded_env(path)
     recorded_references(path)
     _refuse_another(recorded, env, str(path))
-    for problem in too_few(steps, batch_size):
+    for problem in too_few(steps, batch_size, key=key):
         raise DataError(f"{str(path)!r}: {problem}")
 
 
@@ -290,13 +293,13 @@ def recorded_references(path: str | Path) -> References | None:
         raise DamagedDataError(f"{str(path)!r}: {error}") from None
 
 
-def too_few(steps: int, batch_size: int, which: str = "recorded steps") -> list[str]:
+def too_few(steps: int, batch_size: int, which: str = "recorded steps", key: str = BATCH_SIZE) -> list[str]:
     """Returns a sentence if `steps` recorded steps are fewer than a minibatch, else an empty list."""
     if batch_size <= steps:
         return []
     return [
-        f"policy.learn.batch_size={batch_size} exceeds the {steps} {which}: every minibatch would hold steps twice; "
-        "record more, or lower policy.learn.batch_size"
+        f"{key}={batch_size} exceeds the {steps} {which}: every minibatch would hold steps twice; record more, or "
+        f"lower {key}"
     ]
 
 

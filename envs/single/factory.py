@@ -132,8 +132,8 @@ class EnvFactory:
         if self.global_state or self.team_reward:
             key = "global_state" if self.global_state else "team_reward"
             raise ConfigError(
-                f"env.{key}=true needs an environment with several agents, and so do the algorithms that turn it on; "
-                f"{self.name} has one agent"
+                f"env.{key}=true, which algorithms for teams turn on, needs an environment with several agents, but "
+                f"{self.name} has one: choose another algorithm, or leave the key out"
             )
         return False
 
@@ -156,6 +156,23 @@ class EnvFactory:
                 f"{self.name}: all instances must have the same action space; the first has {self.action_space}, "
                 f"another has {env.action_space}"
             )
+
+    def check_lives(self, env: AnyEnv) -> None:
+        """Resets an environment of this factory if one of its wrappers needs to know the lives, which may be missing.
+
+        Raises:
+          ConfigError: the environment does not report lives.
+          EnvError: it raised or hung.
+        """
+        if not any("episodic_life" in entry for entry in self.wrappers):
+            return
+        try:
+            with watched("reset", self.name, self.step_timeout):
+                env.reset(seed=0)
+        except ConfigError:
+            raise
+        except (Exception, SystemExit, Hang) as error:
+            raise EnvError(f"{self.name} failed in reset: {describe(error)}") from error
 
     def close(self, env: AnyEnv) -> BaseException | None:
         """Closes an environment of this factory within the time limit of a step; see `close_env`."""
@@ -240,8 +257,15 @@ class EnvFactory:
         return ConfigError(f"env.env_id={self.name!r}: {reason}")
 
 
-def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None) -> EnvFactory:
+def env_factory(
+    settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None, *, training: bool = False
+) -> EnvFactory:
     """Resolves checked settings (see `env_settings`) to a factory.
+
+    Args:
+      settings: checked settings.
+      env_fn: function that makes one environment, in place of ``env_id``.
+      training: whether the environments are for training, whose episodes may end with a life.
 
     Raises:
       ConfigError: if the id is missing or unknown, or the import path is wrong.
@@ -260,7 +284,7 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
         name=env_id or getattr(env_fn, "__name__", type(env_fn).__name__),
         source=source,
         kwargs=dict(settings["env_kwargs"]),
-        wrappers=tuple(settings["wrappers"]),
+        wrappers=(*settings["wrappers"], *["episodic_life"] * (training and settings["episodic_life"])),
         max_episode_steps=settings["max_episode_steps"],
         step_timeout=settings["step_timeout"],
         info_keys=tuple(settings["info_keys"]),
