@@ -25,7 +25,7 @@ from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single import objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
-from minding.envs.single.hints import unknown_id
+from minding.envs.single.hints import newest, old_gym, unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.pool import SinglePool
 from minding.envs.single.shared_instance import Turn
@@ -146,6 +146,9 @@ class EnvFactory:
         misfit = self._misfit(error)
         if misfit:
             return ConfigError(misfit)
+        newer = newest(self.name) if isinstance(self.source, EnvSpec) else self.name
+        if newer != self.name:
+            return ConfigError(f"{self.name} cannot be made: {describe(error)}; did you mean {newer!r}?")
         others = living.count(self.name)
         more = f"; {others} of it already exist{'s' * (others == 1)} in this process: {_ONLY_ONE}" if others else ""
         return EnvError(f"{self.name} cannot be made: {describe(error)}{more}")
@@ -310,7 +313,7 @@ def _with_spaces(env: Any) -> AnyEnv:
     for name in ("observation_space", "action_space"):
         space = getattr(env, name, None)
         if not isinstance(space, gymnasium.Space):
-            raise ConfigError(f"{type(env).__name__}.{name}: expected a gymnasium.Space, got {space!r}")
+            raise ConfigError(f"{type(env).__name__}.{name}: expected a gymnasium.Space, got {space!r}{old_gym(space)}")
     return env  # type: ignore[no-any-return]
 
 
