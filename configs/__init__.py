@@ -23,7 +23,7 @@ from minding.engine.config.compiler import compile_config, load_config, parse_ov
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.options import plain
 from minding.engine.config.trust import check_code
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.run_dir import RunDir
 

@@ -15,7 +15,7 @@ from minding.engine.config.named import is_named
 from minding.engine.config.options import Option, short
 from minding.engine.config.trust import setting_at
 from minding.engine.data.agents import num_agents
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
 from minding.engine.lanes.options import LaneOptions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from minding.engine.config.compiler import parse_overrides
 from minding.engine.config.named import is_named
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.other_names import relative
 

@@ -10,7 +10,6 @@ from typing import Any
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import (
     BATCH_SIZE,
-    RECORDED,
     Dataset,
     check_folder,
     load_dataset,
@@ -18,6 +17,7 @@ from minding.engine.data.dataset import (
     recorded_env,
     recorded_references,
 )
+from minding.engine.data.episode import RECORDED
 from minding.engine.data.references import References
 from minding.engine.errors import ConfigError, DataError
 

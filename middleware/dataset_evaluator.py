@@ -15,7 +15,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.parts import DatasetPart, first_steps, hold_out
+from minding.engine.data.holdout import DatasetPart, first_steps, hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, EvalMode

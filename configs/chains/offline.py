@@ -10,8 +10,9 @@ from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import RECORDED, check_fits, load_dataset, too_few
-from minding.engine.data.parts import hold_out
+from minding.engine.data.dataset import check_fits, load_dataset, too_few
+from minding.engine.data.episode import RECORDED
+from minding.engine.data.holdout import hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import ConfigError, DataError
 from minding.engine.types import Policy

@@ -1,63 +1,54 @@
-"""Recorded data from arrays, such as the logs of a real process; errors name the place of any ambiguous value."""
+"""Episodes from arrays, such as the logs of a real process; errors name the place of any ambiguous value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import contextlib
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from minding.engine.data.description import check_description
-from minding.engine.data.fitting import fitted
-from minding.engine.data.flags import ending
-from minding.engine.data.made_spaces import box_of, made_of, with_limits
+from minding.engine.data.episode import Episode
+from minding.engine.data.inferred_spaces import box_of, fitted, infer_spaces, with_limits
 from minding.engine.errors import DataError, MindingError
 from minding.engine.types import Array
 
-if TYPE_CHECKING:
-    from minding.engine.data.dataset import Dataset
-    from minding.engine.data.dataset_writer import Episode
-
 _PARTS = ("obs", "action", "reward", "terminated", "truncated")
+_A_FLAG = "true or false, as bool or as 0 and 1"
 
 
-def of_episodes(
+def episodes_of_arrays(
     episodes: Iterable[Mapping[str, Any]], env: Any = None, *, action_low: Any = None, action_high: Any = None
-) -> Dataset:
-    """See `Dataset.of_episodes`."""
-    from minding.engine.data.dataset import check_dataset
-    from minding.engine.data.dataset_writer import joined
-
-    given = _listed(episodes)
+) -> tuple[list[Episode], dict[str, Any]]:
+    """The episodes in the dtypes of their environment, and its description; see `Dataset.of_episodes`."""
     made: list[Episode] = []
-    for number, parts in enumerate(given):
-        try:
+    for number, parts in enumerate(_listed(episodes)):
+        with _naming(f"episode {number}"):
             episode = _episode(parts)
             if made:
                 _check_alike(episode, made[0])
             elif env is None:
                 _check_images(episode)
-        except ValueError as error:
-            raise DataError(f"episode {number}: {error}") from None
-        made.append(episode)
-    try:
+            made.append(episode)
+    with _naming("of_episodes"):
         described = _described(made, env, action_low, action_high)
+    for number, episode in enumerate(made):
+        with _naming(f"episode {number}"):
+            made[number] = fitted(episode, described)
+    return made, described
+
+
+@contextlib.contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Turns a ValueError into a DataError that begins with a name."""
+    try:
+        yield
     except MindingError:
         raise
     except ValueError as error:
-        raise DataError(f"of_episodes: {error}") from None
-    fitting = []
-    for number, episode in enumerate(made):
-        try:
-            fitting.append(fitted(episode, described))
-        except ValueError as error:
-            raise DataError(f"episode {number}: {error}") from None
-    data = joined(fitting, {"env": described})
-    try:
-        check_dataset(data)
-    except ValueError as error:
-        raise DataError(f"of_episodes: {error}") from None
-    return data
+        raise DataError(f"{what}: {error}") from None
 
 
 def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any) -> dict[str, Any]:
@@ -65,7 +56,7 @@ def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any)
     if env is not None and not (action_low is None and action_high is None):
         raise ValueError("env= has limits of actions: leave out action_low= and action_high=, or env=")
     if env is None:
-        return with_limits(made_of(made, action_low, action_high), action_low, action_high)
+        return with_limits(infer_spaces(made, action_low, action_high), action_low, action_high)
     if isinstance(env, Mapping):
         try:
             check_description(env)
@@ -75,10 +66,9 @@ def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any)
                 "env='Pendulum-v1', or the data.about['env'] of other recorded data"
             ) from None
         return dict(env)
-    # Imported here, because only this branch needs environments.
-    from minding.envs.recorded import describe_environment
-
-    return describe_environment(env)
+    # Recorded data need no environments but here, where the user names one.
+    found: dict[str, Any] = importlib.import_module("minding.envs.recorded").describe_environment(env)
+    return found
 
 
 def _listed(episodes: Any) -> list[Any]:
@@ -93,8 +83,6 @@ def _listed(episodes: Any) -> list[Any]:
 
 
 def _episode(parts: Any) -> Episode:
-    from minding.engine.data.dataset_writer import Episode
-
     if not isinstance(parts, Mapping):
         raise ValueError(f"expected a dict with {', '.join(_PARTS)}, got {type(parts).__name__}")
     missing = [name for name in _PARTS if name not in parts]
@@ -256,3 +244,65 @@ def _single(values: Array) -> Array:
     # A number that becomes infinite is reported as such.
     with np.errstate(over="ignore"):
         return values.astype(np.float32)
+
+
+def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Array:
+    """An array of flags as bool, of the same shape.
+
+    Args:
+      values: bools, or numbers that are 0 or 1.
+      name: name of the values, for the message.
+      first: number of the first value, for the message.
+      unit: unit of that number, for the message.
+    Raises:
+      ValueError: a value is neither; names the first such value and its number.
+    """
+    flags = np.asarray(values)
+    if flags.dtype == np.bool_:
+        return flags
+    if flags.dtype.kind not in "iuf":
+        raise ValueError(f"{name} is {_shown_flags(values, flags)}, expected {_A_FLAG}")
+    wrong = np.flatnonzero((flags != 0) & (flags != 1))
+    if len(wrong):
+        place = f" at {unit} {first + int(wrong[0])}" if flags.ndim else ""
+        raise ValueError(f"{name} is {flags.flat[wrong[0]]}{place}, expected {_A_FLAG}")
+    return flags.astype(np.bool_)
+
+
+def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
+    """Returns whether an episode terminated, and whether it was truncated.
+
+    Args:
+      terminated, truncated: one flag for the last step, or one for each step.
+      steps: number of steps of the episode.
+    Raises:
+      ValueError: a value is not a flag, is set before the last step, or both are.
+    """
+    named = (("terminated", terminated), ("truncated", truncated))
+    ends = [_at_last_step(values, name, steps) for name, values in named]
+    if all(ends):
+        raise ValueError(
+            "terminated and truncated are both set: expected one of them at most; a true end within the time limit is "
+            "terminated only"
+        )
+    return ends[0], ends[1]
+
+
+def _at_last_step(values: Any, name: str, steps: int) -> bool:
+    flags = as_flags(values, name)
+    if not flags.ndim:
+        return bool(flags)
+    if flags.shape == (steps, 1):
+        flags = flags[:, 0]
+    if flags.shape != (steps,):
+        raise ValueError(f"{name} has the shape {flags.shape}, expected one flag, or one for each of the {steps} steps")
+    if flags[:-1].any():
+        raise ValueError(
+            f"{name} is set at step {int(np.argmax(flags))} of {steps}, but the episode continues: expected it at the "
+            "last step only; make two episodes of it"
+        )
+    return bool(flags[-1])
+
+
+def _shown_flags(values: Any, flags: Array) -> str:
+    return f"{values!r}"[:60] if not flags.ndim else f"{flags.dtype} {flags.shape}"

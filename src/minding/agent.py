@@ -21,7 +21,7 @@ from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.config.limits import run_length
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.files import folder_of
 from minding.engine.notes import add_note

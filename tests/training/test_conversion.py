@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import load_dataset, recorded_references
-from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
+from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
+from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
+from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError, MissingExtraError
 from minding.training.conversion import convert, open_source

@@ -8,8 +8,8 @@ from minari.dataset.minari_dataset import parse_dataset_id
 from of_algorithms import recorded
 
 from minding.cli import run
-from minding.engine.data.dataset import load_dataset, recorded_references
-from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
+from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.references import References
 from minding.training.conversion import Converted
 from minding.training.formats.minari_sets import check_id

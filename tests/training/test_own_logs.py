@@ -11,8 +11,8 @@ from of_algorithms import recorded
 
 from minding.cli import run
 from minding.configs import compile_run
-from minding.engine.data.dataset import Dataset, load_dataset
-from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
+from minding.engine.data.dataset import Dataset, episodes_of, joined, load_dataset
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import DataError, SpaceError
 from minding.training.conversion import convert, open_source
 

@@ -15,8 +15,9 @@ from minding.configs import recorded as recorded_data
 from minding.engine import Config
 from minding.engine.checkpoint import read_manifest, save_checkpoint
 from minding.engine.checkpoint.manifest import MANIFEST, encode_manifest
-from minding.engine.data.dataset import Dataset, describe
+from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.description import describe
 from minding.engine.errors import ConfigError, DataError, SetupError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir

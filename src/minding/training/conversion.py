@@ -9,12 +9,13 @@ from typing import Any
 
 from minding.engine.checkpoint.manifest import MANIFEST
 from minding.engine.checkpoint.store import MISFITS, first_line
-from minding.engine.data.dataset import RECORDED, check_dataset
-from minding.engine.data.dataset_writer import DatasetWriter, Episode, joined
-from minding.engine.data.differences import differences
-from minding.engine.data.made_spaces import with_limits
+from minding.engine.data.data_hints import HDF5, conversion, local_set
+from minding.engine.data.dataset import check_dataset, joined
+from minding.engine.data.dataset_writer import DatasetWriter
+from minding.engine.data.description import differences
+from minding.engine.data.episode import RECORDED, Episode
+from minding.engine.data.inferred_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
-from minding.engine.data.remedies import HDF5, conversion, local_set
 from minding.engine.errors import DataError, nearest
 from minding.training.formats.d4rl import D4RLSource
 from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource
@@ -56,9 +57,9 @@ def open_source(
     Args:
       name: a folder in minding's own format or in Minari's, a D4RL file, or the id of a Minari set on this machine.
       horizon: see `D4RLSource`.
-      env: a description of the environment (see `engine.data.dataset.describe`) that replaces the data's own; values
+      env: a description of the environment (see `engine.data.description`) that replaces the data's own; values
         outside of its spaces count as damage.
-      action_low, action_high: limits of actions that replace the data's own; see `engine.data.made_spaces`.
+      action_low, action_high: limits of actions that replace the data's own; see `engine.data.inferred_spaces`.
     Raises:
       DataError: there are no data of that name (with the nearest name), or the data exceed the limits.
       MissingExtraError: a package that reads the format is not installed.
@@ -154,10 +155,10 @@ def convert(
     return done
 
 
-def problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
-    """The fault of an episode as a sentence; None if it has none."""
+def problem_of(episode: Episode, about: Mapping[str, Any], *, limits: bool = False) -> ValueError | None:
+    """The fault of an episode as a sentence, also an observation outside of its `limits`; None if it has none."""
     try:
-        check_dataset(joined([episode], about), single=True)
+        check_dataset(joined([episode], about), single=True, limits=limits)
     except ValueError as error:
         return error
     except MISFITS as error:

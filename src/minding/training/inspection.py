@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.dataset_writer import Episode, joined
-from minding.engine.data.ranges import check_observations
+from minding.engine.data.episode import Episode
 from minding.engine.data.references import references_of
 from minding.engine.errors import MOST_NAMED, DamagedDataError, DataError, few
 from minding.engine.types import Array
@@ -142,7 +141,7 @@ class _Seen:
     def add(self, number: int, episode: Episode | ValueError) -> None:
         """Looks at an episode."""
         self._count += 1
-        problem = episode if isinstance(episode, ValueError) else _problem_of(episode, self._about)
+        problem = episode if isinstance(episode, ValueError) else problem_of(episode, self._about, limits=True)
         if problem is not None:
             self.damaged.append(f"episode {number}: {problem}")
             return
@@ -228,17 +227,6 @@ class _Seen:
                     f"all truncated episodes have {limits[0]:,} steps, and longer {_are(longer)} {_episodes(longer)}: "
                     "ends may be missing"
                 )
-
-
-def _problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
-    """The fault of an episode, including observations outside of their limits; None if there is none."""
-    problem = problem_of(episode, about)
-    if problem is None:
-        try:
-            check_observations(joined([episode], about), single=True)
-        except ValueError as error:
-            return error
-    return problem
 
 
 def _damage(damaged: list[str]) -> Iterator[Finding]:

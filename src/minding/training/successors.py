@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minding.engine.data.dataset_writer import Episode
+from minding.engine.data.episode import Episode
 from minding.engine.errors import few
 from minding.engine.types import Array
 from minding.training.formats.source import Source

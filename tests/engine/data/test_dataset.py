@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, describe, load_dataset
+from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.description import describe
 from minding.engine.errors import DataError
 
 ENV = {

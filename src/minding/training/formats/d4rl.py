@@ -25,13 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.arrays import rewards_of, without_column
-from minding.engine.data.dataset import RECORDED
-from minding.engine.data.dataset_writer import Episode
-from minding.engine.data.flags import as_flags
-from minding.engine.data.made_spaces import box_of, choices, unlimited
+from minding.engine.data.arrays import as_flags, rewards_of, without_column
+from minding.engine.data.data_hints import OF_ARRAYS
+from minding.engine.data.episode import RECORDED, Episode
+from minding.engine.data.inferred_spaces import box_of, choices, unlimited
 from minding.engine.data.references import References
-from minding.engine.data.remedies import OF_ARRAYS
 from minding.engine.errors import DamagedDataError, DataError, ShapeError, few
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
@@ -50,7 +48,7 @@ class D4RLSource:
     Args:
       path: the file.
       horizon: steps after which an episode times out, for a file without `timeouts`.
-      env: the description of the environment (see `engine.data.dataset.describe`); without it the spaces are derived
+      env: the description of the environment (see `engine.data.description`); without it the spaces are derived
         from the arrays, and real-valued actions have no limits.
       action_low, action_high: smallest and largest integer action, if `env` is not given.
 

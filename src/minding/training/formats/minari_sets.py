@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.arrays import rewards_of
-from minding.engine.data.dataset import RECORDED, Dataset
-from minding.engine.data.dataset_writer import Episode, episodes_of
-from minding.engine.data.flags import as_flags
+from minding.engine.data.arrays import as_flags, rewards_of
+from minding.engine.data.dataset import Dataset, episodes_of
+from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.references import References, references_of
 from minding.engine.data.scratch import Scratch

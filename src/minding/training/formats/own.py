@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from minding.engine.data.dataset import load_dataset
-from minding.engine.data.dataset_writer import Episode, episodes_of
+from minding.engine.data.dataset import episodes_of, load_dataset
+from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, references_of
 
 

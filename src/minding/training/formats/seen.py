@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from minding.engine.data.dataset_writer import Episode, joined
-from minding.engine.data.fitting import fitted
-from minding.engine.data.ranges import check_observations
+from minding.engine.data.dataset import check_dataset, joined
+from minding.engine.data.episode import Episode
+from minding.engine.data.inferred_spaces import fitted
 from minding.engine.data.references import References
 from minding.training.formats.source import Source
 
@@ -18,7 +18,7 @@ class SeenAs:
 
     Args:
       source: the source of the episodes.
-      env: the description of the environment, see `engine.data.dataset.describe`.
+      env: the description of the environment, see `engine.data.description.describe`.
     """
 
     def __init__(self, source: Source, env: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ class SeenAs:
                 continue
             try:
                 found = fitted(episode, self.env)
-                check_observations(joined([found], {"env": self.env}), single=True)
+                check_dataset(joined([found], {"env": self.env}), single=True, limits=True)
             except ValueError as error:
                 yield error
             else:

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.dataset_writer import Episode
+from minding.engine.data.episode import Episode
 from minding.engine.data.references import References
 from minding.engine.errors import DamagedDataError, MissingExtraError, ShapeError
 from minding.engine.types import Array
@@ -31,7 +31,7 @@ class Source(Protocol):
 
     Attributes:
       path: the source, for messages.
-      env: the data's description of their environment, see `engine.data.dataset.describe`.
+      env: the data's description of their environment, see `engine.data.description.describe`.
       dropped: number of rows left out so far, because the next observation is not known.
       shortened: number of rows that a truncated episode may lack because they were left out.
       ambiguous: number of episodes so far that are marked as both terminated and timed out; they count as terminated.
