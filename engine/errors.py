@@ -163,10 +163,10 @@ MOST_NAMED = 3
 """Number of names that a message lists in full."""
 
 
-def few(names: Sequence[str]) -> str:
+def few(names: Sequence[str], most: int = MOST_NAMED, between: str = ", ") -> str:
     """The first names and the number of the others, as text."""
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 _NEAR = 0.6

@@ -144,7 +144,8 @@ def _parts(given: Any, steps: int) -> dict[str, Array]:
         name = f"obs {path!r}" if path else "obs"
         found = _numbers(values, name)
         _check_rows(name, found, steps + 1, f"one more than the {steps} rewards: the last follows the last step")
-        obs[path] = _observations(found)
+        # Images of bytes stay bytes.
+        obs[path] = found if found.dtype == np.uint8 and found.ndim == 4 else _single(found)
         _check_finite(name, obs[path])
         _check_told_apart(name, found, obs[path])
     return obs
@@ -236,10 +237,6 @@ def _check_alike(episode: Episode, first: Episode) -> None:
             raise ValueError(f"{name} is {values.dtype}, in episode 0 {model.dtype}: only one of them is an image")
 
 
-def _observations(values: Array) -> Array:
-    return values if values.dtype == np.uint8 and values.ndim == 4 else _single(values)
-
-
 def _single(values: Array) -> Array:
     # A number that becomes infinite is reported as such.
     with np.errstate(over="ignore"):
@@ -261,7 +258,8 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
     if flags.dtype == np.bool_:
         return flags
     if flags.dtype.kind not in "iuf":
-        raise ValueError(f"{name} is {_shown_flags(values, flags)}, expected {_A_FLAG}")
+        shown = f"{flags.dtype} {flags.shape}" if flags.ndim else f"{values!r}"[:60]
+        raise ValueError(f"{name} is {shown}, expected {_A_FLAG}")
     wrong = np.flatnonzero((flags != 0) & (flags != 1))
     if len(wrong):
         place = f" at {unit} {first + int(wrong[0])}" if flags.ndim else ""
@@ -302,7 +300,3 @@ def _at_last_step(values: Any, name: str, steps: int) -> bool:
             "last step only; make two episodes of it"
         )
     return bool(flags[-1])
-
-
-def _shown_flags(values: Any, flags: Array) -> str:
-    return f"{values!r}"[:60] if not flags.ndim else f"{flags.dtype} {flags.shape}"

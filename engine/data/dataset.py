@@ -27,7 +27,7 @@ from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.data.references import References, references_of
-from minding.engine.errors import DamagedCheckpointError, DamagedDataError, DataError, MindingError, nearest
+from minding.engine.errors import DamagedCheckpointError, DamagedDataError, DataError, MindingError, few, nearest
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.data")
@@ -383,8 +383,7 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
         # The origin of the data does not matter; only spaces are compared.
         parts = {name: what for name, what in parts.items() if name in ("observation", "env_action")}
     odd = [text for name, what in parts.items() for text in differences(what, there.get(name), here[name])]
-    more = [f"and {len(odd) - _MOST_TOLD} more"] if len(odd) > _MOST_TOLD else []
-    return "; ".join([*odd[:_MOST_TOLD], *more])
+    return few(odd, _MOST_TOLD, "; ")
 
 
 def check_dataset(data: Dataset, *, values: bool = True, single: bool = False, limits: bool = False) -> None:

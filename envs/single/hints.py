@@ -58,7 +58,7 @@ def newest(env_id: str) -> str:
 
 
 def old_gym(thing: object) -> str:
-    """What to do with an environment or space of the package gym, the predecessor of Gymnasium; empty for others."""
+    """Advice for an environment or space of gym, the predecessor of Gymnasium; an empty string for others."""
     if not any(kind.__module__.partition(".")[0] == "gym" for kind in type(thing).__mro__):
         return ""
     return (

@@ -19,9 +19,7 @@ from minding.engine.data.references import References, carrying, common
 from minding.engine.errors import DataError, nearest
 from minding.training.formats.d4rl import D4RLSource
 from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource
-from minding.training.formats.own import OwnSource
-from minding.training.formats.seen import SeenAs
-from minding.training.formats.source import Source
+from minding.training.formats.source import OwnSource, Source
 
 _SPACES = ("observation", "env_action")
 
@@ -83,14 +81,14 @@ def open_source(
 def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action_high: Any) -> Source:
     """The source with the given description of its environment."""
     if action_low is None and action_high is None:
-        return source if env is None else SeenAs(source, env)
+        return source if env is None else source.described_as(env)
     if env is not None:
         raise DataError("--env already sets the limits of actions: leave out --action-low and --action-high, or --env")
     try:
         limited = with_limits(source.env, action_low, action_high)
     except ValueError as error:
         raise DataError(f"{str(source.path)!r}: {error}") from None
-    return SeenAs(source, limited)
+    return source.described_as(limited)
 
 
 def _hint(path: Path) -> str:

@@ -29,11 +29,10 @@ from minding.engine.data.arrays import as_flags, rewards_of, without_column
 from minding.engine.data.data_hints import OF_ARRAYS
 from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.inferred_spaces import box_of, choices, unlimited
-from minding.engine.data.references import References
 from minding.engine.errors import DamagedDataError, DataError, ShapeError, few
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import AS_A_WHOLE, LARGEST, Spaces, open_hdf5, stored
+from minding.training.formats.source import AS_A_WHOLE, LARGEST, Source, Spaces, open_hdf5, stored
 
 NEEDED = ("observations", "actions", "rewards", "terminals")
 _BLOCK = 1 << 20
@@ -42,7 +41,7 @@ _SAME = 1e-5
 """Tolerance between a stored successor and the next row, relative to the number or, below 1, absolute."""
 
 
-class D4RLSource:
+class D4RLSource(Source):
     """A file in D4RL's format, see the module.
 
     Args:
@@ -58,8 +57,6 @@ class D4RLSource:
       MissingExtraError: h5py is not installed.
     """
 
-    references: References | None = None
-
     def __init__(
         self,
         path: Path,
@@ -68,7 +65,7 @@ class D4RLSource:
         action_low: Any = None,
         action_high: Any = None,
     ) -> None:
-        self.path, self.dropped, self.ambiguous = path, 0, 0
+        self.path = path
         self._file = open_hdf5(path)
         missing = [name for name in NEEDED if name not in self._file]
         if missing:
@@ -131,7 +128,7 @@ class D4RLSource:
         except ValueError as error:
             raise DamagedDataError(f"{str(self.path)!r}: {error}") from None
 
-    def episodes(self) -> Iterator[Episode | ValueError]:
+    def read(self) -> Iterator[Episode | ValueError]:
         """See `Source`.
 
         Raises:

@@ -24,7 +24,7 @@ from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Spaces, extra_module, open_hdf5, part, stored, whole
+from minding.training.formats.source import Source, Spaces, extra_module, open_hdf5, part, stored, whole
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _OURS = "minding"
@@ -37,7 +37,7 @@ _REFERENCES = "ref_min_score", "ref_max_score"
 """Keys of the metadata: the returns that score 0 and 100."""
 
 
-class MinariSource:
+class MinariSource(Source):
     """A Minari set with numeric observations.
 
     Args:
@@ -47,8 +47,6 @@ class MinariSource:
       DataError: there is no set at the path, or it contains images or strings.
       MissingExtraError: h5py or minari is not installed.
     """
-
-    dropped = shortened = ambiguous = 0
 
     def __init__(self, path: Path) -> None:
         self.path = path / "data" if (path / "data" / METADATA).exists() else path
@@ -61,10 +59,14 @@ class MinariSource:
             raise DataError(f"{str(path)!r}: {error}") from None
         self._observation = observation
         self._file = open_hdf5(self.path / MAIN)
-        self.references = _references(metadata, str(path))
+        self._references = _references(metadata, str(path))
         self.env: Mapping[str, Any] = {**_environment(metadata), **self._spaces.description}
 
-    def episodes(self) -> Iterator[Episode | ValueError]:
+    @property
+    def references(self) -> References | None:
+        return self._references
+
+    def read(self) -> Iterator[Episode | ValueError]:
         """See `Source`."""
         self.ambiguous = 0
         numbers = sorted(
