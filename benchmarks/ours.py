@@ -253,8 +253,9 @@ def recorded_data(case: Case) -> Iterator[list[str]]:
         yield []
         return
     from minding.configs import compile_run
-    from minding.engine.data.dataset import Dataset, describe
+    from minding.engine.data.dataset import Dataset
     from minding.engine.data.dataset_writer import save_dataset
+    from minding.engine.data.description import describe
 
     env = describe(compile_run({"env": {"env_id": case.env_id}, "policy": {"type": "sac"}}).env)
     with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from minding.engine.config.compiler import compile_config, load_config, parse_ov
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.options import plain
 from minding.engine.config.trust import check_code
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.run_dir import RunDir
 
@@ -155,6 +155,7 @@ def compile_run(
         cfg.run.target = None
     limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", **limits)
+    algorithm.check_observation(cfg.env.spec.observation, f"env.env_id={cfg.env.env_id!r}")
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from minding.engine.annealing import check_points
 from minding.engine.buffers.limiters import least_error
 from minding.engine.chain.context import UNITS
-from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults
+from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length, updates_per_step
+from minding.engine.config.named import is_named
+from minding.engine.config.options import Option, short
+from minding.engine.config.trust import setting_at
 from minding.engine.data.agents import num_agents
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
 from minding.engine.lanes.options import LaneOptions
-from minding.policies.settings import groups
+from minding.policies import get_algorithm
 
+_OF_CHAINS = {
+    **dict.fromkeys(("contest.opponents", "contest.score", "contest.size"), ("contest",)),
+    **dict.fromkeys(("policy.eval.fqe", "policy.eval.fqe_steps"), ("offline",)),
+    **dict.fromkeys(("policy.other.holdout", "policy.other.data_memory"), ("offline",)),
+    "policy.other.data": ("offline", "prior_data", "sqil", "gail"),
+    "policy.other.data_share": ("prior_data", "sqil"),
+    "policy.other.hindsight.k": ("hindsight",),
+}
+"""Settings with an effect in some chains only, and these chains."""
 MOST_ROWS = 100_000_000
 """Maximum number of rows in all gradient steps of an iteration: their indices are sampled first and take 0.4 GB."""
 
@@ -40,7 +53,7 @@ def check_settings(cfg: Config) -> None:
     _check_reward(cfg)
     _check_schedules(cfg)
     _check_rnd(cfg)
-    _check_pool(cfg)
+    _check_effect(cfg)
     _check_table(cfg)
 
 
@@ -205,6 +218,12 @@ def _check_reward(cfg: Config) -> None:
     kind = cfg.policy.other.read("reward", str, "raw")
     if kind == "raw":
         return
+    known = cfg.chain in ("offline", "prior_data") or is_named(cfg.chain) or cfg.run.begin_from is not None
+    if kind == "return_range" and not known:
+        raise ConfigError(
+            f"policy.other.reward=return_range with chain={cfg.chain!r}: its factor comes from recorded rewards, which "
+            "only the chains offline and prior_data learn from; use policy.other.reward=raw"
+        )
     nstep = cfg.policy.learn.read("nstep", int, 1)
     if kind == "shift" and nstep > 1:
         raise ConfigError(
@@ -237,34 +256,38 @@ def _check_rnd(cfg: Config) -> None:
         )
 
 
-def _check_pool(cfg: Config) -> None:
-    """Settings of the model pool require a model pool."""
-    if cfg.pool.freq is not None:
+def _check_effect(cfg: Config) -> None:
+    """Settings that have an effect only together with another one are changed only where it is given."""
+    schema = {**RUN_SCHEMA, "policy": get_algorithm(cfg.policy.type).config_schema()}
+    for key, needed in _idle(cfg):
+        option, value = setting_at(schema, key), setting_at(cfg, key)
+        if isinstance(option, Option) and value != option.default:
+            raise ConfigError(f"{key}={short(value)} has no effect without {needed}: give both, or leave it out")
+
+
+def _idle(cfg: Config) -> Iterator[tuple[str, str]]:
+    """Keys without an effect in this configuration, each with what would give it one; not every algorithm has them."""
+    if cfg.pool.freq is None:
+        yield from ((f"pool.{name}", "pool.freq") for name in ("last", "every"))
+    if not is_named(cfg.chain):
+        for key, chains in _OF_CHAINS.items():
+            if cfg.chain not in chains:
+                yield key, f"chain={' or '.join(chains)}"
+    other = cfg.policy.other
+    if "table" not in other:
         return
-    for name in ("last", "every"):
-        if cfg.pool[name] != RUN_SCHEMA["pool"][name].default:
-            raise ConfigError(
-                f"pool.{name}={cfg.pool[name]} has no effect without a model pool: also give pool.freq, such as "
-                "pool.freq=100"
-            )
+    if other.replay != "table":
+        yield from ((f"policy.other.table.{name}", "policy.other.replay=table") for name in other.table)
+    elif other.table.limiter != "ratio":
+        for name in ("samples_per_insert", "limiter_error"):
+            yield f"policy.other.table.{name}", "policy.other.table.limiter=ratio"
 
 
 def _check_table(cfg: Config) -> None:
-    """Settings of a replay table require one, and a call of the learner can get its samples from it."""
-    if "table" not in cfg.policy.other:
+    """A call of the learner can get its samples from a replay table."""
+    if cfg.policy.other.get("replay") != "table":
         return
     settings, size = cfg.policy.other.table, cfg.policy.other.buffer_size
-    reasons = dict.fromkeys(settings, "policy.other.replay=table") if cfg.policy.other.replay != "table" else {}
-    if not reasons and settings.limiter != "ratio":
-        reasons = dict.fromkeys(("samples_per_insert", "limiter_error"), "policy.other.table.limiter=ratio")
-    defaults = schema_defaults(groups.priority()["table"])
-    for name, needed in reasons.items():
-        if settings[name] != defaults[name]:
-            raise ConfigError(
-                f"policy.other.table.{name}={settings[name]} has no effect without {needed}: give both, or leave it out"
-            )
-    if cfg.policy.other.replay != "table":
-        return
     if settings.limiter != "none" and settings.limiter_rows > size:
         raise ConfigError(
             f"policy.other.table.limiter_rows={settings.limiter_rows} exceeds policy.other.buffer_size={size}: "

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from minding.engine.config.compiler import parse_overrides
 from minding.engine.config.named import is_named
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
+from minding.other_names import relative
 
 if TYPE_CHECKING:
     from minding.policies import Algorithm
@@ -50,8 +51,10 @@ def unknown_name(name: str) -> str:
     if _LIKE_AN_ENVIRONMENT.search(name):
         return f"an environment is given with an algorithm, as in `minding train ppo --env {name}`"
     begun = [preset for preset in PRESETS if preset.startswith(f"{name.lower()}_")]
-    hint = f"; did you mean one of {', '.join(begun)}?" if begun else nearest(name, [*PRESETS, *ALGORITHMS]) or "."
-    return f"neither a preset, an algorithm, a file nor a run folder{hint} `minding list` shows the first two"
+    near = relative(name) or nearest(name, [*PRESETS, *ALGORITHMS])
+    hint = f"; did you mean one of {', '.join(begun)}?" if begun else near
+    dot = "" if hint.endswith("?") else "."
+    return f"neither a preset, an algorithm, a file nor a run folder{hint}{dot} `minding list` shows the first two"
 
 
 def presets_of(algorithm: str) -> list[str]:

@@ -8,8 +8,9 @@ from typing import Any
 from minding.configs import compile_run
 from minding.engine.config.config import Config
 from minding.engine.config.options import plain
-from minding.engine.data.dataset import RECORDED, recorded_env
-from minding.engine.data.differences import differences
+from minding.engine.data.dataset import recorded_env
+from minding.engine.data.description import differences
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, DataError, SpaceError
 
 _BOUNDS = ("low", "high")

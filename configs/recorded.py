@@ -9,7 +9,7 @@ from typing import Any
 
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import (
-    RECORDED,
+    BATCH_SIZE,
     Dataset,
     check_folder,
     load_dataset,
@@ -17,6 +17,7 @@ from minding.engine.data.dataset import (
     recorded_env,
     recorded_references,
 )
+from minding.engine.data.episode import RECORDED
 from minding.engine.data.references import References
 from minding.engine.errors import ConfigError, DataError
 
@@ -48,18 +49,19 @@ _opened: dict[str, _Opened] = {}
 """The data that were opened last, by folder, so that repeated checks of a run verify them only once."""
 
 
-def open_data(cfg: Config, batch_size: int) -> Dataset:
+def open_data(cfg: Config, batch_size: int, key: str = BATCH_SIZE) -> Dataset:
     """The recorded data that a configuration names; their arrays stay in their file.
 
     Args:
       cfg: the compiled configuration.
-      batch_size: number of steps in a minibatch.
+      batch_size: number of recorded steps in a minibatch.
+      key: the setting that says so, for messages.
     Raises:
       ConfigError: the configuration names no data.
       DataError: the data are missing or damaged, come from another environment, or have fewer steps than a minibatch.
     """
     folder = data_folder(cfg)
-    check_folder(folder, cfg.env, batch_size)
+    check_folder(folder, cfg.env, batch_size, key)
     path = Path(folder).expanduser()
     found = [(each.name, each.stat()) for each in sorted(path.iterdir()) if each.exists()]
     stamp = tuple((name, of.st_ino, of.st_size, of.st_mtime_ns) for name, of in found)

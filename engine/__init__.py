@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minding.di_engine import from_di_engine
 from minding.engine.chain.context import Context, OfflineRLContext, OnlineRLContext
 from minding.engine.chain.middleware import Middleware, Role, declare
 from minding.engine.chain.task import Task, task
@@ -23,6 +22,7 @@ from minding.engine.errors import (
     SpaceError,
 )
 from minding.engine.lanes.factory import lane_factory
+from minding.other_names import missing_name
 
 if TYPE_CHECKING:
     from minding.engine.config.compiler import compile_config
@@ -63,4 +63,4 @@ if not TYPE_CHECKING:
             from minding.engine.config.compiler import compile_config
 
             return compile_config
-        raise from_di_engine(__name__, name)
+        raise missing_name(__name__, name)

@@ -6,7 +6,7 @@ Every message says what was expected, what was given, where, and the fix.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _MOST_TEXT = 2000
@@ -157,6 +157,16 @@ class MissingExtraError(MindingError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'minding[{extra}]'")
+
+
+MOST_NAMED = 3
+"""Number of names that a message lists in full."""
+
+
+def few(names: Sequence[str], most: int = MOST_NAMED, between: str = ", ") -> str:
+    """The first names and the number of the others, as text."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 _NEAR = 0.6

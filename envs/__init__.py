@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 import gymnasium
 
-from minding.di_engine import from_di_engine
 from minding.envs.check import Finding, check_env, iter_findings
 from minding.envs.config import config_schema, default_config
 from minding.envs.making import make_env_manager
@@ -12,6 +11,7 @@ from minding.envs.manager import VectorEnvManager
 from minding.envs.roles import make_board_game, make_collector_env, make_evaluator_env, make_goal_rules
 from minding.envs.single.factory import register_env
 from minding.envs.spec import describe_env, describe_space
+from minding.other_names import missing_name
 
 __all__ = [
     "Finding",
@@ -70,4 +70,4 @@ if not TYPE_CHECKING:
     # A type checker reports a missing name itself.
 
     def __getattr__(name):
-        raise from_di_engine(__name__, name)
+        raise missing_name(__name__, name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from minding.engine.config.config import EnvSection
 from minding.engine.config.options import Option
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 
 # Filled in by the config compiler from `describe_env`; not a setting.

@@ -64,9 +64,7 @@ def make_env_manager(
         raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected num_envs >= 1 and seed >= 0")
     settings = env_settings(env_cfg)
     _check_single(settings, num_envs)
-    factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
-    if factory is not None and training and settings["episodic_life"]:
-        factory = dataclasses.replace(factory, wrappers=(*factory.wrappers, "episodic_life"))
+    factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn, training=training)
     return ManagerFactory(settings, factory, num_envs, seed, training).make(seed)
 
 

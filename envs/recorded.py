@@ -11,7 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from minding.engine.config.options import short
-from minding.engine.data.dataset import RECORDED, describe
+from minding.engine.data.description import describe
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.envs.config import default_config, env_settings
 from minding.envs.single import objects
@@ -39,7 +40,7 @@ def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -
 
     Args:
       env_cfg: the `env` section of a configuration, complete.
-      recorded: description of the environment in the data, see `engine.data.dataset.describe`.
+      recorded: description of the environment in the data, see `engine.data.description.describe`.
     Raises:
       ConfigError: a setting would change the environment, but there are only recorded data.
     """
@@ -62,7 +63,7 @@ def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -
 
 
 def describe_environment(env: Any) -> dict[str, Any]:
-    """The description of an environment for recorded data, see `engine.data.dataset.describe`.
+    """The description of an environment for recorded data, see `engine.data.description.describe`.
 
     Args:
       env: an id, or ``module:Class``; a class or function that makes an environment; or an environment, whose spaces

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
 from minding.envs.single.factory import env_factory
+from minding.envs.single.hints import PREPROCESSING
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import describe_actions, policy_action_space
 from minding.envs.spaces.agents import AgentsSpace, agents_space
@@ -43,9 +44,10 @@ def describe_env(env_cfg: Mapping[str, object], env_fn: Callable[..., AnyEnv] | 
       SpaceError: for spaces that do not have an array form.
     """
     settings = env_settings(env_cfg)
-    factory = env_factory(settings, env_fn)
+    factory = env_factory(settings, env_fn, training=True)
     env = factory()
     try:
+        factory.check_lives(env)
         return describe_made(env, settings)
     finally:
         factory.close(env)
@@ -123,9 +125,15 @@ def describe_observation(space: spaces.Space[Any], action_space: spaces.Space[An
         if leaf.has_channels_last:
             raise SpaceError(
                 f"observation {leaf.path or 'space'} {tuple(leaf.space['shape'])} is an image with its channels last, "
-                "but policies expect (C, H, W): add channel_first to env.wrappers, before frame_stack"
+                f"but policies expect (C, H, W): {_channels_first(leaf.space['shape'])}"
             )
     return description
+
+
+def _channels_first(shape: Sequence[int]) -> str:
+    if tuple(shape) in ((210, 160, 3), (250, 160, 3)):
+        return f"a game of Atari needs {PREPROCESSING}"
+    return "add channel_first to env.wrappers, before frame_stack"
 
 
 def _described_agents(space: AgentsSpace, rescale: bool) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from minding.di_engine import from_di_engine
 from minding.middleware.arena_evaluator import arena_evaluator
 from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.collector import EpisodeCollector, StepCollector
@@ -28,6 +27,7 @@ from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
 from minding.middleware.trainer import multistep_trainer, trainer
 from minding.middleware.trajectory_trainer import trajectory_trainer
+from minding.other_names import missing_name
 
 __all__ = [
     "CkptSaver",
@@ -69,4 +69,4 @@ if not TYPE_CHECKING:
     # A type checker reports a missing name itself.
 
     def __getattr__(name):
-        raise from_di_engine(__name__, name)
+        raise missing_name(__name__, name)

@@ -232,7 +232,6 @@ class recorded_data_pusher:
             )
 
 
-
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:
     """The additional columns of a buffer that knows the order of its rows.
 

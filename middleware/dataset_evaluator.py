@@ -15,7 +15,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.parts import DatasetPart, first_steps, hold_out
+from minding.engine.data.holdout import DatasetPart, first_steps, hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, EvalMode
@@ -119,11 +119,8 @@ class dataset_evaluator:
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""
-        kind = self._cfg.env.spec.action.kind
-        if self._fit is not None and kind not in ("discrete", "box"):
-            return [
-                f"policy.eval.fqe=true fits values of Discrete or Box actions, and these are {kind}: set it to false"
-            ]
+        if problems := unfit_for_fqe(self._cfg):
+            return problems
         if self._fit is None and self._held is None:
             return ["there is nothing to judge by: set policy.other.holdout to a share of the episodes, such as 0.1"]
         return []
@@ -209,6 +206,14 @@ class dataset_evaluator:
             part = {path: values[start : start + _BLOCK] for path, values in obs.items()}
             found.append(self._policy.eval_mode.forward(trees.unflatten(part)))
         return self._adapter.invert(np.concatenate(found))
+
+
+def unfit_for_fqe(cfg: Config) -> list[str]:
+    """Returns a sentence if `policy.eval.fqe` is set and cannot fit values of the actions, else an empty list."""
+    kind = cfg.env.spec.action.kind
+    if not cfg.policy.eval.read("fqe", bool, False) or kind in ("discrete", "box"):
+        return []
+    return [f"policy.eval.fqe=true fits values of Discrete or Box actions, and these are {kind}: set it to false"]
 
 
 class _Fit:

@@ -11,9 +11,9 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data.agents import fold
-from minding.engine.data.joined import join, last_rows, rollout_of, rollout_state
 from minding.engine.data.returns import outcome, reverse_scan
 from minding.engine.data.rollout import Rollout, named_leaves
+from minding.engine.data.rollout_joins import join, last_rows, rollout_of, rollout_state
 from minding.engine.types import Array, CollectMode, StateDict
 from minding.middleware.ctx_fields import rollout_in
 from minding.middleware.gae_estimator import acted, rows_with_advantages

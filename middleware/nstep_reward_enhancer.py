@@ -9,9 +9,9 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.config.config import Config
-from minding.engine.data.joined import join, last_rows, rollout_of, rollout_state
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
+from minding.engine.data.rollout_joins import join, last_rows, rollout_of, rollout_state
 from minding.engine.types import StateDict
 from minding.middleware.ctx_fields import rollout_in
 

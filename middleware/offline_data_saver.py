@@ -15,10 +15,12 @@ from minding.engine.checkpoint import disk
 from minding.engine.config.config import Config
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.agents import num_agents
-from minding.engine.data.dataset import Dataset, describe, load_dataset
-from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
-from minding.engine.data.episodes import OpenEpisodes
+from minding.engine.data.dataset import Dataset, episodes_of, joined, load_dataset
+from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
+from minding.engine.data.description import describe
+from minding.engine.data.episode import Episode
 from minding.engine.data.rollout import Rollout, named_leaves
+from minding.engine.data.rollout_joins import OpenEpisodes
 from minding.engine.errors import CheckpointError, DataError
 from minding.engine.types import Array, StateDict
 from minding.middleware.ctx_fields import rollout_in

@@ -35,7 +35,7 @@ def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> 
 
     Args:
       priority_calculation_fn: function that returns the priorities of a rollout, float (T, N), at least 0, such as the
-        absolute errors of `engine.data.errors.nstep_errors`; the rows of resets are ignored.
+        absolute errors of `engine.data.returns.nstep_errors`; the rows of resets are ignored.
     """
 
     def calculate(ctx: OnlineRLContext) -> None:

@@ -11,9 +11,9 @@ import os
 import pkgutil
 from typing import TYPE_CHECKING
 
-from minding.di_engine import from_di_engine
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
+from minding.other_names import missing_name, relative
 from minding.policies.settings.algorithm import Algorithm
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ def get_algorithm(name: str) -> Algorithm:
         return _own_algorithm(name)
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
-        hint = nearest(name, ALGORITHMS) or "."
-        raise ConfigError(f"policy.type: unknown algorithm {name!r}{hint} Expected one of {known}")
+        hint = relative(name) or nearest(name, ALGORITHMS)
+        dot = "" if hint.endswith("?") else "."
+        raise ConfigError(f"policy.type: unknown algorithm {name!r}{hint}{dot} Expected one of {known}")
     return ALGORITHMS[name]
 
 
@@ -94,4 +95,4 @@ def __getattr__(name: str) -> type[BasePolicy]:
     for algorithm in ALGORITHMS.values():
         if algorithm.class_name == name:
             return get_policy_class(algorithm.name)
-    raise from_di_engine("minding.policies", name)
+    raise missing_name("minding.policies", name)

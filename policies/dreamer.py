@@ -24,8 +24,6 @@ import numpy as np
 
 from minding.engine.buffers import SequenceBatch
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.data.observation import observation_leaves
-from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network, SamplingActor
@@ -293,12 +291,6 @@ class Dreamer(BasePolicy):
     root: DreamerCell
 
     def make_network(self, rng: np.random.Generator) -> WorldActor:
-        masks = [leaf.path for leaf in observation_leaves(self.spec["observation"]) if leaf.is_mask]
-        if masks:
-            raise SpaceError(
-                f"policy.type='dreamer': the observation has an action mask ({masks[0]}), and which actions will be "
-                "legal cannot be imagined: use another algorithm, or the environment without its mask"
-            )
         return WorldActor(self.spec, self.cfg.model, rng)
 
     def make_root(self, net: WorldActor, rng: np.random.Generator) -> DreamerCell:

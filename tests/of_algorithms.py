@@ -27,8 +27,8 @@ import numpy as np
 
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.data.dataset import describe
 from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.description import describe
 from minding.envs import make_evaluator_env
 from minding.policies import get_algorithm
 from minding.training.recording import play_recorded

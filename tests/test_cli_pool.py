@@ -96,5 +96,5 @@ def test_a_version_of_another_network_is_refused(pooled):
 
 
 def test_settings_of_a_pool_that_is_not_there_are_refused():
-    with pytest.raises(ValueError, match=r"pool\.last=3 has no effect without a model pool: also give pool\.freq"):
+    with pytest.raises(ValueError, match=r"pool\.last=3 has no effect without pool\.freq"):
         compile_run("cartpole_ppo", ["pool.last=3"])

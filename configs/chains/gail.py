@@ -21,7 +21,7 @@ from minding.middleware import (
 
 def check(cfg: Config) -> None:
     """Refuses a configuration without valid recorded data that fit its environment."""
-    open_data(cfg, cfg.policy.other.read("gail.batch_size", int))
+    open_data(cfg, cfg.policy.other.read("gail.batch_size", int), "policy.other.gail.batch_size")
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:

@@ -10,14 +10,15 @@ from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import RECORDED, check_fits, load_dataset, too_few
-from minding.engine.data.parts import hold_out
+from minding.engine.data.dataset import check_fits, load_dataset, too_few
+from minding.engine.data.episode import RECORDED
+from minding.engine.data.holdout import hold_out
 from minding.engine.data.rewards import RewardScale
-from minding.engine.errors import DataError
+from minding.engine.errors import ConfigError, DataError
 from minding.engine.types import Policy
 from minding.envs import make_evaluator_env
 from minding.middleware import dataset_evaluator, interaction_evaluator, offline_data_fetcher, trainer
-from minding.middleware.dataset_evaluator import JudgedPolicy
+from minding.middleware.dataset_evaluator import JudgedPolicy, unfit_for_fqe
 
 
 def check(cfg: Config) -> None:
@@ -26,6 +27,8 @@ def check(cfg: Config) -> None:
     learned, _ = hold_out(open_data(cfg, batch_size), cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
     for problem in too_few(len(learned), batch_size, "recorded steps that policy.other.holdout leaves"):
         raise DataError(f"{data_folder(cfg)!r}: {problem}")
+    for problem in unfit_for_fqe(cfg):
+        raise ConfigError(problem)
     RewardScale(cfg.policy.other.read("reward", str, "raw")).take(learned.returns())
 
 

@@ -6,6 +6,8 @@ the critics have layer normalization (`policy.model.norm=critics`).
 
 from __future__ import annotations
 
+from typing import cast
+
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import REPLAY, explores_by_chance
 from minding.configs.recorded import data_folder, open_data
@@ -15,6 +17,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import Dataset, check_fits, load_dataset
+from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
@@ -26,6 +29,7 @@ from minding.middleware import (
     interaction_evaluator,
     recorded_data_pusher,
 )
+from minding.middleware.dataset_evaluator import JudgedPolicy
 
 SETTINGS = (*REPLAY, "policy.other.data", "policy.other.data_share")
 
@@ -49,13 +53,9 @@ def check(cfg: Config) -> None:
             f"chain={cfg.chain!r}: what is collected does not hold the next action, which policy.learn.critic_penalty "
             "compares with: set it to 0"
         )
-    for key, value in {
-        "policy.other.holdout": other.get("holdout"),
-        "policy.eval.fqe": cfg.policy.eval.get("fqe"),
-    }.items():
-        if value:
-            raise ConfigError(f"chain={cfg.chain!r} learns from all episodes and plays to evaluate: leave {key} out")
-    open_data(cfg, rows)
+    data = open_data(cfg, rows, "policy.other.data_share x policy.learn.batch_size")
+    if cfg.chain == "prior_data":
+        RewardScale(other.read("reward", str, "raw")).take(data.returns())
 
 
 def parts(cfg: Config, policy: Policy) -> tuple[MixedBuffer, BufferPart, BufferPart, Dataset]:
@@ -73,6 +73,8 @@ def parts(cfg: Config, policy: Policy) -> tuple[MixedBuffer, BufferPart, BufferP
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer, own, recorded, data = parts(cfg, policy)
+    if cfg.policy.other.read("reward", str, "raw") != "raw":
+        cast(JudgedPolicy, policy).reward_scale.take(data.returns())
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if explores_by_chance(cfg):
         task.use(eps_greedy_handler(cfg))

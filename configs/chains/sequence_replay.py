@@ -11,7 +11,7 @@ from minding.engine.buffers.episode import check_lengths
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.data.errors import nstep_errors
+from minding.engine.data.returns import nstep_errors
 from minding.engine.errors import ConfigError
 from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env

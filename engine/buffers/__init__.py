@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from minding.di_engine import from_di_engine
 from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
 from minding.engine.buffers.mixed import MixedBuffer
 from minding.engine.buffers.prioritized import PrioritizedBuffer
@@ -13,6 +12,7 @@ from minding.engine.buffers.sequences import PrioritizedSequenceBuffer
 from minding.engine.buffers.table import Rows, Table, Tables
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.buffers.uniform import UniformBuffer
+from minding.other_names import missing_name
 
 __all__ = [
     "DatasetTables",
@@ -35,4 +35,4 @@ if not TYPE_CHECKING:
     # Type checkers report missing names without this function.
 
     def __getattr__(name):
-        raise from_di_engine(__name__, name)
+        raise missing_name(__name__, name)

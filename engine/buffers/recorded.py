@@ -9,7 +9,7 @@ import numpy as np
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.data.batch import Field, IndexedBatch, Recorded, RowLayout
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.parts import DatasetPart
+from minding.engine.data.holdout import DatasetPart
 from minding.engine.errors import DataError
 from minding.engine.types import Array
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from minding.engine.config.options import Option, opt, plain, short
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text
+from minding.other_names import setting_hint
 
 __all__ = [
     "RUN_SCHEMA",
@@ -34,6 +35,7 @@ __all__ = [
     "parse_overrides",
     "save_config",
     "schema_defaults",
+    "setting_paths",
 ]
 
 Schema = Mapping[str, Any]
@@ -64,12 +66,12 @@ def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str
     return Section(_merge(_apply_overrides(_plain_tree(user), overrides, schema), schema, ()))
 
 
-def _leaves(schema: Schema, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def setting_paths(schema: Schema, prefix: str = "") -> list[str]:
+    """The dotted paths of all options of a schema, each after a prefix."""
+    found = []
     for key, node in schema.items():
-        if isinstance(node, Option):
-            yield (*prefix, key)
-        else:
-            yield from _leaves(node, (*prefix, key))
+        found += [prefix + key] if isinstance(node, Option) else setting_paths(node, f"{prefix}{key}.")
+    return found
 
 
 def _merge(user: Any, schema: Schema, path: tuple[str, ...], root: Schema | None = None) -> dict[str, Any]:
@@ -93,17 +95,18 @@ def _merge(user: Any, schema: Schema, path: tuple[str, ...], root: Schema | None
 
 
 def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
-    hint = nearest(path[-1], schema)
-    words = {leaf[-1]: ".".join(leaf) for leaf in reversed(list(_leaves(root)))}
+    paths = setting_paths(root)
+    words = {each.rpartition(".")[2]: each for each in reversed(paths)}
     initials = {"".join(part[0] for part in word.split("_") if part): key for word, key in words.items()}
+    hint = setting_hint(path[-1], paths)
     if path[-1] in words:
         hint = f"; did you mean {words[path[-1]]!r}?"
-    elif not hint:
+    elif not hint and not (hint := nearest(path[-1], schema)):
         close = difflib.get_close_matches(path[-1].lower(), words, n=1, cutoff=0.7)
         key = words[close[0]] if close else initials.get(path[-1])
-        hint = f"; did you mean {key!r}?" if key else "."
+        hint = f"; did you mean {key!r}?" if key else ""
     where = f"in {'.'.join(path[:-1])!r}" if len(path) > 1 else "at the top"
-    return f"unknown key {'.'.join(path)!r}{hint} Keys {where}: {', '.join(schema)}"
+    return f"unknown key {'.'.join(path)!r}{hint}{'' if hint.endswith('?') else '.'} Keys {where}: {', '.join(schema)}"
 
 
 RUN_SCHEMA = Config.options("exp_name", "seed", "device", "chain", "use", "run", "pool", "contest", "lanes")

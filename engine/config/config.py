@@ -612,7 +612,7 @@ class OtherSection(OpenSection):
     data_memory: str = setting(
         "device",
         ("device", "mapped"),
-        "place of the data during training: on the device, or in their file, which may be larger than memory",
+        "chain=offline: place of the data during training: on the device, or in their file, which may exceed RAM",
     )
     data_share: float = setting(0.5, "(0, 1)", "chain=prior_data: share of the recorded data in each minibatch")
     holdout: float = setting(

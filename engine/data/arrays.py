@@ -1,63 +1,54 @@
-"""Recorded data from arrays, such as the logs of a real process; errors name the place of any ambiguous value."""
+"""Episodes from arrays, such as the logs of a real process; errors name the place of any ambiguous value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import contextlib
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from minding.engine.data.description import check_description
-from minding.engine.data.fitting import fitted
-from minding.engine.data.flags import ending
-from minding.engine.data.made_spaces import box_of, made_of, with_limits
+from minding.engine.data.episode import Episode
+from minding.engine.data.inferred_spaces import box_of, fitted, infer_spaces, with_limits
 from minding.engine.errors import DataError, MindingError
 from minding.engine.types import Array
 
-if TYPE_CHECKING:
-    from minding.engine.data.dataset import Dataset
-    from minding.engine.data.dataset_writer import Episode
-
 _PARTS = ("obs", "action", "reward", "terminated", "truncated")
+_A_FLAG = "true or false, as bool or as 0 and 1"
 
 
-def of_episodes(
+def episodes_of_arrays(
     episodes: Iterable[Mapping[str, Any]], env: Any = None, *, action_low: Any = None, action_high: Any = None
-) -> Dataset:
-    """See `Dataset.of_episodes`."""
-    from minding.engine.data.dataset import check_dataset
-    from minding.engine.data.dataset_writer import joined
-
-    given = _listed(episodes)
+) -> tuple[list[Episode], dict[str, Any]]:
+    """The episodes in the dtypes of their environment, and its description; see `Dataset.of_episodes`."""
     made: list[Episode] = []
-    for number, parts in enumerate(given):
-        try:
+    for number, parts in enumerate(_listed(episodes)):
+        with _naming(f"episode {number}"):
             episode = _episode(parts)
             if made:
                 _check_alike(episode, made[0])
             elif env is None:
                 _check_images(episode)
-        except ValueError as error:
-            raise DataError(f"episode {number}: {error}") from None
-        made.append(episode)
-    try:
+            made.append(episode)
+    with _naming("of_episodes"):
         described = _described(made, env, action_low, action_high)
+    for number, episode in enumerate(made):
+        with _naming(f"episode {number}"):
+            made[number] = fitted(episode, described)
+    return made, described
+
+
+@contextlib.contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Turns a ValueError into a DataError that begins with a name."""
+    try:
+        yield
     except MindingError:
         raise
     except ValueError as error:
-        raise DataError(f"of_episodes: {error}") from None
-    fitting = []
-    for number, episode in enumerate(made):
-        try:
-            fitting.append(fitted(episode, described))
-        except ValueError as error:
-            raise DataError(f"episode {number}: {error}") from None
-    data = joined(fitting, {"env": described})
-    try:
-        check_dataset(data)
-    except ValueError as error:
-        raise DataError(f"of_episodes: {error}") from None
-    return data
+        raise DataError(f"{what}: {error}") from None
 
 
 def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any) -> dict[str, Any]:
@@ -65,7 +56,7 @@ def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any)
     if env is not None and not (action_low is None and action_high is None):
         raise ValueError("env= has limits of actions: leave out action_low= and action_high=, or env=")
     if env is None:
-        return with_limits(made_of(made, action_low, action_high), action_low, action_high)
+        return with_limits(infer_spaces(made, action_low, action_high), action_low, action_high)
     if isinstance(env, Mapping):
         try:
             check_description(env)
@@ -75,10 +66,9 @@ def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any)
                 "env='Pendulum-v1', or the data.about['env'] of other recorded data"
             ) from None
         return dict(env)
-    # Imported here, because only this branch needs environments.
-    from minding.envs.recorded import describe_environment
-
-    return describe_environment(env)
+    # Recorded data need no environments but here, where the user names one.
+    found: dict[str, Any] = importlib.import_module("minding.envs.recorded").describe_environment(env)
+    return found
 
 
 def _listed(episodes: Any) -> list[Any]:
@@ -93,26 +83,23 @@ def _listed(episodes: Any) -> list[Any]:
 
 
 def _episode(parts: Any) -> Episode:
-    from minding.engine.data.dataset_writer import Episode
-
     if not isinstance(parts, Mapping):
         raise ValueError(f"expected a dict with {', '.join(_PARTS)}, got {type(parts).__name__}")
     missing = [name for name in _PARTS if name not in parts]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}: expected {', '.join(_PARTS)}")
-    reward = _numbers(parts["reward"], "reward")
-    if reward.ndim != 1:
-        raise ValueError(f"reward has the shape {reward.shape}, expected (T,), one number for each step")
+    reward = rewards_of(parts["reward"])
     steps = len(reward)
     if not steps:
         raise ValueError("reward is empty: there are no steps; leave the episode out")
     action = _numbers(parts["action"], "action")
     _check_rows("action", action, steps, "one for each reward")
+    if action.dtype.kind != "f":
+        action = without_column(action)
     obs = _parts(parts["obs"], steps)
     if action.dtype.kind == "f":
         action = _single(action)
         _check_finite("action", action)
-    reward = _single(reward)
     _check_finite("reward", reward)
     terminated, truncated = ending(parts["terminated"], parts["truncated"], steps)
     return Episode(
@@ -123,6 +110,24 @@ def _episode(parts: Any) -> Episode:
         terminated=terminated,
         truncated=truncated,
     )
+
+
+def rewards_of(values: Any) -> Array:
+    """Rewards as float32 ``(T,)``; a column ``(T, 1)`` is one number for each step, too.
+
+    Raises:
+      ValueError: the values are not real numbers, or have another shape.
+    """
+    found = _numbers(values, "reward")
+    reward = without_column(found)
+    if reward.ndim != 1:
+        raise ValueError(f"reward has the shape {found.shape}, expected (T,), one number for each step")
+    return _single(reward)
+
+
+def without_column(values: Array) -> Array:
+    """Values ``(T, 1)``, as many programs store one number for each step, as ``(T,)``; others unchanged."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _parts(given: Any, steps: int) -> dict[str, Array]:
@@ -139,7 +144,8 @@ def _parts(given: Any, steps: int) -> dict[str, Array]:
         name = f"obs {path!r}" if path else "obs"
         found = _numbers(values, name)
         _check_rows(name, found, steps + 1, f"one more than the {steps} rewards: the last follows the last step")
-        obs[path] = _observations(found)
+        # Images of bytes stay bytes.
+        obs[path] = found if found.dtype == np.uint8 and found.ndim == 4 else _single(found)
         _check_finite(name, obs[path])
         _check_told_apart(name, found, obs[path])
     return obs
@@ -231,11 +237,66 @@ def _check_alike(episode: Episode, first: Episode) -> None:
             raise ValueError(f"{name} is {values.dtype}, in episode 0 {model.dtype}: only one of them is an image")
 
 
-def _observations(values: Array) -> Array:
-    return values if values.dtype == np.uint8 and values.ndim == 4 else _single(values)
-
-
 def _single(values: Array) -> Array:
     # A number that becomes infinite is reported as such.
     with np.errstate(over="ignore"):
         return values.astype(np.float32)
+
+
+def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Array:
+    """An array of flags as bool, of the same shape.
+
+    Args:
+      values: bools, or numbers that are 0 or 1.
+      name: name of the values, for the message.
+      first: number of the first value, for the message.
+      unit: unit of that number, for the message.
+    Raises:
+      ValueError: a value is neither; names the first such value and its number.
+    """
+    flags = np.asarray(values)
+    if flags.dtype == np.bool_:
+        return flags
+    if flags.dtype.kind not in "iuf":
+        shown = f"{flags.dtype} {flags.shape}" if flags.ndim else f"{values!r}"[:60]
+        raise ValueError(f"{name} is {shown}, expected {_A_FLAG}")
+    wrong = np.flatnonzero((flags != 0) & (flags != 1))
+    if len(wrong):
+        place = f" at {unit} {first + int(wrong[0])}" if flags.ndim else ""
+        raise ValueError(f"{name} is {flags.flat[wrong[0]]}{place}, expected {_A_FLAG}")
+    return flags.astype(np.bool_)
+
+
+def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
+    """Returns whether an episode terminated, and whether it was truncated.
+
+    Args:
+      terminated, truncated: one flag for the last step, or one for each step.
+      steps: number of steps of the episode.
+    Raises:
+      ValueError: a value is not a flag, is set before the last step, or both are.
+    """
+    named = (("terminated", terminated), ("truncated", truncated))
+    ends = [_at_last_step(values, name, steps) for name, values in named]
+    if all(ends):
+        raise ValueError(
+            "terminated and truncated are both set: expected one of them at most; a true end within the time limit is "
+            "terminated only"
+        )
+    return ends[0], ends[1]
+
+
+def _at_last_step(values: Any, name: str, steps: int) -> bool:
+    flags = as_flags(values, name)
+    if not flags.ndim:
+        return bool(flags)
+    if flags.shape == (steps, 1):
+        flags = flags[:, 0]
+    if flags.shape != (steps,):
+        raise ValueError(f"{name} has the shape {flags.shape}, expected one flag, or one for each of the {steps} steps")
+    if flags[:-1].any():
+        raise ValueError(
+            f"{name} is set at step {int(np.argmax(flags))} of {steps}, but the episode continues: expected it at the "
+            "last step only; make two episodes of it"
+        )
+    return bool(flags[-1])

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,15 @@ import numpy as np
 from minding.engine.checkpoint import load_checkpoint, map_checkpoint, not_finite, read_manifest
 from minding.engine.checkpoint.manifest import MANIFEST, sha256
 from minding.engine.checkpoint.store import MISFITS, first_line
-from minding.engine.config.options import plain
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.arrays import of_episodes
-from minding.engine.data.description import check_description
-from minding.engine.data.differences import differences
+from minding.engine.data.arrays import episodes_of_arrays
+from minding.engine.data.data_hints import RECORD, again, conversion
+from minding.engine.data.description import check_description, describe, differences
+from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.data.references import References, references_of
-from minding.engine.data.remedies import RECORD, again, conversion
-from minding.engine.errors import DamagedCheckpointError, DamagedDataError, DataError, MindingError, nearest
+from minding.engine.errors import DamagedCheckpointError, DamagedDataError, DataError, MindingError, few, nearest
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.data")
@@ -39,8 +38,8 @@ _ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "obse
 _CONDITIONS = {"env_kwargs": "env.env_kwargs", "max_episode_steps": "the time limit of episodes"}
 """Further parts of a description. Data that differ in them can be learned from, so a difference is only a warning."""
 _MOST_TOLD = 4
-RECORDED = "data"
-"""The `env.env_id` of a run without an environment: spaces and limits are those of the recorded data."""
+BATCH_SIZE = "policy.learn.batch_size"
+"""The setting that says how many recorded steps a minibatch holds, unless a chain has another one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Dataset:
           episodes: one dict per episode:
             `obs` ``(T + 1, ...)``, an array, or several by path of the leaf; the last one follows the last step;
             `action` ``(T, ...)``, in the environment's units;
-            `reward` ``(T,)``;
+            `reward` ``(T,)``, or, like integer actions and flags, as a column ``(T, 1)``;
             `terminated` and `truncated`, a bool (or 0, 1), or one per step of which only the last may be set. If
             neither is set, recording ended there.
           env: the environment: its id, an environment, a function that makes one, or a description (see `describe`).
@@ -97,7 +96,13 @@ class Dataset:
           DataError: names the episode, the part, the step and the problem.
           ConfigError: there is no such environment.
         """
-        return of_episodes(episodes, env, action_low=action_low, action_high=action_high)
+        made, described = episodes_of_arrays(episodes, env, action_low=action_low, action_high=action_high)
+        data = joined(made, {"env": described})
+        try:
+            check_dataset(data)
+        except ValueError as error:
+            raise DataError(f"of_episodes: {error}") from None
+        return data
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -152,20 +157,58 @@ class Dataset:
         return whole
 
 
-def describe(env: Mapping[str, Any]) -> dict[str, Any]:
-    """The description of an environment in recorded data: a short form of the section `env` of a configuration."""
-    spec = env["spec"]
-    found: dict[str, Any] = plain(
-        {
-            "env_id": env["env_id"],
-            "wrappers": env["wrappers"],
-            "observation": spec["observation"],
-            "env_action": spec["env_action"],
-            "env_kwargs": env["env_kwargs"],
-            "max_episode_steps": spec["max_episode_steps"],
-        }
+def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
+    """Joins episodes to recorded data, in their order.
+
+    Args:
+      episodes: at least one, all from the same environment.
+      about: as in `Dataset`.
+    """
+    end = np.cumsum([len(episode) for episode in episodes]) - 1
+    terminated, truncated = np.zeros((2, int(end[-1]) + 1), np.bool_)
+    terminated[end] = [episode.terminated for episode in episodes]
+    truncated[end] = [episode.truncated for episode in episodes]
+    return Dataset(
+        obs=as_stored(
+            {path: _one_after_other([each.obs[path] for each in episodes]) for path in episodes[0].obs}, about
+        ),
+        action=_one_after_other([each.action for each in episodes]),
+        reward=_one_after_other([each.reward for each in episodes]),
+        terminated=terminated,
+        truncated=truncated,
+        end=end.astype(np.int64),
+        final_obs=as_stored(
+            {path: np.stack([each.final_obs[path] for each in episodes]) for path in episodes[0].final_obs}, about
+        ),
+        about=about,
     )
-    return found
+
+
+def _one_after_other(arrays: Sequence[Array]) -> Array:
+    # An episode alone may be mapped, and larger than memory.
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def as_stored(obs: Mapping[str, Array], about: Mapping[str, Any]) -> dict[str, Array]:
+    """Returns the observations of an environment by path, in the dtypes of recorded data."""
+    dtypes = {leaf.path: np.dtype(leaf.field.dtype) for leaf in observation_leaves(about["env"]["observation"])}
+    return {path: values.astype(dtypes.get(path, values.dtype), copy=False) for path, values in obs.items()}
+
+
+def episodes_of(data: Dataset) -> Iterator[Episode]:
+    """The episodes of data, in order; views."""
+    start = 0
+    for number, end in enumerate(data.end.tolist()):
+        rows = slice(start, end + 1)
+        yield Episode(
+            obs={path: values[rows] for path, values in data.obs.items()},
+            final_obs={path: values[number] for path, values in data.final_obs.items()},
+            action=data.action[rows],
+            reward=data.reward[rows],
+            terminated=bool(data.terminated[end]),
+            truncated=bool(data.truncated[end]),
+        )
+        start = end + 1
 
 
 def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True) -> Dataset:
@@ -223,7 +266,7 @@ def _beside(path: Path) -> str:
     return nearest(path.name, [each.parent.name for each in sorted(path.parent.glob(f"*/{MANIFEST}"))])
 
 
-def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> None:
+def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int, key: str = BATCH_SIZE) -> None:
     """Refuses a folder that a run cannot learn from; it reads only the manifest, which takes no time.
 
     `load_dataset` finds damage of the other files.
@@ -231,7 +274,8 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> N
     Args:
       path: the folder.
       env: the section `env` of the compiled configuration.
-      batch_size: steps of a minibatch.
+      batch_size: recorded steps of a minibatch.
+      key: the setting that says so, for the message.
     Raises:
       DataError: there are no recorded data, they come from another environment or are fewer than a minibatch, or
         their reference returns are damaged.
@@ -239,7 +283,7 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> N
     recorded, steps = recorded_env(path)
     recorded_references(path)
     _refuse_another(recorded, env, str(path))
-    for problem in too_few(steps, batch_size):
+    for problem in too_few(steps, batch_size, key=key):
         raise DataError(f"{str(path)!r}: {problem}")
 
 
@@ -290,13 +334,13 @@ def recorded_references(path: str | Path) -> References | None:
         raise DamagedDataError(f"{str(path)!r}: {error}") from None
 
 
-def too_few(steps: int, batch_size: int, which: str = "recorded steps") -> list[str]:
+def too_few(steps: int, batch_size: int, which: str = "recorded steps", key: str = BATCH_SIZE) -> list[str]:
     """Returns a sentence if `steps` recorded steps are fewer than a minibatch, else an empty list."""
     if batch_size <= steps:
         return []
     return [
-        f"policy.learn.batch_size={batch_size} exceeds the {steps} {which}: every minibatch would hold steps twice; "
-        "record more, or lower policy.learn.batch_size"
+        f"{key}={batch_size} exceeds the {steps} {which}: every minibatch would hold steps twice; record more, or "
+        f"lower {key}"
     ]
 
 
@@ -339,14 +383,14 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
         # The origin of the data does not matter; only spaces are compared.
         parts = {name: what for name, what in parts.items() if name in ("observation", "env_action")}
     odd = [text for name, what in parts.items() for text in differences(what, there.get(name), here[name])]
-    more = [f"and {len(odd) - _MOST_TOLD} more"] if len(odd) > _MOST_TOLD else []
-    return "; ".join([*odd[:_MOST_TOLD], *more])
+    return few(odd, _MOST_TOLD, "; ")
 
 
-def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -> None:
+def check_dataset(data: Dataset, *, values: bool = True, single: bool = False, limits: bool = False) -> None:
     """Raises ValueError or another of `MISFITS` unless the parts fit together and, with `values`, lie in their spaces.
 
-    For a `single` episode messages name only the step, because the caller knows the episode.
+    For a `single` episode messages name only the step, because the caller knows the episode. With `limits` observations
+    also lie within the limits of their Box.
     """
     env = data.about["env"]
     check_description(env)
@@ -373,17 +417,14 @@ def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -
             raise ValueError(f"{what} has the parts {sorted(leaves)}, expected {sorted(fields)}")
         for path, field in fields.items():
             _expect(f"{what} {path}".strip(), leaves[path], (count, *field.shape), field.dtype)
-    if values:
-        _check_values(data, env, single)
-
-
-def _check_values(data: Dataset, env: Mapping[str, Any], single: bool) -> None:
+    if not values:
+        return
     # In blocks, so that intermediate results never take as much memory as the arrays.
     for rows in blocks(len(data)):
         obs = {path: values[rows] for path, values in data.obs.items()}
         _finite({"obs": obs, "action": data.action[rows], "reward": data.reward[rows]})
     _finite({"final_obs": data.final_obs})
-    check_ranges(env, data.obs, data.final_obs, data.action, data.end, single=single)
+    check_ranges(env, data.obs, data.final_obs, data.action, data.end, single=single, limits=limits)
 
 
 def _finite(parts: Mapping[str, Any]) -> None:

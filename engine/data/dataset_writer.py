@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -18,8 +18,8 @@ import numpy as np
 from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import MANIFEST, SCHEMA, Entry, encode_manifest
 from minding.engine.checkpoint.tree import split
-from minding.engine.data.dataset import KIND, Dataset, check_dataset
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.dataset import KIND, Dataset, check_dataset, joined
+from minding.engine.data.episode import Episode
 from minding.engine.data.scratch import Scratch
 from minding.engine.errors import DataError
 from minding.engine.types import Array
@@ -29,83 +29,6 @@ _BLOCK = 1 << 16
 _COPIED = 1 << 24
 _KINDS = {"f": "F", "i": "I", "u": "U"}
 """Letters of NumPy's kinds of numbers in the names of safetensors, such as F32."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Episode:
-    """T steps of one episode.
-
-    Attributes:
-      obs: by path of the leaf, ``(T, ...)``: the observations that were acted on.
-      final_obs: by path, ``(...)``: the observation after the last step.
-      action: ``(T, ...)``, in the environment's units.
-      reward: float32 ``(T,)``.
-      terminated, truncated: whether the last step ended the episode in this way; with neither, recording ended there.
-    """
-
-    obs: Mapping[str, Array]
-    final_obs: Mapping[str, Array]
-    action: Array
-    reward: Array
-    terminated: bool
-    truncated: bool
-
-    def __len__(self) -> int:
-        return len(self.action)
-
-
-def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
-    """Joins episodes to recorded data, in their order.
-
-    Args:
-      episodes: at least one, all from the same environment.
-      about: as in `Dataset`.
-    """
-    end = np.cumsum([len(episode) for episode in episodes]) - 1
-    terminated, truncated = np.zeros((2, int(end[-1]) + 1), np.bool_)
-    terminated[end] = [episode.terminated for episode in episodes]
-    truncated[end] = [episode.truncated for episode in episodes]
-    return Dataset(
-        obs=as_stored(
-            {path: _one_after_other([each.obs[path] for each in episodes]) for path in episodes[0].obs}, about
-        ),
-        action=_one_after_other([each.action for each in episodes]),
-        reward=_one_after_other([each.reward for each in episodes]),
-        terminated=terminated,
-        truncated=truncated,
-        end=end.astype(np.int64),
-        final_obs=as_stored(
-            {path: np.stack([each.final_obs[path] for each in episodes]) for path in episodes[0].final_obs}, about
-        ),
-        about=about,
-    )
-
-
-def _one_after_other(arrays: Sequence[Array]) -> Array:
-    # An episode alone may be mapped, and larger than memory.
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def as_stored(obs: Mapping[str, Array], about: Mapping[str, Any]) -> dict[str, Array]:
-    """Returns the observations of an environment by path, in the dtypes of recorded data."""
-    dtypes = {leaf.path: np.dtype(leaf.field.dtype) for leaf in observation_leaves(about["env"]["observation"])}
-    return {path: values.astype(dtypes.get(path, values.dtype), copy=False) for path, values in obs.items()}
-
-
-def episodes_of(data: Dataset) -> Iterator[Episode]:
-    """The episodes of data, in order; views."""
-    start = 0
-    for number, end in enumerate(data.end.tolist()):
-        rows = slice(start, end + 1)
-        yield Episode(
-            obs={path: values[rows] for path, values in data.obs.items()},
-            final_obs={path: values[number] for path, values in data.final_obs.items()},
-            action=data.action[rows],
-            reward=data.reward[rows],
-            terminated=bool(data.terminated[end]),
-            truncated=bool(data.truncated[end]),
-        )
-        start = end + 1
 
 
 class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):

@@ -1,23 +1,37 @@
-"""Checks the description of an environment in recorded data before it is used."""
+"""The description of an environment in recorded data: made from settings, checked before use, compared with another."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from minding.engine.config.options import plain
+
+_PARTS = ("env_id", "wrappers", "observation", "env_action", "env_kwargs", "max_episode_steps")
 _NUMBERS = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 _MOST = 1 << 31
 """Maximum count of numbers in an observation or action, and of values of a discrete one."""
 _ACTIONS = ("box", "discrete", "multi_discrete")
 _OBSERVATIONS = (*_ACTIONS, "multi_binary", "action_mask", "dict", "tuple")
+_DECISIVE = ("kind", "shape")
+"""If one of these differs, other differences follow from it, such as bounds of another length, and are not named."""
+_ABSENT = "missing"
+_MOST_TEXT = 40
+
+
+def describe(env: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of an environment in recorded data: a short form of the section `env` of a configuration."""
+    spec = env["spec"]
+    found: dict[str, Any] = plain({name: spec.get(name, env.get(name)) for name in _PARTS})
+    return found
 
 
 def check_description(env: Mapping[str, Any]) -> None:
-    """Refuses a mapping that is not the description of an environment (see `engine.data.dataset.describe`).
+    """Refuses a mapping that is not the description of an environment (see `describe`).
 
     Raises:
       ValueError: names the entry, its value and the expected one.
@@ -101,3 +115,41 @@ def _limit(name: str, value: Any, shape: list[int]) -> np.ndarray[Any, Any]:
         return np.broadcast_to(np.asarray(value, np.float64), shape)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} is {str(value)[:60]!r}, expected numbers of shape {shape}") from None
+
+
+def differences(name: str, there: Any, here: Any) -> list[str]:
+    """Each difference as ``'name.shape is [4] there, [3] here'``.
+
+    Args:
+      name: name of the compared values in the result.
+      there, here: plain values, or descriptions of spaces (see `envs.describe_space`), of which only the entries that
+        differ are named.
+    """
+    return [f"{path} is {_short(old)} there, {_short(new)} here" for path, old, new in _walk(name, there, here)]
+
+
+def _walk(path: str, there: Any, here: Any) -> Iterator[tuple[str, Any, Any]]:
+    if there == here:
+        return
+    if not (isinstance(there, Mapping) and isinstance(here, Mapping)):
+        yield path, there, here
+        return
+    for key in _DECISIVE:
+        if there.get(key) != here.get(key):
+            yield f"{path}.{key}", there.get(key, _ABSENT), here.get(key, _ABSENT)
+            return
+    for key in dict.fromkeys([*there, *here]):
+        old, new = (_children(side.get(key, _ABSENT)) for side in (there, here))
+        yield from _walk(path if key == "spaces" else f"{path}.{key}", old, new)
+
+
+def _children(value: Any) -> Any:
+    """The spaces of a tuple by their number, like those of a dict by name; anything else as it is."""
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        return {str(i): item for i, item in enumerate(value)}
+    return value
+
+
+def _short(value: Any) -> str:
+    text = value if value is _ABSENT else repr(value)
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from minding.engine.data.masks import ACTION_MASK, first_entries
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.types import Array
 
-if TYPE_CHECKING:
-    from minding.engine.data.dataset import Dataset
-
 LARGEST = 2.0**64
 """Limit of the numbers in an observation: float32 cannot hold the squares of larger ones, and so no variance."""
 _ROUNDING = 1e-6
 """Tolerance of actions outside of a Box, as a share of its width."""
 _SEEN_ROUNDING = 1e-5
 """Tolerance of observations outside of a Box, absolute and relative to the limit."""
+_ENDS = ("low", "high")
 _BLOCK = 1 << 16
 """Number of rows that are checked at a time."""
 
@@ -32,6 +30,7 @@ def check_ranges(
     end: Array,
     *,
     single: bool = False,
+    limits: bool = False,
 ) -> None:
     """Refuses recorded steps with a value outside its space; shapes and dtypes must have been checked before.
 
@@ -39,6 +38,7 @@ def check_ranges(
       env: description of the environment, from `describe`.
       obs, final_obs, action, end: as in `Dataset`.
       single: whether they are one episode that the caller names; messages then name only the step.
+      limits: also refuse observations outside the limits of their Box, although a running environment may exceed them.
     Raises:
       ValueError: names the episode, the row, the value and the expected values.
     """
@@ -48,9 +48,9 @@ def check_ranges(
     for leaf in observation_leaves(env["observation"]):
         name = f"observation {leaf.path!r}" if leaf.path else "observation"
         for rows in blocks(len(action)):
-            for row, problem in _of_leaf(leaf, obs[leaf.path][rows]):
+            for row, problem in _of_leaf(leaf, obs[leaf.path][rows], limits):
                 raise ValueError(f"the {name} of {_place(rows.start + row, end, single)} {problem}")
-        for episode, problem in _of_leaf(leaf, final_obs[leaf.path]):
+        for episode, problem in _of_leaf(leaf, final_obs[leaf.path], limits):
             place = "" if single else f" of episode {episode}"
             raise ValueError(f"the {name} after the last step{place} {problem}")
         if leaf.is_mask and leaf.path == ACTION_MASK:
@@ -59,34 +59,6 @@ def check_ranges(
                 for row in _first(~_legal(env["env_action"], action[rows], masks, leaf.space["counts"])):
                     place, done = _place(rows.start + row, end, single), action[rows.start + row].tolist()
                     raise ValueError(f"the action of {place} is {done}, which its mask forbids")
-
-
-def check_observations(data: Dataset, *, single: bool = False) -> None:
-    """Refuses observations outside the limits of their Box, although a running environment may exceed them.
-
-    Args:
-      data: data whose shapes and dtypes have been checked.
-      single: whether they are one episode that the caller names; messages then name only the step.
-    Raises:
-      ValueError: names the episode, the row, the value and the limits.
-    """
-    for leaf in observation_leaves(data.about["env"]["observation"]):
-        if leaf.space["kind"] != "box" or leaf.is_image:
-            continue
-        name = f"observation {leaf.path!r}" if leaf.path else "observation"
-        low, high = (
-            np.broadcast_to(np.asarray(leaf.space[end], np.float64), leaf.field.shape) for end in ("low", "high")
-        )
-        slack = _SEEN_ROUNDING * np.maximum(1, np.minimum(np.abs(low), np.abs(high)))
-        for rows in blocks(len(data)):
-            values = data.obs[leaf.path][rows]
-            for row in _first((values < low - slack) | (values > high + slack)):
-                problem = _outside(values[row], low, high)
-                raise ValueError(f"the {name} of {_place(rows.start + row, data.end, single)} {problem}")
-        final = data.final_obs[leaf.path]
-        for episode in _first((final < low - slack) | (final > high + slack)):
-            place = "" if single else f" of episode {episode}"
-            raise ValueError(f"the {name} after the last step{place} {_outside(final[episode], low, high)}")
 
 
 def blocks(count: int) -> Iterator[slice]:
@@ -118,8 +90,8 @@ def _of_actions(space: Mapping[str, Any], action: Array) -> Iterator[tuple[int, 
         yield row, _outside(action[row], low, high)
 
 
-def _of_leaf(leaf: Leaf, values: Array) -> Iterator[tuple[int, str]]:
-    """The first row with an observation that is not in the space, and the fault; limits of a Box do not count."""
+def _of_leaf(leaf: Leaf, values: Array, limits: bool) -> Iterator[tuple[int, str]]:
+    """The first row with an observation that is not in the space, and the fault; limits of a Box count if asked for."""
     kind = leaf.space["kind"]
     if kind in ("discrete", "multi_discrete"):
         count = np.asarray(leaf.space["n"] if kind == "discrete" else leaf.space["nvec"])
@@ -131,6 +103,11 @@ def _of_leaf(leaf: Leaf, values: Array) -> Iterator[tuple[int, str]]:
     elif values.dtype.kind == "f":
         for row in _first(np.abs(values) >= LARGEST):
             yield row, f"is {_shown(values[row])}: from 1.8e19 on float32 cannot hold the square of a number"
+        if limits and kind == "box":
+            low, high = (np.broadcast_to(np.asarray(leaf.space[end], np.float64), leaf.field.shape) for end in _ENDS)
+            slack = _SEEN_ROUNDING * np.maximum(1, np.minimum(np.abs(low), np.abs(high)))
+            for row in _first((values < low - slack) | (values > high + slack)):
+                yield row, _outside(values[row], low, high)
 
 
 def _legal(space: Mapping[str, Any], action: Array, mask: Array, counts: list[int]) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from minding.engine.chain.middleware import Declaration
 from minding.engine.chain.nodes import Node
 from minding.engine.data.rollout import Rollout
-from minding.engine.data.side_by_side import JOINED, CannotJoin, join_shards
+from minding.engine.data.rollout_joins import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError
 from minding.engine.lanes.free import FreeRun, Move
 from minding.engine.lanes.group import WorkerGroup

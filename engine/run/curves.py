@@ -18,7 +18,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.identity import changes
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import bootstrap_interval, mean, score_interval
 from minding.engine.run.metrics import clock_of, read_metrics

@@ -18,7 +18,7 @@ import numpy as np
 
 from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.files import read_bounded, read_text
 from minding.engine.run.aggregates import NORMAL_QUANTILE, bootstrap_interval, mean

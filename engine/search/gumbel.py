@@ -18,8 +18,7 @@ import dataclasses
 
 import numpy as np
 
-from minding.engine.errors import ConfigError
-from minding.engine.search.tree import Evaluate, Found, Tree, check_options, check_simulations, judged
+from minding.engine.search.tree import Evaluate, Found, Tree, check_counts, check_options, check_weights, judged
 from minding.engine.types import Array, BoardGame, State
 
 
@@ -41,14 +40,8 @@ class GumbelOptions:
     gumbel_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        check_simulations(self.simulations)
-        if not self.max_considered >= 1:
-            raise ConfigError(f"max_considered={self.max_considered}: expected at least 1 action")
-        if not all(x >= 0 for x in (self.c_visit, self.c_scale, self.gumbel_scale)):
-            raise ConfigError(
-                f"c_visit={self.c_visit}, c_scale={self.c_scale}, gumbel_scale={self.gumbel_scale}: expected numbers "
-                "of at least 0"
-            )
+        check_counts(simulations=self.simulations, max_considered=self.max_considered)
+        check_weights(zero=True, c_visit=self.c_visit, c_scale=self.c_scale, gumbel_scale=self.gumbel_scale)
 
 
 def gumbel(

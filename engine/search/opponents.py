@@ -16,7 +16,7 @@ from minding.engine.errors import ConfigError, GameError, nearest
 from minding.engine.search.gumbel import GumbelOptions, gumbel
 from minding.engine.search.puct import PuctOptions, puct
 from minding.engine.search.solution import Solution
-from minding.engine.search.tree import MOST_SIMULATIONS, Evaluate, Found, check_simulations
+from minding.engine.search.tree import MOST_SIMULATIONS, Evaluate, Found, check_counts
 from minding.engine.search.uct import UctOptions, random_legal
 from minding.engine.search.uct import uct as search_uct
 from minding.engine.types import Array, BoardGame, State
@@ -95,7 +95,7 @@ def minimax() -> Opponent:
 
 def uct(simulations: int) -> Opponent:
     """Plays the action that plain UCT visits most in this number of simulations per ply."""
-    check_simulations(simulations)
+    check_counts(simulations=simulations)
     return _Uct(simulations)
 
 

@@ -13,8 +13,16 @@ import dataclasses
 
 import numpy as np
 
-from minding.engine.errors import ConfigError
-from minding.engine.search.tree import Evaluate, Found, Tree, check_options, check_simulations, judged, most_visited
+from minding.engine.search.tree import (
+    Evaluate,
+    Found,
+    Tree,
+    check_counts,
+    check_options,
+    check_weights,
+    judged,
+    most_visited,
+)
 from minding.engine.types import Array, BoardGame, State
 
 
@@ -35,13 +43,9 @@ class PuctOptions:
     dirichlet_fraction: float = 0.0
 
     def __post_init__(self) -> None:
-        check_simulations(self.simulations)
-        if not 0 <= self.dirichlet_fraction <= 1:
-            raise ConfigError(f"dirichlet_fraction={self.dirichlet_fraction}: expected a share in [0, 1]")
-        if not self.c_puct > 0 or not self.dirichlet_alpha > 0:
-            raise ConfigError(
-                f"c_puct={self.c_puct}, dirichlet_alpha={self.dirichlet_alpha}: expected positive numbers"
-            )
+        check_counts(simulations=self.simulations)
+        check_weights(zero=False, c_puct=self.c_puct, dirichlet_alpha=self.dirichlet_alpha)
+        check_weights(zero=True, most=1, dirichlet_fraction=self.dirichlet_fraction)
 
 
 def puct(game: BoardGame, state: State, evaluate: Evaluate, options: PuctOptions, rng: np.random.Generator) -> Found:

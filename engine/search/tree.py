@@ -11,6 +11,7 @@ all nodes on the path of a simulation at once, and a descent only follows the st
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,6 +29,8 @@ Choose: TypeAlias = Callable[["Tree", Array], Array]
 """The action that each of m nodes takes next, int ``(m,)``."""
 MOST_SIMULATIONS = 1_000_000
 """Maximum number of simulations: trees are stored whole, and larger ones would not fit in memory."""
+MOST_WEIGHT = 1_000_000
+"""Largest weight in the score of an action: the other terms would be lost beside a larger one."""
 _LARGEST = 1.0 + 1e-3
 """Largest size of a value: outcomes are in [-1, 1], up to rounding."""
 
@@ -258,13 +261,19 @@ def judged(answer: Any) -> tuple[Array, Array]:
     raise GameError(f"evaluate: expected a pair of arrays of numbers (logits, values), but it returned {given}")
 
 
-def check_simulations(simulations: int) -> None:
-    """Raises a ConfigError unless `simulations` is an integer in [1, 1,000,000]."""
-    whole = isinstance(simulations, (int, np.integer)) and not isinstance(simulations, bool)
-    if not whole or not 1 <= simulations <= MOST_SIMULATIONS:
-        raise ConfigError(
-            f"simulations={simulations!r}: expected an integer in [1, {MOST_SIMULATIONS}], the simulations per move"
-        )
+def check_counts(**counts: int) -> None:
+    """Raises a ConfigError unless all counts are integers in [1, 1,000,000]."""
+    for name, value in counts.items():
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not whole or not 1 <= value <= MOST_SIMULATIONS:
+            raise ConfigError(f"{name}={value!r}: expected an integer in [1, {MOST_SIMULATIONS}]")
+
+
+def check_weights(*, zero: bool, most: float = MOST_WEIGHT, **weights: float) -> None:
+    """Raises a ConfigError unless all weights are numbers in (0, most], or [0, most] with `zero`."""
+    for name, value in weights.items():
+        if not isinstance(value, numbers.Real) or not (value > 0 or (zero and value == 0)) or value > most:
+            raise ConfigError(f"{name}={value!r}: expected a number in {'[' if zero else '('}0, {most}]")
 
 
 def check_options(options: object, kind: type, search: str) -> None:

@@ -14,9 +14,9 @@ import math
 
 import numpy as np
 
-from minding.engine.errors import ConfigError, GameError
+from minding.engine.errors import GameError
 from minding.engine.search.puct import by_visits
-from minding.engine.search.tree import Found, Tree, check_options, check_simulations
+from minding.engine.search.tree import Found, Tree, check_counts, check_options, check_weights
 from minding.engine.types import Array, BoardGame, State
 
 _UNTRIED = 1e6
@@ -36,9 +36,8 @@ class UctOptions:
     c: float = math.sqrt(2.0)
 
     def __post_init__(self) -> None:
-        check_simulations(self.simulations)
-        if not self.c > 0:
-            raise ConfigError(f"c={self.c}: expected a positive number")
+        check_counts(simulations=self.simulations)
+        check_weights(zero=False, c=self.c)
 
 
 def uct(game: BoardGame, state: State, options: UctOptions, rng: np.random.Generator) -> Found:

@@ -25,7 +25,7 @@ from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single import objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
-from minding.envs.single.hints import unknown_id
+from minding.envs.single.hints import newest, old_gym, unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.pool import SinglePool
 from minding.envs.single.shared_instance import Turn
@@ -127,15 +127,13 @@ class EnvFactory:
         return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
 
     def _has_agents(self, made: Any) -> bool:
-        if isinstance(self.source, EnvSpec):
-            return False
-        if hasattr(made, "possible_agents"):
+        if not isinstance(self.source, EnvSpec) and hasattr(made, "possible_agents"):
             return True
         if self.global_state or self.team_reward:
             key = "global_state" if self.global_state else "team_reward"
             raise ConfigError(
-                f"env.{key}=true needs an environment with several agents, and so do the algorithms that turn it on; "
-                f"{self.name} has one agent"
+                f"env.{key}=true, which algorithms for teams turn on, needs an environment with several agents, but "
+                f"{self.name} has one: choose another algorithm, or leave the key out"
             )
         return False
 
@@ -148,6 +146,9 @@ class EnvFactory:
         misfit = self._misfit(error)
         if misfit:
             return ConfigError(misfit)
+        newer = newest(self.name) if isinstance(self.source, EnvSpec) else self.name
+        if newer != self.name:
+            return ConfigError(f"{self.name} cannot be made: {describe(error)}; did you mean {newer!r}?")
         others = living.count(self.name)
         more = f"; {others} of it already exist{'s' * (others == 1)} in this process: {_ONLY_ONE}" if others else ""
         return EnvError(f"{self.name} cannot be made: {describe(error)}{more}")
@@ -158,6 +159,23 @@ class EnvFactory:
                 f"{self.name}: all instances must have the same action space; the first has {self.action_space}, "
                 f"another has {env.action_space}"
             )
+
+    def check_lives(self, env: AnyEnv) -> None:
+        """Resets an environment of this factory if one of its wrappers needs to know the lives, which may be missing.
+
+        Raises:
+          ConfigError: the environment does not report lives.
+          EnvError: it raised or hung.
+        """
+        if not any("episodic_life" in entry for entry in self.wrappers):
+            return
+        try:
+            with watched("reset", self.name, self.step_timeout):
+                env.reset(seed=0)
+        except ConfigError:
+            raise
+        except (Exception, SystemExit, Hang) as error:
+            raise EnvError(f"{self.name} failed in reset: {describe(error)}") from error
 
     def close(self, env: AnyEnv) -> BaseException | None:
         """Closes an environment of this factory within the time limit of a step; see `close_env`."""
@@ -242,8 +260,15 @@ class EnvFactory:
         return ConfigError(f"env.env_id={self.name!r}: {reason}")
 
 
-def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None) -> EnvFactory:
+def env_factory(
+    settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None, *, training: bool = False
+) -> EnvFactory:
     """Resolves checked settings (see `env_settings`) to a factory.
+
+    Args:
+      settings: checked settings.
+      env_fn: function that makes one environment, in place of ``env_id``.
+      training: whether the environments are for training, whose episodes may end with a life.
 
     Raises:
       ConfigError: if the id is missing or unknown, or the import path is wrong.
@@ -262,7 +287,7 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
         name=env_id or getattr(env_fn, "__name__", type(env_fn).__name__),
         source=source,
         kwargs=dict(settings["env_kwargs"]),
-        wrappers=tuple(settings["wrappers"]),
+        wrappers=(*settings["wrappers"], *["episodic_life"] * (training and settings["episodic_life"])),
         max_episode_steps=settings["max_episode_steps"],
         step_timeout=settings["step_timeout"],
         info_keys=tuple(settings["info_keys"]),
@@ -288,7 +313,7 @@ def _with_spaces(env: Any) -> AnyEnv:
     for name in ("observation_space", "action_space"):
         space = getattr(env, name, None)
         if not isinstance(space, gymnasium.Space):
-            raise ConfigError(f"{type(env).__name__}.{name}: expected a gymnasium.Space, got {space!r}")
+            raise ConfigError(f"{type(env).__name__}.{name}: expected a gymnasium.Space, got {space!r}{old_gym(space)}")
     return env  # type: ignore[no-any-return]
 
 

@@ -18,27 +18,53 @@ _ELSEWHERE = {
 }
 """Packages that register environments when they are imported, and prefixes of their ids. The name of the module is that
 of the package, with underscores."""
-_LIKE_ATARI = re.compile(r"[A-Z]\w+(NoFrameskip-v4|-v5)")
+_ATARI = (
+    "Adventure AirRaid Alien Amidar Assault Asterix Asteroids Atlantis BankHeist BattleZone BeamRider Berzerk Bowling "
+    "Boxing Breakout Carnival Centipede ChopperCommand CrazyClimber Defender DemonAttack DoubleDunk ElevatorAction "
+    "Enduro FishingDerby Freeway Frostbite Gopher Gravitar Hero IceHockey Jamesbond JourneyEscape Kangaroo Krull "
+    "KungFuMaster MontezumaRevenge MsPacman NameThisGame Phoenix Pitfall Pong Pooyan PrivateEye Qbert Riverraid "
+    "RoadRunner Robotank Seaquest Skiing Solaris SpaceInvaders StarGunner Surround Tennis TimePilot Tutankham UpNDown "
+    "Venture VideoPinball WizardOfWor YarsRevenge Zaxxon"
+)
+"""Games whose ids are registered only when their package is imported, which takes as long as everything else."""
+_OF_ATARI = re.compile(r"(\w+?)(-ram)?(NoFrameskip|Deterministic)?-v\d")
+PREPROCESSING = "env.wrappers=[atari] env.env_kwargs.frameskip=1"
+"""The settings of games of Atari that are learned from pixels."""
 _LIKE = 0.65
 """Lowest ratio of `difflib` at which an id, compared without versions, is suggested."""
-_TYPO = 0.8
-"""Lowest ratio of `difflib` at which an id counts as a misspelling of a known one."""
 
 
 def unknown_id(env_id: str) -> str:
-    """The likely id, or the package of such environments, as ``; did you mean ...``; empty without a suggestion."""
-    spaced = sorted(each for each in gymnasium.registry if each.rpartition("/")[2] == env_id)
-    if spaced:
-        return f"; did you mean {spaced[0]!r}?"
+    """The likely id, or the package of such environments, as ``; did you mean ...``."""
+    spaced = [each for each in gymnasium.registry if each.rpartition("/")[2] == env_id]
+    if known := newest(env_id) or max(spaced, default=""):
+        return f"; did you mean {known!r}?"
     for package, beginnings in _ELSEWHERE.items():
         if env_id.startswith(beginnings):
             module = package.replace("-", "_")
             return f"; it is one of {package}: pip install {package}, then env.env_id='{module}:{env_id}'"
-    # Atari games are registered only when their package is imported, which takes as long as everything else together.
-    if _LIKE_ATARI.fullmatch(env_id) and not difflib.get_close_matches(env_id, gymnasium.registry, cutoff=_TYPO):
-        name = env_id.removesuffix("NoFrameskip-v4").removesuffix("-v5")
-        return f"; a game of Atari is env.env_id='ALE/{name}-v5', with pip install 'minding[atari]'"
-    return hint_of(env_id) or nearest(env_id, _near(env_id))
+    game = _OF_ATARI.fullmatch(env_id)
+    if game and game[1] in _ATARI.split():
+        more = "env.env_kwargs.obs_type=ram" if game[2] else PREPROCESSING
+        return f"; a game of Atari is env.env_id='ALE/{game[1]}-v5' {more}, with pip install 'minding[atari]'"
+    found = hint_of(env_id) or nearest(env_id, _near(env_id))
+    return found or f"; an id that a package registers when it is imported is env.env_id='package:{env_id}'"
+
+
+def newest(env_id: str) -> str:
+    """The newest registered version of an id; an empty string if there is none."""
+    versions = [each for each in gymnasium.registry if _bare(each) == _bare(env_id)]
+    return max(versions, key=lambda each: int(f"0{each.rpartition('-v')[2]}"), default="")
+
+
+def old_gym(thing: object) -> str:
+    """Advice for an environment or space of gym, the predecessor of Gymnasium; an empty string for others."""
+    if not any(kind.__module__.partition(".")[0] == "gym" for kind in type(thing).__mro__):
+        return ""
+    return (
+        "; it belongs to the old package gym: import gymnasium in its place, or return "
+        "shimmy.GymV26CompatibilityV0(env=...) from a function of yours (GymV21CompatibilityV0 for gym before 0.26)"
+    )
 
 
 def _near(env_id: str) -> list[str]:

@@ -17,6 +17,7 @@ from gymnasium.vector import VectorEnv
 
 from minding.engine.errors import ConfigError
 from minding.envs.single.given import GivenVector
+from minding.envs.single.hints import old_gym
 from minding.envs.single.wrappers import AnyEnv
 
 PREFIX = "python/"
@@ -47,6 +48,7 @@ def env_settings_of(env: Any) -> dict[str, Any]:
         raise ConfigError(
             f"env={env!r}: expected an id, 'module:Class', a class or function that makes the environment, or an "
             "environment made by gymnasium.make; training makes several, and this one cannot be copied: it has no spec"
+            f"{old_gym(env)}"
         )
     standard = gymnasium.registry.get(spec.id)
     if standard is not None and not spec.additional_wrappers and spec.max_episode_steps == standard.max_episode_steps:

@@ -162,18 +162,27 @@ class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         if self._goes_on:
             obs, _, terminated, truncated, info = self.env.step(0)
             if not (terminated or truncated):
-                self._goes_on, self._lives = False, info["lives"]
+                self._goes_on, self._lives = False, _lives(info, self.env)
                 return obs, info
         obs, info = self.env.reset(seed=seed, options=options)
-        self._goes_on, self._lives = False, info["lives"]
+        self._goes_on, self._lives = False, _lives(info, self.env)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        lost = 0 < info["lives"] < self._lives
-        self._lives = info["lives"]
+        lives = _lives(info, self.env)
+        lost, self._lives = 0 < lives < self._lives, lives
         self._goes_on = lost and not (terminated or truncated)
         return obs, reward, lost or terminated, truncated, info
+
+
+def _lives(info: Any, env: AnyEnv) -> int:
+    if "lives" not in info:
+        raise ConfigError(
+            f"env.episodic_life=true and the wrapper episodic_life need info['lives'], as games of Atari give it, and "
+            f"{env} gives none: leave them out"
+        )
+    return int(info["lives"])
 
 
 def resize(env: AnyEnv, shape: Sequence[int] = (84, 84)) -> AnyEnv:

@@ -88,6 +88,7 @@ class BasePolicy:
         self.modes = tuple(modes)
         self.algorithm = get_algorithm(self.name) if algorithm is None else algorithm
         self.algorithm.check_actions(cfg.env.spec.action)
+        self.algorithm.check_observation(cfg.env.spec.observation)
         self.algorithm.check_agents(self.spec)
         self.reward_scale = RewardScale(self.cfg.other.read("reward", str, "raw"))
         streams = SeedStreams(cfg.seed)

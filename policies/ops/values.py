@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.data.errors import RESCALE
+from minding.engine.data.returns import RESCALE
 from minding.engine.process.runtime import ops
 from minding.policies.ops import lean
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from minding.di_engine import from_di_engine
+from minding.other_names import missing_name
 
 if not TYPE_CHECKING:
     # A type checker reports a missing name itself.
 
     def __getattr__(name):
-        raise from_di_engine(__name__, name)
+        raise missing_name(__name__, name)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 
 _BY_A_WRAPPER = "give the action space finite bounds, for instance with a wrapper, and leave env.rescale_action on"
@@ -31,6 +32,8 @@ class Algorithm:
     """Unit of the clock of its runs, see `engine.chain.context.UNITS`."""
     unit_box: bool = False
     """Whether Box actions have to lie in [-1, 1]."""
+    masks: bool = True
+    """Whether the algorithm can learn where an observation says which actions are legal."""
     agents: Literal["one", "any", "several"] = "one"
     """Number of agents for which the algorithm learns: one, any number, or a team of several."""
     variant_of: str = ""
@@ -62,6 +65,22 @@ class Algorithm:
             )
         if self.unit_box and space["kind"] == "box":
             self._check_limits(space, limits)
+
+    def check_observation(self, space: Mapping[str, Any], where: str = "the environment") -> None:
+        """Refuses an observation that the algorithm cannot learn from.
+
+        Args:
+          space: description of the observation space (see `envs.describe_env`).
+          where: owner of the space, for the message.
+        Raises:
+          SpaceError: it contains an action mask, and the algorithm does not learn with masks.
+        """
+        masks = [leaf.path for leaf in observation_leaves(space) if leaf.is_mask]
+        if masks and not self.masks:
+            raise SpaceError(
+                f"policy.type={self.name!r} cannot learn which actions will be legal, but the observation of {where} "
+                f"has an action mask ({masks[0]}): choose another algorithm, or leave the mask out"
+            )
 
     def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
         """Refuses a number of agents that the algorithm does not learn for.

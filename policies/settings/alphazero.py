@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import CollectSection, LearnSection
-from minding.engine.search.tree import MOST_SIMULATIONS
+from minding.engine.search.tree import MOST_SIMULATIONS, MOST_WEIGHT
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -55,16 +55,20 @@ def schema() -> groups.Schema:
                 8, "[0, inf)", "number of plies at the start of a game that are sampled from the search's policy"
             ),
             "puct": {
-                "c": opt(1.25, "(0, inf)", "puct: weight of the policy against the values"),
-                "dirichlet_alpha": opt(1.0, "(0, inf)", "puct: concentration of the noise at the root"),
+                "c": opt(1.25, f"(0, {MOST_WEIGHT}]", "puct: weight of the policy against the values"),
+                "dirichlet_alpha": opt(1.0, f"(0, {MOST_WEIGHT}]", "puct: concentration of the noise at the root"),
                 "dirichlet_fraction": opt(0.25, "[0, 1]", "puct: share of the noise in the root's policy"),
             },
             "gumbel": {
-                "max_considered": opt(16, "[1, inf)", "gumbel: maximum number of actions compared at the root"),
-                "c_visit": opt(
-                    50.0, "[0, inf)", "gumbel: visits added to the largest count in the weight of the values"
+                "max_considered": opt(
+                    16, f"[1, {MOST_SIMULATIONS}]", "gumbel: maximum number of actions compared at the root"
                 ),
-                "c_scale": opt(1.0, "[0, inf)", "gumbel: weight of the values against the logits"),
+                "c_visit": opt(
+                    50.0,
+                    f"[0, {MOST_WEIGHT}]",
+                    "gumbel: visits added to the largest count in the weight of the values",
+                ),
+                "c_scale": opt(1.0, f"[0, {MOST_WEIGHT}]", "gumbel: weight of the values against the logits"),
             },
         },
         "eval": {

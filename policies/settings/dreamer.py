@@ -94,4 +94,12 @@ def _rest() -> groups.Schema:
     }
 
 
-algorithm = Algorithm("dreamer", "Dreamer", schema, actions=("discrete", "box"), chain="sequence_replay", unit_box=True)
+algorithm = Algorithm(
+    "dreamer",
+    "Dreamer",
+    schema,
+    actions=("discrete", "box"),
+    chain="sequence_replay",
+    unit_box=True,
+    masks=False,
+)

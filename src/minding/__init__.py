@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from minding.di_engine import Modules, from_di_engine
+from minding.other_names import Modules, missing_name
 
 if TYPE_CHECKING:
     from minding.agent import Agent, load
@@ -22,7 +22,7 @@ if not TYPE_CHECKING:
             from minding import agent
 
             return getattr(agent, name)
-        raise from_di_engine(__name__, name)
+        raise missing_name(__name__, name)
 
 
 sys.meta_path.append(Modules())

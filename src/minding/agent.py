@@ -7,7 +7,7 @@ import signal
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy.typing as npt
 
@@ -21,7 +21,7 @@ from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.config.limits import run_length
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.files import folder_of
 from minding.engine.notes import add_note
@@ -33,7 +33,7 @@ from minding.envs.config import env_settings
 from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
-from minding.training.arguments import check_count, place_keys, settings_of
+from minding.training.arguments import check_count, place_keys, refuse_arguments, settings_of
 from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
@@ -146,7 +146,9 @@ class Agent:
 
     # Learning
 
-    def learn(self, steps: int | None = None, *, total: int | None = None, use: Given | None = None) -> Summary:
+    def learn(
+        self, steps: int | None = None, *, total: int | None = None, use: Given | None = None, **other: NoReturn
+    ) -> Summary:
         """Learns, and evaluates the policy at the end; another call continues where the last one stopped.
 
         Schedules, such as the schedule of the learning rate, run over the steps of each call. With `total` they run
@@ -166,6 +168,7 @@ class Agent:
           ConfigError: `steps` or `total` is not an integer of 1 or more, or `use` holds anything but middleware.
           KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, once the run is saved. The next call continues it.
         """
+        refuse_arguments("learn", other)
         for name, value in (("steps", steps), ("total", total)):
             if value is not None:
                 check_count(f"learn({name}", value, 1)
@@ -280,21 +283,25 @@ class Agent:
 
     # Acting
 
-    def evaluate(self, episodes: int = 100, *, seed: int | None = None) -> Evaluation:
+    def evaluate(self, episodes: int = 100, *, seed: int | None = None, **other: NoReturn) -> Evaluation:
         """Plays complete episodes without exploration, in environments that training does not use.
 
         Args:
           episodes: the number of episodes.
           seed: the seed of the environments; by default the seed of the run.
         """
+        refuse_arguments("evaluate", other)
         check_count("evaluate(episodes", episodes, 1)
         return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed), self.cfg)
 
-    def predict(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
+    def predict(
+        self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False, **other: NoReturn
+    ) -> Array:
         """The action for an observation, or the actions for a batch, as in evaluation; see `Player`.
 
         A policy with memory remembers from call to call, until `reset`.
         """
+        refuse_arguments("predict", other)
         if self._player is None:
             self._player = self.player()
         return self._player(obs, action_mask, explore=explore)

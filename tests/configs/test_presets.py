@@ -144,13 +144,22 @@ TABLE, TIMES = "policy.other.replay=table", "policy.other.table.max_times_sample
         (
             "dqn",
             ["policy.other.table.limiter=ratio"],
-            ["policy.other.table.limiter=ratio has no effect without policy.other.replay=table"],
+            ["policy.other.table.limiter='ratio' has no effect without policy.other.replay=table"],
         ),
         (
             "dqn",
             [TABLE, "policy.other.table.samples_per_insert=4"],
             ["policy.other.table.samples_per_insert=4.0 has no effect without policy.other.table.limiter=ratio"],
         ),
+        ("ppo", ["contest.opponents=[a]"], ["contest.opponents=['a'] has no effect without chain=contest"]),
+        ("ppo", ["contest.size=3"], ["contest.size=3 has no effect without chain=contest"]),
+        ("ppo", ["pool.last=3"], ["pool.last=3 has no effect without pool.freq"]),
+        ("dqn", ["policy.other.data=x"], ["policy.other.data='x' has no effect without chain=offline or prior_data"]),
+        ("dqn", ["policy.other.hindsight.k=8"], ["policy.other.hindsight.k=8 has no effect without chain=hindsight"]),
+        ("ppo", ["env.team_reward=true"], ["env.team_reward=true, which", "needs an environment with several agents"]),
+        ("ppo", ["env.global_state=true"], ["env.global_state=true, which", "an environment with several agents"]),
+        ("ppo", ["env.episodic_life=true"], ["env.episodic_life=true and the wrapper", "CartPole", "gives none"]),
+        ("ppo", ["env.wrappers=[episodic_life]"], ["the wrapper episodic_life need info['lives']"]),
         (
             "dqn",
             [TABLE, "policy.other.table.limiter=min_size", "policy.other.table.limiter_rows=1000000"],

@@ -10,7 +10,7 @@ from minding.engine.buffers import DatasetTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.parts import hold_out
+from minding.engine.data.holdout import hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.process.runtime import ms
 from minding.middleware import dataset_evaluator, offline_data_fetcher

@@ -28,7 +28,7 @@ from team_values import (
 
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.errors import ConfigError, SpaceError
+from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.export.reader import open_mindir
 from minding.policies.export.writer import export_policy
@@ -117,7 +117,7 @@ def test_what_it_learns_from_is_asked_of_the_environment():
     assert cfg.env.spec.agents.state.shape == [3]
     with pytest.raises(ConfigError, match=r"env\.global_state=False: policy\.type='qmix' needs it"):
         compile_run(user, ["env.global_state=false"])
-    with pytest.raises(SpaceError, match=r"'qmix' learns for several agents, but env\.env_id='CartPole-v1' has one"):
+    with pytest.raises(ConfigError, match=r"which algorithms for teams turn on, .* but CartPole-v1 has one"):
         compile_run(user, ["env.env_id=CartPole-v1"])
 
 

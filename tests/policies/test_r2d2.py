@@ -22,7 +22,7 @@ from minding import training
 from minding.configs import compile_run
 from minding.configs.chains.sequence_replay import sequence_buffer
 from minding.engine import Config, OnlineRLContext, Task
-from minding.engine.data.errors import rescaled, unscaled
+from minding.engine.data.returns import rescaled, unscaled
 from minding.engine.errors import ConfigError
 from minding.middleware import OffPolicyLearner
 

@@ -11,8 +11,9 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import BlockArray, save_checkpoint
 from minding.engine.config.identity import identity
-from minding.engine.data.dataset import Dataset, describe
+from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.description import describe
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
 from proofs import forge

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import load_dataset, recorded_references
-from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
+from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
+from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
+from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError, MissingExtraError
 from minding.training.conversion import convert, open_source
@@ -186,7 +187,25 @@ def test_spaces_of_a_file_without_an_environment_are_made_of_its_arrays(tmp_path
     write_d4rl(tmp_path / "walk.hdf5", generated(4), successors=True)
     found, _ = read(tmp_path / "walk.hdf5", tmp_path / "out")
     env = found.about["env"]
-    assert (env["env_id"], env["observation"]["shape"], env["env_action"]["rescaled"]) == ("walk", [2], False)
+    assert (env["env_id"], env["observation"]["shape"], env["env_action"]["rescaled"]) == ("data", [2], False)
+
+
+def test_files_that_name_no_environment_are_joined_whatever_their_names(tmp_path):
+    first, second = generated(4), generated(3, seed=1)
+    for name, made in (("one", first), ("two", second)):
+        write_d4rl(tmp_path / f"{name}.hdf5", made, successors=True)
+        export_minari(joined(made, {"env": ENV}), tmp_path / name, f"{name}/all-v0")
+        metadata = json.loads((tmp_path / name / "data" / "metadata.json").read_text())
+        del metadata["minding"]
+        (tmp_path / name / "data" / "metadata.json").write_text(json.dumps(metadata))
+    for form, suffix in (("d4rl", ".hdf5"), ("minari", "")):
+        done = convert([open_source(tmp_path / f"{name}{suffix}") for name in ("one", "two")], tmp_path / form)
+        assert done.episodes == 7
+        assert load_dataset(tmp_path / form).about["env"]["env_id"] == "data"
+    with h5py.File(tmp_path / "two.hdf5", "a") as file:
+        _replace(file, "actions", lambda x: np.zeros(len(x), int))
+    with pytest.raises(DataError, match=r"env_action.kind is .*; --env ID, or --action-low X --action-high X, gives"):
+        convert([open_source(tmp_path / f"{name}.hdf5") for name in ("one", "two")], tmp_path / "mixed")
 
 
 def damaged(kind, episodes):
@@ -239,6 +258,7 @@ def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):
 
 PLANTED = {
     "a step without a reward": (lambda group: _replace(group, "rewards", lambda x: x[:-1]), "terminations has shape"),
+    "complex rewards": (lambda group: _replace(group, "rewards", lambda x: x + 1j), "reward holds complex numbers"),
     "an end within it": (lambda group: _replace(group, "terminations", lambda x: x | True), "is set at step 0 of 6"),
     "no actions": (lambda group: group.pop("actions"), "lacks a part .*actions"),
     "no last observation": (
@@ -354,7 +374,13 @@ def test_images_of_a_minari_set_are_refused(tmp_path):
 
 
 REFUSED = {
-    "no timeouts": ({"timeouts": None}, {}, "has no `timeouts`: .*give --horizon STEPS"),
+    "no timeouts": ({"timeouts": None}, {}, "has no `timeouts`: .*give --horizon STEPS.*Dataset.of_episodes"),
+    # d3rlpy numbers the arrays of its episodes.
+    "of d3rlpy": (
+        {"terminals": None, **{f"rewards_{n}": np.zeros(2) for n in range(99)}},
+        {},
+        "lacks terminals, and has actions, infos, next_observations and 102 more: .*Dataset.of_episodes",
+    ),
     "a horizon beside them": ({}, {"horizon": 5}, "has `timeouts`: leave out --horizon"),
     "no terminals": ({"terminals": None}, {}, "is not in D4RL's format: it lacks terminals, and has actions"),
     "another length": ({"rewards": np.zeros(2)}, {}, "its arrays differ in rows: observations .* rewards 2"),
@@ -367,7 +393,8 @@ def test_a_file_in_another_form_is_refused_in_a_line(name, tmp_path):
     write_d4rl(tmp_path / "set.hdf5", generated(3), successors=True)
     with h5py.File(tmp_path / "set.hdf5", "a") as file:
         for field, values in changes.items():
-            del file[field]
+            if field in file:
+                del file[field]
             if values is not None:
                 file[field] = values
     with pytest.raises(DataError, match=message) as error:

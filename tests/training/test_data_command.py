@@ -8,8 +8,8 @@ from minari.dataset.minari_dataset import parse_dataset_id
 from of_algorithms import recorded
 
 from minding.cli import run
-from minding.engine.data.dataset import load_dataset, recorded_references
-from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
+from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.references import References
 from minding.training.conversion import Converted
 from minding.training.formats.minari_sets import check_id
@@ -223,14 +223,17 @@ def test_the_commands_record_join_describe_check_and_draw(tmp_path, capsys, monk
     assert "fault: equal episodes" in capsys.readouterr().out
 
 
-def test_numbered_states_are_recorded_and_learned_from(tmp_path):
+def test_numbered_states_are_recorded_and_learned_from(tmp_path, capsys):
     folder = tmp_path / "lake"
-    arguments = ["--env", "FrozenLake-v1", "--steps", "40", "--out", str(folder)]
+    arguments = ["--env", "FrozenLake-v1", "--steps", "2000", "--out", str(folder)]
     assert run(["data", "record", "--random", *arguments]) == 0
     data = load_dataset(folder)
     assert (data.obs[""].dtype, data.obs[""].shape) == (np.int32, (len(data),))
     rows = data.rows(["obs", "next_obs"], np.arange(len(data)))
     assert set(np.unique([rows["obs"], rows["next_obs"]]).tolist()) <= set(range(16))
+    # An environment of few states repeats its episodes.
+    assert run(["data", "check", str(folder)]) == 0
+    assert "note: equal episodes: " in capsys.readouterr().out
 
 
 def test_reference_returns_are_recorded_converted_and_told(tmp_path, monkeypatch, capsys):

@@ -11,9 +11,10 @@ from of_algorithms import recorded
 
 from minding.cli import run
 from minding.configs import compile_run
-from minding.engine.data.dataset import Dataset, load_dataset
-from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
+from minding.engine.data.dataset import Dataset, episodes_of, joined, load_dataset
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import DataError, SpaceError
+from minding.training.conversion import convert, open_source
 
 
 def swings(count=2, steps=3, scale=1.0):
@@ -242,6 +243,38 @@ def test_a_fault_of_a_file_is_found(name, tmp_path, monkeypatch, capsys):
     assert text in faults[0]
 
 
+KINDS = {
+    "complex": lambda values: values + 1j,
+    "text": lambda values: np.full(values.shape, b"1"),
+    "a compound": lambda values: np.zeros(values.shape, [("a", "f4"), ("b", "f4")]),
+    "a compound of one": lambda values: np.zeros(values.shape, [("a", "f4")]),
+}
+
+
+@pytest.mark.parametrize("array", ["observations", "actions", "rewards", "terminals"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("error")
+def test_only_real_numbers_of_a_file_are_read(array, kind, tmp_path):
+    values = {"observations": np.zeros((10, 2)), "actions": np.zeros((10, 1))}.get(array, np.zeros(10))
+    write_hdf5(tmp_path / "own.hdf5", **{array: KINDS[kind](values)})
+    with pytest.raises(DataError, match=f"own.hdf5'.*{array[:6]}.*expected"):
+        convert([open_source(tmp_path / "own.hdf5")], tmp_path / "out")
+
+
+def test_columns_are_one_number_for_each_step(tmp_path):
+    column = np.arange(10)[:, None]
+    write_hdf5(tmp_path / "own.hdf5", actions=column % 3, rewards=column, terminals=column * 0)
+    convert([open_source(tmp_path / "own.hdf5")], tmp_path / "out")
+    data = load_dataset(tmp_path / "out")
+    assert (data.reward.tolist(), data.action.tolist()) == ([0, 1, 2, 3, 5, 6, 7, 8], [0, 1, 2, 0, 2, 0, 1, 2])
+    (log,) = swings(1)
+    flags = {"terminated": np.zeros((3, 1)), "truncated": np.array([[0], [0], [1]])}
+    parts = {"action": [[0], [2], [1]], "reward": np.ones((3, 1))}
+    data = Dataset.of_episodes([{**log, **parts, **flags}])
+    assert (data.action.tolist(), data.reward.tolist(), data.truncated[-1]) == ([0, 2, 1], [1, 1, 1], True)
+    assert data.about["env"]["env_action"]["n"] == 3
+
+
 @pytest.mark.parametrize("actions", ["float", "int"])
 def test_a_file_without_ends_is_refused_before_it_is_read(actions, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -261,7 +294,6 @@ def test_a_file_without_ends_is_refused_before_it_is_read(actions, tmp_path, mon
 
 
 def test_an_episode_of_a_set_that_is_too_large_is_damaged(tmp_path, monkeypatch):
-    from minding.training.conversion import open_source
     from minding.training.formats.minari_sets import export_minari
 
     monkeypatch.setattr("minding.training.formats.source.LARGEST", 40)

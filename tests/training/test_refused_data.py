@@ -15,8 +15,9 @@ from minding.configs import recorded as recorded_data
 from minding.engine import Config
 from minding.engine.checkpoint import read_manifest, save_checkpoint
 from minding.engine.checkpoint.manifest import MANIFEST, encode_manifest
-from minding.engine.data.dataset import Dataset, describe
+from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.description import describe
 from minding.engine.errors import ConfigError, DataError, SetupError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
@@ -76,6 +77,12 @@ def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_t
         for env_id in ("data", "CartPole-v1"):
             assert run(["train", "bc", f"env.env_id={env_id}", f"policy.other.data={path}"]) == 2
             assert f"`minding data convert {given} --out {out}`" in capsys.readouterr().err
+    for name in ("logs.npz", "logs.pkl", "logs.csv"):
+        (tmp_path / name).touch()
+        for command in (["data", "info"], ["data", "check"], ["train", "cartpole_bc"]):
+            given = f"policy.other.data={tmp_path / name}" if command[0] == "train" else str(tmp_path / name)
+            assert run([*command, given]) == 2
+            assert "with save_dataset(FOLDER, Dataset.of_episodes(episodes))" in capsys.readouterr().err
     for about, remedy in (
         ({"converted": ["a.hdf5", "b c"]}, "convert a.hdf5 'b c' again with `minding data convert`, --out "),
         ({"player": "sac while it learned"}, "train the run that saved them again"),
@@ -93,6 +100,7 @@ def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_t
         assert error.count("\n") == 1
 
 
+LOG = {"obs": np.zeros((4, 3)), "action": [[0.5]] * 3, "reward": np.ones(3), "terminated": True, "truncated": False}
 REFUSED = {
     "absent": (4, "no recorded data in .*absent': `minding data record RUN --steps N` records"),
     "empty": (4, "no recorded data in .*empty': `minding data record RUN --steps N` records"),
@@ -172,6 +180,57 @@ def test_what_is_known_only_from_the_arrays_is_refused_before_mindspore_is_prepa
     settings = [f"policy.other.data={data}", "policy.learn.batch_size=3", *more, f"run.out_dir={tmp_path / 'runs'}"]
     env = "data" if name == "range" else "CartPole-v1"
     assert run(["train", algorithm, f"env.env_id={env}", *settings]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(message, error)
+    assert not (tmp_path / "runs").exists()
+
+
+UNFIT = {
+    "fqe of several choices": (
+        ["bc", "env.env_id=data", "policy.eval.fqe=true"],
+        "these are multi_discrete: set it to",
+    ),
+    "a mask that Dreamer cannot foresee": (
+        ["dreamer", "env.env_id=minding/MaskedGrid-v0", "env.info_keys=[action_mask]"],
+        "policy.type='dreamer' cannot learn which actions will be legal, .* has an action mask",
+    ),
+    "lives that no one reports": (
+        ["ppo", "env.env_id=CartPole-v1", "env.episodic_life=true"],
+        "gives none: leave them",
+    ),
+    "too few for GAIL": (
+        ["gail", "env.env_id=CartPole-v1", "policy.other.gail.batch_size=5"],
+        r"'.*good': policy\.other\.gail\.batch_size=5 exceeds the 4 recorded steps.* lower policy.other.gail",
+    ),
+    "one return": (
+        ["iql", "env.env_id=Pendulum-v1", "chain=prior_data", "policy.other.reward=return_range"],
+        "range of the recorded episodes' returns, and that of all 2 is 3: use",
+    ),
+    "a range of nothing recorded": (
+        ["iql", "env.env_id=Pendulum-v1", "chain=off_policy", "policy.other.reward=return_range"],
+        "return_range with chain='off_policy': its factor comes from recorded rewards",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_settings_that_do_not_fit_are_refused_before_mindspore_is_prepared(
+    name, folders, tmp_path, capsys, not_prepared
+):
+    arguments, message = UNFIT[name]
+    if name == "fqe of several choices":
+        data = Dataset.of_episodes([{**LOG, "action": [[0, 1], [1, 0], [1, 1]]}] * 2)
+    elif name == "one return":
+        data = Dataset.of_episodes([LOG, LOG], env="Pendulum-v1")
+    else:
+        data = recorded(config(folders, "good").env)
+    save_dataset(tmp_path / "good", data)
+    if "chain=off_policy" not in arguments and arguments[0] not in ("dreamer", "ppo"):
+        arguments = [*arguments, f"policy.other.data={tmp_path / 'good'}"]
+    if arguments[0] in ("bc", "iql"):
+        arguments = [*arguments, "policy.learn.batch_size=4"]
+    assert run(["train", *arguments, f"run.out_dir={tmp_path / 'runs'}"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert re.search(message, error)

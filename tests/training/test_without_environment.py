@@ -16,7 +16,7 @@ from minding.configs import compile_run
 from minding.configs.played import in_environment
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import load_dataset
-from minding.engine.data.parts import hold_out
+from minding.engine.data.holdout import hold_out
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.envs.recorded import action_space, observation_space

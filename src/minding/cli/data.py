@@ -293,7 +293,7 @@ def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id:
     from minding.engine.data.dataset import load_dataset
     from minding.engine.data.references import carrying
     from minding.training.formats.minari_sets import export_minari
-    from minding.training.formats.own import OwnSource
+    from minding.training.formats.source import OwnSource
 
     if len(opened) != 1 or not isinstance(opened[0], OwnSource):
         raise click.UsageError(

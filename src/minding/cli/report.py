@@ -26,7 +26,7 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       draw: whether to draw the pictures, too; False if there is no time for them.
     """
     from minding.engine.checkpoint import resumable_checkpoints
-    from minding.engine.data.dataset import RECORDED
+    from minding.engine.data.episode import RECORDED
 
     picture = _curve(cfg, run_dir, summary, draw)
     # Board games render no images, but people can play against their agents.
@@ -132,7 +132,7 @@ def _normalized(summary: Any) -> dict[str, str]:
 
 def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     """The evaluations of the final policy: by returns, on recorded data, or none."""
-    from minding.engine.data.dataset import RECORDED
+    from minding.engine.data.episode import RECORDED
     from minding.engine.run.curves import unjudged
     from minding.engine.run.figures import judged_figures
     from minding.engine.run.scores import plays_itself

@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minding.engine.config.compiler import RUN_SCHEMA, setting_paths
 from minding.engine.config.config import Config
 from minding.engine.config.named import name_of_code
 from minding.engine.config.options import MOST_COUNT, Option, plain
 from minding.engine.errors import ConfigError, nearest
+from minding.envs import config_schema
+from minding.other_names import ARGUMENTS, setting_hint
 from minding.policies import get_algorithm
+
+
+def refuse_arguments(method: str, given: Mapping[str, object]) -> None:
+    """Refuses arguments that a method of an agent does not have.
+
+    Raises:
+      ConfigError: there is one; names its replacement if other libraries have it.
+    """
+    for name in given:
+        hint = ARGUMENTS.get(name, "there is no such argument")
+        raise ConfigError(f"{method}({name}=...): {hint}")
+
 
 _SECTIONS = ("model", "learn", "collect")
 
@@ -60,13 +75,14 @@ def place_keys(user: Config, keys: Mapping[str, Any]) -> None:
         value = _setting(key, given)
         found = [section for section in _SECTIONS if key in schema.get(section, {})]
         if len(found) != 1:
+            schemas = {"": RUN_SCHEMA, "env.": config_schema(), "policy.": schema}
+            paths = [path for prefix, each in schemas.items() for path in setting_paths(each, prefix)]
+            places = [path for path in paths if path.rpartition(".")[2] == key]
             known = [name for section in _SECTIONS for name in schema.get(section, {})]
-            every = (
-                f"; it is in {' and '.join(f'policy.{each}' for each in found)}: use settings=[...]" if found else ""
-            )
+            hint = f"; it is {' and '.join(places)}: use settings=[...]" if places else setting_hint(key, paths)
             raise ConfigError(
                 f"{key}={value!r}: no key in policy.model, policy.learn or policy.collect of {policy['type']!r}"
-                f"{every or nearest(key, known) or '; use settings=[...] for other keys'}"
+                f"{hint or nearest(key, known) or '; use settings=[...] for other keys'}"
             )
         if found[0] not in user.policy:
             user.policy[found[0]] = {}

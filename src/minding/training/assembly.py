@@ -12,7 +12,7 @@ from minding.engine.chain.nodes import chain_nodes
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.transports import check_transport
 from minding.engine.process import runtime

@@ -9,20 +9,18 @@ from typing import Any
 
 from minding.engine.checkpoint.manifest import MANIFEST
 from minding.engine.checkpoint.store import MISFITS, first_line
-from minding.engine.data.dataset import check_dataset
-from minding.engine.data.dataset_writer import DatasetWriter, Episode, joined
-from minding.engine.data.differences import differences
-from minding.engine.data.made_spaces import with_limits
+from minding.engine.data.data_hints import HDF5, conversion, local_set
+from minding.engine.data.dataset import check_dataset, joined
+from minding.engine.data.dataset_writer import DatasetWriter
+from minding.engine.data.description import differences
+from minding.engine.data.episode import RECORDED, Episode
+from minding.engine.data.inferred_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
-from minding.engine.data.remedies import local_set
 from minding.engine.errors import DataError, nearest
 from minding.training.formats.d4rl import D4RLSource
 from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource
-from minding.training.formats.own import OwnSource
-from minding.training.formats.seen import SeenAs
-from minding.training.formats.source import Source
+from minding.training.formats.source import OwnSource, Source
 
-_HDF5 = (".hdf5", ".h5")
 _SPACES = ("observation", "env_action")
 
 
@@ -57,15 +55,15 @@ def open_source(
     Args:
       name: a folder in minding's own format or in Minari's, a D4RL file, or the id of a Minari set on this machine.
       horizon: see `D4RLSource`.
-      env: a description of the environment (see `engine.data.dataset.describe`) that replaces the data's own; values
+      env: a description of the environment (see `engine.data.description`) that replaces the data's own; values
         outside of its spaces count as damage.
-      action_low, action_high: limits of actions that replace the data's own; see `engine.data.made_spaces`.
+      action_low, action_high: limits of actions that replace the data's own; see `engine.data.inferred_spaces`.
     Raises:
       DataError: there are no data of that name (with the nearest name), or the data exceed the limits.
       MissingExtraError: a package that reads the format is not installed.
     """
     name, path = str(name), Path(name).expanduser()
-    if path.is_file() and path.suffix in _HDF5:
+    if path.is_file() and path.suffix in HDF5:
         source: Source = D4RLSource(path, horizon, env, action_low, action_high)
         return _seen(source, env, action_low, action_high)
     if horizon is not None:
@@ -83,19 +81,19 @@ def open_source(
 def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action_high: Any) -> Source:
     """The source with the given description of its environment."""
     if action_low is None and action_high is None:
-        return source if env is None else SeenAs(source, env)
+        return source if env is None else source.described_as(env)
     if env is not None:
         raise DataError("--env already sets the limits of actions: leave out --action-low and --action-high, or --env")
     try:
         limited = with_limits(source.env, action_low, action_high)
     except ValueError as error:
         raise DataError(f"{str(source.path)!r}: {error}") from None
-    return SeenAs(source, limited)
+    return source.described_as(limited)
 
 
 def _hint(path: Path) -> str:
     if path.is_file():
-        return f": a file of recorded data ends with {' or '.join(_HDF5)}"
+        return conversion(path)
     if path.is_dir():
         return f": expected {MANIFEST}, or {METADATA} beside {MAIN}"
     if path.exists():
@@ -155,10 +153,10 @@ def convert(
     return done
 
 
-def problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
-    """The fault of an episode as a sentence; None if it has none."""
+def problem_of(episode: Episode, about: Mapping[str, Any], *, limits: bool = False) -> ValueError | None:
+    """The fault of an episode as a sentence, also an observation outside of its `limits`; None if it has none."""
     try:
-        check_dataset(joined([episode], about), single=True)
+        check_dataset(joined([episode], about), single=True, limits=limits)
     except ValueError as error:
         return error
     except MISFITS as error:
@@ -175,5 +173,12 @@ def _refuse_another(first: Source, source: Source) -> None:
     if told:
         raise DataError(
             f"{str(source.path)!r} and {str(first.path)!r} have different environments and cannot be joined: {told[0]} "
-            "(there the second, here the first)"
+            f"(there the second, here the first){_same_spaces(first, source)}"
         )
+
+
+def _same_spaces(*sources: Source) -> str:
+    """The options that give sources the same spaces, if their own were derived from their arrays."""
+    if all(source.env.get("env_id") == RECORDED for source in sources):
+        return "; --env ID, or --action-low X --action-high X, gives both the same spaces"
+    return ""

@@ -12,7 +12,8 @@ import numpy as np
 from minding.configs import compile_run
 from minding.engine.config.config import Config
 from minding.engine.data import trees
-from minding.engine.data.dataset import Dataset, describe
+from minding.engine.data.dataset import Dataset
+from minding.engine.data.description import describe
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array

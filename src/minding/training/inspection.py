@@ -11,19 +11,27 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.dataset_writer import Episode, joined
-from minding.engine.data.ranges import check_observations
+from minding.engine.data.episode import Episode
 from minding.engine.data.references import references_of
-from minding.engine.errors import DamagedDataError, DataError
+from minding.engine.errors import MOST_NAMED, DamagedDataError, DataError, few
 from minding.engine.types import Array
 from minding.training.conversion import problem_of
 from minding.training.formats.source import Source
-from minding.training.successors import MOST_TOLD, Repeats, few, jumps
 
 _MANY = 0.01
 """Share of action components at their limits above which this is reported."""
 _HUGE = 1e8
 """Rewards above this size are reported: in float32 their sums lose everything below 8."""
+
+_JUMP = 8.0
+"""A change of an observation within an episode is suspicious above this multiple of the 99th percentile."""
+_RESTART = 1.5
+"""The same for a change that leads into the region where episodes begin from outside of it."""
+_SEVERAL = 5
+"""Number of episodes from which the region where episodes begin can be estimated."""
+_SAMPLE = 100_000
+_ROWS = 1 << 16
+"""Steps that are processed together."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +119,7 @@ def check_source(source: Source) -> list[Finding]:
     found = [*_damage(seen.damaged), *found, *seen.faults(stopped=bool(found)), *seen.notes()]
     if seen.steps:
         with contextlib.suppress(DamagedDataError):  # reported already
-            found += [Finding(text, False) for text in jumps(source)]
+            found += [Finding(text, False) for text in _jumps(source)]
     if dropped:
         found.append(
             Finding(
@@ -131,16 +139,18 @@ class _Seen:
         self.damaged: list[str] = []
         self._prints: dict[bytes, int] = {}
         self._equal: list[str] = []
+        # Whether equal episodes hold numbers that two episodes do not have in common by chance.
+        self._copied = False
         self._lengths: list[tuple[int, int, bool]] = []
         self._large: list[str] = []
-        self._repeats = Repeats()
+        self._repeats = _Repeats()
         self.steps = self._at_limits = self._numbers = self._cut = self._ended = self._count = 0
         self._whole = self._space["kind"] == "box"
 
     def add(self, number: int, episode: Episode | ValueError) -> None:
         """Looks at an episode."""
         self._count += 1
-        problem = episode if isinstance(episode, ValueError) else _problem_of(episode, self._about)
+        problem = episode if isinstance(episode, ValueError) else problem_of(episode, self._about, limits=True)
         if problem is not None:
             self.damaged.append(f"episode {number}: {problem}")
             return
@@ -149,6 +159,7 @@ class _Seen:
         key = _fingerprint(episode)
         if key in self._prints:
             self._equal.append(f"{self._prints[key]} and {number}")
+            self._copied = self._copied or not _of_whole_numbers(episode)
         self._prints.setdefault(key, number)
         self._lengths.append((number, len(episode), episode.truncated))
         self._repeats.add(episode)
@@ -169,7 +180,7 @@ class _Seen:
             texts.append(
                 f"ends are missing: longer than the time limit of {limit} steps {_are(too_long)} {_episodes(too_long)}"
             )
-        if self._equal:
+        if self._copied:
             texts.append(f"equal episodes: {few(self._equal)}")
         if not (self.steps or stopped):
             texts.append("there are no whole steps")
@@ -188,6 +199,11 @@ class _Seen:
         early = [str(number) for number, steps, truncated in self._lengths if truncated and steps < least]
         if early:
             texts.append(f"truncated before the time limit of {limit} steps: {_episodes(early)}")
+        if self._equal and not self._copied:
+            texts.append(
+                f"equal episodes: {few(self._equal)}; all of their numbers are whole, and an environment of few states "
+                "repeats itself"
+            )
         if self._cut:
             texts.append(
                 f"{self._cut:,} of {self._count:,} episodes neither terminated nor truncated: recording ended there"
@@ -222,21 +238,10 @@ class _Seen:
                 )
 
 
-def _problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
-    """The fault of an episode, including observations outside of their limits; None if there is none."""
-    problem = problem_of(episode, about)
-    if problem is None:
-        try:
-            check_observations(joined([episode], about), single=True)
-        except ValueError as error:
-            return error
-    return problem
-
-
 def _damage(damaged: list[str]) -> Iterator[Finding]:
-    yield from (Finding(text, True) for text in damaged[:MOST_TOLD])
-    if len(damaged) > MOST_TOLD:
-        more = len(damaged) - MOST_TOLD
+    yield from (Finding(text, True) for text in damaged[:MOST_NAMED])
+    if len(damaged) > MOST_NAMED:
+        more = len(damaged) - MOST_NAMED
         yield Finding(f"{more:,} more damaged episode{'s' * (more > 1)}", True)
 
 
@@ -256,6 +261,12 @@ def _fingerprint(episode: Episode) -> bytes:
     return digest.digest()
 
 
+def _of_whole_numbers(episode: Episode) -> bool:
+    """Whether all numbers of an episode are whole, as the numbers of states, counts and pixels are."""
+    floats = [values for values in (*episode.obs.values(), episode.action) if values.dtype.kind == "f"]
+    return all((values == np.rint(values)).all() for values in floats)
+
+
 def _at_limits(space: Any, action: Array) -> Array:
     """Which components of actions are at a finite limit of a Box; empty for other spaces."""
     if space["kind"] != "box":
@@ -263,3 +274,102 @@ def _at_limits(space: Any, action: Array) -> Array:
     low, high = np.broadcast_to(space["low"], action.shape[1:]), np.broadcast_to(space["high"], action.shape[1:])
     found: Array = (action <= low) | (action >= high)
     return found
+
+
+# Next observations
+
+
+class _Repeats:
+    """Counts last observations that equal the observation before, as in logs that lack the one after the last step."""
+
+    def __init__(self) -> None:
+        self._within = self._inner = self._last = self._episodes = 0
+
+    def add(self, episode: Episode) -> None:
+        """Counts the repeats of an episode."""
+        same = np.ones(1, np.bool_)
+        last = np.ones(1, np.bool_)
+        for path, values in episode.obs.items():
+            flat = values.reshape(len(values), -1)
+            same = same & (flat[1:] == flat[:-1]).all(axis=1)
+            last = last & (flat[-1:] == episode.final_obs[path].reshape(1, -1)).all(axis=1)
+        self._within, self._inner = self._within + int(same.sum()), self._inner + len(episode) - 1
+        self._last, self._episodes = self._last + int(last[0]), self._episodes + 1
+
+    def texts(self) -> Iterator[str]:
+        """The findings, if observations repeat more often at ends than elsewhere."""
+        if self._last and self._last * max(self._inner, 1) > 2 * self._within * self._episodes:
+            yield (
+                f"in {self._last:,} of {self._episodes:,} episodes the observation after the last step equals the one "
+                "before it: the true one may be missing, and episodes that do not terminate bootstrap from it"
+            )
+
+
+def _jumps(source: Source) -> Iterator[str]:
+    """Finds exceptionally large changes of an observation within an episode, where an end or rows may be missing."""
+    starts, changes = _starts_and_changes(source)
+    for path, values in changes.items():
+        usual = np.quantile(values, 0.99, axis=0)
+        begin = np.stack(starts[path])
+        found, again = [], []
+        for number, episode in enumerate(source.episodes()):
+            if isinstance(episode, Episode):
+                for first, before, after in _pairs(episode, path):
+                    change = np.abs(after - before)
+                    odd = (change > _JUMP * usual + 1e-6).any(axis=1)
+                    found += [f"step {first + step} of episode {number}" for step in np.flatnonzero(odd).tolist()]
+                    if len(begin) >= _SEVERAL:
+                        restart = (
+                            ~odd & _restarts(before, after, begin) & (change > _RESTART * usual + 1e-6).any(axis=1)
+                        )
+                        again += [
+                            f"step {first + step} of episode {number}" for step in np.flatnonzero(restart).tolist()
+                        ]
+        name = f"observation {path!r}" if path else "observation"
+        if found:
+            yield f"the {name} jumps at {few(found)}: an end or rows may be missing there"
+        if again:
+            yield f"the {name} returns to the start of an episode at {few(again)}: an end may be missing there"
+
+
+def _restarts(before: Array, after: Array, starts: Array) -> Array:
+    """Whether each step leads from outside into the region of the first observations, bool ``(n,)``."""
+    low, high = starts.min(axis=0), starts.max(axis=0)
+    margin = 0.1 * (high - low) + 1e-6
+
+    def within(values: Array) -> Array:
+        inside: Array = ((values >= low - margin) & (values <= high + margin)).all(axis=1)
+        return inside
+
+    return within(after) & ~within(before)
+
+
+def _starts_and_changes(source: Source) -> tuple[dict[str, list[Array]], dict[str, Array]]:
+    """The first observations of all episodes, and the changes in a sample of steps, for each vector observation."""
+    starts: dict[str, list[Array]] = {}
+    found: dict[str, list[Array]] = {}
+    stride = size = 1
+    for episode in source.episodes():
+        if not isinstance(episode, Episode):
+            continue
+        for path, values in episode.obs.items():
+            if values.dtype.kind == "f" and values.ndim == 2:
+                starts.setdefault(path, []).append(values[0].copy())
+                for first, before, after in _pairs(episode, path):
+                    found.setdefault(path, []).append(np.abs(after - before)[(size + first) % stride :: stride])
+        size += len(episode)
+        if size // stride > _SAMPLE:
+            # From here on every second step is left out.
+            stride, found = 2 * stride, {path: [each[::2] for each in parts] for path, parts in found.items()}
+    return starts, {path: np.concatenate(parts) for path, parts in found.items()}
+
+
+def _pairs(episode: Episode, path: str) -> Iterator[tuple[int, Array, Array]]:
+    """Observations before and after steps, in parts of bounded size, each with the number of its first step."""
+    values = episode.obs[path]
+    for first in range(0, len(values), _ROWS):
+        before = values[first : first + _ROWS]
+        after = values[first + 1 : first + _ROWS + 1]
+        if len(after) < len(before):
+            after = np.concatenate([after, episode.final_obs[path][None]])
+        yield first, before, after

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import MindingError, NonFiniteError, ShapeError
 from minding.engine.types import Array

@@ -14,8 +14,9 @@ from minding.engine.config.config import Config
 from minding.engine.config.identity import identity
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.dataset import Dataset, describe, load_dataset
-from minding.engine.data.dataset_writer import as_stored, save_dataset
+from minding.engine.data.dataset import Dataset, as_stored, load_dataset
+from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.description import describe
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir

@@ -20,7 +20,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.identity import collectors_of
 from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import MissingExtraError
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept

@@ -14,7 +14,7 @@ from minding.engine.checkpoint.manifest import sha256
 from minding.engine.checkpoint.store import MISFITS
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.episode import RECORDED
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array, Policy

@@ -103,7 +103,7 @@ def test_the_environment_fills_in_its_spec_in_plain_types():
         ({"policy": {"gamma": 0.9}}, "did you mean 'policy.learn.gamma'?"),
         ({"sed": 1}, "unknown key 'sed'; did you mean 'seed'?"),
         ({"xyzzy": 1}, "unknown key 'xyzzy'. Keys at the top: exp_name"),
-        ({"lr": 1}, "unknown key 'lr'; did you mean 'policy.learn.learning_rate'? Keys at the top"),
+        ({"lr": 1}, "unknown key 'lr'; in minding it is 'policy.learn.learning_rate'. Keys at the top"),
         ({"learnin_rate": 1}, "unknown key 'learnin_rate'; did you mean 'policy.learn.learning_rate'? Keys"),
         (learn(learning_rate="nan"), "'nan' is a string (YAML writes .nan)"),
         (learn(grad_norm="inf"), "'inf' is a string (YAML writes .inf)"),

@@ -77,7 +77,7 @@ WRONG = [
     ("huge", {"reward": [1e39, 0]}, "reward holds NaN or infinity at step 0 .inf., .* that float32 can hold"),
     ("empty", {"reward": [], "action": [], "obs": np.zeros((1, 2))}, "reward is empty: there are no steps"),
     ("scalar", {"reward": 1.0}, r"reward has the shape \(\), expected \(T,\), one number for each step"),
-    ("column", {"reward": [[1], [1]]}, r"reward has the shape \(2, 1\), expected \(T,\)"),
+    ("columns", {"reward": [[1, 1], [1, 1]]}, r"reward has the shape \(2, 2\), expected \(T,\)"),
     ("text", {"action": ["left", "right"]}, "action holds text, such as 'left', expected real numbers"),
     ("complex", {"action": [0j, 1j]}, "action holds complex numbers, such as '0j', expected real"),
     ("objects", {"reward": [None, 1]}, "reward holds object values, such as 'None', expected real"),

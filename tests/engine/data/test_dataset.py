@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, describe, load_dataset
+from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.description import describe
 from minding.engine.errors import DataError
 
 ENV = {
@@ -324,7 +325,7 @@ def test_many_differences_are_counted_and_long_values_cut():
     there = toy(about={"env": describe({**ENV, "spec": described(0)})})
     told = refusal(there, spec=described(1))
     assert "observation.part0.low is [0, 0, 0" in told
-    assert told.endswith("; and 5 more")
+    assert told.endswith(" and 5 more")
     assert len(told) < 700
 
 

@@ -7,7 +7,7 @@ import pytest
 from fakes import CountingEnv, CountingPolicy
 
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.data.errors import nstep_errors, rescaled, unscaled
+from minding.engine.data.returns import nstep_errors, rescaled, unscaled
 from minding.engine.errors import ChainError
 from minding.middleware import StepCollector
 

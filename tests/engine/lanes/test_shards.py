@@ -10,7 +10,7 @@ from lane_toys import ExitOnce, plain
 
 from minding.configs import compile_run, load_preset
 from minding.engine import ChainError, CheckpointError, OnlineRLContext, Task, declare
-from minding.engine.data.side_by_side import join_shards
+from minding.engine.data.rollout_joins import join_shards
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator

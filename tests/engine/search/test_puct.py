@@ -1,13 +1,14 @@
 """PUCT: trees computed by hand, a plain form, and what holds for every search."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 from board_toys import Node, Twig, Uneven, connect_four, rows, uniform
 
 from minding.engine.errors import ConfigError
-from minding.engine.search import PuctOptions, puct
+from minding.engine.search import GumbelOptions, PuctOptions, UctOptions, puct
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 
@@ -130,15 +131,19 @@ def test_noise_mixes_the_legal_priors_of_the_root_alone_and_follows_the_generato
     assert np.allclose(first.prior[2:4], np.exp(first.logits[2:4]) / np.exp(first.logits[2:4]).sum(axis=1)[:, None])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"simulations": 0}, "simulations=0: expected an integer in \\[1, 1000000\\]"),
-        ({"simulations": 2.5}, "simulations=2.5: expected an integer"),
-        ({"dirichlet_fraction": 1.5}, r"dirichlet_fraction=1.5: expected a share in \[0, 1\]"),
-        ({"c_puct": 0.0}, "c_puct=0.0, dirichlet_alpha=1.0: expected positive"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, message):
-    with pytest.raises(ConfigError, match=message):
-        PuctOptions(**options)
+WRONG = [
+    *((kind, {"simulations": value}) for kind in (PuctOptions, GumbelOptions, UctOptions) for value in (0, 2.5, 10**7)),
+    *((PuctOptions, {name: value}) for name in ("c_puct", "dirichlet_alpha") for value in (0.0, math.inf, 1e300)),
+    *((PuctOptions, {"dirichlet_fraction": value}) for value in (-0.1, 1.5, math.nan)),
+    *((GumbelOptions, {"max_considered": value}) for value in (0, 2.5, math.inf)),
+    *((GumbelOptions, {name: math.inf}) for name in ("c_visit", "c_scale", "gumbel_scale")),
+    *((GumbelOptions, {name: value}) for name in ("c_visit", "c_scale") for value in (-1.0, math.nan, "1")),
+    *((UctOptions, {"c": value}) for value in (0.0, math.inf, math.nan)),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), WRONG)
+def test_options_out_of_range_are_refused(kind, options):
+    ((name, value),) = options.items()
+    with pytest.raises(ConfigError, match=re.escape(f"{name}={value!r}: expected")):
+        kind(**options)

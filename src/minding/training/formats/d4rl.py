@@ -25,14 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.dataset_writer import Episode
-from minding.engine.data.flags import as_flags
-from minding.engine.data.made_spaces import box_of, choices, unlimited
-from minding.engine.data.references import References
-from minding.engine.errors import DamagedDataError, DataError, ShapeError
+from minding.engine.data.arrays import as_flags, rewards_of, without_column
+from minding.engine.data.data_hints import OF_ARRAYS
+from minding.engine.data.episode import RECORDED, Episode
+from minding.engine.data.inferred_spaces import box_of, choices, unlimited
+from minding.engine.errors import DamagedDataError, DataError, ShapeError, few
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import AS_A_WHOLE, LARGEST, Spaces, open_hdf5, reward_of, stored
+from minding.training.formats.source import AS_A_WHOLE, LARGEST, Source, Spaces, open_hdf5, stored
 
 NEEDED = ("observations", "actions", "rewards", "terminals")
 _BLOCK = 1 << 20
@@ -41,13 +41,13 @@ _SAME = 1e-5
 """Tolerance between a stored successor and the next row, relative to the number or, below 1, absolute."""
 
 
-class D4RLSource:
+class D4RLSource(Source):
     """A file in D4RL's format, see the module.
 
     Args:
       path: the file.
       horizon: steps after which an episode times out, for a file without `timeouts`.
-      env: the description of the environment (see `engine.data.dataset.describe`); without it the spaces are derived
+      env: the description of the environment (see `engine.data.description`); without it the spaces are derived
         from the arrays, and real-valued actions have no limits.
       action_low, action_high: smallest and largest integer action, if `env` is not given.
 
@@ -57,8 +57,6 @@ class D4RLSource:
       MissingExtraError: h5py is not installed.
     """
 
-    references: References | None = None
-
     def __init__(
         self,
         path: Path,
@@ -67,12 +65,14 @@ class D4RLSource:
         action_low: Any = None,
         action_high: Any = None,
     ) -> None:
-        self.path, self.dropped, self.ambiguous = path, 0, 0
+        self.path = path
         self._file = open_hdf5(path)
         missing = [name for name in NEEDED if name not in self._file]
         if missing:
-            found = ", ".join(sorted(self._file)) or "nothing"
-            raise DataError(f"{str(path)!r} is not in D4RL's format: it lacks {', '.join(missing)}, and has {found}")
+            found = few(sorted(self._file)) or "nothing"
+            raise DataError(
+                f"{str(path)!r} is not in D4RL's format: it lacks {', '.join(missing)}, and has {found}: {OF_ARRAYS}"
+            )
         names = [*NEEDED, *(name for name in ("timeouts", "next_observations") if name in self._file)]
         try:
             self._arrays = {name: stored(self._file, name) for name in names}
@@ -85,7 +85,7 @@ class D4RLSource:
         self._horizon = horizon
         made = _made_of(self._arrays, self._actions(action_low, action_high)) if env is None else env
         self._spaces = Spaces(observation_space(made["observation"]), action_space(made["env_action"]))
-        named: dict[str, Any] = {"env_id": path.stem, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon}
+        named: dict[str, Any] = {"env_id": RECORDED, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon}
         self.env: Mapping[str, Any] = env or {**named, **self._spaces.description}
 
     def _check_horizon(self, horizon: int | None) -> None:
@@ -93,7 +93,7 @@ class D4RLSource:
         if horizon is None and "timeouts" not in self._arrays:
             raise DataError(
                 f"{str(path)!r} has no `timeouts`: nothing tells where episodes that did not terminate ended; give "
-                "--horizon STEPS, the time limit of its environment"
+                f"--horizon STEPS, the time limit of its environment, or {OF_ARRAYS}"
             )
         if horizon is not None and "timeouts" in self._arrays:
             raise DataError(f"{str(path)!r} has `timeouts`: leave out --horizon, which is only for files without them")
@@ -117,7 +117,7 @@ class D4RLSource:
         found: list[Array] = []
         for begin in range(0, self._rows, _BLOCK):
             part = action[begin : begin + _BLOCK].astype(np.int64)
-            part = part.reshape(len(part)) if part.shape[1:] in ((), (1,)) else part
+            part = without_column(part)
             each = np.stack([*found, part.min(axis=0), part.max(axis=0)])
             found = [each.min(axis=0), each.max(axis=0)]
         low, high = found
@@ -128,7 +128,7 @@ class D4RLSource:
         except ValueError as error:
             raise DamagedDataError(f"{str(self.path)!r}: {error}") from None
 
-    def episodes(self) -> Iterator[Episode | ValueError]:
+    def read(self) -> Iterator[Episode | ValueError]:
         """See `Source`.
 
         Raises:
@@ -210,7 +210,7 @@ class D4RLSource:
             obs={path: values[:kept] for path, values in obs.items()},
             final_obs=final,
             action=self._spaces.actions(self._arrays["actions"][rows]),
-            reward=reward_of(self._arrays["rewards"][rows].reshape(-1)),
+            reward=rewards_of(self._arrays["rewards"][rows]),
             terminated=terminated,
             truncated=timed_out,
         )

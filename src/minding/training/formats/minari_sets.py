@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.dataset import Dataset
-from minding.engine.data.dataset_writer import Episode, episodes_of
-from minding.engine.data.flags import as_flags
+from minding.engine.data.arrays import as_flags, rewards_of
+from minding.engine.data.dataset import Dataset, episodes_of
+from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.references import References, references_of
 from minding.engine.data.scratch import Scratch
@@ -24,7 +24,7 @@ from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Spaces, extra_module, open_hdf5, part, reward_of, stored, whole
+from minding.training.formats.source import Source, Spaces, extra_module, open_hdf5, part, stored, whole
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _OURS = "minding"
@@ -37,7 +37,7 @@ _REFERENCES = "ref_min_score", "ref_max_score"
 """Keys of the metadata: the returns that score 0 and 100."""
 
 
-class MinariSource:
+class MinariSource(Source):
     """A Minari set with numeric observations.
 
     Args:
@@ -47,8 +47,6 @@ class MinariSource:
       DataError: there is no set at the path, or it contains images or strings.
       MissingExtraError: h5py or minari is not installed.
     """
-
-    dropped = shortened = ambiguous = 0
 
     def __init__(self, path: Path) -> None:
         self.path = path / "data" if (path / "data" / METADATA).exists() else path
@@ -61,10 +59,14 @@ class MinariSource:
             raise DataError(f"{str(path)!r}: {error}") from None
         self._observation = observation
         self._file = open_hdf5(self.path / MAIN)
-        self.references = _references(metadata, str(path))
+        self._references = _references(metadata, str(path))
         self.env: Mapping[str, Any] = {**_environment(metadata), **self._spaces.description}
 
-    def episodes(self) -> Iterator[Episode | ValueError]:
+    @property
+    def references(self) -> References | None:
+        return self._references
+
+    def read(self) -> Iterator[Episode | ValueError]:
         """See `Source`."""
         self.ambiguous = 0
         numbers = sorted(
@@ -81,7 +83,7 @@ class MinariSource:
     def _episode(self, group: Any) -> Episode:
         names = ("termination", "truncation")
         ends = {name: as_flags(whole(stored(group, f"{name}s")), f"{name}s") for name in names}
-        reward = whole(stored(group, "rewards"))
+        reward = rewards_of(whole(stored(group, "rewards")))
         count = len(reward)
         for name, flags in ends.items():
             if flags.shape != (count,) or not count:
@@ -96,7 +98,7 @@ class MinariSource:
             obs={path: values[:-1] for path, values in obs.items()},
             final_obs={path: values[-1] for path, values in obs.items()},
             action=self._spaces.actions(whole(stored(group, "actions"))),
-            reward=reward_of(reward),
+            reward=reward,
             terminated=bool(ends["termination"][-1]),
             truncated=bool(ends["truncation"][-1] and not ends["termination"][-1]),
         )
@@ -157,7 +159,7 @@ def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError):
         spec, wrappers = {}, []
     return {
-        "env_id": spec.get("id") or metadata.get("dataset_id") or "unknown",
+        "env_id": spec.get("id") or RECORDED,
         "wrappers": wrappers,
         "env_kwargs": spec.get("kwargs") or {},
         "max_episode_steps": spec.get("max_episode_steps"),

@@ -1,20 +1,23 @@
-"""The interface of a format of recorded data: a description of the environment, and episodes."""
+"""Sources of recorded data, with a description of the environment and episodes; the own format, and helpers."""
 
 from __future__ import annotations
 
+import abc
 import importlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.dataset_writer import Episode
-from minding.engine.data.references import References
+from minding.engine.data.dataset import check_dataset, episodes_of, joined, load_dataset
+from minding.engine.data.episode import Episode
+from minding.engine.data.inferred_spaces import fitted
+from minding.engine.data.references import References, references_of
 from minding.engine.errors import DamagedDataError, MissingExtraError, ShapeError
 from minding.engine.types import Array
 from minding.envs.spaces.actions import describe_actions
@@ -26,43 +29,68 @@ LARGEST = 1 << 30
 AS_A_WHOLE = "an episode is read as a whole and may have at most 1.1 GB"
 
 
-class Source(Protocol):
+class Source(abc.ABC):
     """Recorded data to be converted.
 
     Attributes:
       path: the source, for messages.
-      env: the data's description of their environment, see `engine.data.dataset.describe`.
+      env: the data's description of their environment, see `engine.data.description.describe`.
+      references: the reference returns in the data, if any; DataError if they are not two different finite numbers.
       dropped: number of rows left out so far, because the next observation is not known.
       shortened: number of rows that a truncated episode may lack because they were left out.
       ambiguous: number of episodes so far that are marked as both terminated and timed out; they count as terminated.
     """
 
+    path: Path
     env: Mapping[str, Any]
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def dropped(self) -> int: ...
-
-    @property
-    def shortened(self) -> int: ...
-
-    @property
-    def ambiguous(self) -> int: ...
+    dropped = shortened = ambiguous = 0
+    _redescribed = False
 
     @property
     def references(self) -> References | None:
-        """The reference returns in the data, if any.
+        return None
 
-        Raises:
-          DataError: the references are not two different finite numbers.
-        """
-        ...
+    @abc.abstractmethod
+    def read(self) -> Iterator[Episode | ValueError]:
+        """The episodes as they are stored, in order; a damaged episode is replaced by a ValueError."""
+
+    def described_as(self, env: Mapping[str, Any]) -> Source:
+        """The source with another description of its environment; episodes outside of its spaces are damaged."""
+        self.env, self._redescribed = env, True
+        return self
 
     def episodes(self) -> Iterator[Episode | ValueError]:
-        """The episodes, in order; a damaged episode is replaced by a ValueError that describes the fault."""
-        ...
+        """The episodes, in order, in the dtypes of `env`; a damaged episode is replaced by a ValueError."""
+        for episode in self.read():
+            if self._redescribed and isinstance(episode, Episode):
+                try:
+                    episode = fitted(episode, self.env)
+                    check_dataset(joined([episode], {"env": self.env}), single=True, limits=True)
+                except ValueError as error:
+                    yield error
+                    continue
+            yield episode
+
+
+class OwnSource(Source):
+    """A folder in minding's own format.
+
+    Raises:
+      DataError: there are no recorded data, or they are damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._data = path, load_dataset(path, mapped=True, values=False)
+        self.env = self._data.about["env"]
+        # The data no longer say whether the rows of time-outs were left out.
+        self.shortened = int("converted" in self._data.about)
+
+    @property
+    def references(self) -> References | None:
+        return references_of(self._data.about)
+
+    def read(self) -> Iterator[Episode | ValueError]:
+        return episodes_of(self._data)
 
 
 class Spaces:
@@ -107,11 +135,6 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
     # Numbers that become infinite are reported where numbers are checked.
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(values, dtype)
-
-
-def reward_of(values: Array) -> Array:
-    """Rewards in the form of recorded data."""
-    return _cast(values, np.dtype(np.float32))
 
 
 def open_hdf5(path: Path) -> Any:

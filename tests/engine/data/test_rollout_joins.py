@@ -12,7 +12,7 @@ from treevalue import FastTreeValue
 from minding.engine.data import trees
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
-from minding.engine.data.side_by_side import CannotJoin, join_shards, side_by_side
+from minding.engine.data.rollout_joins import CannotJoin, join_shards, side_by_side
 from minding.engine.errors import ShapeError
 from minding.engine.types import EpisodeEnd
 from minding.middleware.data_pusher import sequence_columns, transitions

@@ -5,8 +5,8 @@ import logging
 import numpy as np
 import pytest
 
-from minding.engine.data.goals import GoalRule
 from minding.engine.errors import EnvError
+from minding.middleware.her_data_enhancer import GoalRule
 
 ROWS = 70
 ACHIEVED = np.random.default_rng(0).integers(0, 2, (ROWS, 2)).astype(np.float32)

@@ -12,6 +12,10 @@ HDF5 = (".hdf5", ".h5")
 """Extensions of files in D4RL's format."""
 MINARI = "metadata.json"
 """File that identifies a folder in Minari's format."""
+OF_ARRAYS = (
+    "read its arrays in a program and write them with save_dataset(FOLDER, Dataset.of_episodes(episodes)), see "
+    "docs/offline.md"
+)
 RECORD = (
     "`minding data record RUN --steps N` records the policy of a run folder, such as the run of "
     "`minding train cartpole_ppo`"
@@ -25,9 +29,11 @@ def local_set(name: str) -> Path:
 
 
 def conversion(path: Path) -> str:
-    """The command that converts a file or folder in another format, or a local Minari set, to recorded data, as ``': it
-    is ...'``; an empty string for anything else."""
-    if path.is_file() and path.suffix in HDF5:
+    """The command that converts a file or folder in another format, or a local Minari set, to recorded data, or how a
+    program does it, as ``': it is ...'``; an empty string for anything else."""
+    if path.is_file() and path.suffix not in HDF5:
+        return f": it is a file in another format: {OF_ARRAYS}"
+    if path.is_file():
         form, out = "a file in HDF5", path.with_suffix("")
     elif any((path / inside / MINARI).is_file() for inside in (".", "data")):
         form, out = "a set in Minari's form", path.with_name(f"{path.resolve().name}-converted")

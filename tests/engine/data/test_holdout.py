@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.data.batch import Field
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.parts import first_steps, hold_out
+from minding.engine.data.holdout import first_steps, hold_out
 from minding.engine.errors import DataError
 
 FIELDS = {
