@@ -218,10 +218,10 @@ def test_pictures_show_the_agent_in_red_whoever_ended_the_game(mine, theirs, rew
     assert BoardEnv(TicTacToe()).render() is None
 
 
-@pytest.mark.parametrize("stones", [None, lambda self, state: -self.planes(state)[:, 1].astype(np.int8)])
+@pytest.mark.parametrize("stones", [None, lambda self, state: -TicTacToe().planes(state)[:, 1].astype(np.int8)])
 def test_pictures_ask_the_rules_for_the_stones(stones):
     methods = {"planes": lambda self, state: np.stack([TicTacToe.planes(self, state)[:, 0]] * 2, axis=1)}
-    rules = type("Odd", (TicTacToe,), methods if stones is None else {"stones": stones})()
+    rules = type("Odd", (TicTacToe,), methods if stones is None else {**methods, "stones": stones})()
     env = BoardEnv(rules, Scripted(3), True, render_mode="rgb_array")
     env.reset(seed=0)
     env.step(0)
