@@ -170,7 +170,7 @@ def test_a_state_that_cannot_be_saved_ends_the_run_before_the_first_step_or_afte
     run, tmp_path, late, calls, unsavable
 ):
     keeps = Keeps(0 if late else unsavable, unsavable)
-    with pytest.raises(CheckpointError, match="cannot be saved|bytes of JSON, at most"):
+    with pytest.raises(CheckpointError, match=r"cannot be saved|bytes of JSON, at most"):
         run(lambda task: keeps, max_step=50, train_freq=None)
     assert keeps.calls == calls
     assert not (tmp_path / "run" / "ckpt").exists() or names(tmp_path / "run" / "ckpt") == []

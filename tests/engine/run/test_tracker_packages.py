@@ -30,7 +30,8 @@ def iterate(begin, end):
 
 name, resume = sys.argv[1], sys.argv[2:]
 run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 8, "loggers": [name]}
-logger = online_logger(Config(exp_name="run", seed=3, run=run, policy={"hidden": [8, 8], "odd (%)": 1}), "run", progress=False)
+cfg = Config(exp_name="run", seed=3, run=run, policy={"hidden": [8, 8], "odd (%)": 1})
+logger = online_logger(cfg, "run", progress=False)
 before = signal.getsignal(signal.SIGINT)
 if resume:
     logger.load_state_dict(pickle.load(open("state", "rb")))
