@@ -39,6 +39,15 @@ ObsLike: TypeAlias = Obs | Mapping[str, Array]
 """What actors take: an `Obs`, or the leaves of a tree by path, such as ``{"joint.position": (N, 3)}``."""
 StateDict = dict[str, Any]
 """Nested dicts with string keys whose leaves are arrays or JSON values (numbers, strings, bools, None, lists)."""
+SAVABLE = frozenset(
+    {"bool", "float16", "float32", "float64", *(f"{u}int{8 << k}" for u in ("", "u") for k in range(4))}
+)
+"""Names of the dtypes of arrays that checkpoints hold."""
+
+
+def is_savable(dtype: npt.DTypeLike) -> bool:
+    """Whether a checkpoint can hold arrays of this dtype, see `SAVABLE`."""
+    return np.dtype(dtype).name in SAVABLE
 
 
 @runtime_checkable
@@ -298,6 +307,9 @@ class BoardGame(Protocol):
 
     All methods are pure: a state is never modified. Callers pass only positions of unfinished games, and `play` only
     legal actions; for anything else the result is undefined.
+
+    Rules may also define ``stones(state)``, from which `minding play` and pictures draw the board; see
+    `engine.search.rules.stones_of`.
     """
 
     @property

@@ -25,8 +25,9 @@ class CkptSaver:
     A checkpoint is taken at the end of the iteration in which it is due, wherever this middleware is in the chain: a
     run that resumes from it is identical to an uninterrupted one. Its manifest says which guarantee holds, see
     `engine.chain.lifecycle.GUARANTEES`. If a save fails (full disk, read-only folder), this is reported, training
-    continues and earlier checkpoints stay; `unsaved` says whether the last save failed. A policy with NaN or infinite
-    numbers is not saved, and nothing is saved when a `NonFiniteError` ends the run.
+    continues and earlier checkpoints stay; `unsaved` says whether the last save failed. A state that no checkpoint can
+    hold is an error before the first iteration, or right after it. A policy with NaN or infinite numbers is not saved,
+    and nothing is saved when a `NonFiniteError` ends the run.
 
     From the start of a run to the end of the task's block the run folder belongs to this run alone, see
     `engine.run.checkpoints.RunCheckpoints`. If it is removed during the run, a warning says so, the event
@@ -73,6 +74,7 @@ class CkptSaver:
         self._train_freq = train_freq
         self._keep_last, self._keep_best, self._final = keep_last, keep_best, final
         self._unsaved = False
+        self._checked = not (final or keep_best or train_freq is not None)
         self._last_iter = 0
         self._best = float("-inf")
         # Gradient steps and iterations at the last periodic save, to know at the end whether there is anything new.
@@ -99,7 +101,13 @@ class CkptSaver:
         return self.checkpoints.folder_lost
 
     def begin(self) -> None:
-        """Locks the run folder and sets earlier checkpoints aside; see `RunCheckpoints.open` for the errors."""
+        """Checks that the state can be saved, locks the run folder and sets earlier checkpoints aside.
+
+        Raises:
+          CheckpointError, RunInUseError: see `RunCheckpoints.check` and `RunCheckpoints.open`.
+        """
+        if not self._checked:
+            self.checkpoints.check()
         self.checkpoints.open()
 
     def close(self) -> None:
@@ -109,6 +117,10 @@ class CkptSaver:
     def __call__(self, ctx: LearningContext) -> None:
         """Decides which checkpoints are due; they are saved at the end of the iteration."""
         self._renew_folder()
+        if not self._checked:
+            # Middleware may have their state from the first iteration on.
+            self._checked = True
+            self._task.at_boundary(self.checkpoints.check)
         value = ctx.eval_value
         if self._is_best(value):
             params = ctx.eval_params

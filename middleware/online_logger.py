@@ -18,6 +18,7 @@ from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.data.references import References
+from minding.engine.errors import FieldError
 from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
@@ -371,6 +372,10 @@ class _Means:
             number = value if type(value) is float else number_in(value, "train_output", "online_logger", name)
             entry = self._sums.get(name)
             if entry is None:
+                if not isinstance(name, str) or not name.isprintable():
+                    # It becomes a column of metrics.csv.
+                    named = "a number under a name of printable text"
+                    raise FieldError("train_output", "online_logger", named, value, name)
                 self._sums[name] = [number, 1]
             else:
                 entry[0] += number

@@ -3,7 +3,8 @@
 Each preset of `ZOO` is trained with several seeds, one run at a time. The run with the highest final evaluation becomes
 ``zoo/<preset>``, as `Agent.save` writes it. The return on the card and in ``docs/zoo.md`` is measured in episodes that
 had no part in this choice. Runs are lines of JSON in ``docs/results/zoo.jsonl``, agents are in
-``docs/results/zoo.json``. An agent that is there is left as it is; to make it again, remove its folder.
+``docs/results/zoo.json``. An agent that is there is left as it is; to make it again, remove its folder. ``--films``
+films the agents that are there again, and trains nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from minding import Agent, load
 from minding.configs import load_named
 from minding.engine.run.run_dir import RunDir
 from minding.training.evaluation import Evaluation, final_evaluation
+from minding.training.film import film_episode
 from minding.training.sharing import save_policy
 from proofs import pages as proof_pages
 from proofs.runs import LEARNING, ROOT, Job, Record, Results, RunFailed, run_learning
@@ -43,8 +45,9 @@ MOST_BYTES = 300_000
 """Of an agent's weights."""
 _FRESH_SEED = 1_000_000
 """Of the episodes that are reported: no run has this seed."""
-_WIDTH, _COLORS, _EVERY, _PICTURES = 240, 32, 2, 150
-"""Films are to be small: of pictures so wide, with so many colors, one of two is kept, and the first of them."""
+_WIDTH, _COLORS, _STEP, _LONGEST = 240, 32, 40, 10_000
+"""Films are to be small: their pictures are so wide and have so many colors, a picture is shown for at least so many
+milliseconds, and the film ends after so many."""
 
 
 def jobs(names: Sequence[str]) -> list[Job]:
@@ -90,9 +93,9 @@ def save(record: Record, run: Path, folder: Path) -> Record:
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     if size > MOST_BYTES:
         raise RunFailed(f"{folder}: {size:,} bytes of weights, at most {MOST_BYTES:,} are wanted")
-    film = folder / FILM
-    if film.is_file():
-        shrink(film)
+    filmed = (folder / FILM).is_file()
+    if filmed:
+        shrink(folder / FILM)
     low, high = evaluation.interval
     return {
         "preset": record["preset"],
@@ -105,7 +108,7 @@ def save(record: Record, run: Path, folder: Path) -> Record:
         "episodes": len(evaluation.returns),
         "info": {name: round(value, 3) for name, value in evaluation.info.items()},
         "bytes": size,
-        "film": film.is_file(),
+        "film": filmed,
         **{key: record[key] for key in ("env_step", "train_iter", "seconds", "versions")},
     }
 
@@ -119,20 +122,40 @@ def _portable(agent: Agent, preset: str) -> Agent:
     return agent
 
 
-def shrink(film: Path) -> None:
+def film(agent: Agent, file: Path) -> None:
+    """Films an episode of an agent for the zoo.
+
+    Raises:
+      RunFailed: its environment cannot be filmed.
+    """
+    reason = film_episode(file, agent.cfg, agent.policy)
+    if reason is not None:
+        raise RunFailed(f"{file}: {reason}")
+    shrink(file)
+
+
+def shrink(file: Path) -> None:
     """Makes a film smaller: its size, its colors and its pictures per second; it plays as fast as before."""
-    with Image.open(film) as source:
-        duration = source.info.get("duration", 30)
-        kept = [frame.convert("RGB") for frame in ImageSequence.Iterator(source)][::_EVERY][:_PICTURES]
+    kept: list[Image.Image] = []
+    starts: list[int] = []
+    end = 0
+    with Image.open(file) as source:
+        for frame in ImageSequence.Iterator(source):
+            # A picture that does not change is stored once, with a longer duration.
+            if end < _LONGEST and (not starts or end >= starts[-1] + _STEP):
+                kept.append(frame.convert("RGB"))
+                starts.append(end)
+            end += frame.info["duration"]
+    durations = np.diff([*starts, min(end, _LONGEST)]).tolist()
     width = min(_WIDTH, kept[0].width)
     size = (width, round(kept[0].height * width / kept[0].width))
     resized = [frame.resize(size, Image.Resampling.LANCZOS) for frame in kept]
-    # One palette, and no dithering: what does not move is the same in all pictures, and costs nothing. Colors may come
-    # after the first picture.
-    chosen = [resized[0], resized[len(resized) // 2], resized[-1]]
-    palette = Image.fromarray(np.concatenate([np.asarray(frame) for frame in chosen])).quantize(_COLORS)
+    # One palette, and no dithering: what does not move is the same in all pictures, and costs nothing. A color may be
+    # in a single picture.
+    everything = Image.fromarray(np.concatenate([np.asarray(frame) for frame in resized]))
+    palette = everything.quantize(_COLORS, method=Image.Quantize.FASTOCTREE)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in resized]
-    first.save(film, "GIF", save_all=True, append_images=others, duration=duration * _EVERY, loop=0, optimize=True)
+    first.save(file, "GIF", save_all=True, append_images=others, duration=durations, loop=0, optimize=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -143,7 +166,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "zoo", help="folder of the run folders")
     parser.add_argument("--zoo", type=Path, default=ROOT / "zoo", help="folder of the agents (zoo)")
     parser.add_argument("--train", action="store_true", help="train what is missing, and save nothing")
+    parser.add_argument("--films", action="store_true", help="film the agents that are there again, and train nothing")
     args = parser.parse_args(argv)
+    if args.films:
+        for name in args.only or ZOO:
+            with load(args.zoo / name) as agent:
+                film(agent, args.zoo / name / FILM)
+        return 0
     results = Results(args.docs)
     names = [name for name in args.only or ZOO if not is_made(name, results, args.zoo)]
     for job in jobs(names):

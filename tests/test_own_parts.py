@@ -175,6 +175,14 @@ def test_a_part_that_fails_when_it_is_made_is_one_line_with_its_place(algorithm,
         agent(tmp_path, algorithm, *settings).learn(64)
 
 
+def test_a_loss_that_does_not_compile_is_one_line_with_its_place(tmp_path, capfd):
+    short = [f"run.out_dir={tmp_path}", *SHORT, "run.loggers=[]"]
+    assert command(["train", "own_parts:Uncompiled", "--env=CartPole-v1", "--no-progress", *short]) == 2
+    said, where = capfd.readouterr().err.splitlines()
+    assert re.match(r"minding: own_parts:UncompiledCell does not compile: .* \(\S+own_parts.py:\d+\)$", said)
+    assert where.startswith("  in middleware 'multistep_trainer'")
+
+
 @pytest.mark.parametrize("key", ["policy.type", "policy.model.encoder", "chain", "use"])
 @pytest.mark.parametrize("name", ["users:Nope", "nowhere:X", "users_broken:X"])
 def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, name, tmp_path, monkeypatch, capsys):

@@ -20,7 +20,13 @@ from minding.engine.checkpoint.folder import (
     use_newest,
 )
 from minding.engine.checkpoint.manifest import SCHEMA, read_manifest
-from minding.engine.checkpoint.store import load_checkpoint, map_checkpoint, save_checkpoint, verify_checkpoint
+from minding.engine.checkpoint.store import (
+    check_savable,
+    load_checkpoint,
+    map_checkpoint,
+    save_checkpoint,
+    verify_checkpoint,
+)
 from minding.engine.checkpoint.tree import not_finite
 
 __all__ = [
@@ -28,6 +34,7 @@ __all__ = [
     "SCHEMA",
     "BlockArray",
     "Checkpoint",
+    "check_savable",
     "link_source",
     "list_checkpoints",
     "load_checkpoint",

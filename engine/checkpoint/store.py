@@ -68,13 +68,13 @@ def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, pr
       CheckpointError: if a leaf is neither an array nor a JSON value, or the JSON part exceeds 4 MiB; nothing is
         written then.
     """
-    parts, notes = split(state), split(info).tree
+    (parts, text), notes = _taken_apart(state), split(info).tree
     disk.remove_leftovers(path.parent)
     scratch = disk.hidden(path)
     tag = secrets.token_hex(4)
     try:
         disk.make_folder(scratch)
-        entries, written = _write_files(scratch, tag, parts, _blocks_of(previous))
+        entries, written = _write_files(scratch, tag, parts, text, _blocks_of(previous))
         content = {**notes, "schema": SCHEMA, "tag": tag, "files": entries}
         disk.write_file(scratch / MANIFEST, encode_manifest(content))
         disk.sync_all([*written, scratch / MANIFEST, scratch])
@@ -86,6 +86,20 @@ def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, pr
     except BaseException:
         disk.remove_tree(scratch)
         raise
+
+
+def check_savable(state: StateDict) -> None:
+    """Refuses a state that `save_checkpoint` would refuse, and writes nothing; raises its CheckpointError."""
+    _taken_apart(state)
+
+
+def _taken_apart(state: StateDict) -> tuple[Parts, bytes]:
+    """The parts of a state, and their JSON text."""
+    parts = split(state)
+    text = json.dumps(parts.tree, allow_nan=True).encode()
+    if len(text) > _MAX_JSON:
+        raise CheckpointError(f"the state has {len(text):,} bytes of JSON, at most {_MAX_JSON:,} are read: use arrays")
+    return parts, text
 
 
 def verify_checkpoint(path: Path) -> dict[str, Any]:
@@ -207,7 +221,7 @@ def _block_name(number: int, tag: str) -> str:
 
 
 def _write_files(
-    folder: Path, tag: str, parts: Parts, earlier: Mapping[str, tuple[Path, Entry]]
+    folder: Path, tag: str, parts: Parts, text: bytes, earlier: Mapping[str, tuple[Path, Entry]]
 ) -> tuple[dict[str, Entry], list[Path]]:
     """Writes or links all files but the manifest; returns (entries of the manifest, files that are to be synced)."""
     from safetensors.numpy import save
@@ -229,9 +243,6 @@ def _write_files(
         else:
             write(name, save({_ROWS: np.ascontiguousarray(block)}))["block"] = identity
     write(_arrays_name(tag), save(parts.arrays))
-    text = json.dumps(parts.tree, allow_nan=True).encode()
-    if len(text) > _MAX_JSON:
-        raise CheckpointError(f"the state has {len(text):,} bytes of JSON, at most {_MAX_JSON:,} are read: use arrays")
     write(_state_name(tag), text)
     return entries, written
 

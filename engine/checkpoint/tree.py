@@ -11,12 +11,9 @@ import numpy as np
 
 from minding.engine.checkpoint.blocks import BlockArray
 from minding.engine.errors import CheckpointError, UnsavableError
-from minding.engine.types import Array
+from minding.engine.types import SAVABLE, Array, is_savable
 
 _ARRAY, _BLOCKS = "$array", "$blocks"
-_DTYPES = frozenset(
-    f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64) if (kind, bits) != ("float", 8)
-) | {"bool"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +67,7 @@ def _split(node: Any, where: str, parts: Parts) -> Any:
 
 def _split_array(leaf: Array | BlockArray, where: str, parts: Parts) -> Any:
     array = leaf.array if isinstance(leaf, BlockArray) else leaf
-    if array.dtype.name not in _DTYPES:
+    if not is_savable(array.dtype):
         raise _unsavable(where, f"{array.dtype} array")
     if where in parts.arrays or where in parts.large:
         raise CheckpointError(f"state: two arrays are named {where!r}; use keys without '/'")
@@ -135,7 +132,7 @@ class _Joiner:
 
     def _join_blocks(self, node: dict[str, Any]) -> Array:
         shape, step, (first, end) = [int(n) for n in node["shape"]], int(node["rows"]), node[_BLOCKS]
-        if node["dtype"] not in _DTYPES or min(shape) < 0 or step < 1:
+        if node["dtype"] not in SAVABLE or min(shape) < 0 or step < 1:
             raise ValueError(f"no array of {node['dtype']!r} and shape {shape} in blocks of {step} was saved")
         size = math.prod(shape) * np.dtype(node["dtype"]).itemsize
         self._left -= size

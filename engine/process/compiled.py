@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
+import os
+import re
 import time
 import types
 import warnings
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from minding.engine.blame import is_of_libraries
+from minding.engine.errors import CodeError, MindingError
 from minding.engine.process import floats
 from minding.engine.process.runtime import is_loaded, load, run_small_graph
+
+_FRAME = re.compile(r"^# \d+ In file (.+?):(\d+)", re.MULTILINE)
+"""A frame in MindSpore's account of a compilation that failed."""
+_MOST_READ = 1 << 16
 
 
 class RecompileWarning(UserWarning):
@@ -29,6 +39,9 @@ class Compiled:
       cell: an `nn.Cell` whose `construct` is decorated with `ms.jit`.
       name: name of the cell in messages.
       expected: number of distinct input signatures, for each number of inputs, that are part of normal work.
+
+    Raises:
+      CodeError: by a call, if a cell of the user's does not compile; names the place in the user's code.
     """
 
     def __init__(self, cell: Any, name: str, expected: int = 1) -> None:
@@ -53,7 +66,16 @@ class Compiled:
         if graph is not None:
             return graph(inputs)
         _free_unused()
-        output = self._cell(*inputs)
+        begun = time.time()
+        try:
+            output = self._cell(*inputs)
+        except (MindingError, MemoryError):
+            raise
+        except Exception as error:
+            named = _in_user_code(self._cell, error, begun)
+            if named is None:
+                raise
+            raise named from error
         phase, self._graphs[signature] = _graph_of(self._cell, inputs)
         _owned.add(phase)
         weakref.finalize(self, _give_up, phase).atexit = False
@@ -78,6 +100,48 @@ class Compiled:
                     stacklevel=3,
                 )
         self._last = signature
+
+
+def _in_user_code(cell: Any, error: Exception, begun: float) -> CodeError | None:
+    """The error of a compilation in one line, with its place in the user's code; None if no such code was compiled.
+
+    Args:
+      cell: the cell that was compiled.
+      error: the exception of MindSpore.
+      begun: time at which the compilation began.
+    """
+    text = str(error).strip()
+    classes = dict.fromkeys(type(each) for _, each in cell.cells_and_names())
+    users = [kind for kind in classes if kind.__module__.partition(".")[0] not in ("minding", "mindspore")]
+    frames = _FRAME.findall(text) or _FRAME.findall(_dump(begun))
+    places = [f"{file}:{line}" for file, line in frames if not is_of_libraries(file)]
+    if not users and not places:
+        return None
+    who = f"{users[0].__module__}:{users[0].__qualname__}" if users else "your code"
+    first = text.partition("\n")[0][:500].rstrip(".")
+    told = f"{who} does not compile: {type(error).__name__}: {first}"
+    if places:
+        return CodeError(f"{told} ({places[-1]})")
+    try:
+        where = f" ({inspect.getsourcefile(users[0])}:{inspect.getsourcelines(users[0])[1]})"
+    except (OSError, TypeError):  # Classes of an interactive session have no file.
+        where = ""
+    return CodeError(
+        f"{told}{where}: compiled code may use MindSpore's operators, but no NumPy, no exceptions, and no Python code "
+        "that depends on values of tensors"
+    )
+
+
+def _dump(begun: float) -> str:
+    """The head of MindSpore's account of a compilation that failed since `begun`, as far as it wrote one."""
+    for file in Path(os.environ.get("MS_OM_PATH", ".")).glob("rank_*/om/analyze_fail.ir"):
+        try:
+            if file.stat().st_mtime >= begun - 1:
+                with open(file, encoding="utf-8", errors="replace") as dump:
+                    return dump.read(_MOST_READ)
+        except OSError:
+            continue
+    return ""
 
 
 def _graph_of(cell: Any, inputs: tuple[Any, ...]) -> tuple[str, Callable[[tuple[Any, ...]], Any]]:

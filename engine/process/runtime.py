@@ -154,7 +154,8 @@ def environment() -> dict[str, str]:
     return {
         "MS_DEV_HOST_BLOCKING_RUN": "1",
         _CONF: "new_pipeline:false",
-        "GLOG_v": "3",
+        # Its errors are exceptions, too.
+        "GLOG_v": "4",
         "MS_OM_PATH": os.environ.get("MS_OM_PATH") or str(cache_dir()),
     }
 

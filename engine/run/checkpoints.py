@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import importlib.metadata
 import logging
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from minding.engine.chain.task import Task
 from minding.engine.checkpoint import (
     BEST,
     Checkpoint,
+    check_savable,
     link_source,
     list_checkpoints,
     not_finite,
@@ -36,7 +38,7 @@ from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import CheckpointError, UnsavableError
 from minding.engine.run.lock import RunLock, lost
-from minding.engine.types import Array, Policy
+from minding.engine.types import Array, Policy, StateDict
 
 _log = logging.getLogger("minding.ckpt")
 _MOST = 1 << 62
@@ -172,11 +174,7 @@ class RunCheckpoints:
         return self._write(self.folder / BEST, eval_value, params)
 
     def _write(self, path: Path, eval_value: float | None, params: Mapping[str, Array] | None = None) -> Path | None:
-        state = {
-            "policy": self._policy.state_dict(),
-            "task": self._task.state_dict(),
-            "config": plain(self._policy.config),
-        }
+        state = self._state()
         if params is not None:
             state["policy"]["params"].update(params)
         damaged = not_finite(state["policy"], "policy")
@@ -184,13 +182,36 @@ class RunCheckpoints:
             _log.error("checkpoint %s was not written: %s is NaN or infinite; earlier checkpoints stay", path, damaged)
             return None
         try:
-            save_checkpoint(path, state, self._info(eval_value), previous=link_source(self.folder))
-        except UnsavableError as error:
-            raise CheckpointError(f"{self._owner(error.path)}: {error.problem}") from None
+            with self._owner_named():
+                save_checkpoint(path, state, self._info(eval_value), previous=link_source(self.folder))
         except OSError as error:
             _log.warning("checkpoint %s was not written (%s); training continues, earlier ones stay", path, error)
             return None
         return path
+
+    def check(self) -> None:
+        """Refuses a state that could not be saved.
+
+        Raises:
+          CheckpointError: names the middleware or policy, and the key in its state.
+        """
+        with self._owner_named():
+            check_savable(self._state())
+
+    def _state(self) -> StateDict:
+        return {
+            "policy": self._policy.state_dict(),
+            "task": self._task.state_dict(),
+            "config": plain(self._policy.config),
+        }
+
+    @contextlib.contextmanager
+    def _owner_named(self) -> Iterator[None]:
+        """Lets errors of values that cannot be saved name the object to whose state they belong."""
+        try:
+            yield
+        except UnsavableError as error:
+            raise CheckpointError(f"{self._owner(error.path)}: {error.problem}") from None
 
     def _owner(self, path: tuple[str, ...]) -> str:
         """The object to whose state the keys lead, and the path within that state."""

@@ -1,30 +1,57 @@
-"""A check of rules by random games, which finds a mistake at its source, before search or learning meets it."""
+"""Rules of board games: the stones to draw, and a check by random games, which finds a mistake at its source."""
 
 from __future__ import annotations
 
+import multiprocessing
 import warnings
+import weakref
 from typing import Any, NoReturn
 
 import numpy as np
 
 from minding.engine.errors import GameError
 from minding.engine.search.uct import random_legal
-from minding.engine.types import Array, BoardGame, State
+from minding.engine.types import Array, BoardGame, State, is_savable
 
 _GAMES = 6
+_warned: weakref.WeakSet[type] = weakref.WeakSet()
+"""The classes of rules that this process has warned of: a run makes several environments."""
 
 
 class RulesWarning(UserWarning):
     """Rules that are valid, but are probably a mistake."""
 
 
+def stones_of(game: BoardGame, state: State) -> Array | None:
+    """The stones on n boards, from the view of the player to move.
+
+    Rules say this in their method ``stones(state)``. Without it, two planes of zeros and ones that do not overlap are
+    the stones of the player to move and those of the opponent.
+
+    Args:
+      game: the rules.
+      state: n positions; their games may be over.
+    Returns:
+      int8 ``(n, H, W)``: 1 for a stone of the player to move, -1 for one of the opponent, 0 for an empty square. None
+      if the rules have no such method and their planes are others.
+    """
+    own: Any = getattr(game, "stones", None)
+    if own is not None:
+        stones: Array = own(state)
+        return stones
+    planes = game.planes(state)
+    if planes.shape[1] != 2 or not np.isin(planes, (0, 1)).all() or planes.all(axis=1).any():
+        return None
+    return planes[:, 0].astype(np.int8) - planes[:, 1].astype(np.int8)
+
+
 def check_rules(game: BoardGame, seed: int = 0) -> None:
     """Plays a few random games and checks everything that the rules return.
 
     Raises:
-      GameError: if a result violates `BoardGame`; names the method and the ply.
+      GameError: if a result violates `BoardGame`, or checkpoints cannot hold a state; names the method and the ply.
     Warns:
-      RulesWarning: if no player ever won with a ply of their own, as in rules with the wrong sign.
+      RulesWarning: if no player ever won with a ply of their own, as in rules with the wrong sign; once per class.
     """
     checker = _Checker(game)
     state, rng = checker.initial(), np.random.default_rng(seed)
@@ -32,6 +59,7 @@ def check_rules(game: BoardGame, seed: int = 0) -> None:
         checker.ply = ply
         checker.legal(state)
         checker.planes(state)
+        checker.stones(state)
         state, over = checker.play(state, random_legal(game, state, rng))
         state = tuple(part[~over] for part in state)
         if over.all():
@@ -67,6 +95,13 @@ class _Checker:
     def initial(self) -> State:
         state = self.game.initial(_GAMES)
         self._form = [] if not isinstance(state, tuple) else [(np.shape(x)[1:], np.asarray(x).dtype) for x in state]
+        for k, (_, dtype) in enumerate(self._form):
+            if not is_savable(dtype):
+                self.fail(
+                    "initial",
+                    f"array {k} of the state has dtype {dtype}, which checkpoints cannot hold: expected bool, or "
+                    "integers or floats of at most 64 bits",
+                )
         self._state("initial", state, _GAMES)
         return state
 
@@ -101,6 +136,16 @@ class _Checker:
         if not np.array_equal(pairs[0][0], planes) or not np.array_equal(pairs[0][1], numbers):
             self.fail("symmetries", "expected the given planes and policy as the first pair")
 
+    def stones(self, state: State) -> None:
+        if not hasattr(self.game, "stones"):
+            return
+        n, before = len(state[0]), _copied(state)
+        stones = self.game.stones(state)
+        self._untouched("stones", state, before)
+        self._array("stones", stones, (n, *np.shape(stones)[1:]), "int8")
+        if stones.ndim != 3 or not np.isin(stones, (-1, 0, 1)).all():
+            self.fail("stones", f"expected an array (n, H, W) of -1, 0 and 1, and its shape is {stones.shape}")
+
     def mirrored(self, first: State) -> None:
         """Checks that a first ply and its mirror image lead to positions that mirror each other."""
         legal, numbers = self.game.legal(first)[0], np.arange(self.game.actions, dtype=np.float32)[None]
@@ -122,10 +167,13 @@ class _Checker:
 
     def winners(self) -> None:
         """Warns if outcomes may have the wrong sign, which only the author of the rules can tell."""
-        outcomes = np.concatenate(self._ends)
+        outcomes, rules = np.concatenate(self._ends), type(self.game)
+        if rules in _warned or multiprocessing.parent_process() is not None:
+            return  # Workers have the rules of the process that started them.
         if (outcomes == 1).any() and not (outcomes == -1).any():
+            _warned.add(rules)
             warnings.warn(
-                f"{type(self.game).__name__}.play: in {(outcomes == 1).sum()} of {len(outcomes)} random games the "
+                f"{rules.__name__}.play: in {(outcomes == 1).sum()} of {len(outcomes)} random games the "
                 "player of the last ply lost, and none won. The outcome is meant for the player to move next: a ply "
                 "that wins has the outcome -1",
                 RulesWarning,

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from minding.engine.errors import CheckpointError, ConfigError, EnvError
-from minding.engine.types import Array, Obs, StateDict
+from minding.engine.types import Array, Obs, StateDict, is_savable
 from minding.envs.backends.finals import final_infos, final_observations
 from minding.envs.backends.group import episode_seed
 from minding.envs.backends.source import Source, SourceStep
@@ -98,10 +98,24 @@ class VectorSource(Source):
             self._check_values(leaves, np.zeros(self._rewards))
         except (Exception, Hang) as error:
             raise EnvError(self._message(f"failed in reset: {describe(error)}")) from error
+        if self._resets == 0:
+            self._check_native_state()
         self._resets += 1
         self._done.fill(False)
         self._any_done = False
         return self._act_on(leaves)
+
+    def _check_native_state(self) -> None:
+        """Refuses a `native_state` that cannot be part of a checkpoint."""
+        for name in self._native:
+            value = getattr(self._env.unwrapped, name, None)
+            if not is_savable(np.asarray(value).dtype):
+                raise EnvError(
+                    self._message(
+                        f"its native_state names {name!r}, which is a {type(value).__name__} of dtype "
+                        f"{np.asarray(value).dtype} after a reset: expected numbers, or an array of numbers or bools"
+                    )
+                )
 
     def step(self, actions: Array) -> SourceStep:
         self._streak.step += 1

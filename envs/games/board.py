@@ -10,7 +10,7 @@ from gymnasium import spaces
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError, GameError
 from minding.engine.search.opponents import Opponent, as_opponent, ask
-from minding.engine.search.rules import check_rules
+from minding.engine.search.rules import check_rules, stones_of
 from minding.engine.types import Array, BoardGame, State
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
@@ -122,17 +122,17 @@ _BOARD, _HOLE = (38, 92, 168), (232, 238, 246)
 _OF_AGENT, _OF_OPPONENT = (214, 69, 65), (244, 197, 66)
 
 
-def draw(own: Array, other: Array) -> Array:
+def draw(stones: Array) -> Array:
     """A picture of a board with round stones, the agent's red and the opponent's yellow.
 
     Args:
-      own, other: bool ``(H, W)``, the squares with a stone of the agent, and those with a stone of the opponent.
+      stones: ``(H, W)``, 1 on squares with a stone of the agent, -1 on those with a stone of the opponent, else 0.
     Returns:
       uint8 ``(40 H, 40 W, 3)``.
     """
-    height, width = own.shape
+    height, width = stones.shape
     squares = np.full((height, width, 3), _HOLE, np.uint8)
-    squares[other], squares[own] = _OF_OPPONENT, _OF_AGENT
+    squares[stones > 0], squares[stones < 0] = _OF_AGENT, _OF_OPPONENT
     center = np.arange(_SQUARE) - (_SQUARE - 1) / 2
     inside = np.hypot(center[:, None], center) < 0.42 * _SQUARE
     picture = np.kron(squares, np.ones((_SQUARE, _SQUARE, 1), np.uint8))
@@ -152,7 +152,8 @@ class BoardEnv(Game):
       opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`, whose random numbers come from the
         environment's generator.
       first: whether the agent has the first ply; ``"random"`` draws this in each episode.
-      render_mode: 'rgb_array', with which `render` draws the first two planes as the stones of both sides, or None.
+      render_mode: 'rgb_array', with which `render` draws the stones of both sides, see
+        `engine.search.rules.stones_of`; or None.
 
     Attributes:
       game: the rules.
@@ -174,14 +175,13 @@ class BoardEnv(Game):
     def render(self) -> Array | None:
         if self.render_mode is None:
             return None
-        planes = self.game.planes(self._board.position)[0] > 0
-        if len(planes) < 2:
+        stones = stones_of(self.game, self._board.position)
+        if stones is None:
             raise GameError(
-                f"{type(self.game).__name__}: its pictures show the first two planes, and there is one; give the "
-                "environment a render() of its own"
+                f"{type(self.game).__name__}: its planes do not show where the stones are: give the rules a method "
+                "stones(state), or the environment a render() of its own"
             )
-        own, other = planes[:2] if self._board.to_move[0] else planes[1::-1]
-        return draw(own, other)
+        return draw(stones[0] if self._board.to_move[0] else -stones[0])
 
 
 class TicTacToeEnv(BoardEnv):

@@ -148,6 +148,40 @@ def test_the_last_state_is_saved_however_the_run_ends_and_wherever_the_saver_sta
     assert manifest["guarantee"] == ("mid-iteration" if end == "exception" else "exact")
 
 
+class Keeps:
+    """A middleware with a state, which becomes another one in the first iteration."""
+
+    def __init__(self, first, later):
+        self.thing, self.later, self.calls = first, later, 0
+
+    def __call__(self, ctx):
+        self.thing = self.later
+        self.calls += 1
+
+    def state_dict(self):
+        return {"thing": self.thing}
+
+    def load_state_dict(self, state): ...
+
+
+@pytest.mark.parametrize("unsavable", [{1}, np.array([None]), {"a": {2: 1}}, "x" * (1 << 22)])
+@pytest.mark.parametrize(("late", "calls"), [(False, 0), (True, 1)])
+def test_a_state_that_cannot_be_saved_ends_the_run_before_the_first_step_or_after_it(
+    run, tmp_path, late, calls, unsavable
+):
+    keeps = Keeps(0 if late else unsavable, unsavable)
+    with pytest.raises(CheckpointError, match=r"cannot be saved|bytes of JSON, at most"):
+        run(lambda task: keeps, max_step=50, train_freq=None)
+    assert keeps.calls == calls
+    assert not (tmp_path / "run" / "ckpt").exists() or names(tmp_path / "run" / "ckpt") == []
+
+
+def test_a_run_that_saves_nothing_may_have_any_state(run):
+    keeps = Keeps({1}, {2})
+    run(lambda task: keeps, train_freq=None, final=False, keep_best=False)
+    assert keeps.calls == 5
+
+
 def evaluate(*values):
     """Middleware that evaluates to these values in the first iterations."""
 

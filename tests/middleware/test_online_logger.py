@@ -68,6 +68,8 @@ def test_a_row_holds_the_means_since_the_row_before(tmp_path):
         ),
         ({"train_output": {"all": np.zeros(3)}}, r"ctx\.train_output\['all'\] to be a number, but found a ndarray"),
         ({"train_output": {"none": None}}, r"ctx\.train_output\['none'\] to be a number, but found None"),
+        ({"train_output": {"a\nb": 1.0}}, r"ctx\.train_output\['a\\nb'\] to be a number under a name of printable"),
+        ({"train_output": {3: 1.0}}, r"ctx\.train_output\[3\] to be a number under a name of printable text"),
         ({"train_output": 3.0}, r"ctx\.train_output to be a dict of numbers, but found a float"),
         ({"eval_value": "good"}, r"ctx\.eval_value to be a number, but found a str"),
     ],

@@ -56,6 +56,58 @@ def test_a_board_shows_marks_and_the_numbers_of_moves():
     assert four[-3:] == [" . . . O . . .", " X . . X . . .", " 0 1 2 3 4 5 6"]
 
 
+def test_the_end_of_a_game_offers_no_move():
+    state = GAME.initial(1)
+    for action in (4, 0, 8, 1, 5, 2):
+        state, _, _ = GAME.play(state, np.array([action]))
+    assert board_text(GAME, state, 0, over=True) == [" O O O", " . X X", " . . X"]
+
+
+class OnePlane(TicTacToe):
+    """Shows all stones in one plane."""
+
+    def planes(self, state):
+        own, other = np.split(super().planes(state), 2, axis=1)
+        return (own - other + 1) / np.float32(2)
+
+
+class EachSquareTwice(OnePlane):
+    """Marks square k by action k and by action 17 - k, and says where the stones are."""
+
+    actions = 18
+
+    def legal(self, state):
+        legal = super().legal(state)
+        return np.concatenate([legal, legal[:, ::-1]], axis=1)
+
+    def play(self, state, action):
+        return super().play(state, np.where(action < 9, action, 17 - action))
+
+    def stones(self, state):
+        return (2 * self.planes(state)[:, 0] - 1).astype(np.int8)
+
+
+def first_legal(game):
+    return lambda state: (np.zeros((len(state[0]), game.actions)), np.zeros(len(state[0])))
+
+
+def test_a_game_that_does_not_say_where_its_stones_are_is_played_by_its_legal_actions():
+    outcome, lines = play(["4", "2", "6"], OnePlane(), first_legal(GAME))
+    assert outcome == -1.0
+    assert lines[1].startswith("no board is drawn: OnePlane has no method stones(state)")
+    assert [line for line in lines if line.startswith(" legal")] == [
+        " legal: 0-8", " legal: 0-3, 5-8", " legal: 1-3, 5-8", " legal: 1, 3, 5-8", " legal: 3, 5-8"
+    ]  # fmt: skip
+
+
+def test_a_game_with_more_actions_than_squares_shows_the_board_and_its_legal_actions():
+    game = EachSquareTwice()
+    outcome, lines = play(["13"], game, first_legal(game))
+    assert outcome is None
+    start = lines.index("agent (O): 0, expects +0.00") + 2
+    assert lines[start : start + 4] == ["  O  .  .", "  .  X  .", "  .  .  .", " legal: 1-3, 5-12, 14-16"]
+
+
 def test_a_whole_game_is_played_by_numbers():
     outcome, lines = play(["0", "1", "2", "3", "5", "6", "7", "8"])
     assert outcome >= 0.0
@@ -90,10 +142,10 @@ def test_moves_that_are_none_are_asked_for_again_with_one_line_each():
     _, lines = play(["4", "4", "12", "-1", "x", ""])
     answers = [line for line in lines if "expected" in line]
     assert answers == [
-        "4 is not a legal move here: expected one of 1, 2, 3, 5, 6, 7, 8",
-        "12 is not a legal move here: expected one of 1, 2, 3, 5, 6, 7, 8",
-        "'-1' is not a move: expected one of the numbers 1, 2, 3, 5, 6, 7, 8, or undo, hint, quit",
-        "'x' is not a move: expected one of the numbers 1, 2, 3, 5, 6, 7, 8, or undo, hint, quit",
+        "4 is not a legal move here: expected one of 1-3, 5-8",
+        "12 is not a legal move here: expected one of 1-3, 5-8",
+        "'-1' is not a move: expected one of the numbers 1-3, 5-8, or undo, hint, quit",
+        "'x' is not a move: expected one of the numbers 1-3, 5-8, or undo, hint, quit",
     ]
     assert lines[-1] == "left after 2 plies"
 
@@ -104,7 +156,7 @@ def test_a_full_column_is_asked_for_again():
             return np.tile(np.array([9.0, 0, 0, 0, 0, 0, 0]), (len(state[0]), 1)), np.zeros(len(state[0]))
 
     _, lines = play(["0", "0", "0", "0"], ConnectFour(), Last())
-    assert "0 is not a legal move here: expected one of 1, 2, 3, 4, 5, 6" in lines
+    assert "0 is not a legal move here: expected one of 1-6" in lines
 
 
 @pytest.mark.parametrize("simulations", [0, 20])

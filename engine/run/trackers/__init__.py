@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,13 +20,38 @@ from minding.engine.run.lock import lost
 from minding.engine.run.metrics import clock_of, read_table
 from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
 
+_ODD = re.compile(r"[^\w./ -]")
+_LONGEST_NAME = 240
 _MOST_WAITING = 10_000
 _PATIENCE = 600.0
 """Seconds after a failure until a tracker is tried again: a call that fails may have blocked training for minutes."""
 
 
+class Names:
+    """The names under which trackers get metrics and settings: ones that all of them accept.
+
+    MLflow has the narrowest rule: letters, digits and ``_ - . /`` and spaces, in the form of a path. Other characters
+    become ``_``, and of two names that become one, the later gets a number.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        """The name for trackers."""
+        known = self._given.get(name)
+        if known is None:
+            parts = [part if part.strip(" .") else "_" for part in _ODD.sub("_", name).split("/") if part]
+            first = known = "/".join(parts).strip(" .")[:_LONGEST_NAME].rstrip("/ .") or "_"
+            number = 2
+            while known in self._given.values():
+                known, number = f"{first}_{number}", number + 1
+            self._given[name] = known
+        return known
+
+
 class Row(NamedTuple):
-    """A row of metrics: its number in the run, from 0, the value of the clock, and its metrics."""
+    """A row of metrics: its number in the run, from 0, the value of the clock, and its metrics, see `Names`."""
 
     number: int
     step: int
@@ -99,6 +125,7 @@ class Tracker:
         # Number of rows so far, number of rows sent to the tracker, and the waiting rows.
         self._rows = self._given = 0
         self._waiting: collections.deque[Row] = collections.deque(maxlen=_MOST_WAITING)
+        self._names = Names()
         self._failed_at: float | None = None
         self._warned = False
 
@@ -108,7 +135,7 @@ class Tracker:
 
     def write(self, row: Mapping[str, float], step: int) -> None:
         """Takes a row."""
-        self._waiting.append(Row(self._rows, step, row))
+        self._waiting.append(Row(self._rows, step, {self._names.of(name): value for name, value in row.items()}))
         self._rows += 1
 
     def flush(self) -> None:
@@ -121,6 +148,10 @@ class Tracker:
         self._waiting.clear()
         self._id, self._given = self._kept()
         self._rows = rows
+        with contextlib.suppress(ConfigError):
+            # In the order in which the earlier process had the names.
+            for name in read_table(self._run_dir.metrics, 0).columns:
+                self._names.of(name)
 
     def close(self) -> None:
         """Sends waiting rows, and ends the tracker's run; a later write continues it."""
@@ -153,7 +184,7 @@ class Tracker:
         self._started = True
         if held is not None:
             self._given = held
-        missing = _rows_of(self._run_dir.metrics, self._given, self._waiting[0].number)
+        missing = _rows_of(self._run_dir.metrics, self._given, self._waiting[0].number, self._names)
         self._waiting.extendleft(reversed(missing))
 
     @contextlib.contextmanager
@@ -191,7 +222,7 @@ class Tracker:
             os.replace(fresh, self._file)
 
 
-def _rows_of(path: Path, begin: int, end: int) -> list[Row]:
+def _rows_of(path: Path, begin: int, end: int, names: Names) -> list[Row]:
     """The given rows of metrics.csv; empty if the file is not whole."""
     if begin >= end:
         return []
@@ -202,5 +233,6 @@ def _rows_of(path: Path, begin: int, end: int) -> list[Row]:
     clock = clock_of(table.columns)
     if len(table.rows) < end or clock is None:
         return []
-    found = [{name: float(cell) for name, cell in zip(table.columns, cells) if cell} for cells in table.rows[begin:]]
+    columns = [names.of(name) for name in table.columns]
+    found = [{name: float(cell) for name, cell in zip(columns, cells) if cell} for cells in table.rows[begin:]]
     return [Row(begin + place, int(values[clock]), values) for place, values in enumerate(found)]

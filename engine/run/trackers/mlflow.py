@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minding.engine.run.loggers import flat
-from minding.engine.run.trackers import Row, TrackedRun
+from minding.engine.run.trackers import Names, Row, TrackedRun
 
 _MOST = 1000
 """Maximum number of metrics in one request to MLflow."""
@@ -35,7 +35,8 @@ class Client:
         experiment = self._client.get_experiment_by_name(name)
         place = self._client.create_experiment(name) if experiment is None else experiment.experiment_id
         self._id = self._client.create_run(place, run_name=run.name, tags={"group": run.group or ""}).info.run_id
-        params = [Param(key, str(value)[:_MOST_TEXT]) for key, value in flat(run.settings)]
+        names = Names()
+        params = [Param(names.of(key), str(value)[:_MOST_TEXT]) for key, value in flat(run.settings)]
         for begin in range(0, len(params), _MOST_PARAMS):
             self._client.log_batch(self._id, params=params[begin : begin + _MOST_PARAMS])
         return self._id, 0

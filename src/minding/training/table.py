@@ -15,6 +15,7 @@ from minding.engine.errors import ConfigError, MindingError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.search import opponents
 from minding.engine.search.opponents import Opponent, SearchPlayer, ask, search
+from minding.engine.search.rules import stones_of
 from minding.engine.search.tree import Evaluate, Found
 from minding.engine.types import Array, BoardGame, State
 from minding.envs import make_board_game
@@ -143,27 +144,55 @@ def _signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
-def board_text(game: BoardGame, state: State, mover: int) -> list[str]:
-    """The board as lines: X for the first player, O for the second, and the number of each action that has a square.
+def board_text(game: BoardGame, state: State, mover: int, over: bool = False) -> list[str]:
+    """The board and the legal actions as lines.
+
+    X is a stone of the first player, O one of the second. Where there is an action per square, an empty square shows
+    the number of its legal action; where there is one per column, a line below the board numbers them. Other games, and
+    those that do not say where the stones are, have a line with the numbers of all legal actions.
 
     Args:
+      game: the rules.
+      state: one position.
       mover: 0 if the first player is to move, or would be after the game ended; 1 for the second player.
+      over: whether the game has ended, so that no action is legal.
     """
-    planes = game.planes(state)[0]
-    height, width = planes.shape[1:]
-    numbered = game.actions == height * width
-    size = len(str(game.actions - 1))
+    stones: Any = stones_of(game, state)
+    legal: list[int] = [] if over else np.flatnonzero(game.legal(state)[0]).tolist()
+    height, width = (0, 0) if stones is None else stones.shape[1:]
+    size, numbered = len(str(game.actions - 1)), game.actions == height * width
+    shown: set[int] = set()
     lines = []
     for row in range(height):
         cells = []
         for column in range(width):
-            owner = next((k for k in (0, 1) if planes[k, row, column] > 0), None)
-            empty = str(row * width + column) if numbered else "."
-            cells.append((empty if owner is None else _MARKS[(mover + owner) % 2]).rjust(size))
+            number, stone = row * width + column, int(stones[0, row, column])
+            if stone:
+                cell = _MARKS[mover if stone > 0 else 1 - mover]
+            elif numbered and number in legal:
+                shown.add(number)
+                cell = str(number)
+            else:
+                cell = "."
+            cells.append(cell.rjust(size))
         lines.append(" " + " ".join(cells))
-    if not numbered and game.actions == width:
+    if game.actions == width and not numbered:
+        shown.update(range(width))
         lines.append(" " + " ".join(str(column).rjust(size) for column in range(width)))
+    if not shown.issuperset(legal):
+        lines.append(f" legal: {_listed(legal)}")
     return lines
+
+
+def _listed(actions: Sequence[int]) -> str:
+    """Numbers in ascending order as text, with runs of three or more as ranges: ``0, 3-9, 12``."""
+    runs: list[list[int]] = []
+    for action in actions:
+        if runs and action == runs[-1][-1] + 1:
+            runs[-1].append(action)
+        else:
+            runs.append([action])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 class Table:
@@ -204,6 +233,9 @@ class Table:
         """Plays the game; returns its outcome for the agent, or None if the human left."""
         if self._opponent is None:
             self._write(f"you play {_MARKS[1 - self._agent_side]}: enter the number of a move, or undo, hint, quit")
+        if stones_of(self._game, self._states[0]) is None:
+            name = type(self._game).__name__
+            self._write(f"no board is drawn: {name} has no method stones(state), and its planes do not show the stones")
         self._show_board()
         while True:
             side = len(self._actions) % 2
@@ -214,7 +246,7 @@ class Table:
             state, over, outcome = self._game.play(self._states[-1], np.array([action]))
             self._actions.append(action)
             self._states.append(state)
-            self._show_board()
+            self._show_board(over=bool(over[0]))
             if over[0]:
                 return self._end(float(outcome[0]))
 
@@ -252,18 +284,15 @@ class Table:
             elif word.isdecimal() and int(word) in (legal := self._legal()):
                 return int(word)
             elif word.isdecimal():
-                self._write(f"{word} is not a legal move here: expected one of {', '.join(map(str, legal))}")
+                self._write(f"{word} is not a legal move here: expected one of {_listed(legal)}")
             elif word:
                 self._write(
-                    f"{word!r} is not a move: expected one of the numbers {self._listed()}, or undo, hint, quit"
+                    f"{word!r} is not a move: expected one of the numbers {_listed(self._legal())}, or undo, hint, quit"
                 )
 
     def _legal(self) -> list[int]:
         legal: list[int] = np.flatnonzero(self._game.legal(self._states[-1])[0]).tolist()
         return legal
-
-    def _listed(self) -> str:
-        return ", ".join(map(str, self._legal()))
 
     def _undo(self) -> None:
         """Takes back the human's last ply and the agent's reply."""
@@ -285,7 +314,6 @@ class Table:
         count = len(self._actions)
         return f"{count} {'ply' if count == 1 else 'plies'}"
 
-    def _show_board(self) -> None:
-        lines: Sequence[str] = board_text(self._game, self._states[-1], len(self._actions) % 2)
-        for line in ("", *lines):
+    def _show_board(self, over: bool = False) -> None:
+        for line in ("", *board_text(self._game, self._states[-1], len(self._actions) % 2, over)):
             self._write(line)

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from minding.engine.errors import SetupError
+from minding.engine.errors import CodeError, SetupError
+from minding.engine.process import compiled as compiled_module
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import cache_dir, ms, nn, to_device
@@ -314,3 +316,58 @@ def test_what_would_be_compiled_in_as_a_constant_is_refused(constant):
     with pytest.raises(TypeError, match=f"'double', input 0: expected a Tensor, got {type(constant).__name__}"):
         double(constant)
     assert double.signatures == 0
+
+
+class Caught(nn.Cell):
+    @ms.jit
+    def construct(self, x):
+        try:
+            return x + x
+        except ValueError:
+            return x
+
+
+class Misshapen(nn.Cell):
+    @ms.jit
+    def construct(self, x):
+        return matrix_product(x)
+
+
+def matrix_product(x):
+    return ms.ops.ones((2, 3)) @ ms.ops.ones((4, 5))  # a mistake
+
+
+class Stacked(nn.Cell):
+    @ms.jit
+    def construct(self, x):
+        return ms.ops.stack([x, x[0]])  # an operator that is checked in Python
+
+
+def line_of(text):
+    lines = Path(__file__).read_text().splitlines()
+    return 1 + next(number for number, line in enumerate(lines) if line.lstrip().startswith(text))
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason", "line"),
+    [
+        (Caught, "Unsupported statement 'Try'", "class Caught"),
+        (Misshapen, r"shape1\[-1\] must be equal to shape2\[-2\]", "return ms.ops.ones((2, 3))"),
+        (Stacked, "For 'Stack', the len of x_shape", "return ms.ops.stack("),
+    ],
+)
+def test_a_cell_of_the_user_that_does_not_compile_is_one_line_with_its_place(cell, reason, line, capfd):
+    place = rf"\({re.escape(__file__)}:{line_of(line)}\)"
+    told = rf"^{__name__}:{cell.__name__} does not compile: .*{reason}.* {place}"
+    with pytest.raises(CodeError, match=told) as found:
+        Compiled(cell(), "own")(ones(2))
+    assert "\n" not in str(found.value)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_cell_of_minding_that_does_not_compile_keeps_its_error(monkeypatch):
+    monkeypatch.setattr(Stacked, "__module__", "minding.policies.stacked")
+    monkeypatch.setattr(compiled_module, "is_of_libraries", lambda file: True)
+    with pytest.raises(ValueError, match="For 'Stack'") as found:
+        Compiled(Stacked(), "own")(ones(2))
+    assert not isinstance(found.value, CodeError)

@@ -192,17 +192,19 @@ class Holder:
 def test_what_a_middleware_cannot_have_saved_is_named_with_its_owner_and_key(start, thing, message):
     run = start()
     run.task.use(Holder(thing))
-    with pytest.raises(CheckpointError, match=message):
-        run.save(5)
+    for refuse in (run.checkpoints.check, lambda: run.save(5)):
+        with pytest.raises(CheckpointError, match=message):
+            refuse()
 
 
 def test_what_a_policy_cannot_have_saved_is_named_too(start):
     run = start()
     run.weights.state_dict = lambda: {"params": {"net.w": {1}}}
-    with pytest.raises(
-        CheckpointError, match=r"^state_dict\(\) of the policy Weights, at 'params/net\.w': a set cannot"
-    ):
-        run.save(5)
+    for refuse in (run.checkpoints.check, lambda: run.save(5)):
+        with pytest.raises(
+            CheckpointError, match=r"^state_dict\(\) of the policy Weights, at 'params/net\.w': a set cannot"
+        ):
+            refuse()
 
 
 def test_the_manifest_lists_the_processors_of_a_cluster(start):

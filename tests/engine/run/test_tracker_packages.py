@@ -12,6 +12,7 @@ import pytest
 
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.trackers import Names
 from minding.engine.run.trackers.offline import records
 
 # The process that is killed has sent rows that its checkpoint does not count. Each evaluation has a row of its own.
@@ -24,12 +25,13 @@ from minding.middleware.online_logger import online_logger
 def iterate(begin, end):
     for n in range(begin, end):
         ended = {"eval_value": n / 2, "last_eval_iter": 2 * n, "last_eval_clock": 4 * n - 1} if n % 4 == 0 else {}
-        metrics = {"loss": math.nan if n == 3 else n / 3}
+        metrics = {"loss": math.nan if n == 3 else n / 3, 'top-5 (%), "raw"': n}
         logger(OnlineRLContext(total_step=n, env_step=4 * n, train_iter=2 * n, train_output=metrics, **ended))
 
 name, resume = sys.argv[1], sys.argv[2:]
 run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 8, "loggers": [name]}
-logger = online_logger(Config(exp_name="run", seed=3, run=run, policy={"hidden": [8, 8]}), "run", progress=False)
+cfg = Config(exp_name="run", seed=3, run=run, policy={"hidden": [8, 8], "odd (%)": 1})
+logger = online_logger(cfg, "run", progress=False)
 before = signal.getsignal(signal.SIGINT)
 if resume:
     logger.load_state_dict(pickle.load(open("state", "rb")))
@@ -102,8 +104,9 @@ def test_each_row_is_in_the_tracker_once_after_a_kill_and_a_resume(name, tmp_pat
         )
         assert (done.returncode, "failed (" in done.stderr) == (code, False), done.stderr
     table = read_metrics(RunDir(tmp_path / "run").metrics)
+    names = Names()
     expected = [
-        (int(step), column, value)
+        (int(step), names.of(column), value)
         for column, values in table.items()
         for step, value in zip(table["env_step"], values, strict=True)
         if not column.startswith("time/") and not (np.isnan(value) and (column, step) != ("train/loss", 16))

@@ -1,6 +1,8 @@
 """Trackers: each row once, also after a kill and a resume; failures cost no step."""
 
 import math
+import posixpath
+import re
 import struct
 import sys
 
@@ -11,7 +13,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.run import trackers
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.trackers import Tracker
+from minding.engine.run.trackers import Names, Tracker
 from minding.engine.run.trackers.offline import records
 from minding.middleware.online_logger import online_logger
 
@@ -184,6 +186,47 @@ def test_rows_that_are_lost_with_a_folder_do_not_stop_what_follows(tmp_path, rec
     iterate(resumed, 5, 9)
     resumed.close()
     assert [[number for number, _, _ in rows] for rows in recorder.runs.values()] == [[0, 1], [2, 3]]
+
+
+ODD_NAMES = [
+    "a%", "a(", "a[0]", "a,b", 'a"b', "a:b", "a b", "é", "a//b", "/a", "a/", "../a", "a/./b", "", ".", "..", "/", " a.",
+    "x" * 300, "x" * 301, "a_", "a/b", "_", "损失/%",
+]  # fmt: skip
+
+
+def test_each_metric_has_a_name_of_its_own_that_mlflow_accepts():
+    names = Names()
+    given = [names.of(name) for name in ODD_NAMES]
+    assert [names.of(name) for name in reversed(ODD_NAMES)] == given[::-1]
+    assert len(set(given)) == len(given)
+    for name in given:
+        # The rule of mlflow.utils.validation.
+        assert re.fullmatch(r"[/\w.\- ]{1,250}", name), name
+        assert posixpath.normpath(name) == name not in (".", "..")
+        assert not name.startswith(("/", "../"))
+    assert [names.of(name) for name in ("a%", "a b", "é", "x/y.z-1")] == ["a_", "a b", "é", "x/y.z-1"]
+
+
+def test_rows_have_the_same_names_in_all_trackers_also_after_a_kill_and_a_resume(tmp_path, recorder, logger_in):
+    def iterate_oddly(logger, begin, end, names):
+        for number in range(begin, end):
+            metrics = {name: float(number) for name in names}
+            logger(OnlineRLContext(total_step=number, env_step=4 * number, train_iter=2 * number, train_output=metrics))
+
+    recorder.tells = True
+    killed = logger_in(tmp_path)
+    iterate_oddly(killed, 1, 5, ["a(", "a%"])
+    state = killed.state_dict()
+    del recorder.runs["run-0"][:]
+    resumed = logger_in(tmp_path)
+    resumed.load_state_dict(state)
+    # In another order, and with the rows that the tracker lost in the kill.
+    iterate_oddly(resumed, 5, 9, ["a%", "a("])
+    resumed.close()
+    (sent,) = recorder.runs.values()
+    assert [{name for name in values if "train/a" in name} for _, _, values in sent] == [{"train/a_", "train/a__2"}] * 4
+    assert len({values["train/a_"] for _, _, values in sent}) == 4
+    assert read_metrics(RunDir(tmp_path).metrics)["train/a("].tolist() == [v["train/a_"] for _, _, v in sent]
 
 
 def test_a_run_of_several_seeds_is_named_after_its_folder(tmp_path):

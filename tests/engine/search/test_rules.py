@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import GameError
-from minding.engine.search.rules import RulesWarning, check_rules
+from minding.engine.search.rules import RulesWarning, check_rules, stones_of
 from minding.envs.games.board import BoardEnv
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
@@ -43,6 +43,11 @@ def blank(self, planes, policy):
     planes[:] = 0
     policy[:] = 0
     return [pair]
+
+
+def in_state(dtype):
+    """An `initial` with a further array of a dtype."""
+    return {"initial": lambda self, n: (*RULES.initial(n), np.zeros(n, dtype))}
 
 
 def mix(self, state, action):
@@ -130,6 +135,26 @@ def test_our_rules_pass(game):
         ({"planes": spoil("planes")}, "Changed.planes: it wrote to the arrays that it was given; change copies, ply 1"),
         ({"symmetries": blank}, "Changed.symmetries: it wrote to the arrays that it was given; change copies, ply 1"),
         ({"symmetries": None}, "Changed.symmetries: expected a method"),
+        *(
+            (in_state(dtype), f"Changed.initial: array 2 of the state has dtype {name}, which checkpoints cannot hold")
+            for dtype, name in (
+                (object, "object"),
+                ("U3", "<U3"),
+                ("M8[s]", r"datetime64\[s\]"),
+                (complex, "complex128"),
+                (np.longdouble, "float128"),
+                ([("a", "i4")], r"\[\('a', '<i4'\)\]"),
+            )
+        ),
+        ({"stones": spoil("planes")}, "Changed.stones: it wrote to the arrays that it was given; change copies, ply 1"),
+        (
+            {"stones": lambda self, state: RULES.planes(state)[:, 0]},
+            "Changed.stones: expected shape .* and dtype int8, and it has shape .* and dtype float32",
+        ),
+        (
+            {"stones": lambda self, state: RULES.planes(state).astype(np.int8)},
+            r"Changed.stones: expected an array \(n, H, W\) of -1, 0 and 1, and its shape is \(6, 2, 3, 3\)",
+        ),
         (
             {"symmetries": lambda self, planes, policy: [(planes, policy), (planes[..., ::-1].copy(), policy)]},
             "Changed.symmetries: form 1 mirrors the board and the policy differently: it makes action 0 of the initial "
@@ -150,6 +175,29 @@ def test_outcomes_that_seem_to_have_the_wrong_sign_are_warned_of():
 
     with pytest.warns(RulesWarning, match=r"Changed\.play: in \d of 6 random games the player of the last ply lost"):
         check_rules(changed(play=play))
+
+
+def test_a_class_of_rules_is_warned_of_once_however_many_environments_are_made(recwarn):
+    game = changed(**play_with(lambda state, over, outcome: (state, over, -outcome)))
+    for _ in range(3):
+        BoardEnv(game)
+        check_rules(game)
+    assert [str(each.message)[:13] for each in recwarn] == ["Changed.play:"]
+
+
+def test_stones_come_from_the_rules_or_from_two_planes_that_do_not_overlap():
+    state, _, _ = RULES.play(RULES.initial(2), np.array([4, 0]))
+    last = [[0, 0, 0, 0, -1, 0, 0, 0, 0], [-1, 0, 0, 0, 0, 0, 0, 0, 0]]
+    assert stones_of(RULES, state).reshape(2, 9).tolist() == last
+    flipped = changed(stones=lambda self, state: -stones_of(RULES, state))
+    assert stones_of(flipped, state).reshape(2, 9).tolist() == (-np.array(last)).tolist()
+    for planes in (
+        lambda self, state: RULES.planes(state)[:, :1],
+        lambda self, state: RULES.planes(state) / 2,
+        lambda self, state: RULES.planes(state)[:, [0, 1, 1]],
+        lambda self, state: RULES.planes(state)[:, [1, 1]],
+    ):
+        assert stones_of(changed(planes=planes), state) is None
 
 
 def test_an_environment_checks_its_rules_first():

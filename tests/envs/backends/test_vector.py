@@ -175,6 +175,17 @@ def test_a_vector_environment_without_state_resumes_at_an_episode_boundary():
     assert manager.obs[:, 1].tolist() == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(np.array([None]), "a ndarray of dtype object"), ({1}, "a set of dtype object"), (None, "a NoneType")],
+)
+def test_a_native_state_that_no_checkpoint_can_hold_is_found_in_the_first_reset(value, message):
+    env = vector_env(Counter, AutoresetMode.NEXT_STEP)
+    env.native_state, env.odd = ("odd",), value
+    with pytest.raises(EnvError, match=f"its native_state names 'odd', which is {message}"):
+        VectorEnvManager(env, seed=0).reset()
+
+
 def test_native_cartpole_agrees_with_single_environments_on_every_transition():
     manager = make_env_manager({"env_id": "CartPole-v1", "backend": "native"}, 4, 0)
     single = gymnasium.make("CartPole-v1").unwrapped

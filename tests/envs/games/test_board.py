@@ -216,3 +216,18 @@ def test_pictures_show_the_agent_in_red_whoever_ended_the_game(mine, theirs, rew
     assert [k for k in range(9) if middles[k, 0] > 200 and middles[k, 1] < 100] == list(mine)
     assert [k for k in range(9) if middles[k, 0] > 200 and 100 < middles[k, 1] < 220] == list(theirs)
     assert BoardEnv(TicTacToe()).render() is None
+
+
+@pytest.mark.parametrize("stones", [None, lambda self, state: -TicTacToe().planes(state)[:, 1].astype(np.int8)])
+def test_pictures_ask_the_rules_for_the_stones(stones):
+    methods = {"planes": lambda self, state: np.stack([TicTacToe.planes(self, state)[:, 0]] * 2, axis=1)}
+    rules = type("Odd", (TicTacToe,), methods if stones is None else {**methods, "stones": stones})()
+    env = BoardEnv(rules, Scripted(3), True, render_mode="rgb_array")
+    env.reset(seed=0)
+    env.step(0)
+    if stones is None:
+        with pytest.raises(GameError, match=r"Odd: its planes do not show where the stones are: give the rules a meth"):
+            env.render()
+    else:
+        yellow = (env.render()[20::40, 20::40].reshape(9, 3) == (244, 197, 66)).all(axis=1)
+        assert np.flatnonzero(yellow).tolist() == [3]
