@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minding.engine.chain.middleware import declaration_of, name_of
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.errors import ChainError
 
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from minding.engine.chain.middleware import Declaration
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.data.side_by_side import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError

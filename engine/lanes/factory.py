@@ -7,7 +7,7 @@ from typing import Any
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.lanes import Lanes, MakeLanes, Run
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.lanes.options import LaneOptions
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from minding.engine.chain.middleware import Declaration, Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import LimitError
 from minding.engine.lanes.division import Part

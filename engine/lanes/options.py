@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.config.config import LanesSection
 from minding.engine.errors import ConfigError, nearest
 

@@ -13,7 +13,7 @@ from typing import Any
 from minding.engine.chain.context import Context
 from minding.engine.chain.lanes import Run, WorkerStatus
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.chain.trace import Trace
 from minding.engine.console import console_logger
 from minding.engine.lanes.collect import CollectLane

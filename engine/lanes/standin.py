@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.chain.lifecycle import GUARANTEES
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.errors import CheckpointError
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.types import StateDict, Stateful

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minding.engine.chain.check import pipeline_rows, table
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.lanes.division import Division, Part
 from minding.engine.lanes.options import CorePlan, LaneOptions
 

@@ -13,8 +13,7 @@ import cloudpickle
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.middleware import declaration_of, name_of
-from minding.engine.chain.nodes import chain_nodes
-from minding.engine.chain.pipeline import Step
+from minding.engine.chain.pipeline import Step, chain_nodes
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch

@@ -13,7 +13,7 @@ from minding.configs import compile_run
 from minding.configs.chains import check_chain, off_policy
 from minding.engine import Config, OnlineRLContext, Task, declare
 from minding.engine.buffers import Table, limiters
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError, ConfigError, LimitError

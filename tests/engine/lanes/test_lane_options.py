@@ -5,7 +5,7 @@ import os
 import pytest
 
 from minding.engine import Config, Task, declare
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import plan_cores

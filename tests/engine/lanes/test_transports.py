@@ -20,7 +20,7 @@ from lane_toys import ExitOnce, Record, ServedPolicy, ToyCollector, ToyContext, 
 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.config.config import LanesSection
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import LaneOptions, supervised, transports
