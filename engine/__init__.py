@@ -22,7 +22,7 @@ from minding.engine.errors import (
     ShapeError,
     SpaceError,
 )
-from minding.engine.lanes.factory import lane_factory
+from minding.engine.lanes import lane_factory
 
 if TYPE_CHECKING:
     from minding.engine.config.compiler import compile_config

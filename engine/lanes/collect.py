@@ -11,10 +11,9 @@ from minding.engine.chain.pipeline import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.data.side_by_side import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError
-from minding.engine.lanes.free import FreeRun, Move
+from minding.engine.lanes.free_running import FreeRun, Move
 from minding.engine.lanes.group import WorkerGroup
-from minding.engine.lanes.messages import Request
-from minding.engine.lanes.order import next_rows
+from minding.engine.lanes.transport import Request
 
 _COUNTERS = ("env_step", "env_episode")
 _UNSET = object()
@@ -234,3 +233,22 @@ class CollectLane:
 
 def _named(leaves: Sequence[Node], unknown: str) -> str:
     return " or ".join(f"{leaf.name} at position {leaf.position}" for leaf in leaves) or unknown
+
+
+def next_rows(under_way: Sequence[Sequence[int]], version: int, staleness: int) -> list[int]:
+    """The rows of collectors of which one may be taken in an iteration, so that no rollout ever gets too old.
+
+    A rollout that was collected with version w of the weights has to be used in the iteration w + staleness at the
+    latest, and each iteration uses one. So if k of the rollouts under way have to be used within the next k iterations,
+    the iteration takes one of these k; otherwise it may take any.
+
+    Args:
+      under_way: for each row the versions of the weights of its requests, in the order in which they are answered.
+      version: version of the weights of this iteration.
+      staleness: maximum age, in versions, of the weights of a rollout.
+    """
+    oldest = sorted((w, row, place) for row, versions in enumerate(under_way) for place, w in enumerate(versions))
+    for k, (w, _, _) in enumerate(oldest):
+        if w + staleness <= version + k:
+            return sorted({row for _, row, place in oldest[: k + 1] if place == 0})
+    return [row for row, versions in enumerate(under_way) if versions]

@@ -17,16 +17,13 @@ from minding.engine.chain.pipeline import Node
 from minding.engine.chain.trace import Trace
 from minding.engine.console import console_logger
 from minding.engine.errors import ChainError, ConfigError
-from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.division import Part
-from minding.engine.lanes.heartbeat import Wait
-from minding.engine.lanes.inference.service import InferenceService
-from minding.engine.lanes.messages import Answer, Request
+from minding.engine.lanes.inference import InferenceService
 from minding.engine.lanes.options import LaneOptions
-from minding.engine.lanes.pickled import PickledMembers
-from minding.engine.lanes.standin import stand_in
-from minding.engine.lanes.supervised import SupervisedWorker, Ticket, close_all
-from minding.engine.lanes.transport import Snapshot, Transport, WeightBoard
+from minding.engine.lanes.remote_member import remote_member
+from minding.engine.lanes.shipping import PickledMembers
+from minding.engine.lanes.supervised import SupervisedWorker, Ticket, Wait, close_all
+from minding.engine.lanes.transport import Answer, Request, Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.types import Array
 
@@ -111,7 +108,7 @@ class WorkerGroup:
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that represent the members in the views of the main process."""
         return tuple(
-            Node(stand_in(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
+            Node(remote_member(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
             for leaf in self.part.leaves
         )
 
@@ -261,14 +258,6 @@ class WorkerGroup:
         ticket = Ticket(Request(number, weights.version, fields), weights)
         self.workers[worker].submit(ticket)
         return ticket
-
-    def check(self) -> None:
-        """Refuses members that would behave differently in a worker.
-
-        Raises:
-          ChainError: a member assigns to a variable outside of itself.
-        """
-        check_assignments(self.part.leaves, self._lane)
 
     def answer(self, worker: int) -> Answer:
         """Waits for a worker's next answer and records it; raises the errors of `SupervisedWorker.wait`."""

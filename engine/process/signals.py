@@ -67,7 +67,7 @@ class SignalGuard:
     Args:
       on_signal: called with the name of the first signal.
       notice: the effect of the first signal, such as ``stopping after this iteration``. It is written to standard error
-        at once, even while compiled code delays `on_signal`. None writes the notice of the outer guard, if there is one.
+        at once, even while compiled code delays `on_signal`. None leaves it to an outer guard.
 
     Attributes:
       notice: may be changed while the guard is active.

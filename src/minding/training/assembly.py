@@ -14,7 +14,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named
 from minding.engine.data.dataset import RECORDED
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.transports import check_transport
+from minding.engine.lanes.options import check_transport
 from minding.engine.process import runtime
 from minding.engine.process.runtime import seeded
 from minding.engine.run.loggers import check_loggers

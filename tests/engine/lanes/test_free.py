@@ -18,7 +18,7 @@ from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError, ConfigError, LimitError
 from minding.engine.lanes.division import divide
-from minding.engine.lanes.free import Move, free_run, next_move
+from minding.engine.lanes.free_running import Move, free_run, next_move
 from minding.engine.types import LearnOutput
 from minding.middleware import OffPolicyLearner, data_pusher
 from minding.policies import get_policy_class
