@@ -91,9 +91,9 @@ def check_division(here: Mapping[str, int], saved: Mapping[str, int]) -> None:
       CheckpointError: they differ.
     """
     if here != saved:
-        told = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
+        differences = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
         raise CheckpointError(
-            f"the saved state has other collectors: {told}; each collector has its own environments and random "
+            f"the saved state has other collectors: {differences}; each collector has its own environments and random "
             "numbers. "
             "Continue with the saved numbers (without async_mode, each is 1), or start a new run"
         )

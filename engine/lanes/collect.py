@@ -80,7 +80,7 @@ class CollectLane:
         self._group.decide(ctx)
         version = self._group.publish()
         while self._asked - self._number < self._under_way:
-            self._give_out(ctx)
+            self._send_request(ctx)
         row = self._next_row(version) if self.free is None else self._free_row(self.free, ctx)
         self.has_rollout = row is not None
         if row is None:
@@ -103,7 +103,7 @@ class CollectLane:
             lag = version - request.version
             ctx.policy_lag = {"min": lag, "mean": float(lag), "max": lag}
         for answer in answers:
-            self._group.tell(answer)
+            self._group.forward_calls(answer)
 
     def check(self) -> None:
         """Refuses a chain in which middleware outside of the lane declare that they write a field that the lane reads.
@@ -217,7 +217,7 @@ class CollectLane:
             "lanes.max_staleness=0"
         )
 
-    def _give_out(self, ctx: Any) -> None:
+    def _send_request(self, ctx: Any) -> None:
         number, ahead = self._asked, self._asked - self._number
         rows = range(len(self._requests))
         row = number % len(rows) if self._exact else min(rows, key=lambda row: len(self._requests[row]))

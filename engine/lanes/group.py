@@ -294,7 +294,7 @@ class WorkerGroup:
         """The next answers of workers for which `first` waited, without recording them."""
         return [answer for answer in (self.workers[worker].arrived for worker in workers) if answer is not None]
 
-    def tell(self, answer: Answer) -> None:
+    def forward_calls(self, answer: Answer) -> None:
         """Passes calls of members on to the task, after the context has received the fields that they wrote."""
         if answer.finish:
             self._run.finish = True

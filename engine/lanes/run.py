@@ -53,7 +53,7 @@ class WorkerLanes:
         self._groups: list[WorkerGroup] = []
         self._collector: CollectLane | None = None
         self._evaluators: list[EvaluateLane] = []
-        self._left = _left_behind(leaves, self._division)
+        self._not_in_lane = _not_in_lane(leaves, self._division)
         self._unpinned: frozenset[int] | None = None
         self.processors: tuple[str, ...] = ()
         self._inspected = False
@@ -73,9 +73,9 @@ class WorkerLanes:
             places.get(place, node) for place, node in enumerate(nodes) if place in places or id(node) not in away
         ]
         if self._collector is not None and self.options.order == "arrival":
-            self._let_free(self._collector, ctx)
+            self._run_freely(self._collector, ctx)
 
-    def _let_free(self, collector: CollectLane, ctx: Context) -> None:
+    def _run_freely(self, collector: CollectLane, ctx: Context) -> None:
         """Lets learner and collectors run independently if a limiter of replay bounds them."""
         part = self._division.collect
         assert part is not None
@@ -119,10 +119,10 @@ class WorkerLanes:
         """
         if self._collector is not None:
             self._collector.check()
-        for leaf in self._left:
-            _log.warning("%s at position %s %s", leaf.name, leaf.position, self._why_left(leaf))
+        for leaf in self._not_in_lane:
+            _log.warning("%s at position %s %s", leaf.name, leaf.position, self._why_not_in_lane(leaf))
 
-    def _why_left(self, leaf: Node) -> str:
+    def _why_not_in_lane(self, leaf: Node) -> str:
         if self._collector is None:
             return (
                 "collects in the main process: it is composed with middleware that do not have the role collect, so "
@@ -182,7 +182,7 @@ class WorkerLanes:
         places[place] = Node(lane, main.position, lane.declaration.name, None, lane.declaration, group.nodes())
 
 
-def _left_behind(leaves: Sequence[Node], division: Division) -> list[Node]:
+def _not_in_lane(leaves: Sequence[Node], division: Division) -> list[Node]:
     """The middleware that concern collecting but are not in the collect lane."""
     if division.collect is None:
         return [leaf for leaf in leaves if collects(leaf)]

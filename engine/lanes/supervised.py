@@ -229,7 +229,7 @@ class SupervisedWorker:
             raise Interrupted(f"waiting for {self.name}")
         wait.look(self._running[0].heartbeat)
         if wait.report_due():
-            _log.warning("%s", self._who_is_waited_for(wait))
+            _log.warning("%s", self._waiting_message(wait))
         self._replace_silent(wait)
         return False
 
@@ -385,7 +385,7 @@ class SupervisedWorker:
                 f"{self.name} found no place within {self._start_timeout:g} s (lanes.start_timeout): it {hindrance}"
             )
 
-    def _who_is_waited_for(self, wait: Wait) -> str:
+    def _waiting_message(self, wait: Wait) -> str:
         request, handle = self._unanswered[0].request, self._running[0]
         member = self._doing(handle.heartbeat.member)
         doing = {"starting": "is starting", "idle": "is between two middleware"}.get(member, f"is in {member}")

@@ -195,7 +195,7 @@ class Worker:
         for name, value in request.fields.items():
             setattr(ctx, name, value)
         self._spans = []
-        before = _photograph(ctx)
+        before = _snapshot_of(ctx)
         self._task.play(self._steps, ctx)
         self._shared_state.check()
         changed = [name for name, value in before.items() if _changed(value, getattr(ctx, name))]
@@ -278,7 +278,7 @@ class RemoteNetworks:
         self._line.close()
 
 
-def _photograph(ctx: Context) -> dict[str, tuple[Any, Any]]:
+def _snapshot_of(ctx: Context) -> dict[str, tuple[Any, Any]]:
     """All fields, with shallow copies of values that may be changed in place."""
     fields = ((field.name, getattr(ctx, field.name)) for field in dataclasses.fields(ctx))
     return {name: (value, value.copy() if type(value) in (dict, list) else None) for name, value in fields}

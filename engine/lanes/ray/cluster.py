@@ -21,7 +21,7 @@ from typing import Any
 
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes.ray import reaper
-from minding.engine.process.alive import born
+from minding.engine.process.alive import start_ticks
 from minding.engine.process.signals import note_sender
 
 LOCAL = "local"
@@ -195,7 +195,7 @@ class LocalCluster:
 
     def watch(self, pid: int) -> None:
         """Has the reaper end a process of the cluster that outlives this process."""
-        since = born(pid)
+        since = start_ticks(pid)
         if since is not None:
             _tell(self._reaper, f"process {pid} {since}")
 

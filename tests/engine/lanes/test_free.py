@@ -390,7 +390,7 @@ class Pusher:
 
     def __call__(self, ctx): ...
 
-    def cannot_take(self, rollouts):
+    def cannot_insert(self, rollouts):
         return None
 
 
@@ -425,7 +425,7 @@ def test_members_that_need_the_rollout_are_left_out_by_what_they_declare():
     run = found(marker, Pusher(), Drawer(), trainer, logger, own)
     # An on-policy trainer beside it learns from each rollout once.
     assert needing(run) == ["marker", "pusher", "trainer", "<lambda>"]
-    assert (len(run.fillers), len(run.drawers)) == (1, 1)
+    assert (len(run.inserters), len(run.samplers)) == (1, 1)
 
 
 def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollout():

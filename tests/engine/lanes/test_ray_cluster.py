@@ -18,7 +18,7 @@ from minding.engine.lanes import supervised
 from minding.engine.lanes.ray import machines
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, has_token
 from minding.engine.lanes.ray.transport import RayTransport
-from minding.engine.process.alive import born
+from minding.engine.process.alive import start_ticks
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'ray'")
 PATIENCE = 30.0  # s
@@ -47,7 +47,7 @@ def test_a_local_cluster_is_closed_to_others_and_ends_with_its_process_however_t
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", BEGINS], env=environment, **pipes) as process:
-        pids = {int(pid): born(int(pid)) for pid in process.stdout.readline().split()}
+        pids = {int(pid): start_ticks(int(pid)) for pid in process.stdout.readline().split()}
         token = Path(process.stdout.readline().strip())
         assert set(process.stdout.readline().split()) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
@@ -56,7 +56,7 @@ def test_a_local_cluster_is_closed_to_others_and_ends_with_its_process_however_t
         process.kill()
     # Its agents wait over a minute when nobody ends them.
     deadline = time.monotonic() + 10.0
-    while any(born(pid) == since for pid, since in pids.items()):
+    while any(start_ticks(pid) == since for pid, since in pids.items()):
         assert time.monotonic() < deadline
     assert len(pids) > 5
     assert not token.parent.exists()
