@@ -20,11 +20,11 @@ from minding.engine.lanes.options import LaneOptions
 __all__ = ["LaneOptions", "lane_factory"]
 
 
-def lane_factory(lanes: LaneOptions | Mapping[str, Any] | None) -> MakeLanes:
+def lane_factory(lanes: Mapping[str, Any] | None) -> MakeLanes:
     """Checks settings and returns the function that divides a chain into lanes.
 
     Args:
-      lanes: `LaneOptions`, a mapping with their fields, or None.
+      lanes: `LaneOptions`, another mapping with their names, or None.
     Raises:
       ConfigError: a setting is unknown or out of range.
     """

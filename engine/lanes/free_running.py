@@ -1,8 +1,8 @@
 """Runs in which collectors and learner run independently, as far as the limiter of a replay table allows.
 
 An iteration takes a rollout if one has arrived and its rows may be inserted. Otherwise it continues without one, if a
-learner may sample: middleware that need the rollout are skipped. If neither is possible, it waits for a rollout. Only the
-lane waits; limiters never do.
+learner may sample: middleware that need the rollout are skipped. If neither is possible, it waits for a rollout. Only
+the lane waits; limiters never do.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class FreeRun:
         if move is Move.STUCK:
             assert rollouts is not None
             raise LimitError(
-                f"neither side may continue: {'; '.join([*self._refusals(rollouts), *self._reasons_to_wait(ctx)])}; set "
-                "policy.other.table.limiter_error (limiter_rows of queue and stack) to at least the samples of one "
+                f"neither side may continue: {'; '.join([*self._refusals(rollouts), *self._reasons_to_wait(ctx)])}; "
+                "set policy.other.table.limiter_error (limiter_rows of queue and stack) to at least the samples of one "
                 "call of the learner, and to at least the rows of a rollout times samples_per_insert"
             )
         return move

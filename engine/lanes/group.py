@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import pickle
@@ -173,7 +172,7 @@ class WorkerGroup:
                 self.part,
                 Role.COLLECT,
                 self._cores,
-                dataclasses.replace(self._options, inference=where),
+                LaneOptions(**{**self._options, "inference": where}),
                 self._transport,
                 self._run,
             )
