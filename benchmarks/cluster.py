@@ -150,8 +150,8 @@ def lanes_of(cluster: Any, **options: Any) -> dict[str, Any]:
 
 def calls(rounds: int = 40) -> None:
     """A round of 8 calls through the transport and through bare actors, alternating."""
-    from minding.engine.lanes.messages import Request
     from minding.engine.lanes.ray.transport import RayTransport
+    from minding.engine.lanes.transport import Request
 
     transport = RayTransport("local")
     weights = Weights(_MB)
@@ -201,7 +201,7 @@ def _worker(transport: Any, board: Any, weights: Weights, index: int) -> Any:
 
     import cloudpickle
 
-    from minding.engine.lanes.pickled import PickledMembers
+    from minding.engine.lanes.shipping import PickledMembers
     from minding.engine.lanes.worker import WorkerPlan
 
     plan = WorkerPlan(

@@ -21,7 +21,7 @@ from minding.engine.errors import (
     ShapeError,
     SpaceError,
 )
-from minding.engine.lanes.factory import lane_factory
+from minding.engine.lanes import lane_factory
 from minding.other_names import missing_name
 
 if TYPE_CHECKING:

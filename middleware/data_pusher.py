@@ -81,7 +81,7 @@ class data_pusher(Pusher):
         """Whether the buffer has a limiter that may forbid a push, see `Table`."""
         return bool(getattr(self._buffer, "bounded", False))
 
-    def cannot_take(self, rollouts: Sequence[Rollout]) -> str | None:
+    def cannot_insert(self, rollouts: Sequence[Rollout]) -> str | None:
         """Why the limiter of the buffer refuses the rows of these rollouts now; None if it accepts them."""
         count = sum(int(rollout.transitions().sum()) for rollout in rollouts)
         table: Any = self._buffer

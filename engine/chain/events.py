@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from minding.engine.chain.familiar import refuse_arguments
 from minding.engine.chain.middleware import name_of
 from minding.engine.errors import ChainError, nearest
 from minding.engine.notes import add_note
@@ -296,50 +295,3 @@ def _first(errors: list[Exception]) -> Exception:
     for other in errors[1:]:
         add_note(errors[0], f"another handler failed too: {other!r}")
     return errors[0]
-
-
-class Emitter:
-    """The event methods of a task, around the bus that it owns at the moment."""
-
-    _events: EventBus
-
-    def on(self, event: str, handler: Handler) -> None:
-        """Calls `handler(*args, **kwargs)` at each `emit` of `event`, until `off` or the next `start`."""
-        self._require_started("on")
-        self._events.on(event, handler)
-
-    def once(self, event: str, handler: Handler) -> None:
-        """Calls `handler` at the next `emit` of `event` only."""
-        self._require_started("once")
-        self._events.once(event, handler)
-
-    def off(self, event: str, handler: Handler | None = None) -> None:
-        """Removes one registration of `handler`, or all of `event`; ChainError if there is none."""
-        self._events.off(event, handler)
-
-    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
-        refuse_arguments("emit", kwargs.keys() & {"only_remote", "only_local"}, ())
-        self._events.emit(event, *args, **kwargs)
-
-    def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Arguments:
-        """Blocks until another thread emits `event`; returns its positional and keyword arguments.
-
-        A member of `parallel` also receives events that other members emitted since it began. The wait ends early
-        when another member fails, and on a signal that ends the run.
-
-        Args:
-          event: name of the event.
-          timeout: seconds; None waits forever.
-        Raises:
-          TimeoutError: no thread emitted the event in time.
-        """
-        refuse_arguments("wait_for", other, ("timeout",))
-        return self._events.wait_for(event, timeout, lambda: self.interrupted_by is not None)
-
-    @property
-    def interrupted_by(self) -> str | None:
-        raise NotImplementedError
-
-    def _require_started(self, what: str) -> None:
-        raise NotImplementedError

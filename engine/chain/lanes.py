@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from minding.engine.chain.context import Context
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.chain.trace import Trace
 
 UNDIVIDED = {"lanes.collectors": 1, "lanes.shards": 1}

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from minding.engine.blame import in_code_of
 from minding.engine.chain.context import Context
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node, all_leaves
 from minding.engine.errors import ChainError, CheckpointError
 from minding.engine.notes import add_note
 from minding.engine.types import StateDict, Stateful
@@ -54,7 +54,7 @@ def checkpointer(nodes: Iterable[Node]) -> Checkpointer:
     Raises:
       ChainError: there is none.
     """
-    for leaf in _leaves(nodes):
+    for leaf in all_leaves(nodes):
         middleware: object = leaf.middleware
         if isinstance(middleware, Checkpointer):
             return middleware
@@ -67,7 +67,7 @@ def weakest_guarantee(nodes: Iterable[Node], within_iteration: bool) -> str:
     Args:
       within_iteration: whether the state comes from an iteration that was aborted.
     """
-    found = [getattr(leaf.middleware, "resume_guarantee", "exact") for leaf in _leaves(nodes)]
+    found = [getattr(leaf.middleware, "resume_guarantee", "exact") for leaf in all_leaves(nodes)]
     found.append("mid-iteration" if within_iteration else "exact")
     return max(found, key=GUARANTEES.index)
 
@@ -91,9 +91,9 @@ def check_division(here: Mapping[str, int], saved: Mapping[str, int]) -> None:
       CheckpointError: they differ.
     """
     if here != saved:
-        told = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
+        differences = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
         raise CheckpointError(
-            f"the saved state has other collectors: {told}; each collector has its own environments and random "
+            f"the saved state has other collectors: {differences}; each collector has its own environments and random "
             "numbers. "
             "Continue with the saved numbers (without async_mode, each is 1), or start a new run"
         )
@@ -139,7 +139,7 @@ def _named(nodes: Iterable[Node], optional: Sequence[object]) -> list[tuple[str,
     """All middleware in order, each with its name in a checkpoint: required ones have their position among the required
     ones, optional ones have ``use:`` and, if several have the same name, a number."""
     # A lane represents middleware that need not be adjacent.
-    ordered = sorted(_leaves(nodes), key=lambda leaf: [int(part) for part in leaf.position.split(".")])
+    ordered = sorted(all_leaves(nodes), key=lambda leaf: [int(part) for part in leaf.position.split(".")])
     left_out = {id(each) for each in optional}
     free = [id(leaf.middleware) in left_out and "." not in leaf.position for leaf in ordered]
     without = [int(leaf.position) for leaf, is_free in zip(ordered, free) if is_free]
@@ -162,12 +162,12 @@ def _required(named: Sequence[tuple[str, object]]) -> list[str]:
 
 def call_begin_hooks(nodes: Iterable[Node]) -> list[Exception]:
     """Calls ``begin()`` of every middleware that has it, in order, whatever fails; returns the errors."""
-    return _call(_leaves(nodes), "begin")
+    return _call(all_leaves(nodes), "begin")
 
 
 def call_resumed_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
     """Calls ``resumed(ctx)`` of every middleware that has it, in order, whatever fails; returns the errors."""
-    return _call(_leaves(nodes), "resumed", ctx)
+    return _call(all_leaves(nodes), "resumed", ctx)
 
 
 def call_finish_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
@@ -176,12 +176,12 @@ def call_finish_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
     They run in the order of the chain, except that middleware that write checkpoints come first: the changes that other
     hooks make at the end of this run must not be in the state of a run that resumes.
     """
-    return _call(sorted(_leaves(nodes), key=_writes_no_checkpoint), "finish", ctx)
+    return _call(sorted(all_leaves(nodes), key=_writes_no_checkpoint), "finish", ctx)
 
 
 def call_close_hooks(nodes: Iterable[Node]) -> list[Exception]:
     """Calls ``close()`` of every middleware that has it, in order, whatever fails; returns the errors."""
-    return _call(_leaves(nodes), "close")
+    return _call(all_leaves(nodes), "close")
 
 
 def raise_first(errors: Sequence[Exception], note: str) -> None:
@@ -214,8 +214,3 @@ def _call(leaves: Iterable[Node], name: str, *args: Any) -> list[Exception]:
             add_note(error, f"in {name}() of middleware {leaf.name!r} (position {leaf.position})")
             errors.append(error)
     return errors
-
-
-def _leaves(nodes: Iterable[Node]) -> Iterable[Node]:
-    for node in nodes:
-        yield from node.leaves()

@@ -26,7 +26,7 @@ order of the chain, once the rest of the chain has finished. Optional attributes
   asynchronous run.
 - ``staleness`` (role learn): how many iterations old the weights that collected its data may be; the
   default of ``max_staleness`` in an asynchronous run.
-- ``bounded``, ``cannot_take(rollouts) -> str | None`` (role learn): whether a limiter may forbid what it inserts, and
+- ``bounded``, ``cannot_insert(rollouts) -> str | None`` (role learn): whether a limiter may forbid what it inserts, and
   why it cannot insert these rollouts of an iteration now, None if it can; asked with ``lanes.order=arrival``.
 - ``cannot_learn(ctx) -> str | None`` (role learn): why it cannot learn in an iteration without a rollout, None if it
   can; asked likewise.

@@ -1,18 +1,26 @@
-"""Running middleware: first halves in order, second halves in reverse, alone or composed."""
+"""Middleware at their places in a chain: what runs (first halves in order, second halves in reverse, alone or
+composed), and what a check or a view sees of them (`Node`)."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import textwrap
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import GeneratorType
 from typing import Any
 
-from minding.engine.chain.context import Context, ContextT
 from minding.engine.chain.events import EventBus, WaitCancelled
-from minding.engine.chain.familiar import refuse_arguments
-from minding.engine.chain.middleware import Declaration, Middleware, SecondHalf, check_callable, declaration_of, name_of
+from minding.engine.chain.middleware import (
+    Declaration,
+    Middleware,
+    Role,
+    SecondHalf,
+    check_callable,
+    declaration_of,
+    name_of,
+)
 from minding.engine.errors import FieldError, MiddlewareError
 from minding.engine.notes import add_note, notes_of
 from minding.engine.process.signals import Interrupted
@@ -328,51 +336,66 @@ def has_role(middleware: Middleware[Any]) -> bool:
     return declaration is not None and declaration.role is not None
 
 
-class Composer:
-    """The methods of a task that compose middleware and run single ones."""
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A middleware at its place in the chain.
 
-    _ctx: Context
-    _stack: list[Half]
-    _events: EventBus
+    Attributes:
+      middleware: the callable.
+      position: ``"2"``, or ``"2.0"`` for the first member of a composite at 2.
+      name: its name in messages.
+      role: its declared role, or the one given to `Task.use`.
+      declaration: its declaration; None for plain user functions, and for composites, whose members have their own.
+      members: the nodes inside a composite; empty for any other middleware.
+    """
 
-    def _bus(self) -> EventBus:
-        return self._events
+    middleware: Middleware[Any]
+    position: str
+    name: str
+    role: Role | None
+    declaration: Declaration | None
+    members: tuple[Node, ...] = ()
 
-    def serial(self, *fns: Middleware[ContextT]) -> Middleware[ContextT]:
-        """Returns one middleware that runs these in order, their second halves in reverse."""
-        return Serial(fns)
+    def leaves(self) -> Iterator[Node]:
+        """Yields the middleware that are not composites, in order."""
+        if self.members or isinstance(self.middleware, Composite):
+            for member in self.members:
+                yield from member.leaves()
+        else:
+            yield self
 
-    def parallel(self, *fns: Middleware[ContextT]) -> Middleware[ContextT]:
-        """Returns one middleware that runs the first halves of these in threads and waits for all.
+    def walk(self) -> Iterator[Node]:
+        """Yields this node and all below it, in order."""
+        yield self
+        for member in self.members:
+            yield from member.walk()
 
-        Only for middleware that wait for something; see `minding.engine.chain.pipeline.Parallel`.
-        """
-        return Parallel(fns, self._bus)
 
-    def wrap(self, fn: Middleware[ContextT], **other: Any) -> Callable[[ContextT], Half]:
-        """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
+def chain_nodes(chain: Sequence[Middleware[Any]], roles: Sequence[Role | None] | None = None) -> list[Node]:
+    """Lays out a chain, including the members of `serial`, `parallel` and `wrap`.
 
-        `back` runs the second half, if there is one. If it is never called, the second half runs with the second
-        halves of the chain.
-        """
-        refuse_arguments("wrap", other, ("fn",))
-        return Wrapped(fn, self._open)
+    Args:
+      chain: the middleware in order.
+      roles: one per middleware; one that is not None replaces the declared role.
+    """
+    given = roles if roles is not None else [None] * len(chain)
+    return [_node(middleware, str(index), given[index]) for index, middleware in enumerate(chain)]
 
-    def forward(self, fn: Middleware[ContextT], ctx: ContextT | None = None) -> Half | None:
-        """Runs the first half of `fn` on `ctx` (the task's own if None).
 
-        Returns:
-          Its second half, for you or `backward` to call; None if there is none.
-        """
-        step = Step(fn, name_of(fn), "called by task.forward", declaration_of(fn))
-        return open_half(step.call(self._ctx if ctx is None else ctx), step, self._stack)
+def _node(middleware: Middleware[Any], position: str, role: Role | None) -> Node:
+    declaration = None if isinstance(middleware, Composite) else declaration_of(middleware)
+    members: tuple[Middleware[Any], ...] = middleware.members if isinstance(middleware, Composite) else ()
+    return Node(
+        middleware=middleware,
+        position=position,
+        name=name_of(middleware),
+        role=role or (declaration.role if declaration else None),
+        declaration=declaration,
+        members=tuple(_node(member, f"{position}.{index}", None) for index, member in enumerate(members)),
+    )
 
-    def backward(self, *halves: Half) -> None:
-        """Runs the given second halves, the last one first; without arguments, all that are waiting."""
-        if not halves:
-            run_second_halves(self._stack)
-        for half in reversed(halves):
-            half()
 
-    def _open(self, step: Step, ctx: Any) -> Half:
-        return open_half(step.call(ctx), step, self._stack) or Half(None, step, self._stack)
+def all_leaves(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yields the middleware of a chain that are not composites, in order."""
+    for node in nodes:
+        yield from node.leaves()

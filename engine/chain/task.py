@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, overload
 
 from minding.engine.chain import lifecycle
-from minding.engine.chain.boundary import Boundary
 from minding.engine.chain.check import check_chain, pipeline_view
 from minding.engine.chain.context import Context, ContextT, OnlineRLContext
-from minding.engine.chain.ending import Ending, check_max_step
-from minding.engine.chain.events import Emitter, EventBus
-from minding.engine.chain.familiar import RolePlayer, refuse_arguments
+from minding.engine.chain.di_engine_hints import ATTRIBUTES, refuse_arguments
+from minding.engine.chain.events import Arguments, EventBus, Handler
 from minding.engine.chain.lanes import UNDIVIDED, LaneFactory, Lanes, MakeLanes
-from minding.engine.chain.middleware import Middleware, Role, check_callable, name_of
-from minding.engine.chain.nodes import Node, chain_nodes
-from minding.engine.chain.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
-from minding.engine.chain.recording import Recorded, Recording
-from minding.engine.errors import ChainError, CheckpointError, MiddlewareError, nearest
+from minding.engine.chain.middleware import Middleware, Role, check_callable, declaration_of, name_of
+from minding.engine.chain.pipeline import (
+    Composite,
+    Half,
+    Node,
+    Parallel,
+    Serial,
+    Step,
+    Wrapped,
+    chain_nodes,
+    open_half,
+    run_first_halves,
+    run_second_halves,
+)
+from minding.engine.chain.trace import ProfileTable, Trace
+from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError, nearest
+from minding.engine.notes import add_note
 from minding.engine.process.signals import Interrupted, SignalGuard
 from minding.engine.types import StateDict
 
@@ -27,7 +38,7 @@ Wrapper = Callable[[Middleware[ContextT]], Middleware[ContextT]]
 _FnContext = TypeVar("_FnContext", bound=Context)
 
 
-class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
+class Task(Generic[ContextT]):
     """A chain of middleware, the context they share, and the loop around them.
 
     ::
@@ -45,6 +56,8 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     lane_factory: ClassVar[LaneFactory]
     """Reads `lanes` of `start`; `minding.engine`, which puts chain and lanes together, sets it."""
+    role: ClassVar[type[Role]] = Role
+    """`Role`, for ``task.role.LEARNER``."""
 
     def __init__(self: Task[OnlineRLContext]) -> None:
         self._started = False
@@ -54,17 +67,20 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         # Never replaced, because second halves made by `wrap` keep a reference to it.
         self._stack: list[Half] = []
         self._ctx: ContextT
-        self._reset(OnlineRLContext(), Recording(profile=False, trace=False), resume=None)
+        self._reset(OnlineRLContext())
 
     def __reduce__(self) -> tuple[Callable[[], Task[Any]], tuple[()]]:
         # In a worker, middleware with a reference to a task find the task of their own process.
         return _task_of_this_process, ()
 
-    def _reset(self, ctx: Context, recording: Recording, resume: str | Path | None) -> None:
+    def _reset(
+        self, ctx: Context, profile: bool = False, trace: bool = False, resume: str | Path | None = None
+    ) -> None:
         self._ctx = cast(ContextT, ctx)
         self._make_lanes: MakeLanes | None = None
         self._lanes: Lanes | None = None
-        self._recording = recording
+        self._trace = Trace() if trace else None
+        self._profile = ProfileTable([]) if profile else None
         self._resume_request = resume
         self._chain: list[Middleware[Any]] = []
         self._given_roles: list[Role | None] = []
@@ -76,7 +92,9 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         self._signal: str | None = None
         self._stop_reason: str | None = None
         self._error: BaseException | None = None
-        self._boundary = Boundary()
+        # Whether an iteration is running, or was aborted by an error; and the calls for its end.
+        self._within = False
+        self._boundary_calls: list[Callable[[], object]] = []
         self._stack.clear()
 
     # Start and end
@@ -127,7 +145,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             raise ChainError("start: the block of an earlier start has not ended; use another Task() inside it")
         if resume is not None and not isinstance(resume, (str, Path)):
             raise ChainError(f"start: resume must be 'latest', a checkpoint folder or a run folder, got {resume!r}")
-        self._reset(OnlineRLContext() if ctx is None else ctx, Recording(profile, trace), resume)
+        self._reset(OnlineRLContext() if ctx is None else ctx, profile, trace, resume)
         self._make_lanes = type(self).lane_factory(lanes) if async_mode else None
         self._started = True
         return self
@@ -208,7 +226,14 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         check_callable(fn, f"task.use (position {len(self._chain)}) got")
         if role is not None and isinstance(fn, Composite):
             raise MiddlewareError(f"use: {fn.kind} cannot have a role; declare the roles of its members")
-        place = len(self._chain) if before is None else self._place_of(before)
+        place, names = len(self._chain), [name_of(each) for each in self._chain]
+        if before is not None:
+            if before not in names:
+                raise ChainError(
+                    f"use(before={before!r}): the chain has no middleware of that name{nearest(before, names)}; it has "
+                    f"{', '.join(names) or 'none yet'}"
+                )
+            place = names.index(before)
         self._chain.insert(place, fn)
         self._given_roles.insert(place, None if role is None else Role.of(role))
         if optional:
@@ -219,15 +244,6 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     def members(self) -> tuple[Middleware[Any], ...]:
         """The middleware of the chain, in order, as they were given to `use`."""
         return tuple(self._chain)
-
-    def _place_of(self, name: str) -> int:
-        names = [name_of(each) for each in self._chain]
-        if name not in names:
-            raise ChainError(
-                f"use(before={name!r}): the chain has no middleware of that name{nearest(name, names)}; it has "
-                f"{', '.join(names) or 'none yet'}"
-            )
-        return names.index(name)
 
     def use_wrapper(self, wrapper: Wrapper[_FnContext]) -> Task[ContextT]:
         """Wraps every middleware, also those added later, in ``wrapper(fn) -> fn``; the first wrapper is innermost.
@@ -244,6 +260,51 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         check_callable(wrapper, "task.use_wrapper got")
         self._wrappers.append(wrapper)
         return self
+
+    # Composites, and single middleware
+
+    def serial(self, *fns: Middleware[_FnContext]) -> Middleware[_FnContext]:
+        """Returns one middleware that runs these in order, their second halves in reverse."""
+        return Serial(fns)
+
+    def parallel(self, *fns: Middleware[_FnContext]) -> Middleware[_FnContext]:
+        """Returns one middleware that runs the first halves of these in threads and waits for all.
+
+        Only for middleware that wait for something; see `minding.engine.chain.pipeline.Parallel`.
+        """
+        return Parallel(fns, self._bus)
+
+    def wrap(self, fn: Middleware[_FnContext], **other: Any) -> Callable[[_FnContext], Half]:
+        """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
+
+        `back` runs the second half, if there is one. If it is never called, the second half runs with the second
+        halves of the chain.
+        """
+        refuse_arguments("wrap", other, ("fn",))
+        return Wrapped(fn, self._open)
+
+    def forward(self, fn: Middleware[_FnContext], ctx: _FnContext | None = None) -> Half | None:
+        """Runs the first half of `fn` on `ctx` (the task's own if None).
+
+        Returns:
+          Its second half, for you or `backward` to call; None if there is none.
+        """
+        step = Step(fn, name_of(fn), "called by task.forward", declaration_of(fn))
+        return open_half(step.call(self._ctx if ctx is None else ctx), step, self._stack)
+
+    def backward(self, *halves: Half) -> None:
+        """Runs the given second halves, the last one first; without arguments, all that are waiting."""
+        if not halves:
+            run_second_halves(self._stack)
+        for half in reversed(halves):
+            half()
+
+    # Methods, because composites that are sent to a worker find the task of their own process through them.
+    def _bus(self) -> EventBus:
+        return self._events
+
+    def _open(self, step: Step, ctx: Any) -> Half:
+        return open_half(step.call(ctx), step, self._stack) or Half(None, step, self._stack)
 
     # The run
 
@@ -272,7 +333,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
           CheckpointError: there is no checkpoint to resume from, or it does not fit this task.
           Exception: the error of a middleware, handler or hook, with a note that says where it occurred.
         """
-        limit = check_max_step(max_step)
+        limit = _limit(max_step)
         steps, nodes = self._prepare()
         self._running = True
         self._finish = False
@@ -297,7 +358,9 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         nodes = self._nodes()
         if self._resume_request is not None:
             lifecycle.checkpointer(nodes)
-        self._recording.begin([node.name for node in nodes])
+        # A further run of the same chain adds to the existing rows.
+        if self._profile is not None and len(self._profile.rows) != len(nodes):
+            self._profile = ProfileTable([node.name for node in nodes])
         return [self._step(index, node) for index, node in enumerate(nodes)], nodes
 
     def _step(self, index: int, node: Node) -> Step:
@@ -305,7 +368,11 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         for wrapper in self._wrappers:
             call = wrapper(call)
             check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
-        return Step(self._recording.timed(index, node.name, call), node.name, f"position {index}", node.declaration)
+        if self._profile is not None:
+            call = self._profile.timed(index, call)
+        if self._trace is not None:
+            call = self._trace.timed(node.name, call)
+        return Step(call, node.name, f"position {index}", node.declaration)
 
     def _resume(self, nodes: list[Node]) -> None:
         if self._resume_request is None:
@@ -318,12 +385,12 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
         try:
             if self._lanes is not None:
-                self._lanes.begin(self._recording.trace)
+                self._lanes.begin(self._trace)
             self._stop_reason = self._iterate(steps, limit)
             if self._lanes is not None and self._signal is None:
                 self._lanes.settle(self._ctx)
         except BaseException as error:
-            self._boundary.drop()
+            self._boundary_calls.clear()
             self._stop_reason, self._error = "exception", error
             lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
             # Its traceback would keep all objects of the run alive.
@@ -343,20 +410,22 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             total_step = self._ctx.total_step
             if limit is not None and total_step >= limit:
                 return "max_step"
-            self._boundary.within = True
+            self._within = True
             self._ctx.begin_iteration()
             begun = None if self._lanes is None else self._ctx.state_dict()
             try:
                 run_first_halves(steps, self._ctx, stack, total_step)
             except Interrupted:
                 # The iteration has not begun, unless a middleware before the waiting one counted something.
-                self._boundary.within = self._ctx.state_dict() != begun
-                self._boundary.drop()
+                self._within = self._ctx.state_dict() != begun
+                self._boundary_calls.clear()
                 continue
             if stack:
                 run_second_halves(stack, total_step)
             self.renew()
-            self._boundary.reach(total_step)
+            self._within = False
+            if self._boundary_calls:
+                self._call_at_boundary(total_step)
 
     def renew(self) -> None:
         """Puts the context of the next iteration in place; `run` does it after each one."""
@@ -370,7 +439,18 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         Raises:
           ChainError: no iteration is running.
         """
-        self._boundary.add(fn)
+        if not self._within:
+            raise ChainError("at_boundary: no iteration is running; call it from a middleware")
+        self._boundary_calls.append(fn)
+
+    def _call_at_boundary(self, total_step: int) -> None:
+        calls, self._boundary_calls = self._boundary_calls, []
+        for call in calls:
+            try:
+                call()
+            except BaseException as error:
+                add_note(error, f"in {name_of(call)!r} at the end of step {total_step}")
+                raise
 
     def _end(self, nodes: list[Node]) -> list[Exception]:
         """Calls the hooks and emits ``finish``; returns the errors that occurred."""
@@ -381,6 +461,96 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         except Exception as error:
             errors.append(error)
         return errors
+
+    # The end of a run, and its reason
+
+    @property
+    def finish(self) -> bool:
+        """Whether the run ends after this iteration; middleware set it to True, and `run` resets it to False.
+
+        Raises:
+          ChainError: it is set to True on a task that is not started, where it would have no effect.
+        """
+        return self._finish or self._signal is not None
+
+    @finish.setter
+    def finish(self, value: bool) -> None:
+        if value and not (self._started or self._running):
+            raise ChainError(
+                "task.finish: this task is not started. An Agent and `minding train` run a task of their own: a class "
+                "or factory given as `use` receives it as its argument `task`, as in def __init__(self, task)"
+            )
+        self._finish = bool(value)
+
+    @property
+    def interrupted_by(self) -> str | None:
+        """Name of the signal that requested the end, or None; after one, middleware skip all work that can wait."""
+        return self._signal
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that is ending the run, for its finish hooks; None for any other end, and after the hooks."""
+        return self._error
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the last run ended: ``max_step, finish, SIGINT, SIGTERM, exception``; None before that."""
+        return self._stop_reason
+
+    def interrupt(self, signal: str) -> None:
+        """Ends the run as the signal of that name would: after this iteration, or before the next one begins."""
+        self._signal = signal
+
+    # Events
+
+    def on(self, event: str, handler: Handler) -> None:
+        """Calls `handler(*args, **kwargs)` at each `emit` of `event`, until `off` or the next `start`."""
+        self._require_started("on")
+        self._events.on(event, handler)
+
+    def once(self, event: str, handler: Handler) -> None:
+        """Calls `handler` at the next `emit` of `event` only."""
+        self._require_started("once")
+        self._events.once(event, handler)
+
+    def off(self, event: str, handler: Handler | None = None) -> None:
+        """Removes one registration of `handler`, or all of `event`; ChainError if there is none."""
+        self._events.off(event, handler)
+
+    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
+        refuse_arguments("emit", kwargs.keys() & {"only_remote", "only_local"}, ())
+        self._events.emit(event, *args, **kwargs)
+
+    def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Arguments:
+        """Blocks until another thread emits `event`; returns its positional and keyword arguments.
+
+        A member of `parallel` also receives events that other members emitted since it began. The wait ends early
+        when another member fails, and on a signal that ends the run.
+
+        Args:
+          event: name of the event.
+          timeout: seconds; None waits forever.
+        Raises:
+          TimeoutError: no thread emitted the event in time.
+        """
+        refuse_arguments("wait_for", other, ("timeout",))
+        return self._events.wait_for(event, timeout, lambda: self.interrupted_by is not None)
+
+    # The roles that this process plays, for code that asks
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """The roles that `add_role` added."""
+        return frozenset(self._roles)
+
+    def add_role(self, role: Role | str) -> None:
+        """Declares that this process plays `role`, for code that asks `has_role`; the chain is not changed."""
+        self._roles.add(Role.of(role))
+
+    def has_role(self, role: Role | str) -> bool:
+        """Whether this process plays `role`; a task without roles plays all."""
+        return not self._roles or Role.of(role) in self._roles
 
     # State and views
 
@@ -409,12 +579,12 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     @property
     def within_iteration(self) -> bool:
         """Whether an iteration is running, or was aborted by an error; see `at_boundary`."""
-        return self._boundary.within
+        return self._within
 
     @property
     def resume_guarantee(self) -> str:
         """The guarantee for a run that resumes from the present `state_dict`: the weakest of `lifecycle.GUARANTEES`."""
-        return lifecycle.weakest_guarantee(self._nodes(), self._boundary.within)
+        return lifecycle.weakest_guarantee(self._nodes(), self._within)
 
     def _nodes(self) -> list[Node]:
         """The chain as this process runs it."""
@@ -441,6 +611,26 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             return dict(UNDIVIDED)
         return (self._lanes or self._divided(self._make_lanes)).division
 
+    def write_trace(self, path: str | Path) -> None:
+        """Writes the timeline of the run in the Chrome trace format, one row per lane.
+
+        Raises:
+          ChainError: the task was not started with ``trace=True``.
+        """
+        if self._trace is None:
+            raise ChainError("write_trace: nothing was recorded; start with task.start(..., trace=True)")
+        self._trace.write(path)
+
+    def profile(self) -> str:
+        """Returns the time of each middleware as a table.
+
+        Raises:
+          ChainError: the task was not started with ``profile=True``.
+        """
+        if self._profile is None:
+            raise ChainError("profile: nothing was measured; start with task.start(..., profile=True)")
+        return str(self._profile)
+
     def __repr__(self) -> str:
         state = "running" if self._running else "started" if self._started else "not started"
         head = f"Task ({state}, {len(self._chain)} middleware, total_step {self._ctx.total_step})"
@@ -459,6 +649,26 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     def _require_idle(self, what: str) -> None:
         if self._running:
             raise ChainError(f"{what}: this task is running; do it before the run, or use another Task() inside")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Only called when the usual look-up fails.
+            hint = ATTRIBUTES.get(name)
+            known = [each for each in dir(type(self)) if not each.startswith("_")]
+            raise AttributeError(f"task.{name}: {hint}" if hint else f"there is no task.{name}{nearest(name, known)}")
+
+
+def _limit(max_step: int | None) -> int | None:
+    if max_step is None:
+        return None
+    try:
+        limit = -1 if isinstance(max_step, bool) else operator.index(max_step)
+    except TypeError:
+        limit = -1
+    if limit < 0:
+        raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
+    return limit
 
 
 def _task_of_this_process() -> Task[OnlineRLContext]:

@@ -7,6 +7,33 @@ replaced (`SupervisedWorker`). A `Transport` determines the kind of workers and 
 `processes` with shared memory, `threads`, or actors on a cluster (`ray`).
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minding.engine.chain.context import Context
+from minding.engine.chain.lanes import Lanes, MakeLanes, Run
+from minding.engine.chain.pipeline import Node
 from minding.engine.lanes.options import LaneOptions
 
-__all__ = ["LaneOptions"]
+__all__ = ["LaneOptions", "lane_factory"]
+
+
+def lane_factory(lanes: Mapping[str, Any] | None) -> MakeLanes:
+    """Checks settings and returns the function that divides a chain into lanes.
+
+    Args:
+      lanes: `LaneOptions`, another mapping with their names, or None.
+    Raises:
+      ConfigError: a setting is unknown or out of range.
+    """
+    options = LaneOptions.of(lanes)
+
+    def make(nodes: Sequence[Node], ctx: Context, run: Run) -> Lanes:
+        # Processes and shared memory are not part of a synchronous run.
+        from minding.engine.lanes.run import WorkerLanes
+
+        return WorkerLanes(nodes, ctx, options, run)
+
+    return make

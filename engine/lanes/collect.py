@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from minding.engine.chain.middleware import Declaration
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.data.rollout_joins import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError
-from minding.engine.lanes.free import FreeRun, Move
+from minding.engine.lanes.free_running import FreeRun, Move
 from minding.engine.lanes.group import WorkerGroup
-from minding.engine.lanes.messages import Request
-from minding.engine.lanes.order import next_rows
+from minding.engine.lanes.transport import Request
 
 _COUNTERS = ("env_step", "env_episode")
 _UNSET = object()
@@ -81,7 +80,7 @@ class CollectLane:
         self._group.decide(ctx)
         version = self._group.publish()
         while self._asked - self._number < self._under_way:
-            self._give_out(ctx)
+            self._send_request(ctx)
         row = self._next_row(version) if self.free is None else self._free_row(self.free, ctx)
         self.has_rollout = row is not None
         if row is None:
@@ -104,7 +103,7 @@ class CollectLane:
             lag = version - request.version
             ctx.policy_lag = {"min": lag, "mean": float(lag), "max": lag}
         for answer in answers:
-            self._group.tell(answer)
+            self._group.forward_calls(answer)
 
     def check(self) -> None:
         """Refuses a chain in which middleware outside of the lane declare that they write a field that the lane reads.
@@ -218,7 +217,7 @@ class CollectLane:
             "lanes.max_staleness=0"
         )
 
-    def _give_out(self, ctx: Any) -> None:
+    def _send_request(self, ctx: Any) -> None:
         number, ahead = self._asked, self._asked - self._number
         rows = range(len(self._requests))
         row = number % len(rows) if self._exact else min(rows, key=lambda row: len(self._requests[row]))
@@ -234,3 +233,22 @@ class CollectLane:
 
 def _named(leaves: Sequence[Node], unknown: str) -> str:
     return " or ".join(f"{leaf.name} at position {leaf.position}" for leaf in leaves) or unknown
+
+
+def next_rows(under_way: Sequence[Sequence[int]], version: int, staleness: int) -> list[int]:
+    """The rows of collectors of which one may be taken in an iteration, so that no rollout ever gets too old.
+
+    A rollout that was collected with version w of the weights has to be used in the iteration w + staleness at the
+    latest, and each iteration uses one. So if k of the rollouts under way have to be used within the next k iterations,
+    the iteration takes one of these k; otherwise it may take any.
+
+    Args:
+      under_way: for each row the versions of the weights of its requests, in the order in which they are answered.
+      version: version of the weights of this iteration.
+      staleness: maximum age, in versions, of the weights of a rollout.
+    """
+    oldest = sorted((w, row, place) for row, versions in enumerate(under_way) for place, w in enumerate(versions))
+    for k, (w, _, _) in enumerate(oldest):
+        if w + staleness <= version + k:
+            return sorted({row for _, row, place in oldest[: k + 1] if place == 0})
+    return [row for row, versions in enumerate(under_way) if versions]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 
 _ROLLOUTS = frozenset({"trajectories", "episodes"})
 # The lanes themselves write these fields.

@@ -85,7 +85,7 @@ class EvaluateLane:
         if "eval_params" in ctx.__dataclass_fields__:
             # Nothing is published before the next request.
             ctx.eval_params = self._group.read_weights(ticket.weights)
-        self._group.tell(answer)
+        self._group.forward_calls(answer)
 
 
 def _set_all(ctx: Any, fields: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import pickle
@@ -13,20 +12,17 @@ from typing import Any
 from minding.engine.chain.context import Context
 from minding.engine.chain.lanes import Run
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.chain.trace import Trace
 from minding.engine.console import console_logger
 from minding.engine.errors import ChainError, ConfigError
-from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.division import Part
-from minding.engine.lanes.heartbeat import Wait
-from minding.engine.lanes.inference.service import InferenceService
-from minding.engine.lanes.messages import Answer, Request
+from minding.engine.lanes.inference import InferenceService
 from minding.engine.lanes.options import LaneOptions
-from minding.engine.lanes.pickled import PickledMembers
-from minding.engine.lanes.standin import stand_in
-from minding.engine.lanes.supervised import SupervisedWorker, Ticket, close_all
-from minding.engine.lanes.transport import Snapshot, Transport, WeightBoard
+from minding.engine.lanes.remote_member import remote_member
+from minding.engine.lanes.shipping import PickledMembers
+from minding.engine.lanes.supervised import SupervisedWorker, Ticket, Wait, close_all
+from minding.engine.lanes.transport import Answer, Request, Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.types import Array
 
@@ -111,7 +107,7 @@ class WorkerGroup:
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that represent the members in the views of the main process."""
         return tuple(
-            Node(stand_in(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
+            Node(remote_member(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
             for leaf in self.part.leaves
         )
 
@@ -176,7 +172,7 @@ class WorkerGroup:
                 self.part,
                 Role.COLLECT,
                 self._cores,
-                dataclasses.replace(self._options, inference=where),
+                LaneOptions(**{**self._options, "inference": where}),
                 self._transport,
                 self._run,
             )
@@ -262,14 +258,6 @@ class WorkerGroup:
         self.workers[worker].submit(ticket)
         return ticket
 
-    def check(self) -> None:
-        """Refuses members that would behave differently in a worker.
-
-        Raises:
-          ChainError: a member assigns to a variable outside of itself.
-        """
-        check_assignments(self.part.leaves, self._lane)
-
     def answer(self, worker: int) -> Answer:
         """Waits for a worker's next answer and records it; raises the errors of `SupervisedWorker.wait`."""
         return self.answers([worker])[0]
@@ -305,7 +293,7 @@ class WorkerGroup:
         """The next answers of workers for which `first` waited, without recording them."""
         return [answer for answer in (self.workers[worker].arrived for worker in workers) if answer is not None]
 
-    def tell(self, answer: Answer) -> None:
+    def forward_calls(self, answer: Answer) -> None:
         """Passes calls of members on to the task, after the context has received the fields that they wrote."""
         if answer.finish:
             self._run.finish = True

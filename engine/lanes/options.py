@@ -8,67 +8,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.config.config import LanesSection
 from minding.engine.errors import ConfigError, nearest
 
+LOCAL = "local"
+"""The address of a cluster that a run starts on this machine."""
 _TIMEOUT, _TIMEOUT_ON_RAY = 300.0, 30.0  # s
 LANES = {key: option for key, option in LanesSection.options().items() if key != "async_mode"}
 """The options of the section `lanes`, but for the one that says whether a run is asynchronous at all."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LaneOptions:
-    """Settings of an asynchronous run, as in the section `lanes` of a configuration.
+class LaneOptions(LanesSection):
+    """Settings of an asynchronous run: the section `lanes` of a configuration, whose fields state their meaning.
 
-    Attributes:
-      collectors: number of collectors, a multiple of `shards`; None takes one for each core beyond the first two, at
-        least `shards`, and no more than can work at the same time with `max_staleness`.
-      shards: number of collectors that share each iteration; each has an equal share of the environments.
-      max_staleness: maximum age, in iterations, of the weights of a rollout when it is learned from; 0 gives the result
-        of a synchronous run. None takes the smallest that the chain's learners state (their attribute `staleness`).
-      order: ``exact``: each iteration uses its own rollout, whichever collector was fastest, and the run repeats bit
-        for bit; ``arrival``: it uses any rollout that has arrived, as long as none gets too old, and no two runs are
-        the same.
-      inference: where the networks of collectors are computed: ``local`` by each collector; ``server`` by one worker,
-        in batches, for networks that need an accelerator or much memory; ``auto`` by the faster of the two in a trial
-        before the run.
-      max_batch, max_wait_ms: maximum number of observations in a batch of the server, and maximum time in milliseconds
-        for which it waits for more of them.
-      pin: whether lanes get their own processor cores: ``on``, ``off``, or ``auto`` (on if there are at least three
-        cores).
-      timeout: seconds without a sign of life after which a worker is replaced; the third time in a row ends the run.
-        Signs of life come from a separate thread, so that an environment or a compilation may take longer. None takes
-        30 on Ray, where machines fail, and 300 elsewhere.
-      start_timeout: seconds until the first sign of life after which a worker is replaced; a worker for which a cluster
-        has found no place by then ends the run.
-      limiter_timeout: with ``arrival`` and a table with a limiter: maximum wait in seconds for a rollout while the
-        limiter forbids sampling; then the run ends.
-      transport: kind of the workers: ``processes``; ``threads`` of this process, for tests and debuggers: they share
-        the time of the learner's process, cannot load MindSpore and cannot be ended by force; or actors of a ``ray``
-        cluster.
-      address: address of the cluster: ``local`` starts one on this machine, HOST:PORT is a running one.
-      insecure: whether a cluster without a token may be used: anyone who can reach it can run code on its machines.
+    What they leave open (None) is filled in by `resolve`.
+
+    Args:
+      **given: the settings that differ from the defaults.
+    Raises:
+      ConfigError: a setting is unknown or out of range, or two do not fit together.
     """
 
-    collectors: int | None = LANES["collectors"].default
-    shards: int = LANES["shards"].default
-    max_staleness: int | None = LANES["max_staleness"].default
-    order: str = LANES["order"].default
-    inference: str = LANES["inference"].default
-    max_batch: int = LANES["max_batch"].default
-    max_wait_ms: float = LANES["max_wait_ms"].default
-    pin: str = LANES["pin"].default
-    timeout: float | None = LANES["timeout"].default
-    start_timeout: float = LANES["start_timeout"].default
-    limiter_timeout: float = LANES["limiter_timeout"].default
-    transport: str = LANES["transport"].default
-    address: str = LANES["address"].default
-    insecure: bool = LANES["insecure"].default
-
-    def __post_init__(self) -> None:
-        for name, option in LANES.items():
-            option.check(getattr(self, name), f"lanes.{name}")
+    def __init__(self, **given: object) -> None:
+        for name in given.keys() - LANES.keys():
+            raise ConfigError(f"lanes.{name} is not a setting{nearest(name, LANES)}; known: {', '.join(LANES)}")
+        super().__init__(
+            {name: option.check(given.get(name, option.default), f"lanes.{name}") for name, option in LANES.items()}
+        )
         if self.order == "arrival" and self.max_staleness == 0:
             raise ConfigError(
                 "lanes.order='arrival' with lanes.max_staleness=0: each iteration then has one rollout only; raise "
@@ -81,9 +48,9 @@ class LaneOptions:
             )
         if self.pin == "on" and self.transport == "ray":
             raise ConfigError("lanes.pin='on': Ray places its actors itself; leave lanes.pin at auto")
-        if self.transport != "ray" and self.address != LANES["address"].default:
+        if self.transport != "ray" and self.address != LOCAL:
             raise ConfigError(f"lanes.address={self.address!r} is for lanes.transport=ray, not {self.transport}")
-        if self.insecure and (self.transport != "ray" or self.address == LANES["address"].default):
+        if self.insecure and (self.transport != "ray" or self.address == LOCAL):
             raise ConfigError(
                 "lanes.insecure=true (--insecure-cluster) is for a Ray cluster that you started: also give its "
                 "address, as in --cluster HOST:PORT"
@@ -98,19 +65,14 @@ class LaneOptions:
             self._check_staleness(self.collectors, self.max_staleness)
 
     @classmethod
-    def of(cls, options: LaneOptions | Mapping[str, Any] | None) -> LaneOptions:
+    def of(cls, options: Mapping[str, Any] | None) -> LaneOptions:
         """Returns the options of the section `lanes` of a configuration, or of a part of it.
 
         Raises:
           ConfigError: a setting is unknown or out of range.
         """
-        if isinstance(options, LaneOptions):
-            return options
         # The section also says whether a run is asynchronous at all.
-        given = {name: value for name, value in (options or {}).items() if name != "async_mode"}
-        for name in given.keys() - LANES.keys():
-            raise ConfigError(f"lanes.{name} is not a setting{nearest(name, LANES)}; known: {', '.join(LANES)}")
-        return cls(**given)
+        return cls(**{name: value for name, value in (options or {}).items() if name != "async_mode"})
 
     def resolve(self, leaves: Sequence[Node], room: int) -> LaneOptions:
         """Fills in the settings that are None.
@@ -131,7 +93,7 @@ class LaneOptions:
         timeout = self.timeout
         if timeout is None:
             timeout = _TIMEOUT_ON_RAY if self.transport == "ray" else _TIMEOUT
-        return dataclasses.replace(self, collectors=collectors, max_staleness=staleness, timeout=timeout)
+        return LaneOptions(**{**self, "collectors": collectors, "max_staleness": staleness, "timeout": timeout})
 
     def check_collectors(self, staleness: int) -> None:
         """Refuses more collectors than can work at the same time, given the chain's `default_staleness`.
@@ -152,6 +114,19 @@ class LaneOptions:
                 f"time; use lanes.max_staleness={collectors // self.shards - 1} or fewer collectors, or let several "
                 "share an iteration (lanes.shards)"
             )
+
+
+def check_transport(options: LaneOptions) -> None:
+    """Refuses a transport that cannot work on this machine, before anything is built.
+
+    Raises:
+      MissingExtraError: a package that it needs is not installed.
+      ConfigError: its cluster cannot be reached, or a token is missing.
+    """
+    if options.transport == "ray":
+        from minding.engine.lanes.ray.cluster import check_ray
+
+        check_ray(options.address, options.insecure)
 
 
 def default_staleness(leaves: Sequence[Node]) -> int:

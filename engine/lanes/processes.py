@@ -1,25 +1,50 @@
-"""Workers in processes of this machine: spawned, with shared memory between them and the main process."""
+"""Workers in processes of this machine: spawned, with shared memory between them and the main process.
+
+`SharedMemoryChannel` carries the messages, `SharedWeights` the weights, `SharedHeartbeat` the signs of life.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import mmap
 import os
+import pickle
 import platform
-from collections.abc import Mapping
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from minding.engine.lanes.heartbeat import SharedHeartbeat
-from minding.engine.lanes.inference.port import Port
-from minding.engine.lanes.inference.sockets import SocketPort
+import numpy as np
+
+from minding.engine.errors import LaneError
 from minding.engine.lanes.options import cores
-from minding.engine.lanes.shared_memory import SharedMemoryChannel
-from minding.engine.lanes.transport import Channel, WeightBoard, WeightReader
-from minding.engine.lanes.weights import SharedWeights
+from minding.engine.lanes.sockets import SocketPort
+from minding.engine.lanes.transport import (
+    STARTING,
+    Channel,
+    ChannelClosed,
+    Port,
+    Snapshot,
+    WeightBoard,
+    WeightReader,
+    serialize,
+)
 from minding.engine.lanes.worker import serve
 from minding.engine.lanes.worker_task import WorkerTask, replace_task
 from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker
 from minding.engine.types import Array
+
+_ALIGNMENT = 64  # bytes, one cache line
+_SMALLEST = 1 << 12  # bytes of a slot
+_FREE = -1
+_BEAT = 0.5  # s
 
 
 class ProcessTransport:
@@ -113,3 +138,257 @@ def _main(
     task = WorkerTask()
     replace_task(task)
     serve(SharedMemoryChannel(connection, depth), weights, heartbeat, task)
+
+
+class SharedHeartbeat:
+    """A `Heartbeat` of two numbers in shared memory.
+
+    A thread of the worker makes it beat, even during a long call of Python code, but not while the process is stopped
+    or hangs in compiled code that keeps Python from running. The worker receives it as an argument of its process.
+    """
+
+    def __init__(self) -> None:
+        self._cells: Any = SPAWN.RawArray(ctypes.c_int64, [0, STARTING])
+
+    @property
+    def beats(self) -> int:
+        return int(self._cells[0])
+
+    @property
+    def member(self) -> int:
+        return int(self._cells[1])
+
+    @member.setter
+    def member(self, number: int) -> None:
+        self._cells[1] = number
+
+    def start(self) -> None:
+        """In the worker: beats from now on."""
+
+        def beat() -> None:
+            while True:
+                self._cells[0] += 1
+                time.sleep(_BEAT)
+
+        threading.Thread(target=beat, daemon=True, name="heartbeat").start()
+
+
+class SharedMemoryChannel:
+    """A `Channel` over an unnamed pair of sockets, with arrays in anonymous shared memory.
+
+    Pickle (protocol 5) splits a message into a short header, which goes over the socket, and the buffers of its
+    arrays, which the sender copies once into shared memory and the receiver once out of it. The memory has no name and
+    ends with the processes that map it, whatever ends them. It is a ring of `depth` slots, each as large as the largest
+    message so far.
+
+    Both ends are processes of one run, on a socket without an address, so pickled bytes come from nowhere else.
+
+    Args:
+      connection: one end of ``multiprocessing.Pipe()``.
+      depth: maximum number of messages under way in one direction.
+    """
+
+    def __init__(self, connection: Connection, depth: int) -> None:
+        self._connection = connection
+        self._depth = depth
+        self._out: _Segment | None = None
+        self._in: _Segment | None = None
+        self._sent = self._received = 0
+        self.place: Any = None
+
+    def fileno(self) -> int:
+        """The file descriptor of the socket, to wait for several channels at once."""
+        return self._connection.fileno()
+
+    def send(self, message: Any, place: Any = None) -> None:
+        header, buffers = serialize(message)
+        sizes = [len(buffer) for buffer in buffers]
+        grown = self._grow(sizes)
+        if buffers:
+            assert self._out is not None
+            self._out.write(self._sent % self._depth, buffers)
+        try:
+            self._connection.send_bytes(pickle.dumps((header, sizes, grown, place)))
+            if grown:
+                assert self._out is not None
+                reduction.send_handle(self._connection, self._out.file, None)  # type: ignore[arg-type]
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+        self._sent += 1
+
+    def receive(self, timeout: float | None = None) -> Any:
+        try:
+            if not self._connection.poll(timeout):
+                raise TimeoutError(f"no message within {timeout} s")
+            # The bytes come from a process of this run, see the class.
+            header, sizes, grown, place = pickle.loads(self._connection.recv_bytes())  # noqa: S301
+            if grown:
+                self._replace_in(_Segment(reduction.recv_handle(self._connection), grown, self._depth))
+        except TimeoutError:
+            raise
+        except (EOFError, OSError) as error:
+            raise ChannelClosed(str(error)) from error
+        buffers: Sequence[bytearray] = ()
+        if sizes:
+            assert self._in is not None
+            buffers = self._in.read(self._received % self._depth, sizes)
+        self._received += 1
+        self.place = place
+        return pickle.loads(header, buffers=buffers)  # noqa: S301
+
+    def close(self) -> None:
+        self._connection.close()
+        for segment in (self._out, self._in):
+            if segment is not None:
+                segment.close()
+        self._out = self._in = None
+
+    def _grow(self, sizes: Sequence[int]) -> int:
+        """Creates a larger segment if a message does not fit; returns its bytes per slot, 0 if the old one suffices."""
+        needed = sum(_aligned(size) for size in sizes)
+        if not sizes or (self._out is not None and needed <= self._out.slot):
+            return 0
+        slot = max(_SMALLEST, 1 << (needed - 1).bit_length())
+        # Messages in the old segment stay readable: the receiver keeps it until the first message in the new one.
+        if self._out is not None:
+            self._out.close()
+        self._out = _Segment(_anonymous_file(), slot, self._depth)
+        return slot
+
+    def _replace_in(self, segment: _Segment) -> None:
+        if self._in is not None:
+            self._in.close()
+        self._in = segment
+
+
+class _Segment:
+    """Anonymous shared memory of `depth` slots."""
+
+    def __init__(self, file: int, slot: int, depth: int) -> None:
+        self.file = file
+        self.slot = slot
+        if os.fstat(file).st_size < slot * depth:
+            os.ftruncate(file, slot * depth)
+        self._map = mmap.mmap(file, slot * depth)
+        self._bytes = memoryview(self._map)
+
+    def write(self, index: int, buffers: Sequence[memoryview]) -> None:
+        position = index * self.slot
+        for buffer in buffers:
+            self._bytes[position : position + len(buffer)] = buffer
+            position += _aligned(len(buffer))
+
+    def read(self, index: int, sizes: Sequence[int]) -> list[bytearray]:
+        position, buffers = index * self.slot, []
+        for size in sizes:
+            buffers.append(bytearray(self._bytes[position : position + size]))
+            position += _aligned(size)
+        return buffers
+
+    def close(self) -> None:
+        self._bytes.release()
+        self._map.close()
+        os.close(self.file)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _anonymous_file() -> int:
+    """A file without a name, which ends with the last process that holds it."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("minding", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file, contextlib.suppress(OSError):
+        return os.dup(file.fileno())
+    raise OSError("no anonymous shared memory: neither memfd_create nor a temporary file")
+
+
+class SharedWeights:
+    """A `WeightBoard` in shared memory that holds several versions, each in its own slot.
+
+    The learner writes a version into a slot that no worker reads, and only then names it in a request; the slot is kept
+    until the worker has answered. A slot is therefore never written while a worker may read it: torn reads are
+    impossible, and there is no lock that a killed process could keep. Each slot also carries its version, which a
+    reader checks before and after it copies.
+
+    The board itself goes to worker processes as an argument of `multiprocessing.Process`; only the process that made
+    it publishes.
+
+    Args:
+      arrays: name to array; gives shapes and dtypes.
+      slots: number of versions that can be held at the same time.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array], slots: int) -> None:
+        self._layout: dict[str, tuple[int, tuple[int, ...], str]] = {}
+        size = _ALIGNMENT
+        for name, array in arrays.items():
+            self._layout[name] = (size, array.shape, array.dtype.str)
+            size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        self._slots, self._slot_size = slots, size
+        self._block: Any = SPAWN.RawArray(ctypes.c_byte, size * slots)
+        self._map()
+        for stamp in self._stamps:
+            stamp[0] = _FREE
+        self._users = [0] * slots
+        self._newest: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("_layout", "_slots", "_slot_size", "_block")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._map()
+
+    def _map(self) -> None:
+        starts = [slot * self._slot_size for slot in range(self._slots)]
+        self._stamps = [np.frombuffer(self._block, np.int64, 1, start) for start in starts]
+        # A comparison of all bits, including the gaps between arrays, which stay zero.
+        words = self._slot_size // 8
+        self._contents = [np.frombuffer(self._block, np.int64, words, start)[_ALIGNMENT // 8 :] for start in starts]
+        self._views = [{name: self._view(start, name) for name in self._layout} for start in starts]
+
+    def _view(self, start: int, name: str) -> Array:
+        offset, shape, dtype = self._layout[name]
+        return np.frombuffer(self._block, dtype, int(np.prod(shape)), start + offset).reshape(shape)
+
+    # The learner's side
+
+    @property
+    def version(self) -> int:
+        return _FREE if self._newest is None else int(self._stamps[self._newest][0])
+
+    def publish(self, arrays: Mapping[str, Array]) -> int:
+        slot = next((s for s, users in enumerate(self._users) if not users and s != self._newest), None)
+        if slot is None:
+            raise LaneError(f"weights: all {self._slots} versions are in use; a version was not released")
+        self._stamps[slot][0] = _FREE
+        for name, view in self._views[slot].items():
+            view[...] = arrays[name]
+        if self._newest is None or not np.array_equal(self._contents[slot], self._contents[self._newest]):
+            self._stamps[slot][0] = self.version + 1
+            self._newest = slot
+        return self.version
+
+    def retain(self) -> Snapshot:
+        assert self._newest is not None
+        self._users[self._newest] += 1
+        return Snapshot(self.version, self._newest)
+
+    def release(self, snapshot: Snapshot) -> None:
+        self._users[snapshot.place] -= 1
+
+    # The readers' side
+
+    def empty(self) -> dict[str, Array]:
+        return {name: np.zeros(shape, dtype) for name, (_, shape, dtype) in self._layout.items()}
+
+    def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
+        slot, version = snapshot.place, snapshot.version
+        before = int(self._stamps[slot][0])
+        for name, view in self._views[slot].items():
+            into[name][...] = view
+        after = int(self._stamps[slot][0])
+        if not before == after == version:
+            raise LaneError(f"weights: slot {slot} held version {before}, then {after}; expected {version}")

@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from minding.engine.chain.check import pipeline_rows, table
 from minding.engine.chain.context import Context
 from minding.engine.chain.lanes import Run, WorkerStatus
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.chain.trace import Trace
 from minding.engine.console import console_logger
 from minding.engine.lanes.collect import CollectLane
-from minding.engine.lanes.division import Division, collects, divide
+from minding.engine.lanes.division import Division, Part, collects, divide
 from minding.engine.lanes.evaluate import EvaluateLane
-from minding.engine.lanes.free import WithRollout, free_run
+from minding.engine.lanes.free_running import WithRollout, free_run
 from minding.engine.lanes.group import WorkerGroup, close_groups
-from minding.engine.lanes.options import LaneOptions, cores, plan_cores
-from minding.engine.lanes.transports import make_transport
-from minding.engine.lanes.view import lanes_view
+from minding.engine.lanes.options import CorePlan, LaneOptions, cores, plan_cores
+from minding.engine.lanes.transport import Transport
 
 _log = logging.getLogger("minding.lanes")
 
@@ -53,7 +53,7 @@ class WorkerLanes:
         self._groups: list[WorkerGroup] = []
         self._collector: CollectLane | None = None
         self._evaluators: list[EvaluateLane] = []
-        self._left = _left_behind(leaves, self._division)
+        self._not_in_lane = _not_in_lane(leaves, self._division)
         self._unpinned: frozenset[int] | None = None
         self.processors: tuple[str, ...] = ()
         self._inspected = False
@@ -73,9 +73,9 @@ class WorkerLanes:
             places.get(place, node) for place, node in enumerate(nodes) if place in places or id(node) not in away
         ]
         if self._collector is not None and self.options.order == "arrival":
-            self._let_free(self._collector, ctx)
+            self._run_freely(self._collector, ctx)
 
-    def _let_free(self, collector: CollectLane, ctx: Context) -> None:
+    def _run_freely(self, collector: CollectLane, ctx: Context) -> None:
         """Lets learner and collectors run independently if a limiter of replay bounds them."""
         part = self._division.collect
         assert part is not None
@@ -117,14 +117,12 @@ class WorkerLanes:
         Raises:
           ChainError: a member would; the message says what to do instead.
         """
-        for group in self._groups:
-            group.check()
         if self._collector is not None:
             self._collector.check()
-        for leaf in self._left:
-            _log.warning("%s at position %s %s", leaf.name, leaf.position, self._why_left(leaf))
+        for leaf in self._not_in_lane:
+            _log.warning("%s at position %s %s", leaf.name, leaf.position, self._why_not_in_lane(leaf))
 
-    def _why_left(self, leaf: Node) -> str:
+    def _why_not_in_lane(self, leaf: Node) -> str:
         if self._collector is None:
             return (
                 "collects in the main process: it is composed with middleware that do not have the role collect, so "
@@ -184,7 +182,7 @@ class WorkerLanes:
         places[place] = Node(lane, main.position, lane.declaration.name, None, lane.declaration, group.nodes())
 
 
-def _left_behind(leaves: Sequence[Node], division: Division) -> list[Node]:
+def _not_in_lane(leaves: Sequence[Node], division: Division) -> list[Node]:
     """The middleware that concern collecting but are not in the collect lane."""
     if division.collect is None:
         return [leaf for leaf in leaves if collects(leaf)]
@@ -204,3 +202,71 @@ def _pin_process(to: frozenset[int]) -> None:
 def _threads() -> Iterator[int]:
     folder = Path("/proc/self/task")
     yield from (int(entry.name) for entry in folder.iterdir()) if folder.is_dir() else [0]
+
+
+def make_transport(options: LaneOptions) -> Transport:
+    """Returns the transport that the options name, with its settings; it is imported now."""
+    if options.transport == "processes":
+        from minding.engine.lanes.processes import ProcessTransport
+
+        return ProcessTransport()
+    if options.transport == "threads":
+        from minding.engine.lanes.threads import ThreadTransport
+
+        return ThreadTransport()
+    from minding.engine.lanes.ray.transport import RayTransport
+
+    return RayTransport(options.address, options.insecure)
+
+
+def lanes_view(
+    nodes: Sequence[Node], division: Division, options: LaneOptions, cores: CorePlan, free: bool = False
+) -> str:
+    """Returns the pipeline view with the lane of each middleware, and below it the fields that cross between lanes.
+
+    Args:
+      free: whether iterations may run without a rollout.
+    """
+    lane_of = {}
+    for lane, parts in (("collect", [division.collect] if division.collect else []), ("evaluate", division.evaluate)):
+        for part in parts:
+            lane_of.update({node.position: lane for member in part.members for node in member.walk()})
+    rows = [("lane", *pipeline_rows(nodes)[0])]
+    rows += [(lane_of.get(row[0].strip(), "main"), *row) for row in pipeline_rows(nodes)[1:]]
+    lines = [table(rows), ""]
+    one, many = {"processes": ("process", "processes"), "threads": ("thread", "threads"), "ray": ("actor", "actors")}[
+        options.transport
+    ]
+    if division.collect is not None:
+        count = options.collectors or 1
+        shards = f", {options.shards} share an iteration" if options.shards > 1 else ""
+        shards += ", rollouts in the order of arrival" if options.order == "arrival" else ""
+        shards += {
+            "local": "",
+            "server": ", networks in an inference server",
+            "auto": ", networks where a trial is faster",
+        }[options.inference]
+        lines.append(
+            f"collect lane: {count} {many if count > 1 else one}{shards}, weights at most {options.max_staleness} "
+            f"{'rollouts' if free else 'learner iterations'} old{_pinned(cores.collectors)}"
+        )
+        lines += _crossing("collect", division.collect)
+    for part in division.evaluate:
+        lines.append(f"evaluate lane: 1 {one}, on a snapshot of the weights{_pinned([cores.evaluator])}")
+        lines += _crossing("evaluate", part)
+    return "\n".join(lines)
+
+
+def _crossing(lane: str, part: Part) -> list[str]:
+    if part.written is None:
+        # A member that declares nothing may read and write any.
+        return [f"  main -> {lane}: weights, all fields", f"  {lane} -> main: all fields that are set there"]
+    return [
+        f"  main -> {lane}: weights, {', '.join(part.inputs) or 'nothing else'}",
+        f"  {lane} -> main: {', '.join(part.outputs) or 'nothing'}",
+    ]
+
+
+def _pinned(cores: Sequence[frozenset[int]]) -> str:
+    used = sorted(frozenset().union(*cores))
+    return f", on cores {', '.join(map(str, used))}" if used else ""

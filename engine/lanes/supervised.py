@@ -15,14 +15,15 @@ import cloudpickle
 
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.errors import LaneError
-from minding.engine.lanes.heartbeat import Wait
-from minding.engine.lanes.increments import Changes, applied
-from minding.engine.lanes.inference.port import Port
-from minding.engine.lanes.messages import Answer, Failure, Request
+from minding.engine.lanes.state_diff import Changes, applied
 from minding.engine.lanes.transport import (
     STARTING,
+    Answer,
     ChannelClosed,
+    Failure,
     Heartbeat,
+    Port,
+    Request,
     Snapshot,
     Transport,
     WeightBoard,
@@ -42,6 +43,7 @@ _WINDOW = 16
 """Unanswered requests that a worker gets at a time. They fit into its connection together, so that sending one never
 waits for the worker, which may itself wait until its answers are read."""
 _SILENT = 5.0  # s without a sign of life that are worth a word
+_FIRST_REPORT = 10.0  # s of waiting; the next ones after twice as many each
 
 
 class Ticket(NamedTuple):
@@ -49,6 +51,39 @@ class Ticket(NamedTuple):
 
     request: Request
     weights: Snapshot
+
+
+class Wait:
+    """The time that the main process has waited for a worker, and for a sign of life from it.
+
+    Time in which the main process itself did not run (stopped, or the machine asleep) does not count. The silence of
+    each replacement of a worker is counted from its own start, so that it has the whole time to start.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.silent = 0.0
+        self._looked = time.monotonic()
+        self._heartbeat: Heartbeat | None = None
+        self._beats = -1
+        self._report = _FIRST_REPORT
+
+    def look(self, heartbeat: Heartbeat) -> None:
+        """Counts the time since the last check."""
+        now = time.monotonic()
+        lived, self._looked = min(now - self._looked, 1.0), now
+        self.seconds += lived
+        beats = heartbeat.beats
+        known = heartbeat is self._heartbeat and beats == self._beats
+        self.silent = self.silent + lived if known else 0.0
+        self._heartbeat, self._beats = heartbeat, beats
+
+    def report_due(self) -> bool:
+        """Whether it is time to report the wait; reports become rarer with time."""
+        due = self.seconds >= self._report
+        if due:
+            self._report *= 2
+        return due
 
 
 class SupervisedWorker:
@@ -194,7 +229,7 @@ class SupervisedWorker:
             raise Interrupted(f"waiting for {self.name}")
         wait.look(self._running[0].heartbeat)
         if wait.report_due():
-            _log.warning("%s", self._who_is_waited_for(wait))
+            _log.warning("%s", self._waiting_message(wait))
         self._replace_silent(wait)
         return False
 
@@ -350,7 +385,7 @@ class SupervisedWorker:
                 f"{self.name} found no place within {self._start_timeout:g} s (lanes.start_timeout): it {hindrance}"
             )
 
-    def _who_is_waited_for(self, wait: Wait) -> str:
+    def _waiting_message(self, wait: Wait) -> str:
         request, handle = self._unanswered[0].request, self._running[0]
         member = self._doing(handle.heartbeat.member)
         doing = {"starting": "is starting", "idle": "is between two middleware"}.get(member, f"is in {member}")

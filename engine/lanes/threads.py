@@ -19,12 +19,10 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import LaneError
-from minding.engine.lanes.increments import same_bits
-from minding.engine.lanes.inference.port import Port
-from minding.engine.lanes.inference.sockets import SocketPort
 from minding.engine.lanes.options import cores
-from minding.engine.lanes.serialization import serialize
-from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
+from minding.engine.lanes.sockets import SocketPort
+from minding.engine.lanes.state_diff import same_bits
+from minding.engine.lanes.transport import STARTING, ChannelClosed, Port, Snapshot, WeightBoard, serialize
 from minding.engine.lanes.worker import serve
 from minding.engine.lanes.worker_task import WorkerTask, replace_task_in_thread
 from minding.engine.types import Array

@@ -1,22 +1,107 @@
 """Transports: where workers run, how messages and weights reach them, and how their end is noticed.
 
-Everything in lanes is written against these protocols. `engine.lanes.processes` implements them with processes of this
-machine and shared memory, `engine.lanes.threads` with threads of this process, and `engine.lanes.ray` with actors of a
-cluster. Only messages, weights and signs of life pass between the two sides. The first message brings a worker its
-instructions, as bytes (`engine.lanes.worker.serve`).
+Everything in lanes is written against the protocols and messages of this module. `engine.lanes.processes` implements
+the protocols with processes of this machine and shared memory, `engine.lanes.threads` with threads of this process, and
+`engine.lanes.ray` with actors of a cluster. Only messages, weights and signs of life pass between the two sides. The
+first message brings a worker its instructions, as bytes (`engine.lanes.worker.serve`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import io
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from minding.engine.lanes.inference.port import Port
-from minding.engine.types import Array
+import cloudpickle
+import numpy as np
+
+from minding.engine.chain.trace import Span
+from minding.engine.types import Array, StateDict
 
 STARTING, BETWEEN = -2, -1
 """Activities of a worker outside of its members."""
+
+
+# Messages
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One iteration's work for a worker.
+
+    Attributes:
+      number: number of the iteration, counted from the start of the lane.
+      version: version of the weights to act with, retained until the request is answered; their place travels beside
+        the message, see `Channel.place`.
+      fields: fields of the iteration's context, set before the members run.
+    """
+
+    number: int
+    version: int
+    fields: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The result of a request.
+
+    Attributes:
+      number: number of the request.
+      fields: fields that the members wrote and that are read elsewhere.
+      state: state of the worker after the request, see `Worker.state_dict`. During the transfer, ``members`` may be the
+        `Changes` since the worker's last answer.
+      spans: the times at which members ran.
+      finish: whether a member requested the end of the run.
+      events: events that members emitted, each pickled: event, arguments, keyword arguments.
+    """
+
+    number: int
+    fields: dict[str, Any]
+    state: StateDict
+    spans: list[Span]
+    finish: bool
+    events: list[bytes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """An exception that ended a worker.
+
+    Attributes:
+      error: the exception, or a LaneError that quotes it if it cannot be pickled.
+      text: traceback of the exception.
+    """
+
+    error: Exception
+    text: str
+
+
+def serialize(message: Any) -> tuple[bytes, list[memoryview]]:
+    """Pickles a message (protocol 5); `pickle.loads(header, buffers=copies)` rebuilds it from copies.
+
+    Returns:
+      The header, and views of the arrays' memory, which is not in the header. Later writes to the arrays change the
+      views: copy them.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    header = io.BytesIO()
+    _Pickler(header, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append).dump(message)
+    return header.getvalue(), [buffer.raw() for buffer in buffers]
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles classes of the user's script, which a worker does not have, by value."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is np.ndarray and not (thing.flags.forc or thing.dtype.hasobject):
+            # NumPy leaves only contiguous arrays out of the header.
+            return np.ascontiguousarray(thing).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return super().reducer_override(thing)
+
+
+# Workers and their weights
 
 
 class ChannelClosed(Exception):
@@ -132,6 +217,87 @@ class WeightBoard(WeightReader, Protocol):
     def release(self, snapshot: Snapshot) -> None:
         """Releases a version that `retain` reserved."""
         ...
+
+
+# Inference servers
+
+
+class Question(NamedTuple):
+    """A collector's request for the outputs of a network.
+
+    Attributes:
+      place: position of the network among the served ones.
+      version: version of the weights.
+      leaves: inputs of the network.
+    """
+
+    place: int
+    version: int
+    leaves: Sequence[Array]
+
+
+Reply = Callable[[tuple[Array, ...]], None]
+"""Sends outputs to the collector that asked; has no effect if the collector has ended."""
+
+
+class Line(Protocol):
+    """A collector's end."""
+
+    def ask(self, question: Question) -> tuple[Array, ...]:
+        """Returns the outputs of a network, which the caller then owns.
+
+        Waits for a server if there is none, and asks again if it dies; the main process decides when to give up.
+
+        Raises:
+          ChannelClosed: the main process has closed the port.
+        """
+        ...
+
+    def close(self) -> None:
+        """Tells the server that there will be no further question."""
+        ...
+
+
+class Counter(Protocol):
+    """The server's end."""
+
+    @property
+    def askers(self) -> int:
+        """The number of collectors that are connected."""
+        ...
+
+    def receive(self, timeout: float) -> list[tuple[Question, Reply]]:
+        """The questions that have arrived; waits up to `timeout` seconds for the first."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Port(Protocol):
+    """The address of a server, made by the transport; all workers receive it."""
+
+    def open(self) -> None:
+        """Called in the main process before a server starts."""
+        ...
+
+    def close(self) -> None:
+        """Called in the main process when there will be no server until the next `open`."""
+        ...
+
+    def connect(self, asker: int) -> Line:
+        """Returns the collector's end; called in the collector.
+
+        Args:
+          asker: number of the collector.
+        """
+        ...
+
+    def listen(self) -> Counter:
+        """Returns the server's end; called in the server."""
+        ...
+
+
+# Transports
 
 
 class WorkerHandle(Protocol):

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import pickle
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import cloudpickle
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.middleware import declaration_of, name_of
-from minding.engine.chain.nodes import chain_nodes
-from minding.engine.chain.pipeline import Step
+from minding.engine.chain.pipeline import Step, chain_nodes
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ChainError, LaneError
-from minding.engine.lanes.closures import Watch
-from minding.engine.lanes.increments import Increments
-from minding.engine.lanes.inference.port import Port
-from minding.engine.lanes.inference.remote import RemoteNetworks
-from minding.engine.lanes.messages import Answer, Failure, Request
-from minding.engine.lanes.pickled import PickledMembers
-from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Heartbeat, Snapshot, WeightReader
+from minding.engine.lanes.shared_state_check import SharedStateCheck
+from minding.engine.lanes.shipping import PickledMembers
+from minding.engine.lanes.state_diff import Increments
+from minding.engine.lanes.transport import (
+    BETWEEN,
+    Answer,
+    Channel,
+    ChannelClosed,
+    Failure,
+    Heartbeat,
+    Line,
+    Port,
+    Question,
+    Request,
+    Snapshot,
+    WeightReader,
+)
 from minding.engine.lanes.worker_task import WorkerTask
-from minding.engine.types import LaneContext, StateDict, Stateful
+from minding.engine.types import Array, LaneContext, Network, StateDict, Stateful
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +169,7 @@ class Worker:
         self._leaves: dict[str, Any] = {key: leaf.middleware for key, leaf in zip(plan.keys, leaves, strict=True)}
         self._acting = [built[place] for place in plan.members.acting]
         self._increments = Increments() if plan.increments else None
-        self._watch = Watch([leaf.middleware for leaf in leaves], plan.lane)
+        self._shared_state = SharedStateCheck([leaf.middleware for leaf in leaves], plan.lane)
         self._spans: list[Span] = []
         self._steps = [
             Step(self._timed(index, member), name_of(member), f"{plan.lane} lane", declaration_of(member))
@@ -184,9 +195,9 @@ class Worker:
         for name, value in request.fields.items():
             setattr(ctx, name, value)
         self._spans = []
-        before = _photograph(ctx)
+        before = _snapshot_of(ctx)
         self._task.play(self._steps, ctx)
-        self._watch.check()
+        self._shared_state.check()
         changed = [name for name, value in before.items() if _changed(value, getattr(ctx, name))]
         fields = {name: getattr(ctx, name) for name in (*self._plan.outputs, *self._undeclared(changed))}
         state = self.state_dict()
@@ -241,7 +252,33 @@ class Worker:
         return call
 
 
-def _photograph(ctx: Context) -> dict[str, tuple[Any, Any]]:
+class RemoteNetworks:
+    """The networks that an inference server computes for a collector, with the weights of its current request.
+
+    Attributes:
+      version: version of these weights.
+
+    Args:
+      line: connection to the server.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.version = -1
+
+    def network(self, place: int) -> Network:
+        """The network at a position among the served ones; called like a network in this process."""
+        return functools.partial(self._ask, place)
+
+    def _ask(self, place: int, leaves: Sequence[Array]) -> tuple[Array, ...]:
+        return self._line.ask(Question(place, self.version, list(leaves)))
+
+    def close(self) -> None:
+        """Tells the server that there will be no further question."""
+        self._line.close()
+
+
+def _snapshot_of(ctx: Context) -> dict[str, tuple[Any, Any]]:
     """All fields, with shallow copies of values that may be changed in place."""
     fields = ((field.name, getattr(ctx, field.name)) for field in dataclasses.fields(ctx))
     return {name: (value, value.copy() if type(value) in (dict, list) else None) for name, value in fields}

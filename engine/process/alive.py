@@ -8,7 +8,7 @@ import platform
 from pathlib import Path
 
 
-def born(pid: int) -> str | None:
+def start_ticks(pid: int) -> str | None:
     """When a process of this machine began, in ticks since the machine started; None if that cannot be determined."""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else None
@@ -27,7 +27,7 @@ def runs(pid: int, node: str, since: str | None) -> bool | None:
     Args:
       pid: id of the process.
       node: name of its machine.
-      since: the result of `born` for it, since another process may have its id by now.
+      since: the result of `start_ticks` for it, since another process may have its id by now.
     """
     if node != platform.node():
         return None
@@ -40,4 +40,4 @@ def runs(pid: int, node: str, since: str | None) -> bool | None:
     # A process that has ended stays as a zombie until its parent asks for its exit code, which some parents never do.
     if _stat(pid)[:1] in (["Z"], ["X"]):
         return False
-    return since is None or born(pid) == since
+    return since is None or start_ticks(pid) == since

@@ -58,120 +58,115 @@ class SignalGuard:
     When MindSpore runs a graph, it installs its own handler for SIGINT, which sends SIGTERM to this process, and does
     not remove it. Our kernels note the sender of a SIGTERM (`tell_senders`), so that the name is still ``"SIGINT"``;
     without them it is ``"SIGTERM"`` for both after the first graph. Python delivers signals to the main thread only;
-    in other threads the guard does nothing. A guard within another one passes its first signal on to the outer guard,
-    so that a task run by another task's middleware does not swallow it.
+    in other threads the guard does nothing.
+
+    A guard within another one joins it: the handlers and the watch are those of the outer guard, the first signal calls
+    `on_signal` of both, so that a task run by another task's middleware does not swallow it, and the notice is that of
+    the inner one.
 
     Args:
       on_signal: called with the name of the first signal.
       notice: the effect of the first signal, such as ``stopping after this iteration``. It is written to standard error
-        at once, even while compiled code delays `on_signal`. None writes nothing.
+        at once, even while compiled code delays `on_signal`. None leaves it to an outer guard.
+
+    Attributes:
+      notice: may be changed while the guard is active.
     """
 
     def __init__(self, on_signal: Callable[[str], None], notice: str | None = None) -> None:
-        self._on_signal = on_signal
-        self._watch = None if notice is None else _Watch(notice, self._handle)
+        self._on_signal, self.notice = on_signal, notice
+        # The guards that share the handlers of the outermost one, which is the first of them.
+        self._joined: list[SignalGuard] = [self]
         self._previous: dict[signal.Signals, Any] = {}
         self._signalled = False
+        # The thread or the handler pops it, whichever is first.
+        self._unanswered = [True]
 
     def __enter__(self) -> SignalGuard:
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                self._previous[number] = signal.signal(number, self._handle)
-            _note_sender()
-            if self._watch is not None:
-                self._watch.begin()
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        outer = _guard_of(signal.getsignal(signal.SIGTERM))
+        if outer is not None:
+            self._joined = outer._joined
+            self._joined.append(self)
+            return self
+        for number in SIGNALS:
+            self._previous[number] = signal.signal(number, self._handle)
+        _note_sender()
+        self._begin_watch()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._previous and self._watch is not None:
-            self._watch.end()
+        if self._joined[0] is not self:
+            self._joined.remove(self)
+        if not self._previous:
+            return
+        self._end_watch()
         for number, handler in self._previous.items():
-            if self._signalled and _guard_of(handler) is not None:
-                continue  # the outer guard has had its first signal: a second one still ends the process
             # None stands for a handler that was not set from Python and that Python cannot set again.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        if self._previous:
-            _note_sender()
+        self._previous.clear()
+        _note_sender()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGTERM and _sent_by_interrupt():
             number = signal.SIGINT
-        if self._watch is not None:
-            self._watch.tell()
-        self._take(number)
-
-    def _take(self, number: int) -> None:
+        self._write_notice()
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         if self._signalled:
             # Both signals arrived before the handlers were removed.
             signal.raise_signal(number)
         self._signalled = True
-        self._on_signal(signal.Signals(number).name)
-        outer = _guard_of(self._previous.get(signal.Signals(number)))
-        if outer is not None:
-            outer._take(number)
+        for guard in reversed(self._joined):
+            guard._on_signal(signal.Signals(number).name)
 
+    # Answers a signal while compiled code keeps Python's handlers waiting: a thread reads the byte that Python's C
+    # handler writes at once (`signal.set_wakeup_fd`), writes the notice, and gives a second signal the system's own
+    # effect.
 
-class _Watch:
-    """Answers a signal while compiled code keeps Python's handlers waiting: a thread reads the byte that Python's C
-    handler writes at once (`signal.set_wakeup_fd`), tells the user, and gives a second signal the system's own effect.
-
-    Args:
-      notice: the text for the user.
-      handler: the handler that will run; signals with another handler are ignored.
-    """
-
-    def __init__(self, notice: str, handler: Callable[[int, FrameType | None], None]) -> None:
-        # The thread or the handler pops it, whichever is first.
-        self._notices = [f"minding: {notice}; a second signal (Ctrl-C again) ends the process at once\n"]
-        self._handler = handler
-
-    def begin(self) -> None:
-        """In the main thread: watches from now on."""
-        global _watching
-        _watching += 1
+    def _begin_watch(self) -> None:
         self._source, self._sink = os.pipe()
         os.set_blocking(self._sink, False)
-        self._thread = threading.Thread(target=self._read, daemon=True, name="signals")
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="signals")
         self._thread.start()
-        self._previous = signal.set_wakeup_fd(self._sink, warn_on_full_buffer=False)
+        self._earlier_sink = signal.set_wakeup_fd(self._sink, warn_on_full_buffer=False)
 
-    def end(self) -> None:
-        """In the main thread: leaves everything as it was."""
-        global _watching
-        _watching -= 1
-        signal.set_wakeup_fd(self._previous)
+    def _end_watch(self) -> None:
+        signal.set_wakeup_fd(self._earlier_sink)
         os.write(self._sink, b"\0")
         self._thread.join()
         os.close(self._sink)
         os.close(self._source)
 
-    def tell(self) -> None:
-        """Writes the notice, once."""
-        with contextlib.suppress(IndexError, OSError):
-            text = self._notices.pop()
-            # The line may contain a progress bar.
-            os.write(2, f"\n{text}".encode() if os.isatty(2) else text.encode())
-
-    def _read(self) -> None:
+    def _watch(self) -> None:
         while (number := os.read(self._source, 1)[0]) != 0:
-            if number in SIGNALS and signal.getsignal(number) == self._handler:
-                self.tell()
+            if number in SIGNALS and signal.getsignal(number) == self._handle:
+                self._write_notice()
                 for each in SIGNALS:
                     # `signal.signal` belongs to the main thread.
                     ctypes.CDLL(None).signal(int(each), None)
 
+    def _write_notice(self) -> None:
+        notice = next((guard.notice for guard in reversed(self._joined) if guard.notice is not None), None)
+        if notice is not None:
+            text = f"minding: {notice}; a second signal (Ctrl-C again) ends the process at once\n"
+            with contextlib.suppress(IndexError, OSError):
+                self._unanswered.pop()
+                # The line may contain a progress bar.
+                os.write(2, f"\n{text}".encode() if os.isatty(2) else text.encode())
 
-_watching = 0
-"""Number of watches: one may run within another."""
+
+def _guard_of(handler: Any) -> SignalGuard | None:
+    owner = getattr(handler, "__self__", None)
+    return owner if isinstance(owner, SignalGuard) else None
 
 
 def _stop_watching() -> None:
     """Stops watching in a forked process, whose signals are not its parent's."""
-    if _watching:
+    if any(_guard_of(signal.getsignal(number)) for number in SIGNALS):
         signal.set_wakeup_fd(-1)
 
 
@@ -207,8 +202,3 @@ def use_signal_stack() -> None:
     if sigaltstack(ctypes.byref(_Stack(ctypes.addressof(memory), 0, _STACK_SIZE)), None) != 0:
         raise OSError(ctypes.get_errno(), "the system refused a stack for signal handlers")
     _stacks.append(memory)
-
-
-def _guard_of(handler: Any) -> SignalGuard | None:
-    owner = getattr(handler, "__self__", None)
-    return owner if isinstance(owner, SignalGuard) else None

@@ -17,7 +17,7 @@ from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.files import read_text
-from minding.engine.process.alive import born
+from minding.engine.process.alive import start_ticks
 from minding.engine.run.lock import lost
 
 STATES = ("running", "ended", "failed")
@@ -76,7 +76,7 @@ class StatusFile:
         self._path = path
         self._written = float("-inf")
         self._warned = False
-        self._born = born(os.getpid())
+        self._born = start_ticks(os.getpid())
 
     @property
     def due(self) -> bool:

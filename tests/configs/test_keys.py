@@ -13,7 +13,7 @@ from minding.cli.report import report
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
 from minding.engine import Config, Task
-from minding.engine.chain.nodes import all_leaves, chain_nodes
+from minding.engine.chain.pipeline import all_leaves, chain_nodes
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
 from minding.engine.lanes import LaneOptions

@@ -7,10 +7,9 @@ import pytest
 
 import minding.middleware as library
 from minding.engine import ChainError, OfflineRLContext, OnlineRLContext, Task
-from minding.engine.chain.check import check_chain
+from minding.engine.chain.check import check_chain, order_problems
 from minding.engine.chain.middleware import Declaration, declaration_of
-from minding.engine.chain.nodes import chain_nodes
-from minding.engine.chain.order import misplaced
+from minding.engine.chain.pipeline import chain_nodes
 
 DECLARED = {name: declaration_of(getattr(library, name)) for name in library.__all__}
 USERS = (
@@ -76,7 +75,7 @@ def found(*declarations, context=OnlineRLContext, reads=True):
     fields = tuple(field.name for field in dataclasses.fields(context)) if reads else ()
     # What comes last reads everything.
     chain = [Declared(each) for each in (*declarations, *([Declaration("last", reads=fields)] if reads else []))]
-    return list(misplaced(chain_nodes(chain), context))
+    return list(order_problems(chain_nodes(chain), context))
 
 
 @pytest.mark.parametrize("words", WORDS)
@@ -161,7 +160,7 @@ def test_a_limit_without_a_value_to_reach_needs_no_evaluation_before_it():
 def test_undeclared_middleware_may_read_and_write_anything():
     gae, unknown = DECLARED["gae_estimator"], None
     chain = [Declared(gae), lambda ctx: None, Declared(gae), Declared(Declaration("last", reads=("train_data",)))]
-    assert list(misplaced(chain_nodes(chain), OnlineRLContext)) == []
+    assert list(order_problems(chain_nodes(chain), OnlineRLContext)) == []
     assert found(unknown, DECLARED["StepCollector"], unknown, DECLARED["eps_greedy_handler"]) == []
 
 
@@ -169,14 +168,14 @@ def test_members_of_parallel_and_second_halves_run_when_others_do():
     last = Declared(Declaration("last", reads=("trajectories",)))
     one, other = (Declared(Declaration(name, writes=("trajectories",))) for name in ("one", "other"))
     parallel = Task().parallel(one, other)
-    assert list(misplaced(chain_nodes([parallel, last]), OnlineRLContext)) == []
+    assert list(order_problems(chain_nodes([parallel, last]), OnlineRLContext)) == []
 
     def late(ctx):
         yield
 
     late.declaration = DECLARED["reward_timer"]
     chain = [late, Declared(DECLARED["interaction_evaluator"])]
-    assert list(misplaced(chain_nodes(chain), OnlineRLContext)) == []
+    assert list(order_problems(chain_nodes(chain), OnlineRLContext)) == []
 
 
 def test_a_field_that_the_context_does_not_have_is_not_about_the_order():

@@ -10,7 +10,7 @@ from minding.configs.chains import check_chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.trees import unflatten
 from minding.engine.errors import ChainError, CheckpointError, ConfigError
-from minding.engine.lanes.pickled import PickledMembers
+from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import EnvStep, EpisodeEnd, LaneContext, Shippable
 from minding.middleware import opponent_rater, past_selves

@@ -9,7 +9,7 @@ from minding.engine.chain.check import check_chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.lifecycle import load_middleware_state, middleware_state
 from minding.engine.chain.middleware import declare
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import ChainError, ShapeError
 from minding.engine.run.fingerprint import fingerprint

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
+from minding.engine.lanes.options import LOCAL
 from minding.engine.lanes.ray import reaper
-from minding.engine.process.alive import born
+from minding.engine.process.alive import start_ticks
 from minding.engine.process.signals import note_sender
 
-LOCAL = "local"
 _ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's environment variable that decides whether it listens on all addresses, so that other machines may join."""
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -195,7 +195,7 @@ class LocalCluster:
 
     def watch(self, pid: int) -> None:
         """Has the reaper end a process of the cluster that outlives this process."""
-        since = born(pid)
+        since = start_ticks(pid)
         if since is not None:
             _tell(self._reaper, f"process {pid} {since}")
 

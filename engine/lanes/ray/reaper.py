@@ -25,16 +25,16 @@ def main() -> None:
     for line in sys.stdin:
         what, _, value = line.rstrip("\n").partition(" ")
         if what == "process":
-            pid, born = value.split()
-            processes.append((int(pid), born))
+            pid, start = value.split()
+            processes.append((int(pid), start))
         else:
             folders.append(value)
-    for pid, born in processes:
+    for pid, start in processes:
         with contextlib.suppress(OSError, IndexError):
             with open(f"/proc/{pid}/stat") as file:
                 now = file.read().rpartition(")")[2].split()[19]
             # Another process may have its id by now.
-            if now == born:
+            if now == start:
                 os.kill(pid, signal.SIGKILL)
     for folder in folders:
         _end_all(os.fsencode(folder))

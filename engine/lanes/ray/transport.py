@@ -23,16 +23,12 @@ import numpy as np
 
 from minding.engine.chain.trace import Span
 from minding.engine.errors import LaneError
-from minding.engine.lanes.inference.port import Port
-from minding.engine.lanes.messages import Answer
-from minding.engine.lanes.options import cores
-from minding.engine.lanes.ray.asking import ActorPort
-from minding.engine.lanes.ray.cluster import LOCAL, JoinedCluster, LocalCluster
-from minding.engine.lanes.ray.host import host_class
-from minding.engine.lanes.ray.nodes import Places, inspect, is_placed, wanted_place
-from minding.engine.lanes.serialization import serialize
+from minding.engine.lanes.options import LOCAL, cores
+from minding.engine.lanes.ray.actor import ActorPort, host_class
+from minding.engine.lanes.ray.cluster import JoinedCluster, LocalCluster
+from minding.engine.lanes.ray.machines import Places, inspect, is_placed, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
-from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
+from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Port, Snapshot, WeightBoard, serialize
 from minding.engine.types import Array
 
 Cluster = LocalCluster | JoinedCluster

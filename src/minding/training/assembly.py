@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.blame import building
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named
 from minding.engine.data.episode import RECORDED
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.transports import check_transport
+from minding.engine.lanes.options import check_transport
 from minding.engine.process import runtime
 from minding.engine.process.runtime import seeded
 from minding.engine.run.loggers import check_loggers

@@ -58,9 +58,10 @@ def train(
                 raise ConfigError(f"there is no run folder {str(run_dir.path)!r}: RunDir.create(cfg) creates one")
             check_runnable(cfg)
             session = Session(cfg, run_dir, progress=progress, resume=resume, use=use)
-            with SignalGuard(session.task.interrupt), session:
-                session.run()
-            summary = session.summarize()
+            with SignalGuard(session.task.interrupt):
+                with session:
+                    session.run()
+                summary = session.summarize()
     finally:
         # Frees the memory of this run for the next run in this process.
         compiled.release()

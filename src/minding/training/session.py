@@ -198,7 +198,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._say()
         start = time.perf_counter()
         try:
-            with SignalGuard(self.task.interrupt), nan_batch_kept(self.run_dir.path / "nan", self.task):
+            with nan_batch_kept(self.run_dir.path / "nan", self.task):
                 self.task.run(max_step=cfg.run.max_step or 10**12)
         except BaseException as error:
             self._say("failed", f"{type(error).__name__}: {error}")
@@ -250,14 +250,14 @@ class Session(contextlib.AbstractContextManager["Session"]):
         With ``run.video`` the policy is filmed, too.
         """
         task, ctx = self.task, self.task.ctx
-        with SignalGuard(task.interrupt, "stopping without the final evaluation"):
+        with SignalGuard(task.interrupt, "stopping without the final evaluation") as guard:
             episodes = self._final_evaluation()
-        if task.interrupted_by is not None:
-            self._stop_reason, episodes = task.interrupted_by, []
-        elif self.cfg.run.video:
-            with SignalGuard(task.interrupt, "stopping without the film"):
+            if task.interrupted_by is not None:
+                episodes = []
+            elif self.cfg.run.video:
+                guard.notice = "stopping without the film"
                 film_run(self.cfg, self.run_dir, self.policy, ctx.clock, lambda: task.interrupted_by is not None)
-            self._stop_reason = task.interrupted_by or self._stop_reason
+        self._stop_reason = task.interrupted_by or self._stop_reason
         returns = np.array([end.episode_return for end in episodes])
         seconds = self._logger.earlier_seconds + self._seconds
         counters: Any = ctx

@@ -7,7 +7,7 @@ import pytest
 from treevalue import FastTreeValue
 
 from minding.engine.data.rollout import Rollout
-from minding.engine.lanes.shared_memory import SharedMemoryChannel
+from minding.engine.lanes.processes import SharedMemoryChannel
 from minding.engine.lanes.threads import channel_pair
 from minding.engine.lanes.transport import ChannelClosed
 from minding.engine.process.spawn import SPAWN

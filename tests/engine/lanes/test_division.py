@@ -8,8 +8,7 @@ import pytest
 import minding.middleware as library
 from minding.engine import Context, OnlineRLContext, Role, Task, declare
 from minding.engine.chain.middleware import declaration_of
-from minding.engine.chain.nodes import chain_nodes
-from minding.engine.chain.pipeline import Serial
+from minding.engine.chain.pipeline import Serial, chain_nodes
 from minding.engine.lanes.division import divide
 
 KEPT = OnlineRLContext().kept

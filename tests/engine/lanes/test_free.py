@@ -13,12 +13,12 @@ from minding.configs import compile_run
 from minding.configs.chains import check_chain, off_policy
 from minding.engine import Config, OnlineRLContext, Task, declare
 from minding.engine.buffers import Table, limiters
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError, ConfigError, LimitError
 from minding.engine.lanes.division import divide
-from minding.engine.lanes.free import Move, free_run, next_move
+from minding.engine.lanes.free_running import Move, free_run, next_move
 from minding.engine.types import LearnOutput
 from minding.middleware import OffPolicyLearner, data_pusher
 from minding.policies import get_policy_class
@@ -390,7 +390,7 @@ class Pusher:
 
     def __call__(self, ctx): ...
 
-    def cannot_take(self, rollouts):
+    def cannot_insert(self, rollouts):
         return None
 
 
@@ -425,7 +425,7 @@ def test_members_that_need_the_rollout_are_left_out_by_what_they_declare():
     run = found(marker, Pusher(), Drawer(), trainer, logger, own)
     # An on-policy trainer beside it learns from each rollout once.
     assert needing(run) == ["marker", "pusher", "trainer", "<lambda>"]
-    assert (len(run.fillers), len(run.drawers)) == (1, 1)
+    assert (len(run.inserters), len(run.samplers)) == (1, 1)
 
 
 def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollout():

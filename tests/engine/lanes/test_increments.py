@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from minding.engine.lanes import supervised
-from minding.engine.lanes.increments import LARGE, Changes, Increments, Rows, applied, difference
 from minding.engine.lanes.processes import ProcessTransport
+from minding.engine.lanes.state_diff import LARGE, Changes, Increments, Rows, applied, difference
 from minding.engine.lanes.threads import ThreadTransport
 
 OF_NAME = {ThreadTransport: "threads", ProcessTransport: "processes"}

@@ -14,9 +14,9 @@ from lane_toys import DieOnce, ExitOnce, ServedPolicy, run
 from minding.engine.errors import ChainError, ConfigError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.group import WorkerGroup
-from minding.engine.lanes.inference.batching import Ask, Batching, divided, joined
-from minding.engine.lanes.inference.port import Question
-from minding.engine.lanes.inference.sockets import SocketPort
+from minding.engine.lanes.inference import Ask, Batching, divided, joined
+from minding.engine.lanes.sockets import SocketPort
+from minding.engine.lanes.transport import Question
 
 # Batches
 

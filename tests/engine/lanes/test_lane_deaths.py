@@ -14,7 +14,7 @@ from lane_toys import DieOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLear
 
 from minding.engine import Task, declare
 from minding.engine.errors import LaneError
-from minding.engine.lanes import heartbeat, supervised
+from minding.engine.lanes import supervised
 from minding.engine.lanes.processes import ProcessTransport
 
 # Deaths
@@ -101,7 +101,7 @@ def test_workers_killed_at_random_moments_change_nothing(lanes, tmp_path):
 
 
 def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeypatch, caplog):
-    monkeypatch.setattr(heartbeat, "_FIRST_REPORT", 0.2)
+    monkeypatch.setattr(supervised, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(supervised, "_SILENT", 0.0)
     pids = []
 
@@ -123,7 +123,7 @@ def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeyp
 
 
 def test_a_worker_that_is_stopped_before_its_first_sign_of_life_is_replaced_once(monkeypatch, caplog):
-    monkeypatch.setattr(heartbeat, "_FIRST_REPORT", 0.2)
+    monkeypatch.setattr(supervised, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(supervised, "_SILENT", 0.0)
     start, pids = ProcessTransport.start, []
 

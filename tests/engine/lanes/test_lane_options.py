@@ -5,7 +5,7 @@ import os
 import pytest
 
 from minding.engine import Config, Task, declare
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import plan_cores
@@ -78,7 +78,7 @@ def test_settings_that_cannot_be_are_refused_at_the_start(given, message):
 
 def test_settings_come_as_an_object_as_the_section_of_a_configuration_or_not_at_all():
     own = LaneOptions(collectors=2)
-    assert LaneOptions.of(own) is own
+    assert LaneOptions.of(own) == own
     section = Config(async_mode=True, collectors=None, max_staleness=3, pin="off")
     assert LaneOptions.of(section) == LaneOptions(collectors=None, max_staleness=3, pin="off")
     assert LaneOptions.of(None) == LaneOptions(collectors=None, shards=1, max_staleness=None, pin="auto")

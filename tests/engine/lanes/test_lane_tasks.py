@@ -237,7 +237,7 @@ def counting():
         nonlocal count
         count += 1
 
-    return call, "call at position 0 assigns to 'count', a variable outside"
+    return call, "call changes 'count', a variable outside"
 
 
 def at_module_level():
@@ -260,7 +260,7 @@ def within():
 
         inner()
 
-    return call, "call at position 0 assigns to 'count', a variable outside"
+    return call, "call changes 'count', a variable outside"
 
 
 class Tally:

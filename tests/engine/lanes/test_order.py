@@ -10,7 +10,7 @@ from lane_toys import run
 
 from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.order import next_rows
+from minding.engine.lanes.collect import next_rows
 
 GATE = threading.Event()
 

@@ -17,16 +17,14 @@ import pytest
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.messages import Answer, Failure, Request
+from minding.engine.lanes.options import check_transport
 from minding.engine.lanes.ray import cluster
+from minding.engine.lanes.ray.actor import PlacedWeights
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
-from minding.engine.lanes.ray.nodes import Places
-from minding.engine.lanes.ray.serving import PlacedWeights
+from minding.engine.lanes.ray.machines import Places
 from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport
-from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.supervised import SupervisedWorker
-from minding.engine.lanes.transport import ChannelClosed
-from minding.engine.lanes.transports import check_transport
+from minding.engine.lanes.transport import Answer, ChannelClosed, Failure, Request, serialize
 
 
 class Gone(Exception):

@@ -14,11 +14,11 @@ import pytest
 from lane_toys import DieOnce, run
 
 from minding.engine.errors import ConfigError, LaneError
-from minding.engine.lanes import heartbeat
-from minding.engine.lanes.ray import nodes
+from minding.engine.lanes import supervised
+from minding.engine.lanes.ray import machines
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, has_token
 from minding.engine.lanes.ray.transport import RayTransport
-from minding.engine.process.alive import born
+from minding.engine.process.alive import start_ticks
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'ray'")
 PATIENCE = 30.0  # s
@@ -47,7 +47,7 @@ def test_a_local_cluster_is_closed_to_others_and_ends_with_its_process_however_t
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", BEGINS], env=environment, **pipes) as process:
-        pids = {int(pid): born(int(pid)) for pid in process.stdout.readline().split()}
+        pids = {int(pid): start_ticks(int(pid)) for pid in process.stdout.readline().split()}
         token = Path(process.stdout.readline().strip())
         assert set(process.stdout.readline().split()) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
@@ -56,7 +56,7 @@ def test_a_local_cluster_is_closed_to_others_and_ends_with_its_process_however_t
         process.kill()
     # Its agents wait over a minute when nobody ends them.
     deadline = time.monotonic() + 10.0
-    while any(born(pid) == since for pid, since in pids.items()):
+    while any(start_ticks(pid) == since for pid, since in pids.items()):
         assert time.monotonic() < deadline
     assert len(pids) > 5
     assert not token.parent.exists()
@@ -101,7 +101,7 @@ def test_a_machine_that_dies_is_replaced_at_once_and_nothing_changes(cluster, tm
 
 def test_a_worker_without_a_place_is_reported_and_ends_the_run(cluster, monkeypatch, caplog):
     # As if each worker took more than any machine has.
-    monkeypatch.setattr(heartbeat, "_FIRST_REPORT", 0.2)
+    monkeypatch.setattr(supervised, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(RayTransport, "cpus", 100)
     with pytest.raises(ConfigError, match=r"the run has 1 worker, which takes 100 CPUs, and the cluster has"):
         run(2, lanes_of(cluster))
@@ -127,14 +127,14 @@ HERE = {
 
 
 def test_machines_are_compared_before_the_first_worker_starts(caplog):
-    assert nodes.compare(HERE, {"b": HERE, "c": {**HERE, "mindspore": ""}}) == ("A (x86)",)
+    assert machines.compare(HERE, {"b": HERE, "c": {**HERE, "mindspore": ""}}) == ("A (x86)",)
     assert caplog.text == ""
-    assert nodes.compare(HERE, {"b": HERE, "c": {**HERE, "processor": "B (arm)"}}) == ("A (x86)", "B (arm)")
+    assert machines.compare(HERE, {"b": HERE, "c": {**HERE, "processor": "B (arm)"}}) == ("A (x86)", "B (arm)")
     assert "different processors (A (x86), B (arm)): the run repeats bit for bit only where" in caplog.text
     for change, said in (({"numpy": "1.26"}, "numpy 1.26, this one 2.0"), ({"minding": ""}, "minding not installed, ")):
         with pytest.raises(ConfigError, match=rf"machine c of the cluster has {said}"):
-            nodes.compare(HERE, {"b": HERE, "c": {**HERE, **change}})
-    found = nodes.describe(["numpy", "no_such_package"])
+            machines.compare(HERE, {"b": HERE, "c": {**HERE, **change}})
+    found = machines.describe(["numpy", "no_such_package"])
     assert found["numpy"] == np.__version__
     assert found["no_such_package"] == ""
 

@@ -12,7 +12,7 @@ from minding.configs import compile_run, load_preset
 from minding.engine import ChainError, CheckpointError, OnlineRLContext, Task, declare
 from minding.engine.data.rollout_joins import join_shards
 from minding.engine.errors import ConfigError, ShapeError
-from minding.engine.lanes.pickled import PickledMembers
+from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import LaneContext
 from minding.envs import make_collector_env

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minding.engine.lanes import shared_memory
-from minding.engine.lanes.serialization import serialize
-from minding.engine.lanes.shared_memory import SharedMemoryChannel
-from minding.engine.lanes.transport import ChannelClosed
+from minding.engine.lanes import processes
+from minding.engine.lanes.processes import SharedMemoryChannel
+from minding.engine.lanes.transport import ChannelClosed, serialize
 from minding.engine.process.spawn import SPAWN, lean_start
 
 
@@ -62,7 +61,7 @@ def test_nothing_has_a_name_and_no_file_stays_open(ends):
 
 def test_a_system_without_memfd_uses_a_file_without_a_name(ends, monkeypatch, tmp_path):
     monkeypatch.delattr(os, "memfd_create")
-    monkeypatch.setattr(shared_memory.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(processes.tempfile, "tempdir", str(tmp_path))
     for size in (100, 50_000):
         assert passed(ends, np.full(size, 3.0)).sum() == 3.0 * size
     assert list(tmp_path.iterdir()) == []

@@ -20,16 +20,16 @@ from lane_toys import ExitOnce, Record, ServedPolicy, ToyCollector, ToyContext, 
 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
-from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.config.config import LanesSection
 from minding.engine.errors import ConfigError, LaneError
-from minding.engine.lanes import LaneOptions, supervised, transports
-from minding.engine.lanes.messages import Answer, Failure, Request
-from minding.engine.lanes.pickled import PickledMembers
+from minding.engine.lanes import LaneOptions, supervised
+from minding.engine.lanes import run as lanes_run
 from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.ray.transport import RayTransport
+from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.lanes.threads import ThreadTransport
-from minding.engine.lanes.transport import BETWEEN, STARTING, ChannelClosed
+from minding.engine.lanes.transport import BETWEEN, STARTING, Answer, ChannelClosed, Failure, Request
 from minding.engine.lanes.worker import WorkerPlan
 
 OF_NAME = {"processes": ProcessTransport, "threads": ThreadTransport, "ray": lambda: RayTransport("local")}
@@ -179,7 +179,7 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
 
 
 def test_a_transport_is_made_of_the_options_and_imported_only_when_it_is_chosen(transport):
-    assert type(transports.make_transport(LaneOptions(transport=transport))) is type(OF_NAME[transport]())
+    assert type(lanes_run.make_transport(LaneOptions(transport=transport))) is type(OF_NAME[transport]())
     code = "import sys, minding.engine.lanes.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = done.stdout.split()
@@ -473,7 +473,7 @@ class LosingTransport(ThreadTransport):
 
 def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(monkeypatch, caplog):
     transport = LosingTransport()
-    monkeypatch.setitem(transports._OF_NAME, "threads", lambda options: transport)
+    monkeypatch.setattr(lanes_run, "make_transport", lambda options: transport)
     monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.0)
     lost = run(7, {"transport": "threads", "max_staleness": 0, "timeout": 0.1, "start_timeout": 0.1})
     assert transport.lost[0].killed

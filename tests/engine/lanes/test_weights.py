@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import LaneError
+from minding.engine.lanes.processes import SharedWeights
 from minding.engine.lanes.threads import CopiedWeights
-from minding.engine.lanes.weights import SharedWeights
 from minding.engine.process.spawn import SPAWN, lean_start
 
 SHAPES = {"kernel": (3, 4), "bias": (), "none": (0, 2), "large": (5000,)}

@@ -47,6 +47,18 @@ def test_the_guard_of_an_inner_run_tells_the_outer_one():
     assert (outer, inner) == (["SIGINT"], ["SIGINT"])
 
 
+def test_a_guard_within_another_one_shares_its_handlers_and_its_thread(capfd):
+    asked, before = [], threading.active_count()
+    with SignalGuard(asked.append, "stopping outside"):
+        handler = signal.getsignal(signal.SIGINT)
+        with SignalGuard(asked.append, "stopping inside"), SignalGuard(asked.append):
+            assert (signal.getsignal(signal.SIGINT), threading.active_count()) == (handler, before + 1)
+        with SignalGuard(asked.append, "stopping late"):
+            signal.raise_signal(signal.SIGTERM)
+    assert asked == ["SIGTERM"] * 2
+    assert capfd.readouterr().err.startswith("minding: stopping late; a second signal")
+
+
 def test_outside_the_main_thread_the_guard_does_nothing():
     seen = []
 

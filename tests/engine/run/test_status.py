@@ -12,7 +12,7 @@ import pytest
 from minding.engine import OnlineRLContext
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.errors import ConfigError
-from minding.engine.process.alive import born, runs
+from minding.engine.process.alive import runs, start_ticks
 from minding.engine.run import status
 from minding.engine.run.status import StatusFile, read_status
 
@@ -28,13 +28,13 @@ def test_what_is_written_is_read_again(tmp_path):
     found = read_status(tmp_path / "status.json")
     assert (found.state, found.reason, found.workers) == ("running", "", (WORKER,))
     assert (found.iteration, found.env_step, found.train_iter, found.clock, found.limit) == (7, 448, 28, 448, 1000)
-    assert (found.pid, found.node, found.born) == (os.getpid(), platform.node(), born(os.getpid()))
+    assert (found.pid, found.node, found.born) == (os.getpid(), platform.node(), start_ticks(os.getpid()))
     assert os.listdir(tmp_path) == ["status.json"]
 
 
 def test_a_process_is_known_by_when_it_began_and_only_on_its_own_machine():
     here = platform.node()
-    assert runs(os.getpid(), here, born(os.getpid())) is True
+    assert runs(os.getpid(), here, start_ticks(os.getpid())) is True
     assert runs(os.getpid(), here, "1") is False
     assert runs(2**22 + 1, here, None) is False
     assert runs(os.getpid(), "elsewhere", None) is None
@@ -78,7 +78,7 @@ def test_a_failing_disk_is_reported_once_and_leaves_nothing(tmp_path, caplog, mo
 
 def test_a_process_that_was_killed_does_not_run_while_nobody_has_asked_for_its_end():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    since = born(child.pid)
+    since = start_ticks(child.pid)
     assert runs(child.pid, platform.node(), since)
     child.kill()
     # Until it has died; it stays to be reaped.

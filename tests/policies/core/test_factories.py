@@ -15,7 +15,7 @@ from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, space_of
 from treevalue import FastTreeValue
 
 from minding.engine.errors import MindingError
-from minding.engine.lanes.inference.batching import Ask, divided, joined
+from minding.engine.lanes.inference import Ask, divided, joined
 from minding.engine.types import LaneContext, Shippable
 from minding.policies import get_policy_class
 from minding.policies.core.base import MODES

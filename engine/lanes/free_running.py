@@ -1,8 +1,8 @@
 """Runs in which collectors and learner run independently, as far as the limiter of a replay table allows.
 
 An iteration takes a rollout if one has arrived and its rows may be inserted. Otherwise it continues without one, if a
-learner may draw: middleware that need the rollout are skipped. If neither is possible, it waits for a rollout. Only the
-lane waits; limiters never do.
+learner may sample: middleware that need the rollout are skipped. If neither is possible, it waits for a rollout. Only
+the lane waits; limiters never do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from minding.engine.chain.middleware import Declaration, Role
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import LimitError
 from minding.engine.lanes.division import Part
@@ -35,7 +35,7 @@ def next_move(fits: bool | None, may_learn: bool) -> Move:
 
     Args:
       fits: whether the rows of the rollout that has arrived may be inserted; None if none has arrived.
-      may_learn: whether a learner may draw the samples that it needs.
+      may_learn: whether a learner may sample the samples that it needs.
     """
     if fits:
         return Move.TAKE
@@ -45,16 +45,16 @@ def next_move(fits: bool | None, may_learn: bool) -> Move:
     return Move.WAIT if fits is None else Move.STUCK
 
 
-class Filler(Protocol):
+class Inserter(Protocol):
     """A middleware that inserts rollouts into a buffer of learners, see `engine.chain.middleware.Middleware`."""
 
     bounded: bool
 
-    def cannot_take(self, rollouts: Sequence[Rollout]) -> str | None: ...
+    def cannot_insert(self, rollouts: Sequence[Rollout]) -> str | None: ...
 
 
-class Drawer(Protocol):
-    """A middleware that learns from rows that a `Filler` inserted, see `engine.chain.middleware.Middleware`."""
+class Sampler(Protocol):
+    """A middleware that learns from rows that a `Inserter` inserted, see `engine.chain.middleware.Middleware`."""
 
     def cannot_learn(self, ctx: Any) -> str | None: ...
 
@@ -64,13 +64,13 @@ class FreeRun:
     """The members of a chain that decide whether an iteration takes a rollout, and those that need it.
 
     Attributes:
-      fillers, drawers: middleware of the main process.
+      inserters, samplers: middleware of the main process.
       needing: members of the chain that are skipped in an iteration without a rollout.
-      seconds: time limit, in seconds, of a wait for a rollout while no learner may draw.
+      seconds: time limit, in seconds, of a wait for a rollout while no learner may sample.
     """
 
-    fillers: tuple[Filler, ...]
-    drawers: tuple[Drawer, ...]
+    inserters: tuple[Inserter, ...]
+    samplers: tuple[Sampler, ...]
     needing: tuple[Node, ...]
     seconds: float
 
@@ -81,16 +81,16 @@ class FreeRun:
           rollouts: rollouts that have arrived, one per shard; None if there are none.
           ctx: context of the iteration.
         Raises:
-          LimitError: the rows of the rollout may not be inserted, and no learner may draw.
+          LimitError: the rows of the rollout may not be inserted, and no learner may sample.
         """
         fits = None if rollouts is None else not self._refusals(rollouts)
         # A rollout that fits is taken, whatever learners may do.
-        move = next_move(fits, not fits and any(drawer.cannot_learn(ctx) is None for drawer in self.drawers))
+        move = next_move(fits, not fits and any(sampler.cannot_learn(ctx) is None for sampler in self.samplers))
         if move is Move.STUCK:
             assert rollouts is not None
             raise LimitError(
-                f"neither side may continue: {'; '.join([*self._refusals(rollouts), *self._hindrances(ctx)])}; set "
-                "policy.other.table.limiter_error (limiter_rows of queue and stack) to at least the samples of one "
+                f"neither side may continue: {'; '.join([*self._refusals(rollouts), *self._reasons_to_wait(ctx)])}; "
+                "set policy.other.table.limiter_error (limiter_rows of queue and stack) to at least the samples of one "
                 "call of the learner, and to at least the rows of a rollout times samples_per_insert"
             )
         return move
@@ -99,23 +99,23 @@ class FreeRun:
         """The error of a wait for a rollout that took too long."""
         return LimitError(
             f"no rollout has come for {self.seconds:g} s (lanes.limiter_timeout), and learning waits for it: "
-            f"{'; '.join(self._hindrances(ctx))}. Inserting is allowed and waits for the collectors: raise "
+            f"{'; '.join(self._reasons_to_wait(ctx))}. Inserting is allowed and waits for the collectors: raise "
             "lanes.limiter_timeout if they are slow, use more of them (lanes.collectors), or let the learner go "
             "further ahead with a wider limiter (policy.other.table.limiter_error, or limiter_rows of queue and stack)"
         )
 
     def _refusals(self, rollouts: Sequence[Rollout]) -> list[str]:
-        return [text for text in (filler.cannot_take(rollouts) for filler in self.fillers) if text is not None]
+        return [text for text in (inserter.cannot_insert(rollouts) for inserter in self.inserters) if text is not None]
 
-    def _hindrances(self, ctx: Any) -> list[str]:
-        return [text for text in (drawer.cannot_learn(ctx) for drawer in self.drawers) if text is not None]
+    def _reasons_to_wait(self, ctx: Any) -> list[str]:
+        return [text for text in (sampler.cannot_learn(ctx) for sampler in self.samplers) if text is not None]
 
 
 def free_run(
     earlier: Sequence[Node], later: Sequence[Node], part: Part, names: Sequence[str], kept: Sequence[str],
     seconds: float,
 ) -> FreeRun | None:  # fmt: skip
-    """Returns the `FreeRun` of a chain; None if no limiter bounds samples per insert, or no learner draws by itself.
+    """Returns the `FreeRun` of a chain; None if no limiter bounds samples per insert, or no learner samples by itself.
 
     A member needs the rollout if it reads a field that the collect lane writes, or one that another member that needs
     the rollout writes. A member that declares nothing may read anything, and so needs it, too. Kept fields exist in
@@ -133,36 +133,36 @@ def free_run(
     there = {name for node in earlier for declared in _declared(node) for name in declared.writes}
     missing = open_fields - there if part.written is None else set(part.written) & open_fields
     needing: list[Node] = []
-    fillers: list[Filler] = []
-    drawers: list[Drawer] = []
+    inserters: list[Inserter] = []
+    samplers: list[Sampler] = []
     changed = _ROLLOUT not in part.outputs
     for node in later:
         leaves = list(node.leaves())
         writes = {name for declared in _declared(node) for name in declared.writes} & open_fields
-        fillers += [leaf.middleware for leaf in leaves if _fills(leaf)]  # type: ignore[misc]
+        inserters += [leaf.middleware for leaf in leaves if _inserts(leaf)]  # type: ignore[misc]
         if not any(leaf.declaration is None or missing.intersection(leaf.declaration.reads) for leaf in leaves):
-            drawers += [leaf.middleware for leaf in leaves if _draws(leaf)]  # type: ignore[misc]
+            samplers += [leaf.middleware for leaf in leaves if _samples(leaf)]  # type: ignore[misc]
             missing -= writes
             there |= writes
             continue
         needing.append(node)
         missing |= writes if len(_declared(node)) == len(leaves) else open_fields - there
-        # A filler after a member that changes the rollout does not insert the rollout as it arrived.
-        changed = changed or (not fillers and _ROLLOUT in writes)
-    if changed or not fillers or not drawers:
+        # A inserter after a member that changes the rollout does not insert the rollout as it arrived.
+        changed = changed or (not inserters and _ROLLOUT in writes)
+    if changed or not inserters or not samplers:
         return None
-    return FreeRun(tuple(fillers), tuple(drawers), tuple(needing), seconds)
+    return FreeRun(tuple(inserters), tuple(samplers), tuple(needing), seconds)
 
 
 def _declared(node: Node) -> list[Declaration]:
     return [leaf.declaration for leaf in node.leaves() if leaf.declaration is not None]
 
 
-def _fills(leaf: Node) -> bool:
-    return bool(getattr(leaf.middleware, "bounded", False)) and hasattr(leaf.middleware, "cannot_take")
+def _inserts(leaf: Node) -> bool:
+    return bool(getattr(leaf.middleware, "bounded", False)) and hasattr(leaf.middleware, "cannot_insert")
 
 
-def _draws(leaf: Node) -> bool:
+def _samples(leaf: Node) -> bool:
     return leaf.role is Role.LEARN and hasattr(leaf.middleware, "cannot_learn")
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins in the main process for middleware that run elsewhere."""
+"""Members of a lane as the main process sees them: their workers run them, and their state goes into checkpoints."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.chain.lifecycle import GUARANTEES
-from minding.engine.chain.nodes import Node
+from minding.engine.chain.pipeline import Node
 from minding.engine.errors import CheckpointError
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.types import StateDict, Stateful
 
 
-class StandIn:
+class RemoteMember:
     """Represents a member of a lane for hooks and checkpoints: its state is the workers' after their last answers.
 
     Args:
@@ -41,9 +41,9 @@ class StandIn:
         getattr(self._member, "close", lambda: None)()
 
 
-class StatefulStandIn(StandIn):
-    """A stand-in with state. In a run with several workers it holds the states of the others under ``workers``, with
-    their random streams for acting; the stream of the first worker is part of the policy's state."""
+class StatefulRemoteMember(RemoteMember):
+    """A remote member with state. With several workers it holds the states of the others under ``workers``, with their
+    random streams for acting; the stream of the first worker is part of the policy's state."""
 
     def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
         super().__init__(leaf, workers, guarantee)
@@ -82,7 +82,7 @@ def _numbered(worker: SupervisedWorker) -> StateDict:
     return {str(place): state for place, state in enumerate(worker.state["acting"])}
 
 
-def stand_in(leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> StandIn:
-    """Returns the stand-in of a member."""
+def remote_member(leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> RemoteMember:
+    """Returns what represents a member in the main process."""
     stateful = isinstance(leaf.middleware, Stateful)
-    return (StatefulStandIn if stateful else StandIn)(leaf, workers, guarantee)
+    return (StatefulRemoteMember if stateful else RemoteMember)(leaf, workers, guarantee)

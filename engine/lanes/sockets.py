@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import ConfigError
-from minding.engine.lanes.inference.port import Question, Reply
-from minding.engine.lanes.transport import ChannelClosed
+from minding.engine.lanes.transport import ChannelClosed, Question, Reply
 from minding.engine.types import Array
 
 _NAME = "inference"

@@ -1,11 +1,9 @@
-"""Names that users of DI-engine look for on a task: roles, and replacements for names that do not exist here."""
+"""Arguments and attributes of DI-engine's task that do not exist here, each with its replacement."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from minding.engine.chain.middleware import Role
 from minding.engine.errors import ChainError, nearest
 
 _NO_LABELS = "there are no labels; use an `if` around task.use"
@@ -22,7 +20,7 @@ _ARGUMENTS = {
     "only_local": f"omit `only_local`{_LOCAL}",
     "ignore_timeout_exception": "omit `ignore_timeout_exception`: wait_for raises TimeoutError, to be caught",
 }
-_ATTRIBUTES = {
+ATTRIBUTES = {
     "router": "lanes start their own processes: task.start(async_mode=True)",
     "parallel_ctx": "lanes start their own processes: task.start(async_mode=True)",
     "labels": _NO_LABELS,
@@ -45,33 +43,3 @@ def refuse_arguments(method: str, given: Iterable[str], known: Iterable[str]) ->
     for name in given:
         hint = _ARGUMENTS.get(name) or f"there is no argument {name!r}{nearest(name, known)}"
         raise ChainError(f"{method}: {hint}")
-
-
-class RolePlayer:
-    """The roles that a process plays, for code that asks; they do not change the chain."""
-
-    role: ClassVar[type[Role]] = Role
-    """`Role`, for ``task.role.LEARNER``."""
-
-    _roles: set[Role]
-
-    @property
-    def roles(self) -> frozenset[Role]:
-        """The roles that `add_role` added."""
-        return frozenset(self._roles)
-
-    def add_role(self, role: Role | str) -> None:
-        """Declares that this process plays `role`, for code that asks `has_role`; the chain is not changed."""
-        self._roles.add(Role.of(role))
-
-    def has_role(self, role: Role | str) -> bool:
-        """Whether this process plays `role`; a task without roles plays all."""
-        return not self._roles or Role.of(role) in self._roles
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            # Only called when the usual look-up fails.
-            hint = _ATTRIBUTES.get(name)
-            known = [each for each in dir(type(self)) if not each.startswith("_")]
-            raise AttributeError(f"task.{name}: {hint}" if hint else f"there is no task.{name}{nearest(name, known)}")
