@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from recordings import save_unchecked
 
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, load_dataset
@@ -60,7 +61,7 @@ def test_policies_learn_in_their_own_units_and_only_whole_episodes_have_returns(
     assert toy().returns().tolist() == [3.0]
 
 
-def test_the_successor_of_an_episodes_last_step_is_what_was_seen_after_it():
+def test_the_successor_of_the_last_step_of_an_episode_is_the_final_observation():
     data = toy(final_obs={"": np.float32([[8, 8], [9, 9]])})
     rows = data.rows(data.names, np.arange(5))
     assert rows["next_obs"].tolist() == [[2, 3], [8, 8], [6, 7], [8, 9], [9, 9]]
@@ -169,10 +170,9 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_arrays_that_do_not_belong_together_are_refused_with_right_checksums_too(tmp_path, name):
+def test_arrays_that_do_not_fit_together_are_refused_even_with_right_checksums(tmp_path, name):
     data = toy(**FORGED[name])
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    save_unchecked(tmp_path / "data", data)
     of_manifest = {"no space": "its manifest does not describe an environment", "nothing": "its manifest does not say"}
     with pytest.raises(DataError, match=of_manifest.get(name, "its arrays do not fit together")):
         load_dataset(tmp_path / "data")
@@ -241,18 +241,17 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_value_that_its_space_does_not_have_is_named_by_folder_episode_and_row(name, tmp_path):
+def test_a_value_outside_its_space_is_named_by_folder_episode_and_row(name, tmp_path):
     data, message = OUTSIDE[name]
     if name == "bits":
         data = dataclasses.replace(data, final_obs={"": np.ones((2, 2), np.float32)})
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    save_unchecked(tmp_path / "data", data)
     with pytest.raises(DataError, match=f"data': .*{message}") as found:
         load_dataset(tmp_path / "data")
     assert len(str(found.value)) < 500
 
 
-def test_values_at_the_ends_of_their_spaces_are_data(tmp_path):
+def test_values_at_the_limits_of_their_spaces_are_accepted(tmp_path):
     fitting = [
         of(DISCRETE, action=five(np.int64, 3, 4)),
         of(PAIR, action=five(np.int64, [0, 1], [1, 3])),
@@ -270,10 +269,9 @@ def test_values_at_the_ends_of_their_spaces_are_data(tmp_path):
 
 
 @pytest.mark.parametrize("n", [None, "2", [], 10**400, float("nan"), {}])
-def test_a_space_that_none_is_is_refused_in_a_line(n, tmp_path):
+def test_a_damaged_space_is_refused_in_one_line(n, tmp_path):
     data = of({**DISCRETE, "n": n}, action=five(np.int64, 3, 7))
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    save_unchecked(tmp_path / "data", data)
     check_refused(tmp_path / "data")
 
 
@@ -303,7 +301,7 @@ def test_data_of_another_environment_are_refused_with_both_values():
     )
 
 
-def test_of_spaces_only_what_differs_is_told():
+def test_of_two_spaces_only_the_differences_are_named():
     spec = ENV["spec"]
     boxes = {"shape": [3], "low": [-1, -1, -8], "high": [1, 1, 8]}
     action = {"kind": "discrete", "n": 2, "start": 0}
@@ -329,7 +327,7 @@ def test_many_differences_are_counted_and_long_values_cut():
     assert len(told) < 700
 
 
-def test_an_entry_that_one_side_lacks_differs():
+def test_an_entry_that_only_one_side_has_is_a_difference():
     parts = {"at": ENV["spec"]["observation"]}
     there = toy(
         about={"env": describe({**ENV, "spec": {**ENV["spec"], "observation": {"kind": "dict", "spaces": {}}}})}
@@ -369,9 +367,6 @@ def test_a_manifest_that_does_not_describe_the_data_is_refused(tmp_path, info):
 
 
 def test_another_number_of_steps_than_the_manifest_says_is_refused(tmp_path):
-    data = toy()
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    info = {"kind": "recorded data", "about": data.about, "steps": 500}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, info)
+    save_unchecked(tmp_path / "data", toy(), steps=500)
     with pytest.raises(DataError, match="5 steps, but the manifest says 500"):
         load_dataset(tmp_path / "data")
