@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
-from recordings import described, log
+from recordings import choices, described, log
 
 from minding.engine.data.dataset import Dataset, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
@@ -124,6 +124,13 @@ def test_nothing_is_no_data():
 def test_integers_and_bools_are_choices(action, options, expected):
     space = Dataset.of_episodes([log(2, action)], **options).about["env"]["env_action"]
     assert (space["kind"], space.get("n", space.get("nvec")), space["start"]) == expected
+
+
+def test_actions_take_the_shape_of_the_environment():
+    one_of_two = {"kind": "multi_discrete", "shape": [1], "dtype": "int64", "nvec": [2], "start": [0]}
+    for action, space in (([0, 1], one_of_two), ([[0], [1]], one_of_two), ([0.0, 1.0], None)):
+        assert Dataset.of_episodes([log(2, action)], described(action=space)).action.tolist() == [[0], [1]]
+    assert Dataset.of_episodes([log(2, [[0], [1]])], described(action=choices(2))).action.tolist() == [0, 1]
 
 
 def test_floats_are_quantities_even_where_all_are_whole():

@@ -268,6 +268,17 @@ def test_values_at_the_limits_of_their_spaces_are_accepted(tmp_path):
         assert len(load_dataset(tmp_path / str(number))) == 5
 
 
+@pytest.mark.parametrize("of_final", [False, True])
+def test_observations_are_held_to_the_limits_of_their_box_where_asked(of_final):
+    inside, outside = np.full((5, 2), 1 + 9e-6, np.float32), np.full((5, 2), 1 + 2e-5, np.float32)
+    parts = {"obs": {"": inside}, "final_obs": {"": inside[:2]}}
+    check_dataset(toy(**parts), limits=True)
+    parts |= {"final_obs": {"": outside[:2]}} if of_final else {"obs": {"": outside}}
+    check_dataset(toy(**parts))
+    with pytest.raises(ValueError, match=r"the observation (of row 0|after the last step of episode 0).* from \[-1"):
+        check_dataset(toy(**parts), limits=True)
+
+
 @pytest.mark.parametrize("n", [None, "2", [], 10**400, float("nan"), {}])
 def test_a_damaged_space_is_refused_in_one_line(n, tmp_path):
     data = of({**DISCRETE, "n": n}, action=five(np.int64, 3, 7))
