@@ -1,10 +1,12 @@
 """Recorded data: they come back as they were written, and no file makes trouble."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
-from recordings import save_unchecked
+from fakes import dict_of, mask_of, space_of
+from recordings import choices, save_unchecked
 
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, load_dataset
@@ -12,16 +14,10 @@ from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.description import describe
 from minding.engine.errors import DataError
 
-ENV = {
-    "env_id": "Toy-v0",
-    "wrappers": [],
-    "env_kwargs": {},
-    "spec": {
-        "observation": {"kind": "box", "shape": [2], "dtype": "float32", "low": [-1, -1], "high": [1, 1]},
-        "max_episode_steps": 200,
-        "env_action": {"kind": "box", "shape": [1], "dtype": "float32", "low": [-2.0], "high": [2.0], "rescaled": True},
-    },
-}
+BOX = space_of(2, low=[-1, -1], high=[1, 1])
+ACTION = {**space_of(1, low=[-2.0], high=[2.0]), "rescaled": True}
+SPEC = {"observation": BOX, "max_episode_steps": 200, "env_action": ACTION}
+ENV = {"env_id": "Toy-v0", "wrappers": [], "env_kwargs": {}, "spec": SPEC}
 
 
 def toy(**changes):
@@ -109,31 +105,27 @@ def test_values_are_checked_in_every_block(saved, monkeypatch):
         check_dataset(toy(obs={"": np.where(np.arange(10).reshape(5, 2) == 8, np.nan, 0).astype(np.float32)}))
 
 
-@pytest.mark.parametrize("position", [0, 7, 40, 200, -3])
-def test_a_changed_byte_anywhere_is_one_clear_line(saved, position):
-    for file in sorted(saved.iterdir()):
-        whole = file.read_bytes()
-        damaged = bytearray(whole)
-        damaged[position % len(whole)] ^= 0x11
-        file.write_bytes(damaged)
-        check_refused(saved)
-        file.write_bytes(whole)
-    load_dataset(saved)
+def flipped(position):
+    return lambda whole: bytes(byte ^ (0x11 * (at == position % len(whole))) for at, byte in enumerate(whole))
 
 
-@pytest.mark.parametrize("how", ["empty", "short", "gone", "huge"])
-def test_a_file_of_another_size_is_one_clear_line(saved, how):
+DAMAGE = {
+    **{f"byte {position}": flipped(position) for position in (0, 7, 40, 200, -3)},
+    "empty": lambda whole: b"",
+    "short": lambda whole: whole[: len(whole) // 2],
+    "gone": None,
+    "huge": lambda whole: whole,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_one_clear_line(saved, name):
     for file in sorted(saved.iterdir()):
         whole = file.read_bytes()
-        if how == "gone":
-            file.unlink()
-        elif how == "huge":
-            with open(file, "r+b") as opened:
-                opened.truncate(1 << 40)
-        else:
-            file.write_bytes(whole[: len(whole) // 2] if how == "short" else b"")
+        file.unlink() if name == "gone" else file.write_bytes(DAMAGE[name](whole))
+        if name == "huge":
+            os.truncate(file, 1 << 40)
         check_refused(saved)
-        file.unlink(missing_ok=True)
         file.write_bytes(whole)
     load_dataset(saved)
 
@@ -178,10 +170,9 @@ def test_arrays_that_do_not_fit_together_are_refused_even_with_right_checksums(t
         load_dataset(tmp_path / "data")
 
 
-DISCRETE = {"kind": "discrete", "shape": [], "dtype": "int64", "n": 2, "start": 3}
+DISCRETE = {**choices(2), "start": 3}
 PAIR = {"kind": "multi_discrete", "shape": [2], "dtype": "int64", "nvec": [2, 3], "start": [0, 1]}
-BOX = ENV["spec"]["observation"]
-MASKED = {"kind": "dict", "spaces": {"action_mask": {"kind": "action_mask", "counts": [2]}, "at": BOX}}
+MASKED = dict_of(action_mask=mask_of(2), at=BOX)
 
 
 def five(dtype, *rows):
@@ -259,7 +250,7 @@ def test_values_at_the_limits_of_their_spaces_are_accepted(tmp_path):
         toy(obs={"": np.full((5, 2), -1.8e19, np.float32)}),
         toy(action=np.nextafter(np.float32([[-2]] * 5), np.float32(-3))),
         of(
-            {**ENV["spec"]["env_action"], "low": -np.inf, "high": np.inf, "rescaled": False},
+            {**ACTION, "low": -np.inf, "high": np.inf, "rescaled": False},
             action=np.full((5, 1), 1e9, np.float32),
         ),
     ]
@@ -313,7 +304,7 @@ def test_data_of_another_environment_are_refused_with_both_values():
 
 
 def test_of_two_spaces_only_the_differences_are_named():
-    spec = ENV["spec"]
+    spec = SPEC
     boxes = {"shape": [3], "low": [-1, -1, -8], "high": [1, 1, 8]}
     action = {"kind": "discrete", "n": 2, "start": 0}
     other = {**spec, "observation": {**spec["observation"], **boxes}, "env_action": action}
@@ -329,7 +320,7 @@ def test_of_two_spaces_only_the_differences_are_named():
 def test_many_differences_are_counted_and_long_values_cut():
     def described(size):
         parts = {f"part{i}": {"kind": "box", "shape": [1], "low": [size] * 90} for i in range(9)}
-        return {**ENV["spec"], "observation": {"kind": "dict", "spaces": parts}}
+        return {**SPEC, "observation": {"kind": "dict", "spaces": parts}}
 
     there = toy(about={"env": describe({**ENV, "spec": described(0)})})
     told = refusal(there, spec=described(1))
@@ -339,18 +330,16 @@ def test_many_differences_are_counted_and_long_values_cut():
 
 
 def test_an_entry_that_only_one_side_has_is_a_difference():
-    parts = {"at": ENV["spec"]["observation"]}
-    there = toy(
-        about={"env": describe({**ENV, "spec": {**ENV["spec"], "observation": {"kind": "dict", "spaces": {}}}})}
-    )
-    spec = {**ENV["spec"], "observation": {"kind": "dict", "spaces": parts}}
+    parts = {"at": BOX}
+    there = toy(about={"env": describe({**ENV, "spec": {**SPEC, "observation": {"kind": "dict", "spaces": {}}}})})
+    spec = {**SPEC, "observation": {"kind": "dict", "spaces": parts}}
     assert "observation.at is missing there, {'kind': 'box'" in refusal(there, spec=spec)
 
 
 def test_data_of_other_conditions_are_learned_from_with_a_warning_that_names_both_values(caplog):
     check_fits(toy(), ENV, "data")
     assert caplog.messages == []
-    check_fits(toy(), {**ENV, "env_kwargs": {"g": 9.0}, "spec": {**ENV["spec"], "max_episode_steps": 50}}, "data")
+    check_fits(toy(), {**ENV, "env_kwargs": {"g": 9.0}, "spec": {**SPEC, "max_episode_steps": 50}}, "data")
     assert caplog.messages == [
         "the data in 'data' were recorded under other conditions: env.env_kwargs.g is missing there, 9.0 "
         "here; the time limit of episodes is 200 there, 50 here"
