@@ -9,8 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from minding.engine.errors import CodeError, MindingError
-from minding.engine.notes import add_note
+from minding.engine.errors import CodeError, MindingError, add_note
 
 _OWN = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})

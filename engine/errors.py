@@ -6,8 +6,9 @@ Every message says what was expected, what was given, where, and the fix.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 _MOST_TEXT = 2000
 
@@ -180,3 +181,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
         lowered.setdefault(each.lower(), each)
     match = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_NEAR)
     return f"; did you mean {lowered[match[0]]!r}?" if match else ""
+
+
+# Notes on exceptions, shown below the message: they say where in the chain an error happened.
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Adds a line that Python shows below the traceback.
+
+    Python 3.10 does not show notes: there they are only stored, under the same name ``__notes__``.
+    """
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+        return
+    noted = cast(Any, error)
+    noted.__notes__ = [*notes_of(error), note]
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """Returns the notes of an exception, oldest first."""
+    return list(getattr(error, "__notes__", []))

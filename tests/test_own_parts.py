@@ -13,8 +13,7 @@ from of_algorithms import SMALL
 import minding
 from minding.cli import run as command
 from minding.engine.config.trust import check_code
-from minding.engine.errors import ChainError, CodeError, ConfigError, ExportError, TrustError
-from minding.engine.notes import notes_of
+from minding.engine.errors import ChainError, CodeError, ConfigError, ExportError, TrustError, notes_of
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir

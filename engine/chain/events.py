@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minding.engine.chain.middleware import name_of
-from minding.engine.errors import ChainError, nearest
-from minding.engine.notes import add_note
+from minding.engine.errors import ChainError, add_note, nearest
 from minding.engine.process.signals import Interrupted
 
 _log = logging.getLogger("minding.task")

@@ -11,8 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from minding.engine.blame import in_code_of
 from minding.engine.chain.context import Context
 from minding.engine.chain.pipeline import Node, all_leaves
-from minding.engine.errors import ChainError, CheckpointError
-from minding.engine.notes import add_note
+from minding.engine.errors import ChainError, CheckpointError, add_note
 from minding.engine.types import StateDict, Stateful
 
 _log = logging.getLogger("minding.task")

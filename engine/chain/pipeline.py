@@ -21,8 +21,7 @@ from minding.engine.chain.middleware import (
     declaration_of,
     name_of,
 )
-from minding.engine.errors import FieldError, MiddlewareError
-from minding.engine.notes import add_note, notes_of
+from minding.engine.errors import FieldError, MiddlewareError, add_note, notes_of
 from minding.engine.process.signals import Interrupted
 
 

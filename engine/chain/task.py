@@ -29,8 +29,7 @@ from minding.engine.chain.pipeline import (
     run_second_halves,
 )
 from minding.engine.chain.trace import ProfileTable, Trace
-from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError, nearest
-from minding.engine.notes import add_note
+from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.process.signals import Interrupted, SignalGuard
 from minding.engine.types import StateDict
 

@@ -90,8 +90,6 @@ def _episode(parts: Any) -> Episode:
         raise ValueError(f"it lacks {', '.join(missing)}: expected {', '.join(_PARTS)}")
     reward = rewards_of(parts["reward"])
     steps = len(reward)
-    if not steps:
-        raise ValueError("reward is empty: there are no steps; leave the episode out")
     action = _numbers(parts["action"], "action")
     _check_rows("action", action, steps, "one for each reward")
     if action.dtype.kind != "f":
@@ -116,12 +114,14 @@ def rewards_of(values: Any) -> Array:
     """Rewards as float32 ``(T,)``; a column ``(T, 1)`` is one number for each step, too.
 
     Raises:
-      ValueError: the values are not real numbers, or have another shape.
+      ValueError: the values are not real numbers, have another shape, or there are none.
     """
     found = _numbers(values, "reward")
     reward = without_column(found)
     if reward.ndim != 1:
         raise ValueError(f"reward has the shape {found.shape}, expected (T,), one number for each step")
+    if not len(reward):
+        raise ValueError("reward is empty: there are no steps; leave the episode out")
     return _single(reward)
 
 
@@ -277,7 +277,7 @@ def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
       ValueError: a value is not a flag, is set before the last step, or both are.
     """
     named = (("terminated", terminated), ("truncated", truncated))
-    ends = [_at_last_step(values, name, steps) for name, values in named]
+    ends = [flag_of_last_step(values, name, steps) for name, values in named]
     if all(ends):
         raise ValueError(
             "terminated and truncated are both set: expected one of them at most; a true end within the time limit is "
@@ -286,7 +286,8 @@ def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
     return ends[0], ends[1]
 
 
-def _at_last_step(values: Any, name: str, steps: int) -> bool:
+def flag_of_last_step(values: Any, name: str, steps: int) -> bool:
+    """Whether a flag is set at the last of `steps` steps, of one flag or one for each; ValueError as in `ending`."""
     flags = as_flags(values, name)
     if not flags.ndim:
         return bool(flags)

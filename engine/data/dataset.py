@@ -72,6 +72,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.action)
 
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The arrays by name, as they are stored; those of observations by path."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)[:-2]}
+
     @classmethod
     def of_episodes(
         cls, episodes: Iterable[Mapping[str, Any]], env: Any = None, *, action_low: Any = None, action_high: Any = None

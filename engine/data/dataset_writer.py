@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -93,9 +92,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
           DataError: they cannot be written.
         """
         check_dataset(data)
-        arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-        arrays["end"] = data.end + self.steps
-        parts = split({"data": arrays})
+        parts = split({"data": {**data.arrays, "end": data.end + self.steps}})
         with self._naming_the_folder():
             if not self._columns:
                 self._tree = parts.tree

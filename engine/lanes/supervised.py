@@ -14,7 +14,7 @@ from typing import NamedTuple
 import cloudpickle
 
 from minding.engine.chain.lanes import WorkerStatus
-from minding.engine.errors import LaneError
+from minding.engine.errors import LaneError, add_note
 from minding.engine.lanes.state_diff import Changes, applied
 from minding.engine.lanes.transport import (
     STARTING,
@@ -30,7 +30,6 @@ from minding.engine.lanes.transport import (
     WorkerHandle,
 )
 from minding.engine.lanes.worker import Plan
-from minding.engine.notes import add_note
 from minding.engine.process.signals import Interrupted
 from minding.engine.process.spawn import stop_at_exit
 from minding.engine.types import StateDict

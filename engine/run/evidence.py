@@ -13,8 +13,7 @@ import numpy as np
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
-from minding.engine.errors import NonFiniteError
-from minding.engine.notes import add_note
+from minding.engine.errors import NonFiniteError, add_note
 
 
 @contextlib.contextmanager

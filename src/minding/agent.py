@@ -22,9 +22,8 @@ from minding.engine.config.limits import run_length
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, add_note
 from minding.engine.files import folder_of
-from minding.engine.notes import add_note
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir

@@ -9,8 +9,7 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.checkpoint import list_checkpoints
-from minding.engine.errors import NonFiniteError
-from minding.engine.notes import notes_of
+from minding.engine.errors import NonFiniteError, notes_of
 from minding.engine.run.run_dir import RunDir
 
 

@@ -5,11 +5,11 @@ import types
 import numpy as np
 import pytest
 from fakes import discrete, space_of, tiny_config
+from recordings import choices, dataset, log
 
 from minding.engine.buffers import DatasetTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
-from minding.engine.data.dataset import Dataset
 from minding.engine.data.holdout import hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.process.runtime import ms
@@ -17,12 +17,7 @@ from minding.middleware import dataset_evaluator, offline_data_fetcher
 from minding.policies import get_policy_class
 
 STATES, ACTIONS, GAMMA = 5, 2, 0.9
-
-
-def of_arrays(episodes, env):
-    return Dataset.of_episodes(
-        episodes, {"env_id": "toy", "wrappers": [], "env_kwargs": {}, "max_episode_steps": None} | env
-    )
+WIDE = {**space_of(1, low=-2.0, high=2.0), "rescaled": True}
 
 
 class Judged:
@@ -75,8 +70,7 @@ def mdp_setup(**settings):
     rng = np.random.default_rng(3)
     transitions, rewards = random_mdp(rng)
     observation = space_of(STATES)
-    env = {"observation": observation, "env_action": {**discrete(ACTIONS), "shape": [], "dtype": "int64"}}
-    data = of_arrays(played(transitions, rewards, 300, rng), env)
+    data = dataset(played(transitions, rewards, 300, rng), observation, choices(ACTIONS))
     cfg = tiny_config(
         "discrete_cql",
         observation,
@@ -127,9 +121,8 @@ def test_fitted_q_evaluation_finds_the_values_of_fixed_policies_in_a_solved_mdp(
 
 def counting(episodes, length, terminated=True):
     obs = np.arange(length + 1, dtype=np.float32)[:, None]
-    one = {"obs": obs, "action": obs[:-1] / 10, "reward": np.ones(length), "terminated": terminated}
-    env = {"observation": space_of(1, low=0.0, high=9.0), "env_action": {**space_of(1), "rescaled": True}}
-    return of_arrays([{**one, "truncated": not terminated}] * episodes, env)
+    one = log(length, obs[:-1] / 10, obs=obs, terminated=terminated, truncated=not terminated)
+    return dataset([one] * episodes, space_of(1, low=0.0, high=9.0))
 
 
 def evaluator(policy, data, **settings):
@@ -168,11 +161,8 @@ def test_distance_td_error_and_first_value_by_hand(terminated, scale, td_error):
 
 
 def test_discrete_actions_are_compared_by_the_share_of_others_and_an_algorithm_without_values_has_no_more():
-    obs = np.zeros((5, 1), np.float32)
-    one = {"obs": obs, "action": np.array([0, 1, 1, 2]), "reward": np.ones(4), "terminated": True, "truncated": False}
-    data = of_arrays(
-        [one, one], {"observation": space_of(1), "env_action": {**discrete(3), "shape": [], "dtype": "int64"}}
-    )
+    one = log(4, [0, 1, 1, 2], obs=np.zeros((5, 1)))
+    data = dataset([one, one], space_of(1), choices(3))
     cfg = tiny_config("bc", space_of(1), discrete(3), **{"policy.other.holdout": 0.5})
     assert dataset_evaluator(cfg, Judged(lambda obs: np.ones(len(obs), np.int64)), data).judge(0) == {
         "other_actions": 0.5
@@ -180,16 +170,9 @@ def test_discrete_actions_are_compared_by_the_share_of_others_and_an_algorithm_w
 
 
 def test_distances_are_in_the_policys_units():
-    env = {"observation": space_of(1), "env_action": {**space_of(1, low=-2.0, high=2.0), "rescaled": True}}
-    one = {
-        "obs": np.zeros((3, 1)),
-        "action": np.full((2, 1), 2.0),
-        "reward": np.ones(2),
-        "terminated": True,
-        "truncated": False,
-    }
+    data = dataset([log(2, np.full((2, 1), 2.0), obs=np.zeros((3, 1)))] * 2, space_of(1), WIDE)
     still = Judged(lambda obs: np.zeros((len(obs), 1), np.float32))
-    assert evaluator(still, of_arrays([one, one], env)).judge(0) == {"action_distance": 1.0}
+    assert evaluator(still, data).judge(0) == {"action_distance": 1.0}
 
 
 def test_it_is_due_every_freq_gradient_steps():

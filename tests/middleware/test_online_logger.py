@@ -14,8 +14,7 @@ from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of
 from minding.engine.data.references import References
-from minding.engine.errors import FieldError
-from minding.engine.notes import notes_of
+from minding.engine.errors import FieldError, notes_of
 from minding.engine.run.fingerprint import tables_fingerprint
 from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir

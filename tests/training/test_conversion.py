@@ -6,8 +6,9 @@ import json
 import h5py
 import numpy as np
 import pytest
+from fakes import space_of
+from recordings import described, save_unchecked
 
-from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
 from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.episode import Episode
@@ -17,12 +18,8 @@ from minding.training.conversion import convert, open_source
 from minding.training.formats import source as source_module
 from minding.training.formats.minari_sets import export_minari
 
-BOX = {"kind": "box", "shape": [2], "dtype": "float32", "low": [-np.inf] * 2, "high": [np.inf] * 2}
-ACTION = {"kind": "box", "shape": [1], "dtype": "float32", "low": -1.0, "high": 1.0, "rescaled": True}
-ENV = {
-    **{"env_id": "Toy-v0", "wrappers": [], "env_kwargs": {"g": 9.8}, "max_episode_steps": 6},
-    **{"observation": BOX, "env_action": ACTION},
-}
+BOX = space_of(2, low=[-np.inf] * 2, high=[np.inf] * 2)
+ENV = described(BOX, env_kwargs={"g": 9.8}, max_episode_steps=6)
 LIMIT = 6
 
 
@@ -236,9 +233,7 @@ def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, 
 def test_damaged_episodes_of_an_own_folder_are_left_out_too(tmp_path):
     made = generated(6)
     parts = joined(damaged("NaN", made), {"env": ENV})
-    arrays = {field.name: getattr(parts, field.name) for field in dataclasses.fields(parts)[:-2]}
-    info = {"kind": "recorded data", "about": {"env": ENV}, "steps": len(parts)}
-    save_checkpoint(tmp_path / "own", {"data": arrays}, info)
+    save_unchecked(tmp_path / "own", parts, steps=len(parts))
     with pytest.raises(DataError, match=r"own', episode 2: obs holds NaN"):
         read(tmp_path / "own", tmp_path / "out")
     done = convert([open_source(str(tmp_path / "own"))], tmp_path / "out", skip_damaged=True)
@@ -257,7 +252,7 @@ def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):
 
 
 PLANTED = {
-    "a step without a reward": (lambda group: _replace(group, "rewards", lambda x: x[:-1]), "terminations has shape"),
+    "a step without a reward": (lambda group: _replace(group, "rewards", lambda x: x[:-1]), "terminations has the"),
     "complex rewards": (lambda group: _replace(group, "rewards", lambda x: x + 1j), "reward holds complex numbers"),
     "an end within it": (lambda group: _replace(group, "terminations", lambda x: x | True), "is set at step 0 of 6"),
     "no actions": (lambda group: group.pop("actions"), "lacks a part .*actions"),

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from fakes import discrete, space_of
+from fakes import space_of
+from recordings import choices, dataset, log
 
-from minding.engine.data.dataset import Dataset
 from minding.training.data_plot import _on_one_axis, draw_dataset, plot_dataset
 
 STEPS = 30
@@ -12,15 +12,8 @@ STEPS = 30
 
 def data_of(action, env_action, obs=None, observation=None, episodes=4, ended=True):
     rng = np.random.default_rng(0)
-    one = {
-        "obs": rng.normal(size=(STEPS + 1, 3)).astype(np.float32) if obs is None else obs,
-        "action": action,
-        "reward": np.ones(STEPS),
-        "terminated": ended,
-        "truncated": False,
-    }
-    env = {"env_id": "toy", "wrappers": [], "env_kwargs": {}, "max_episode_steps": None, "env_action": env_action}
-    return Dataset.of_episodes([one] * episodes, {**env, "observation": observation or space_of(3)})
+    obs = rng.normal(size=(STEPS + 1, 3)).astype(np.float32) if obs is None else obs
+    return dataset([log(STEPS, action, obs=obs, terminated=ended)] * episodes, observation or space_of(3), env_action)
 
 
 def panels(data):
@@ -38,10 +31,6 @@ def ticks(axes, which="x"):
             for text in axis.get_ticklabels() if low <= text.get_position()[which == "y"] <= high]  # fmt: skip
 
 
-def choices(n):
-    return {**discrete(n), "shape": [], "dtype": "int64"}
-
-
 def columns(axes):
     return sum(patch.get_height() for patch in axes.patches)
 
@@ -55,7 +44,7 @@ def test_whole_numbers_have_whole_ticks_and_every_step_is_drawn():
     assert (ticks(actions), columns(actions)) == ([0, 1, 2], 4 * STEPS)
     assert columns(lengths) == 4
     assert scale.get_ylabel() == "steps per cell"
-    assert figure.get_suptitle() == "toy: 120 steps of 4 episodes"
+    assert figure.get_suptitle() == "Toy-v0: 120 steps of 4 episodes"
     assert coverage.get_title() == "coverage"
 
 

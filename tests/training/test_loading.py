@@ -14,8 +14,7 @@ from minding.engine import Config
 from minding.engine.checkpoint import folder, save_checkpoint
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.identity import identity
-from minding.engine.errors import CheckpointError
-from minding.engine.notes import notes_of
+from minding.engine.errors import CheckpointError, notes_of
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
 from minding.training import loading

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from recordings import log
 
 from minding import training
 from minding.cli import run
@@ -30,17 +31,8 @@ def config(folder, data, batch_size=4):
 
 def recorded(env):
     """Two episodes of two steps of an environment with two actions or more."""
-    width, ends = env.spec.observation.shape[0], np.array([False, True, False, True])
-    return Dataset(
-        obs={"": np.ones((4, width), np.float32)},
-        action=np.array([0, 1, 1, 0]),
-        reward=np.ones(4, np.float32),
-        terminated=ends,
-        truncated=np.zeros(4, bool),
-        end=np.array([1, 3]),
-        final_obs={"": np.zeros((2, width), np.float32)},
-        about={"env": describe(env)},
-    )
+    obs = np.ones((3, env.spec.observation.shape[0]))
+    return Dataset.of_episodes([log(2, [0, 1], obs=obs), log(2, [1, 0], obs=obs)], describe(env))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +92,7 @@ def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_t
         assert error.count("\n") == 1
 
 
-LOG = {"obs": np.zeros((4, 3)), "action": [[0.5]] * 3, "reward": np.ones(3), "terminated": True, "truncated": False}
+LOG = log(3, [[0.5]] * 3, obs=np.zeros((4, 3)))
 REFUSED = {
     "absent": (4, "no recorded data in .*absent': `minding data record RUN --steps N` records"),
     "empty": (4, "no recorded data in .*empty': `minding data record RUN --steps N` records"),

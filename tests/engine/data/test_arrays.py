@@ -4,20 +4,15 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
+from recordings import choices, described, log
 
 from minding.engine.data.dataset import Dataset, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import ConfigError, DataError
 
 
-def episode(steps, action, **changes):
-    obs = np.arange(2.0 * (steps + 1)).reshape(-1, 2)
-    parts = {"obs": obs, "action": action, "reward": np.ones(steps), "terminated": True, "truncated": False}
-    return {**parts, **changes}
-
-
 def test_episodes_become_data_with_spaces_that_have_their_values(tmp_path):
-    data = Dataset.of_episodes([episode(2, [0, 3]), episode(1, [1], terminated=False, truncated=True)])
+    data = Dataset.of_episodes([log(2, [0, 3]), log(1, [1], terminated=False, truncated=True)])
     save_dataset(tmp_path / "data", data)
     found = load_dataset(tmp_path / "data")
     assert (found.obs[""].tolist(), found.final_obs[""].tolist()) == ([[0, 1], [2, 3], [0, 1]], [[4, 5], [2, 3]])
@@ -28,28 +23,26 @@ def test_episodes_become_data_with_spaces_that_have_their_values(tmp_path):
 
 def test_parts_of_an_observation_and_kinds_of_actions():
     image = np.zeros((3, 1, 8, 8), np.uint8)
-    mixed = Dataset.of_episodes([episode(2, [[0, 2], [4, 0]], obs={"image": image, "at": np.zeros((3, 2))})])
+    mixed = Dataset.of_episodes([log(2, [[0, 2], [4, 0]], obs={"image": image, "at": np.zeros((3, 2))})])
     assert {path: values.dtype.name for path, values in mixed.obs.items()} == {"image": "uint8", "at": "float32"}
     assert mixed.about["env"]["env_action"]["nvec"] == [5, 3]
-    box = Dataset.of_episodes([episode(2, np.array([[0.5], [-7.0]]))])
+    box = Dataset.of_episodes([log(2, np.array([[0.5], [-7.0]]))])
     assert (box.action.dtype.name, box.action.tolist()) == ("float32", [[0.5], [-7.0]])
 
 
 def test_the_environment_may_be_given_and_is_checked():
-    env = Dataset.of_episodes([episode(2, np.float32([[0], [1]]))]).about["env"]
-    limited = {**env, "env_action": {**env["env_action"], "low": -1.0, "high": 1.0, "rescaled": True}}
-    data = Dataset.of_episodes([episode(2, np.float64([[0], [1]]))], limited)
+    data = Dataset.of_episodes([log(2, np.float64([[0], [1]]))], described())
     assert data.rows(["action"], np.array([1]))["action"].tolist() == [[1.0]]
     with pytest.raises(DataError, match=r"action of row 1, step 1 of episode 0, is \[2\."):
-        Dataset.of_episodes([episode(2, np.float32([[0], [2]]))], limited)
+        Dataset.of_episodes([log(2, np.float32([[0], [2]]))], described())
 
 
 def test_images_have_their_channels_first():
     images = np.zeros((3, 24, 36, 3), np.uint8)
     message = r"episode 0: obs has images of the shape \(24, 36, 3\), .* as np\.moveaxis\(images, -1, 1\) does"
     with pytest.raises(DataError, match=message):
-        Dataset.of_episodes([episode(2, [0, 1], obs=images)])
-    data = Dataset.of_episodes([episode(2, [0, 1], obs=np.moveaxis(images, -1, 1))])
+        Dataset.of_episodes([log(2, [0, 1], obs=images)])
+    data = Dataset.of_episodes([log(2, [0, 1], obs=np.moveaxis(images, -1, 1))])
     assert data.about["env"]["observation"]["shape"] == [3, 24, 36]
 
 
@@ -94,13 +87,13 @@ WRONG = [
 @pytest.mark.parametrize(("changes", "message"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
 def test_an_episode_whose_parts_do_not_fit_is_named_with_the_part_and_the_step(changes, message):
     with pytest.raises(DataError, match=f"^episode 1: {message}") as caught:
-        Dataset.of_episodes([episode(1, [0]), {**episode(2, [0, 1]), **changes}])
+        Dataset.of_episodes([log(1, [0]), {**log(2, [0, 1]), **changes}])
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("true", [True, np.True_, 1, np.int64(1), 1.0, np.array(True), [0, 1], np.array([False, True])])
 def test_flags_are_bools_or_0_and_1_for_the_episode_or_for_each_step(true):
-    data = Dataset.of_episodes([episode(2, [0, 1], terminated=0, truncated=true)])
+    data = Dataset.of_episodes([log(2, [0, 1], terminated=0, truncated=true)])
     assert (data.terminated.tolist(), data.truncated.tolist()) == ([False, False], [False, True])
 
 
@@ -108,13 +101,13 @@ def test_nothing_is_no_data():
     with pytest.raises(DataError, match="expected at least one episode"):
         Dataset.of_episodes([])
     with pytest.raises(DataError, match=r"expected a list of episodes, got one dict: write \[episode\]"):
-        Dataset.of_episodes(episode(1, [0]))
+        Dataset.of_episodes(log(1, [0]))
     with pytest.raises(DataError, match="expected a list of episodes, got int"):
         Dataset.of_episodes(3)
     with pytest.raises(DataError, match=r"^episode 0: expected a dict with obs, action, .*, got list"):
         Dataset.of_episodes([[1, 2]])
     with pytest.raises(DataError, match="episode 0: it lacks reward: expected obs, action, reward"):
-        Dataset.of_episodes([{key: value for key, value in episode(1, [0]).items() if key != "reward"}])
+        Dataset.of_episodes([{key: value for key, value in log(1, [0]).items() if key != "reward"}])
 
 
 @pytest.mark.parametrize(
@@ -129,12 +122,19 @@ def test_nothing_is_no_data():
     ],
 )
 def test_integers_and_bools_are_choices(action, options, expected):
-    space = Dataset.of_episodes([episode(2, action)], **options).about["env"]["env_action"]
+    space = Dataset.of_episodes([log(2, action)], **options).about["env"]["env_action"]
     assert (space["kind"], space.get("n", space.get("nvec")), space["start"]) == expected
 
 
+def test_actions_take_the_shape_of_the_environment():
+    one_of_two = {"kind": "multi_discrete", "shape": [1], "dtype": "int64", "nvec": [2], "start": [0]}
+    for action, space in (([0, 1], one_of_two), ([[0], [1]], one_of_two), ([0.0, 1.0], None)):
+        assert Dataset.of_episodes([log(2, action)], described(action=space)).action.tolist() == [[0], [1]]
+    assert Dataset.of_episodes([log(2, [[0], [1]])], described(action=choices(2))).action.tolist() == [0, 1]
+
+
 def test_floats_are_quantities_even_where_all_are_whole():
-    data = Dataset.of_episodes([episode(2, [0.0, 1.0])])
+    data = Dataset.of_episodes([log(2, [0.0, 1.0])])
     assert (data.about["env"]["env_action"]["kind"], data.action.dtype.name) == ("box", "float32")
 
 
@@ -153,17 +153,17 @@ def test_floats_are_quantities_even_where_all_are_whole():
 )
 def test_limits_of_actions_that_do_not_hold_are_refused(action, options, message):
     with pytest.raises(DataError, match=message):
-        Dataset.of_episodes([episode(2, action)], **options)
+        Dataset.of_episodes([log(2, action)], **options)
 
 
 def test_limits_of_actions_are_those_of_the_policy():
-    data = Dataset.of_episodes([episode(2, [[0.0, 10], [3, 30]])], action_low=[-3, 10], action_high=[3, 30])
+    data = Dataset.of_episodes([log(2, [[0.0, 10], [3, 30]])], action_low=[-3, 10], action_high=[3, 30])
     assert data.rows(["action"], np.arange(2))["action"].tolist() == [[0, -1], [1, 1]]
 
 
 def pendulum(steps=2, **changes):
     obs = np.tile([1.0, 0.0, 0.0], (steps + 1, 1))
-    return episode(steps, np.linspace(-2, 2, steps)[:, None], **{"obs": obs, "terminated": False, **changes})
+    return log(steps, np.linspace(-2, 2, steps)[:, None], **{"obs": obs, "terminated": False, **changes})
 
 
 @pytest.mark.parametrize("form", ["Pendulum-v1", "an environment", "a wrapped environment", "a function", "a class"])
@@ -203,7 +203,7 @@ def test_what_is_no_environment_or_another_one_is_refused_in_one_line(env, messa
 
 
 def test_numbers_become_those_of_the_environment_or_are_refused():
-    lake = episode(2, [1, 2], obs=[0, 4, 8])
+    lake = log(2, [1, 2], obs=[0, 4, 8])
     data = Dataset.of_episodes([lake], env="FrozenLake-v1")
     assert (data.obs[""].dtype.name, data.final_obs[""].tolist()) == ("int32", [8])
     with pytest.raises(DataError, match=r"episode 0: obs is 0.5 at step 1, the environment has int32"):
@@ -214,7 +214,7 @@ def test_numbers_become_those_of_the_environment_or_are_refused():
 
 @pytest.mark.parametrize("action", [[0, 1], [[0, 1], [1, 0]], [[0.1], [0.2]]], ids=["one", "several", "box"])
 def test_a_damaged_description_of_the_environment_is_refused_in_one_line(action):
-    env = Dataset.of_episodes([episode(2, action)]).about["env"]
+    env = Dataset.of_episodes([log(2, action)]).about["env"]
     absent = object()
     for key in env["env_action"]:
         for value in (absent, None, -1, "x", [], [[1]], {}, np.nan):
@@ -225,5 +225,5 @@ def test_a_damaged_description_of_the_environment_is_refused_in_one_line(action)
             if space == env["env_action"] or (key, value) in (("low", -1), ("shape", [])):
                 continue
             with pytest.raises(DataError, match=r"^of_episodes: |^episode 0: ") as caught:
-                Dataset.of_episodes([episode(2, action)], env={**env, "env_action": space})
+                Dataset.of_episodes([log(2, action)], env={**env, "env_action": space})
             assert "\n" not in str(caught.value)

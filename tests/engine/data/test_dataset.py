@@ -1,9 +1,12 @@
 """Recorded data: they come back as they were written, and no file makes trouble."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
+from fakes import dict_of, mask_of, space_of
+from recordings import choices, save_unchecked
 
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, load_dataset
@@ -11,16 +14,10 @@ from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.description import describe
 from minding.engine.errors import DataError
 
-ENV = {
-    "env_id": "Toy-v0",
-    "wrappers": [],
-    "env_kwargs": {},
-    "spec": {
-        "observation": {"kind": "box", "shape": [2], "dtype": "float32", "low": [-1, -1], "high": [1, 1]},
-        "max_episode_steps": 200,
-        "env_action": {"kind": "box", "shape": [1], "dtype": "float32", "low": [-2.0], "high": [2.0], "rescaled": True},
-    },
-}
+BOX = space_of(2, low=[-1, -1], high=[1, 1])
+ACTION = {**space_of(1, low=[-2.0], high=[2.0]), "rescaled": True}
+SPEC = {"observation": BOX, "max_episode_steps": 200, "env_action": ACTION}
+ENV = {"env_id": "Toy-v0", "wrappers": [], "env_kwargs": {}, "spec": SPEC}
 
 
 def toy(**changes):
@@ -60,7 +57,7 @@ def test_policies_learn_in_their_own_units_and_only_whole_episodes_have_returns(
     assert toy().returns().tolist() == [3.0]
 
 
-def test_the_successor_of_an_episodes_last_step_is_what_was_seen_after_it():
+def test_the_successor_of_the_last_step_of_an_episode_is_the_final_observation():
     data = toy(final_obs={"": np.float32([[8, 8], [9, 9]])})
     rows = data.rows(data.names, np.arange(5))
     assert rows["next_obs"].tolist() == [[2, 3], [8, 8], [6, 7], [8, 9], [9, 9]]
@@ -108,31 +105,27 @@ def test_values_are_checked_in_every_block(saved, monkeypatch):
         check_dataset(toy(obs={"": np.where(np.arange(10).reshape(5, 2) == 8, np.nan, 0).astype(np.float32)}))
 
 
-@pytest.mark.parametrize("position", [0, 7, 40, 200, -3])
-def test_a_changed_byte_anywhere_is_one_clear_line(saved, position):
-    for file in sorted(saved.iterdir()):
-        whole = file.read_bytes()
-        damaged = bytearray(whole)
-        damaged[position % len(whole)] ^= 0x11
-        file.write_bytes(damaged)
-        check_refused(saved)
-        file.write_bytes(whole)
-    load_dataset(saved)
+def flipped(position):
+    return lambda whole: bytes(byte ^ (0x11 * (at == position % len(whole))) for at, byte in enumerate(whole))
 
 
-@pytest.mark.parametrize("how", ["empty", "short", "gone", "huge"])
-def test_a_file_of_another_size_is_one_clear_line(saved, how):
+DAMAGE = {
+    **{f"byte {position}": flipped(position) for position in (0, 7, 40, 200, -3)},
+    "empty": lambda whole: b"",
+    "short": lambda whole: whole[: len(whole) // 2],
+    "gone": None,
+    "huge": lambda whole: whole,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_one_clear_line(saved, name):
     for file in sorted(saved.iterdir()):
         whole = file.read_bytes()
-        if how == "gone":
-            file.unlink()
-        elif how == "huge":
-            with open(file, "r+b") as opened:
-                opened.truncate(1 << 40)
-        else:
-            file.write_bytes(whole[: len(whole) // 2] if how == "short" else b"")
+        file.unlink() if name == "gone" else file.write_bytes(DAMAGE[name](whole))
+        if name == "huge":
+            os.truncate(file, 1 << 40)
         check_refused(saved)
-        file.unlink(missing_ok=True)
         file.write_bytes(whole)
     load_dataset(saved)
 
@@ -169,19 +162,17 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_arrays_that_do_not_belong_together_are_refused_with_right_checksums_too(tmp_path, name):
+def test_arrays_that_do_not_fit_together_are_refused_even_with_right_checksums(tmp_path, name):
     data = toy(**FORGED[name])
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    save_unchecked(tmp_path / "data", data)
     of_manifest = {"no space": "its manifest does not describe an environment", "nothing": "its manifest does not say"}
     with pytest.raises(DataError, match=of_manifest.get(name, "its arrays do not fit together")):
         load_dataset(tmp_path / "data")
 
 
-DISCRETE = {"kind": "discrete", "shape": [], "dtype": "int64", "n": 2, "start": 3}
+DISCRETE = {**choices(2), "start": 3}
 PAIR = {"kind": "multi_discrete", "shape": [2], "dtype": "int64", "nvec": [2, 3], "start": [0, 1]}
-BOX = ENV["spec"]["observation"]
-MASKED = {"kind": "dict", "spaces": {"action_mask": {"kind": "action_mask", "counts": [2]}, "at": BOX}}
+MASKED = dict_of(action_mask=mask_of(2), at=BOX)
 
 
 def five(dtype, *rows):
@@ -241,18 +232,17 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_value_that_its_space_does_not_have_is_named_by_folder_episode_and_row(name, tmp_path):
+def test_a_value_outside_its_space_is_named_by_folder_episode_and_row(name, tmp_path):
     data, message = OUTSIDE[name]
     if name == "bits":
         data = dataclasses.replace(data, final_obs={"": np.ones((2, 2), np.float32)})
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    save_unchecked(tmp_path / "data", data)
     with pytest.raises(DataError, match=f"data': .*{message}") as found:
         load_dataset(tmp_path / "data")
     assert len(str(found.value)) < 500
 
 
-def test_values_at_the_ends_of_their_spaces_are_data(tmp_path):
+def test_values_at_the_limits_of_their_spaces_are_accepted(tmp_path):
     fitting = [
         of(DISCRETE, action=five(np.int64, 3, 4)),
         of(PAIR, action=five(np.int64, [0, 1], [1, 3])),
@@ -260,7 +250,7 @@ def test_values_at_the_ends_of_their_spaces_are_data(tmp_path):
         toy(obs={"": np.full((5, 2), -1.8e19, np.float32)}),
         toy(action=np.nextafter(np.float32([[-2]] * 5), np.float32(-3))),
         of(
-            {**ENV["spec"]["env_action"], "low": -np.inf, "high": np.inf, "rescaled": False},
+            {**ACTION, "low": -np.inf, "high": np.inf, "rescaled": False},
             action=np.full((5, 1), 1e9, np.float32),
         ),
     ]
@@ -269,11 +259,21 @@ def test_values_at_the_ends_of_their_spaces_are_data(tmp_path):
         assert len(load_dataset(tmp_path / str(number))) == 5
 
 
+@pytest.mark.parametrize("of_final", [False, True])
+def test_observations_are_held_to_the_limits_of_their_box_where_asked(of_final):
+    inside, outside = np.full((5, 2), 1 + 9e-6, np.float32), np.full((5, 2), 1 + 2e-5, np.float32)
+    parts = {"obs": {"": inside}, "final_obs": {"": inside[:2]}}
+    check_dataset(toy(**parts), limits=True)
+    parts |= {"final_obs": {"": outside[:2]}} if of_final else {"obs": {"": outside}}
+    check_dataset(toy(**parts))
+    with pytest.raises(ValueError, match=r"the observation (of row 0|after the last step of episode 0).* from \[-1"):
+        check_dataset(toy(**parts), limits=True)
+
+
 @pytest.mark.parametrize("n", [None, "2", [], 10**400, float("nan"), {}])
-def test_a_space_that_none_is_is_refused_in_a_line(n, tmp_path):
+def test_a_damaged_space_is_refused_in_one_line(n, tmp_path):
     data = of({**DISCRETE, "n": n}, action=five(np.int64, 3, 7))
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    save_unchecked(tmp_path / "data", data)
     check_refused(tmp_path / "data")
 
 
@@ -303,8 +303,8 @@ def test_data_of_another_environment_are_refused_with_both_values():
     )
 
 
-def test_of_spaces_only_what_differs_is_told():
-    spec = ENV["spec"]
+def test_of_two_spaces_only_the_differences_are_named():
+    spec = SPEC
     boxes = {"shape": [3], "low": [-1, -1, -8], "high": [1, 1, 8]}
     action = {"kind": "discrete", "n": 2, "start": 0}
     other = {**spec, "observation": {**spec["observation"], **boxes}, "env_action": action}
@@ -320,7 +320,7 @@ def test_of_spaces_only_what_differs_is_told():
 def test_many_differences_are_counted_and_long_values_cut():
     def described(size):
         parts = {f"part{i}": {"kind": "box", "shape": [1], "low": [size] * 90} for i in range(9)}
-        return {**ENV["spec"], "observation": {"kind": "dict", "spaces": parts}}
+        return {**SPEC, "observation": {"kind": "dict", "spaces": parts}}
 
     there = toy(about={"env": describe({**ENV, "spec": described(0)})})
     told = refusal(there, spec=described(1))
@@ -329,19 +329,17 @@ def test_many_differences_are_counted_and_long_values_cut():
     assert len(told) < 700
 
 
-def test_an_entry_that_one_side_lacks_differs():
-    parts = {"at": ENV["spec"]["observation"]}
-    there = toy(
-        about={"env": describe({**ENV, "spec": {**ENV["spec"], "observation": {"kind": "dict", "spaces": {}}}})}
-    )
-    spec = {**ENV["spec"], "observation": {"kind": "dict", "spaces": parts}}
+def test_an_entry_that_only_one_side_has_is_a_difference():
+    parts = {"at": BOX}
+    there = toy(about={"env": describe({**ENV, "spec": {**SPEC, "observation": {"kind": "dict", "spaces": {}}}})})
+    spec = {**SPEC, "observation": {"kind": "dict", "spaces": parts}}
     assert "observation.at is missing there, {'kind': 'box'" in refusal(there, spec=spec)
 
 
 def test_data_of_other_conditions_are_learned_from_with_a_warning_that_names_both_values(caplog):
     check_fits(toy(), ENV, "data")
     assert caplog.messages == []
-    check_fits(toy(), {**ENV, "env_kwargs": {"g": 9.0}, "spec": {**ENV["spec"], "max_episode_steps": 50}}, "data")
+    check_fits(toy(), {**ENV, "env_kwargs": {"g": 9.0}, "spec": {**SPEC, "max_episode_steps": 50}}, "data")
     assert caplog.messages == [
         "the data in 'data' were recorded under other conditions: env.env_kwargs.g is missing there, 9.0 "
         "here; the time limit of episodes is 200 there, 50 here"
@@ -369,9 +367,6 @@ def test_a_manifest_that_does_not_describe_the_data_is_refused(tmp_path, info):
 
 
 def test_another_number_of_steps_than_the_manifest_says_is_refused(tmp_path):
-    data = toy()
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    info = {"kind": "recorded data", "about": data.about, "steps": 500}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, info)
+    save_unchecked(tmp_path / "data", toy(), steps=500)
     with pytest.raises(DataError, match="5 steps, but the manifest says 500"):
         load_dataset(tmp_path / "data")

@@ -5,10 +5,10 @@ import pytest
 from fakes import space_of
 from hypothesis import given
 from hypothesis import strategies as st
+from recordings import dataset, log
 
 from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.data.batch import Field
-from minding.engine.data.dataset import Dataset
 from minding.engine.data.holdout import first_steps, hold_out
 from minding.engine.errors import DataError
 
@@ -19,10 +19,6 @@ FIELDS = {
     "next_action": Field((1,)),
     "next_known": Field(),
 }
-ENV = {
-    **{"env_id": "toy", "wrappers": [], "env_kwargs": {}, "max_episode_steps": None},
-    **{"observation": space_of(1, low=0.0, high=9999.0), "env_action": {**space_of(1), "rescaled": True}},
-}
 
 
 def numbered(lengths):
@@ -30,11 +26,9 @@ def numbered(lengths):
     episodes = []
     for number, length in enumerate(lengths):
         obs = 100.0 * number + np.arange(length + 1, dtype=np.float32)[:, None]
-        ended = number < len(lengths) - 1
-        reward = np.full(length, float(number))
-        one = {"obs": obs, "action": obs[:-1] / 10000, "reward": reward, "terminated": ended, "truncated": False}
-        episodes.append(one)
-    return Dataset.of_episodes(episodes, ENV)
+        reward, ended = np.full(length, float(number)), number < len(lengths) - 1
+        episodes.append(log(length, obs[:-1] / 10000, obs=obs, reward=reward, terminated=ended))
+    return dataset(episodes, space_of(1, low=0.0, high=9999.0))
 
 
 @given(

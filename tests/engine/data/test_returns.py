@@ -1,10 +1,15 @@
-"""Advantages and n-step returns, against slow loops in float64 and numbers worked out by hand."""
+"""Advantages, n-step returns and errors, against slow loops in float64 and numbers worked out by hand."""
+
+import dataclasses
 
 import numpy as np
 import pytest
+from fakes import CountingEnv, CountingPolicy
 
-from minding.engine.data.returns import gae, nstep, reverse_scan
-from minding.engine.errors import ShapeError
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.data.returns import gae, nstep, nstep_errors, rescaled, reverse_scan, unscaled
+from minding.engine.errors import ChainError, ShapeError
+from minding.middleware import StepCollector
 
 
 def column(*numbers, dtype=np.float32):
@@ -80,28 +85,38 @@ def test_a_time_limit_bootstraps_from_the_final_observation_and_an_end_does_not(
     assert gae(*numbers, ended, ended, gamma=0.5, gae_lambda=0.9).item() == -1.0
 
 
+def check_gae(seed, terminated, cut, shape, reward=None, tolerance=1e-5):
+    """Compares with the loop, for each agent where there are several."""
+    rng = np.random.default_rng(seed)
+    value, next_value = rng.standard_normal((2, *shape)).astype(np.float32)
+    reward = rng.standard_normal(reward or shape).astype(np.float32)
+    found = gae(reward, value, next_value, terminated, cut, gamma=0.97, gae_lambda=0.9)
+    assert found.dtype == np.float32
+    for m in np.ndindex(shape[2:]):
+        own = [x if x.ndim == 2 else x[(..., *m)] for x in (reward, value, next_value, terminated, cut)]
+        expected = loop_gae(*own, 0.97, 0.9)
+        np.testing.assert_allclose(found[(..., *m)], expected, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("position", range(6))
 @pytest.mark.parametrize("terminated", [True, False])
 def test_gae_equals_the_loop_with_an_end_at_every_position(position, terminated):
-    rng = np.random.default_rng(position)
-    reward, value, next_value = rng.standard_normal((3, 6, 2)).astype(np.float32)
     cut = np.zeros((6, 2), bool)
     cut[position, 1] = True
-    end = cut if terminated else np.zeros_like(cut)
-    expected = loop_gae(reward, value, next_value, end, cut, 0.97, 0.9)
-    np.testing.assert_allclose(
-        gae(reward, value, next_value, end, cut, gamma=0.97, gae_lambda=0.9), expected, rtol=1e-6, atol=1e-6
-    )
+    check_gae(position, cut & terminated, cut, (6, 2), tolerance=1e-6)
 
 
-def test_gae_equals_the_loop_on_a_long_rollout_with_many_ends():
-    rng = np.random.default_rng(0)
-    reward, value, next_value = rng.standard_normal((3, 200, 7)).astype(np.float32)
-    cut = rng.random((200, 7)) < 0.1
-    terminated = cut & (rng.random((200, 7)) < 0.5)
-    expected = loop_gae(reward, value, next_value, terminated, cut, 0.99, 0.95)
-    result = gae(reward, value, next_value, terminated, cut, gamma=0.99, gae_lambda=0.95)
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize(
+    ("shape", "ends", "reward"),
+    [
+        ((200, 7), (200, 7), None),
+        *(((40, 3, 4), ends, reward) for ends in ((40, 3), (40, 3, 4)) for reward in (None, (40, 3))),
+    ],
+)
+def test_gae_equals_the_loop_with_many_ends_and_for_each_agent(shape, ends, reward):
+    rng = np.random.default_rng(5)
+    terminated = rng.random(ends) < 0.1
+    check_gae(6, terminated, terminated | (rng.random(ends) < 0.1), shape, reward)
 
 
 def test_nothing_leaks_over_a_cut_or_between_environments():
@@ -130,33 +145,6 @@ def test_arrays_of_different_shape_are_refused():
         nstep(good, bad.astype(bool), n=2, gamma=0.9)
 
 
-@pytest.mark.parametrize("ends_of", ["team", "agents"])
-@pytest.mark.parametrize("shared_reward", [False, True])
-def test_gae_of_agents_equals_the_loop_over_each(ends_of, shared_reward):
-    rng = np.random.default_rng(5)
-    shape = (40, 3, 4)
-    value, next_value = rng.standard_normal((2, *shape)).astype(np.float32)
-    reward = rng.standard_normal(shape[:2] if shared_reward else shape).astype(np.float32)
-    ends = shape[:2] if ends_of == "team" else shape
-    terminated = rng.random(ends) < 0.1
-    cut = terminated | (rng.random(ends) < 0.1)
-    advantage = gae(reward, value, next_value, terminated, cut, gamma=0.97, gae_lambda=0.9)
-    assert advantage.dtype == np.float32
-    for m in range(4):
-        own = [x if x.ndim == 2 else x[..., m] for x in (reward, value, next_value, terminated, cut)]
-        np.testing.assert_allclose(advantage[..., m], loop_gae(*own, 0.97, 0.9), rtol=1e-5, atol=1e-5)
-
-
-def test_nstep_of_agents_equals_the_loop_over_each():
-    rng = np.random.default_rng(6)
-    reward = rng.standard_normal((20, 3, 2)).astype(np.float32)
-    cut = rng.random((20, 3)) < 0.2
-    made = nstep(reward, cut, n=3, gamma=0.9)
-    for m in range(2):
-        for array, expected in zip(made, loop_nstep(reward[..., m], cut, 3, 0.9)):
-            np.testing.assert_allclose(array[..., m], expected, rtol=1e-5, atol=1e-6)
-
-
 def test_nstep_by_hand():
     # n = 2, gamma = 0.5, an end after the second of four steps.
     total, last, discount = nstep(column(1, 2, 4, 8), column(0, 1, 0, 0, dtype=bool), n=2, gamma=0.5)
@@ -165,16 +153,16 @@ def test_nstep_by_hand():
     assert discount[:, 0].tolist() == [0.25, 0.5, 0.25, 0.5]
 
 
+@pytest.mark.parametrize("agents", [(), (2,)])
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
-def test_nstep_equals_the_loop(n):
+def test_nstep_equals_the_loop(n, agents):
     rng = np.random.default_rng(n)
-    reward = rng.standard_normal((12, 5)).astype(np.float32)
+    reward = rng.standard_normal((12, 5, *agents)).astype(np.float32)
     cut = rng.random((12, 5)) < 0.2
-    total, last, discount = nstep(reward, cut, n=n, gamma=0.9)
-    expected = loop_nstep(reward, cut, n, 0.9)
-    np.testing.assert_allclose(total, expected[0], rtol=1e-5, atol=1e-6)
-    assert np.array_equal(last, expected[1])
-    np.testing.assert_allclose(discount, expected[2], rtol=1e-6)
+    found = nstep(reward, cut, n=n, gamma=0.9)
+    for m in np.ndindex(agents):
+        for array, expected in zip(found, loop_nstep(reward[(..., *m)], cut, n, 0.9)):
+            np.testing.assert_allclose(array[(..., *m)], expected, rtol=1e-6, atol=1e-6)
 
 
 def test_one_step_returns_are_the_rewards():
@@ -183,3 +171,54 @@ def test_one_step_returns_are_the_rewards():
     assert np.array_equal(total, reward)
     assert last[:, 0].tolist() == [0, 1, 2]
     assert np.array_equal(discount, np.full((3, 1), 0.9, np.float32))
+
+
+# Errors of recorded action values
+
+
+@pytest.fixture
+def rollout(counting_config):
+    """Six steps: environment 0 ends truly after three, environment 1 by a time limit after two; rewards are ages."""
+    ctx = OnlineRLContext()
+    collector = StepCollector(
+        counting_config(**{"policy.collect.n_sample": 12}), CountingPolicy().collect_mode, CountingEnv(lengths=(4, 3))
+    )
+    collector(ctx)
+    q_value = np.random.default_rng(0).standard_normal((6, 2)).astype(np.float32)
+    found = ctx.trajectories
+    return dataclasses.replace(found, record={**found.record, "q_value": q_value})
+
+
+def test_one_step_errors_by_hand(rollout):
+    zero = dataclasses.replace(rollout, record={**rollout.record, "q_value": np.zeros((6, 2), np.float32)})
+    found = nstep_errors(zero, n=1, gamma=0.5)
+    # A state is worth 110 times its age: environment 0 comes to a true end with the fourth step, environment 1 to a
+    # time limit with the third.
+    assert found[:, 0].tolist() == [1 + 55, 2 + 110, 3 + 165, 4, 1 + 55, 2 + 110]
+    assert found[:, 1].tolist() == [1 + 55, 2 + 110, 3 + 165, 1 + 55, 2 + 110, 3 + 165]
+
+
+@pytest.mark.parametrize("rescale", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_errors_equal_a_loop_within_trajectory_and_rollout(rollout, n, rescale):
+    following, gamma = rollout.next_value().astype(np.float64), 0.9
+    expected = np.zeros((6, 2))
+    for t, env in np.ndindex(6, 2):
+        total, k = 0.0, 0
+        while True:
+            total += gamma**k * rollout.reward[t + k, env]
+            over = rollout.terminated[t + k, env] or rollout.truncated[t + k, env]
+            k += 1
+            if over or k == n or t + k == 6:
+                break
+        value = following[t + k - 1, env]
+        value = gamma**k * (unscaled(value) if rescale else value) * (not rollout.terminated[t + k - 1, env])
+        target = rescaled(total + value) if rescale else total + value
+        expected[t, env] = abs(target - rollout.record["q_value"][t, env])
+    np.testing.assert_allclose(nstep_errors(rollout, n=n, gamma=gamma, rescale=rescale), expected, rtol=1e-5)
+
+
+def test_errors_need_recorded_values(rollout):
+    del rollout.record["q_value"]
+    with pytest.raises(ChainError, match=r"needs the values of the actions taken.*policy\.other\.replay=prioritized"):
+        nstep_errors(rollout, n=1, gamma=0.9)

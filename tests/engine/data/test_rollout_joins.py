@@ -12,7 +12,7 @@ from treevalue import FastTreeValue
 from minding.engine.data import trees
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
-from minding.engine.data.rollout_joins import CannotJoin, join_shards, side_by_side
+from minding.engine.data.rollout_joins import CannotJoin, join_shards, last_rows, side_by_side
 from minding.engine.errors import ShapeError
 from minding.engine.types import EpisodeEnd
 from minding.middleware.data_pusher import sequence_columns, transitions
@@ -103,6 +103,17 @@ def test_rollouts_side_by_side_are_the_one_that_they_were_cut_from(seed, steps, 
     # What a buffer takes is what it would take of the whole.
     for rows in (transitions, sequence_columns):
         np.testing.assert_equal(rows(joined), rows(whole))
+
+
+def test_the_last_rows_begin_episodes_where_the_rollout_does():
+    whole = of_stream(4, 6, 3)
+    rows = last_rows(whole, 4)
+    assert rows.shape == (4, 3)
+    # The first row has none before it, whose end it could follow.
+    assert rows.fresh.tolist() == [whole.begun()[2].tolist(), *whole.fresh[3:].tolist()]
+    assert not whole.fresh[3:].any()
+    whole.fresh[4, 1] = True
+    assert last_rows(whole, 4).fresh[1:].tolist() == whole.fresh[3:].tolist()
 
 
 def test_shards_that_say_nothing_of_their_rows_are_filled_in():

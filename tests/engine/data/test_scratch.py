@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recordings import log
 
 from minding.cli import run
 from minding.engine.checkpoint import disk
@@ -20,7 +21,7 @@ from minding.training.conversion import convert, open_source
 from minding.training.data_plot import plot_dataset
 from minding.training.formats.minari_sets import export_minari
 
-EPISODES = [{"obs": [0, 1, 2], "action": [0, 1], "reward": [1, 1], "terminated": True, "truncated": False}]
+EPISODES = [log(2, [0, 1])]
 
 
 def test_the_second_writer_of_a_name_is_told_who_writes_and_the_first_one_finishes(tmp_path):

@@ -7,8 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from minding.engine import OnlineRLContext, Task
-from minding.engine.errors import NonFiniteError
-from minding.engine.notes import notes_of
+from minding.engine.errors import NonFiniteError, notes_of
 from minding.engine.run.evidence import nan_batch_kept
 
 BATCH = {"reward": np.array([1.0, np.nan], np.float32), "index": np.array([[1, 0]], np.int32)}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.arrays import as_flags, rewards_of
+from minding.engine.data.arrays import flag_of_last_step, rewards_of
 from minding.engine.data.dataset import Dataset, episodes_of
 from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.observation import observation_leaves
@@ -81,26 +81,20 @@ class MinariSource(Source):
                 yield error if isinstance(error, ValueError) else ShapeError(f"cannot be read ({error})")
 
     def _episode(self, group: Any) -> Episode:
-        names = ("termination", "truncation")
-        ends = {name: as_flags(whole(stored(group, f"{name}s")), f"{name}s") for name in names}
         reward = rewards_of(whole(stored(group, "rewards")))
         count = len(reward)
-        for name, flags in ends.items():
-            if flags.shape != (count,) or not count:
-                raise ShapeError(f"{name}s has shape {flags.shape}, with {count} rewards")
-            if flags[:-1].any():
-                raise ShapeError(
-                    f"{name}s is set at step {int(np.argmax(flags))} of {count}, but the episode continues"
-                )
-        self.ambiguous += bool(ends["termination"][-1] and ends["truncation"][-1])
+        terminated, truncated = (
+            flag_of_last_step(whole(stored(group, name)), name, count) for name in ("terminations", "truncations")
+        )
+        self.ambiguous += terminated and truncated
         obs = self._spaces.observations(_read(group, "observations", self._observation), count + 1)
         return Episode(
             obs={path: values[:-1] for path, values in obs.items()},
             final_obs={path: values[-1] for path, values in obs.items()},
             action=self._spaces.actions(whole(stored(group, "actions"))),
             reward=reward,
-            terminated=bool(ends["termination"][-1]),
-            truncated=bool(ends["truncation"][-1] and not ends["termination"][-1]),
+            terminated=terminated,
+            truncated=truncated and not terminated,
         )
 
 
