@@ -16,6 +16,8 @@ from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
 
 _DRAWS = 2000
+_CHUNK = 1 << 22
+"""Numbers that are drawn at a time."""
 _PERCENTILES = (2.5, 97.5)
 NORMAL_QUANTILE = 1.959964
 """Quantile 0.975 of the normal distribution, for two-sided intervals of 95 %."""
@@ -55,8 +57,13 @@ def bootstrap_interval(strata: Sequence[Array], statistic: Statistic) -> tuple[A
       Lower and upper ends, float64 ``(M,)``.
     """
     rng = np.random.default_rng(0)
-    drawn = [scores[rng.integers(len(scores), size=(_DRAWS, len(scores)))] for scores in strata]
-    low, high = np.percentile(statistic(np.concatenate(drawn, axis=1)), _PERCENTILES, axis=0)
+    drawn = [rng.integers(len(scores), size=(_DRAWS, len(scores))) for scores in strata]
+    step = max(1, _CHUNK // sum(scores.size for scores in strata))
+    parts = [
+        statistic(np.concatenate([scores[index[k : k + step]] for scores, index in zip(strata, drawn)], axis=1))
+        for k in range(0, _DRAWS, step)
+    ]
+    low, high = np.percentile(np.concatenate(parts), _PERCENTILES, axis=0)
     return low, high
 
 

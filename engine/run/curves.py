@@ -195,8 +195,11 @@ def mean_curve(
     Returns:
       Mean and 95 % percentile bootstrap interval over seeds; the draws are the same in each call.
     """
+    if len(runs) == 1:
+        ((steps, values),) = runs
+        return Curve(label, steps, values, values, values, 1, env_id, column, members=tuple(runs))
     first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
-    grid = runs[0][0] if len(runs) == 1 else np.linspace(first, max(first, last), _GRID_POINTS)
+    grid = np.linspace(first, max(first, last), _GRID_POINTS)
     table = np.stack([np.interp(grid, steps, values) for steps, values in runs])
     low, high = bootstrap_interval([table], mean)
     return Curve(label, grid, mean(table), low, high, len(runs), env_id, column, members=tuple(runs))

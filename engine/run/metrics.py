@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import csv
@@ -10,7 +11,7 @@ import datetime
 import io
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,42 +61,58 @@ def read_table(path: Path, limit: int | None = None) -> Table:
     Raises:
       ConfigError: if there is no such file, or it lacks the header of a metrics file.
     """
-    head, *lines = _lines_of(path)
-    columns = _header(head)
-    if columns is None:
-        raise ConfigError(f"{str(path)!r} is not a table of metrics: its first line has no column names")
-    last = lines.pop() if lines else ""
-    lines = lines[:limit]
-    rows = [cells for cells in (line.rstrip("\r").split(",") for line in lines) if _is_row(cells, len(columns))]
-    return Table(columns, rows, len(lines) - len(rows), bool(last))
+    lines = _lines_of(path)
+    columns = _columns_of(path, lines)
+    rows, damaged, torn = [], 0, False
+    for number, line in enumerate(lines):
+        torn = not line.endswith("\n")
+        if torn or (limit is not None and number >= limit):
+            # Whether the file ends within a line is in its last one.
+            continue
+        cells = _cells(line)
+        if _numbers(cells, len(columns)) is None:
+            damaged += 1
+        else:
+            rows.append(cells)
+    return Table(columns, rows, damaged, torn)
 
 
 def read_metrics(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Reads metrics.csv as one float64 array per column, all of one length; empty cells are NaN.
 
-    Damaged rows are left out, and a warning counts them.
+    Damaged rows are left out, and a warning counts them. It takes not much more memory than the arrays.
 
     Raises:
       ConfigError: if the file is missing or is not a metrics file.
     """
     path = Path(path)
-    table = read_table(path)
-    if clock_of(table.columns) is None:
+    lines = _lines_of(path)
+    columns = _columns_of(path, lines)
+    if clock_of(columns) is None:
         raise ConfigError(f"{str(path)!r} is not a table of metrics: it has no column {' or '.join(CLOCKS)}")
-    if table.damaged:
-        whole = len(table.rows) + table.damaged
-        console_logger().warning("%s: %d of %d rows are damaged and left out", path, table.damaged, whole)
-    values = np.array([[float(cell or "nan") for cell in row] for row in table.rows], dtype=np.float64)
-    values = values.reshape(len(table.rows), len(table.columns))
-    return {name: values[:, index] for index, name in enumerate(table.columns)}
+    found, damaged = array.array("d"), 0
+    for line in lines:
+        if line.endswith("\n"):
+            numbers = _numbers(_cells(line), len(columns))
+            found.extend(numbers or ())
+            damaged += numbers is None
+    values = np.frombuffer(found) if found else np.empty(0)
+    values = values.reshape(-1, len(columns))
+    if damaged:
+        whole = len(values) + damaged
+        console_logger().warning("%s: %d of %d rows are damaged and left out", path, damaged, whole)
+    return {name: values[:, index] for index, name in enumerate(columns)}
 
 
-def _lines_of(path: Path) -> list[str]:
+def _lines_of(path: Path) -> Iterator[str]:
+    """The lines of a file with their ends; the last one has no end if the file stops within it."""
     try:
         size = path.stat().st_size if path.is_file() else None
         if size is not None and size <= _MAX_BYTES:
             # Bytes that are not UTF-8 become a character that no number contains.
-            return path.read_bytes().decode("utf-8", errors="replace").removeprefix("\ufeff").split("\n")
+            with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+                yield from file
+            return
     except OSError as error:
         raise ConfigError(f"cannot read the metrics {str(path)!r}: {error.strerror}") from None
     if size is None:
@@ -103,6 +120,14 @@ def _lines_of(path: Path) -> list[str]:
     else:
         reason = f"{size:,} bytes, at most {_MAX_BYTES:,} are read"
     raise ConfigError(f"cannot read the metrics {str(path)!r}: {reason}")
+
+
+def _columns_of(path: Path, lines: Iterator[str]) -> list[str]:
+    """The names in the first of the lines."""
+    columns = _header(next(lines, "").removesuffix("\n"))
+    if columns is None:
+        raise ConfigError(f"{str(path)!r} is not a table of metrics: its first line has no column names")
+    return columns
 
 
 def _header(line: str) -> list[str] | None:
@@ -118,16 +143,18 @@ def _header(line: str) -> list[str] | None:
     return names if whole and len(set(names)) == len(names) <= _MAX_COLUMNS else None
 
 
-def _is_row(cells: Sequence[str], columns: int) -> bool:
+def _cells(line: str) -> list[str]:
+    return line.rstrip("\r\n").split(",")
+
+
+def _numbers(cells: Sequence[str], columns: int) -> list[float] | None:
+    """The numbers of a row, NaN for empty cells; None if the cells are not a row of so many columns."""
     if len(cells) != columns:
-        return False
+        return None
     try:
-        for cell in cells:
-            if cell:
-                float(cell)
+        return [float(cell or "nan") for cell in cells]
     except ValueError:
-        return False
-    return True
+        return None
 
 
 class CsvWriter:

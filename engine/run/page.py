@@ -32,7 +32,7 @@ from minding.engine.run.scores import units_of
 from minding.engine.types import Array
 
 _MAX_FILM = 1 << 25
-_MAX_TRACE = 1 << 28
+_MAX_TRACE = 1 << 26
 _PANELS = 12
 """Maximum number of metrics of learning that are drawn."""
 _STYLE = """

@@ -18,6 +18,8 @@ from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Cur
 from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
 
+_COLUMNS = 1000
+"""Columns of a picture that can be told apart: a longer series is drawn by four points of each."""
 DRAWN = 2.0
 """Seconds of a timeline in its picture: with short iterations, more would be a blur."""
 _VISIBLE = 0.004
@@ -51,6 +53,28 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     save_figure(figure, path)
 
 
+def thinned(steps: Array, *values: Array, columns: int = _COLUMNS) -> tuple[Array, ...]:
+    """A series with as many points as a picture can show; it looks the same.
+
+    Args:
+      steps: ascending positions, ``(M,)``.
+      values: finite numbers ``(M,)`` each; the first one decides.
+      columns: width of the picture.
+    Returns:
+      The arrays with the first, lowest, highest and last point of each column of the picture; all points if M is small.
+    """
+    if len(steps) <= 4 * columns:
+        return steps, *values
+    share = (steps - steps[0]) / ((steps[-1] - steps[0]) or 1.0)
+    begins = np.flatnonzero(np.diff((share * columns).astype(np.int64), prepend=-1))
+    kept: set[int] = set()
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(steps)]):
+        part = values[0][begin:end]
+        kept |= {begin, begin + int(part.argmin()), begin + int(part.argmax()), end - 1}
+    index = np.array(sorted(kept))
+    return steps[index], *(each[index] for each in values)
+
+
 def _panels(curves: Sequence[Curve]) -> list[list[Curve]]:
     """The curves of each panel."""
     labels: dict[str, set[str]] = {}
@@ -66,16 +90,17 @@ def _panels(curves: Sequence[Curve]) -> list[list[Curve]]:
 def _draw_curve(axes: Any, curve: Curve) -> Any:
     """Draws the mean, and for several seeds its interval and each seed; returns the color."""
     label = f"{curve.label} ({curve.kind}, {curve.seeds})"
-    (line,) = axes.plot(curve.steps, curve.mean, linewidth=2, label=label, zorder=3)
+    steps, middle, low, high = thinned(curve.steps, curve.mean, curve.low, curve.high)
+    (line,) = axes.plot(steps, middle, linewidth=2, label=label, zorder=3)
     color = line.get_color()
     if curve.opponent and curve.n_runs == 1:
         # Evaluations are few, and each has its own interval.
-        reach = np.maximum(0.0, [curve.mean - curve.low, curve.high - curve.mean])
-        axes.errorbar(curve.steps, curve.mean, reach, fmt="o", color=color, markersize=4, capsize=3, linewidth=1)
+        reach = np.maximum(0.0, [middle - low, high - middle])
+        axes.errorbar(steps, middle, reach, fmt="o", color=color, markersize=4, capsize=3, linewidth=1)
     if curve.n_runs > 1:
-        axes.fill_between(curve.steps, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
-        for steps, values in curve.members:
-            axes.plot(steps, values, color=color, alpha=0.4, linewidth=0.8)
+        axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
+        for member in curve.members:
+            axes.plot(*thinned(*member), color=color, alpha=0.4, linewidth=0.8)
     return color
 
 
@@ -134,14 +159,14 @@ def plot_run(
     """
     figure, (axes,) = _figure()
     if COLLECT_RETURN in metrics:
-        axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of up to 100 episodes)", alpha=0.7)
+        axes.plot(*thinned(*series(metrics, COLLECT_RETURN)), label="training (mean of up to 100 episodes)", alpha=0.7)
     column = main_column(points_of(metrics))
     column = EVAL_RETURN if column in (None, COLLECT_RETURN) else column
     kind, measure = MEASURES[column]
     steps, values = series(metrics, column)
     # Without a point it has no entry in the legend.
     label = f"{kind} (mean)" if len(steps) else "_"
-    (line,) = axes.plot(steps, values, "o-", markersize=4, label=label)
+    (line,) = axes.plot(*thinned(steps, values), "o-", markersize=4, label=label)
     if final is not None:
         _draw_final(axes, *final, line.get_color())
     if column == EVAL_RETURN:
@@ -185,7 +210,7 @@ def plot_metrics(
         axes.set_visible(False)
     for name, axes in zip(names, panels, strict=False):
         for label, metrics in runs.items():
-            axes.plot(*series(metrics, name), linewidth=1, label=label)
+            axes.plot(*thinned(*series(metrics, name), columns=_COLUMNS // columns), linewidth=1, label=label)
         axes.set_title(name, fontsize="small")
         axes.tick_params(labelsize="x-small")
         axes.grid(alpha=0.3)
@@ -202,7 +227,8 @@ def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: 
     Args:
       trace: the parsed file.
       path: file of the picture.
-      seconds: duration to draw, up to the end of the lane that finishes first; by default all.
+      seconds: duration to draw, up to the end of the lane that finishes first among those that work in the last
+        `seconds`; by default all.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
@@ -214,7 +240,10 @@ def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> An
     lanes = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     spans = sorted((event for event in events if event["ph"] == "X"), key=lambda event: event["ts"])
     last = {row: max((e["ts"] + e["dur"] for e in spans if e["tid"] == row), default=0.0) for row in lanes}
-    end = max(last.values(), default=0.0) if seconds is None else min(last.values(), default=0.0)
+    end = max(last.values(), default=0.0)
+    if seconds is not None:
+        # The evaluator may have worked long before.
+        end = min((each for each in last.values() if each >= end - 1e6 * seconds), default=0.0)
     begin = 0.0 if seconds is None else max(0.0, end - 1e6 * seconds)
     colors = dict(zip(dict.fromkeys(span["name"] for span in spans), itertools.cycle(_COLORS), strict=False))
     spans = [span for span in spans if span["ts"] < end and span["ts"] + span["dur"] >= begin]
@@ -227,10 +256,12 @@ def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> An
             axes.broken_barh(shown, (row - 0.4, 0.8), linewidth=0, facecolor=color)
         axes.plot([], [], linewidth=6, label=_WAITING.get(name, name), color=color)
     axes.set_yticks(list(lanes), list(lanes.values()))
-    axes.invert_yaxis()
+    # A row is as high without a bar, and the first is on top.
+    axes.set_ylim(max(lanes, default=0) + 0.5, min(lanes, default=0) - 0.5)
     axes.set_xlim(0, max(left + width for lane in bars.values() for _, (left, width) in lane) if spans else 1.0)
     axes.set_xlabel("seconds")
-    axes.legend(fontsize="small", ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    if spans:
+        axes.legend(fontsize="small", ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return figure
 
 

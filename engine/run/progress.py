@@ -44,7 +44,7 @@ class Progress:
     """Shows returns, steps of the clock and gradient steps per second, time elapsed and left.
 
     It draws in the calling thread only, when `update` is called and a refresh is due: on a terminal a bar,
-    elsewhere at most one line every 5 s.
+    elsewhere at most one line every 5 s. It draws nothing once an environment has closed the output.
 
     Args:
       total: steps of the clock in the whole run.
@@ -76,7 +76,7 @@ class Progress:
 
     def due(self) -> bool:
         """Whether the next `update` will draw; lets the caller skip the work of a status."""
-        return self._clock() >= self._next
+        return self._clock() >= self._next and not self._closed
 
     def update(self, status: Status) -> None:
         """Takes the newest status and draws it if a refresh is due."""
@@ -86,16 +86,21 @@ class Progress:
 
     def flush(self) -> None:
         """Flushes the output."""
-        self._file.flush()
+        if not self._closed:
+            self._file.flush()
 
     def close(self) -> None:
         """Draws the last status onto the bar, which stays on the screen."""
-        if self._bar is not None:
+        if self._bar is not None and not self._closed:
             if self._status is not None:
                 self._draw(self._status)
             self._bar.stop()
-            self._bar = None
+        self._bar = None
         self.flush()
+
+    @property
+    def _closed(self) -> bool:
+        return self._file.closed
 
     def _draw(self, status: Status) -> None:
         now = self._clock()

@@ -31,6 +31,8 @@ from minding.policies.export.model_files import check_operators
 SCHEMA = 3
 TOLERANCE = 1e-5
 """Largest allowed difference from the policy, relative to the row's largest absolute value if this is above 1."""
+_FATAL = 4
+"""Level of onnxruntime's messages; its errors are exceptions, too."""
 _MAX_BYTES, _MAX_DESCRIPTION, _MAX_MEMORY = 1 << 30, 1 << 20, 1 << 20
 
 Run = Callable[[Sequence[Array]], Sequence[Array]]
@@ -82,6 +84,7 @@ class ExportedPolicy:
         self.description, data = _read(path)
         check_operators(path, data, self.description["format"])
         self._inputs = self.description["inputs"]
+        self._path = path
         self._names = [output["name"] for output in self.description["outputs"]]
         size = self.description["memory"]
         self._memory = Memory(size, str(path)) if size else None
@@ -109,11 +112,20 @@ class ExportedPolicy:
         """All outputs by name for a batch of observations, ``(B, ...)`` each; changes nothing.
 
         `memory`, float32 ``(B, S)``, is the memory before the observations; by default the current memory.
+
+        Raises:
+          ExportError: the file cannot compute them, for example because it needs more memory than there is.
         """
         arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(trees.leaves(obs), self._inputs)]
         if self._memory is not None:
             arrays.append(self._memory.rows(len(arrays[0])) if memory is None else memory)
-        return dict(zip(self._names, self._run(arrays)))
+        try:
+            return dict(zip(self._names, self._run(arrays)))
+        except Exception as error:  # onnxruntime has one class per error code, and no common base class.
+            raise ExportError(
+                f"{self._path} cannot compute actions for observations of shapes "
+                f"{', '.join(str(array.shape) for array in arrays)}: {first_line(error)}; export again"
+            ) from error
 
 
 def open_onnx(data: bytes) -> Run:
@@ -128,8 +140,10 @@ def open_onnx(data: bytes) -> Run:
     except ImportError:
         raise MissingExtraError("onnxruntime", "onnx", "running an ONNX file") from None
     try:
-        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has one class per error code, and no common base class.
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = _FATAL
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # See `ExportedPolicy.outputs`.
         raise ExportError(f"onnxruntime cannot open the file: {first_line(error)}; export again") from error
     names = [each.name for each in session.get_inputs()]
     return lambda arrays: session.run(None, dict(zip(names, arrays)))

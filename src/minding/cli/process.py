@@ -37,6 +37,13 @@ class _Output(io.FileIO):
             return len(data)
 
 
+class _Stream(io.TextIOWrapper):
+    """A standard stream that stays open: an environment may close it, and the results of the run come later."""
+
+    def close(self) -> None:
+        self.flush()
+
+
 def prepare_output() -> None:
     """Makes standard output and error streams that never fail; call it once, before anything is printed.
 
@@ -62,7 +69,7 @@ def _stream(number: int, replaced: TextIO | None) -> TextIO:
     if replaced is not None:
         replaced.flush()
     buffered = io.BufferedWriter(raw)
-    return io.TextIOWrapper(buffered, encoding, errors, line_buffering=number == 2 or os.isatty(number))
+    return _Stream(buffered, encoding, errors, line_buffering=number == 2 or os.isatty(number))
 
 
 def report_lost_output(message: str) -> None:
@@ -132,15 +139,19 @@ def end_at_signals() -> None:
 
 @contextlib.contextmanager
 def signals_reach_the_run() -> Iterator[None]:
-    """In the body of the ``with``, a run handles signals and ends cleanly; afterwards they end the process again."""
-    if _waiter is None:
-        yield
-        return
-    _waiter.stop()
+    """In the body of the ``with``, a run handles signals and ends cleanly; afterwards they end the process again.
+
+    Standard streams that the body has replaced are restored at its end.
+    """
+    streams, waiter = (sys.stdout, sys.stderr), _waiter
+    if waiter is not None:
+        waiter.stop()
     try:
         yield
     finally:
-        for number in _CODES:
-            # Threads that were started meanwhile do not block the signals.
-            signal.signal(number, _end)
-        end_at_signals()
+        sys.stdout, sys.stderr = streams
+        if waiter is not None:
+            for number in _CODES:
+                # Threads that were started meanwhile do not block the signals.
+                signal.signal(number, _end)
+            end_at_signals()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.run import aggregates
 from minding.engine.run.aggregates import aggregate, bootstrap_interval, interquartile_mean, mean, score_interval
 
 
@@ -52,6 +53,14 @@ def test_draws_are_made_within_each_task():
 def test_the_same_scores_give_the_same_interval():
     scores = np.random.default_rng(3).normal(size=7)
     assert aggregate(list(scores)) == aggregate(list(scores))
+
+
+def test_draws_that_are_made_in_parts_are_the_same(monkeypatch):
+    rng = np.random.default_rng(5)
+    tasks = [rng.normal(size=(7, 30)), rng.normal(size=(4, 30))]
+    whole = bootstrap_interval(tasks, interquartile_mean)
+    monkeypatch.setattr(aggregates, "_CHUNK", 11 * 30 * 300)
+    assert np.array_equal(bootstrap_interval(tasks, interquartile_mean), whole)
 
 
 def test_one_seed_has_no_spread():

@@ -133,6 +133,17 @@ def test_plain_progress_prints_at_most_one_line_every_five_seconds():
     ]
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_shows_nothing_more_once_its_output_was_closed(terminal):
+    out = Terminal() if terminal else io.StringIO()
+    progress = Progress(100, "run", file=out, clock=Clock())
+    out.close()
+    assert not progress.due()
+    progress.update(Status(10, 5))
+    progress.flush()
+    progress.close()
+
+
 def test_progress_shows_returns_and_metrics_that_are_not_finite():
     out = io.StringIO()
     Progress(100, "run", file=out, clock=Clock()).update(Status(10, 5, 21.25, 480.0, ("train/loss",)))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from minding.engine.chain.trace import Span, Trace
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.curves import learning_curves, main_column, mean_curve, points_of
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.plotting import plot_curves, plot_run, plot_trace, terminal_curve
+from minding.engine.run.plotting import plot_curves, plot_run, plot_trace, terminal_curve, thinned
 from minding.engine.run.run_dir import RunDir, run_folders
 
 METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
@@ -113,6 +114,45 @@ def test_one_run_is_its_own_curve():
     curve = mean_curve("ppo", [(np.array([0.0, 7.0]), np.array([1.0, 2.0]))])
     assert curve.steps.tolist() == [0.0, 7.0]
     assert curve.low.tolist() == curve.mean.tolist() == curve.high.tolist() == [1.0, 2.0]
+
+
+def test_a_long_series_is_drawn_by_the_ends_of_what_each_column_shows():
+    rng = np.random.default_rng(0)
+    steps = np.sort(rng.integers(0, 10**6, 50_000)).astype(np.float64)
+    values = rng.normal(size=50_000)
+    values[1234], values[40_000] = 99.0, -99.0
+    x, y, other = thinned(steps, values, 2 * values, columns=100)
+    assert len(x) == len(y) <= 400
+    assert (x[0], x[-1], y[0], y[-1]) == (steps[0], steps[-1], values[0], values[-1])
+    assert (np.diff(x) >= 0).all()
+    assert np.array_equal(other, 2 * y)
+    column = ((steps - steps[0]) / (steps[-1] - steps[0]) * 100).astype(int)
+    kept = ((x - steps[0]) / (steps[-1] - steps[0]) * 100).astype(int)
+    for number in range(100):
+        own, all_of_it = y[kept == number], values[column == number]
+        assert (own.min(), own.max()) == (all_of_it.min(), all_of_it.max())
+    short = thinned(steps[:400], values[:400], columns=100)
+    assert short[0].tolist() == steps[:400].tolist()
+    same = thinned(np.full(5000, 7.0), values[:5000])
+    assert len(same[0]) <= 4
+
+
+def test_a_picture_of_many_rows_takes_little_memory(tmp_path, figures):
+    rows = [f"{step},{step % 97}.5,{step}.25,{step % 7}\n" for step in range(100_000)]
+    path = make_run(tmp_path, metrics=f"env_step,eval/return_mean,train/loss,train/entropy\n{''.join(rows)}")
+    del rows
+    tracemalloc.start()
+    try:
+        (curve,) = learning_curves([path])
+        plot_curves([curve], tmp_path / "curves.png")
+        plot_run(read_metrics(path / "metrics.csv"), "run", tmp_path / "run.png")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Its 400,000 numbers take 3.2 MB.
+    assert most < 30e6
+    assert (curve.mean[-1], len(curve.steps)) == (99_999 % 97 + 0.5, 100_000)
+    assert all(len(line.get_xdata()) <= 4000 for figure in figures for line in figure.axes[0].lines)
 
 
 def drawn(paths):
@@ -306,6 +346,24 @@ def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, monkeypatch)
     # The last 1.4 s before the collector has nothing more to do.
     plot_trace(parsed, tmp_path / "end.png", seconds=1.4)
     assert _colors_along_the_rows(figures[1], 2)[0] == main[1:]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0.0, 0.5), (9.95, 10.5)], ids=["earlier", "later"])
+def test_a_lane_without_a_bar_has_a_row_of_its_own(begin, end, tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: figures.append(figure))
+    trace = Trace()
+    trace.add("main", [Span("trainer", 0.0, 9.8)])
+    trace.add("collector", [Span("StepCollector", 0.0, 9.9)])
+    trace.add("evaluator", [Span("evaluator", begin, end)])
+    trace.write(tmp_path / "trace.json")
+    plot_trace(json.loads((tmp_path / "trace.json").read_text()), tmp_path / "end.png", seconds=2.0)
+    (axes,) = figures[0].axes
+    # The two seconds before the trainer ends, with rows of equal height from the top.
+    assert axes.get_xlim() == pytest.approx((0.0, 2.0))
+    assert axes.get_ylim() == (2.5, -0.5)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["main", "collector", "evaluator"]
+    assert [len(colors) for colors in _colors_along_the_rows(figures[0], 3)] == [1, 1, 0]
 
 
 def _colors_along_the_rows(figure, rows):

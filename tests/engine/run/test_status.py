@@ -50,6 +50,13 @@ def test_a_process_is_known_by_when_it_began_and_only_on_its_own_machine():
         ({"workers": [{}]}, "expected workers.name, kind"),
         ({"workers": [{**dataclasses.asdict(WORKER), "backlog": None}]}, "workers.backlog=None: expected int"),
         ({"more": 1}, "expected an object with state, reason"),
+        ({"written": float("nan")}, "written=nan: expected a number from 0 to 100,000,000,000"),
+        ({"written": float("inf")}, "written=inf: expected a number"),
+        ({"written": 1e30}, "written=1e+30: expected a number"),
+        ({"written": -1.0}, "written=-1.0: expected a number"),
+        ({"pid": 2**40}, "pid=1099511627776: expected a number from 0 to 2,147,483,648"),
+        ({"limit": 10**40}, "expected a number from 0 to"),
+        ({"workers": [{**dataclasses.asdict(WORKER), "waited": float("nan")}]}, "workers.waited=nan: expected a"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(change, reason, tmp_path):

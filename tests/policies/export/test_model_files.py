@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import pytest
 
 from minding.engine.errors import ExportError
@@ -110,6 +111,28 @@ def test_what_onnxruntime_does_not_open_is_one_error():
     pytest.importorskip("onnxruntime")
     with pytest.raises(ExportError, match=r"onnxruntime cannot open the file: .*export again"):
         open_onnx(PLAIN[1])
+
+
+def test_a_constant_that_memory_cannot_hold_is_one_error(tmp_path, capfd):
+    build = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    shape = build.helper.make_tensor("shape", build.TensorProto.INT64, [1], [10**13])
+    names = [build.helper.make_tensor_value_info(name, build.TensorProto.FLOAT, [None]) for name in ("obs", "action")]
+    nodes = [
+        build.helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
+        build.helper.make_node("ReduceSum", ["zeros"], ["sum"], keepdims=0),
+        build.helper.make_node("Add", ["obs", "sum"], ["action"]),
+    ]
+    graph = build.helper.make_graph(nodes, "graph", names[:1], names[1:], [shape])
+    model = build.helper.make_model(graph, opset_imports=[build.helper.make_opsetid("", 13)], ir_version=8)
+    path, data = tmp_path / "policy.onnx", model.SerializeToString()
+    path.write_bytes(data)
+    arrays = {"inputs": [{"name": "obs", "dtype": "float32"}], "outputs": [{"name": "action", "dtype": "float32"}]}
+    description = {"schema": SCHEMA, "sha256": checksum(data), "format": "onnx", "memory": 0, **arrays}
+    path.with_name("policy.onnx.json").write_text(json.dumps(description))
+    with pytest.raises(ExportError, match=r"policy\.onnx cannot compute actions for observations of shapes \(3,\): "):
+        ExportedPolicy(path).forward(np.ones(3, np.float32))
+    assert capfd.readouterr().err == ""
 
 
 def test_usual_operators_are_allowed(tmp_path):
