@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ import gymnasium
 import numpy as np
 
 from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.process.installed import import_installed
 from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode
 from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
@@ -39,8 +39,9 @@ def video_writer(path: str | Path) -> Writer:
     if ending == ".gif":
         return _write_gif
     try:
-        imageio: Any = importlib.import_module("imageio.v2")
-        importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+        imageio: Any = import_installed("imageio.v2")
+        ffmpeg: Any = import_installed("imageio_ffmpeg")
+        ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         purpose = f"a video in {ending} (.gif needs nothing)"
         raise MissingExtraError("imageio-ffmpeg", "video", purpose) from None

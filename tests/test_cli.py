@@ -917,7 +917,7 @@ def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeyp
     )
     for run_folder in ["run", *([str(config)] if command == ["train"] else [])]:
         assert run([*command, run_folder]) == 2
-        assert "names code that may not run" in capsys.readouterr().err
+        assert "names code. A run folder" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
     if command in (["resume"], ["train"]):
         # After a yes it is made, as any environment is; the other two look at the checkpoint first.

@@ -15,14 +15,18 @@ from minding.engine.process.signals import SignalGuard
 _POLL_SECONDS = 0.1
 _MOST_READ = 8192
 _PROGRAM = """\
-import ctypes, os, signal, sys
+import sys
+sys.path[:] = [place for place in sys.path if place]
+import ctypes, os, signal
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() != int(sys.argv.pop(1)):
     sys.exit("the process that started this one has ended")
 from {module} import {function}
 {function}()
 """
-"""The kernel kills the process with the one that started it (PR_SET_PDEATHSIG), however that one ends.
+"""The current folder is taken off the path, so that nothing in it is imported in place of an installed package.
+
+The kernel kills the process with the one that started it (PR_SET_PDEATHSIG), however that one ends.
 
 SIGKILL also ends a process that is stopped."""
 

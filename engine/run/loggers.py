@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import itertools
 import os
 import time
@@ -17,6 +16,7 @@ import yaml
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import MissingExtraError
+from minding.engine.process.installed import is_installed
 from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
 from minding.engine.run.run_dir import RunDir
@@ -53,8 +53,7 @@ def check_loggers(names: Iterable[str]) -> None:
       MissingExtraError: the package of a logger is missing.
     """
     for name in names:
-        # A folder of that name, such as the one of Weights & Biases, is found as well, but has no origin.
-        if name in TRACKERS and getattr(importlib.util.find_spec(name), "origin", None) is None:
+        if name in TRACKERS and not is_installed(name):
             raise MissingExtraError(name, name, f"run.loggers: {name}")
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from minding.engine.chain.context import UNITS
-from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.errors import ConfigError
+from minding.engine.process.installed import import_extra
 from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
 from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
@@ -251,11 +252,10 @@ def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[
 
 def _figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float = 7) -> tuple[Any, list[Any]]:
     """A figure of this width in inches with rows of panels, each of this height."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot", "drawing a learning curve") from None
+    import_extra("matplotlib.figure", "plot", "drawing a learning curve")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height * panels), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(panels, columns, number + 1) for number in range(panels * columns)]

@@ -22,7 +22,8 @@ from minding.engine.checkpoint import disk
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.observation import Leaf, leaf_name
-from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.errors import ExportError
+from minding.engine.process.installed import import_extra
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.core.base import BasePolicy
@@ -242,10 +243,7 @@ def _write_mindir(graph: _ActingGraph, inputs: Sequence[_Input], path: Path) -> 
 
 
 def _write_onnx(graph: _ActingGraph, inputs: Sequence[_Input], path: Path) -> None:
-    try:
-        import onnx
-    except ImportError:
-        raise MissingExtraError("onnx", "onnx", "export to ONNX") from None
+    onnx: Any = import_extra("onnx", "onnx", "export to ONNX")
     ms.onnx.export(
         graph,
         *[each.tensor for each in inputs],

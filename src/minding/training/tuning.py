@@ -19,8 +19,9 @@ from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.config.options import plain
 from minding.engine.config.space import Choice
-from minding.engine.errors import ConfigError, MindingError, MissingExtraError
+from minding.engine.errors import ConfigError, MindingError
 from minding.engine.process.commands import Command
+from minding.engine.process.installed import import_extra, import_installed
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
@@ -299,11 +300,8 @@ def load_optuna() -> Any:
     Raises:
       MissingExtraError: Optuna is not installed.
     """
-    try:
-        import optuna
-        import optuna.storages.journal
-    except ImportError:
-        raise MissingExtraError("optuna", "tune", "a search over settings") from None
+    optuna = import_extra("optuna", "tune", "a search over settings")
+    import_installed("optuna.storages.journal")
     return optuna
 
 
