@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import (
     MANIFEST,
     OWN_FILE,
@@ -26,6 +26,7 @@ from minding.engine.checkpoint.manifest import (
 )
 from minding.engine.checkpoint.tree import Parts, join, split
 from minding.engine.errors import CheckpointError, DamagedCheckpointError
+from minding.engine.files import Folder, hidden
 from minding.engine.types import Array, StateDict
 
 _ROWS = "rows"
@@ -69,23 +70,25 @@ def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, pr
         written then.
     """
     (parts, text), notes = _taken_apart(state), split(info).tree
-    disk.remove_leftovers(path.parent)
-    scratch = disk.hidden(path)
-    tag = secrets.token_hex(4)
-    try:
-        disk.make_folder(scratch)
-        entries, written = _write_files(scratch, tag, parts, text, _blocks_of(previous))
-        content = {**notes, "schema": SCHEMA, "tag": tag, "files": entries}
-        disk.write_file(scratch / MANIFEST, encode_manifest(content))
-        disk.sync_all([*written, scratch / MANIFEST, scratch])
-        if path.exists():
-            _replace(path, scratch, list(entries))
-        else:
-            disk.rename(scratch, path)
-            disk.sync(path.parent)
-    except BaseException:
-        disk.remove_tree(scratch)
-        raise
+    scratch, tag = hidden(path).name, secrets.token_hex(4)
+    with Folder(path.parent, make=True) as folder:
+        folder.discard_leftovers()
+        try:
+            with folder.folder(scratch, new=True) as fresh:
+                entries, written = _write_files(fresh, tag, parts, text, previous)
+                content = {**notes, "schema": SCHEMA, "tag": tag, "files": entries}
+                fresh.write(MANIFEST, encode_manifest(content))
+                fresh.sync_all(*written, MANIFEST)
+                if folder.status(path.name) is not None:
+                    with folder.folder(path.name) as old:
+                        _move(fresh, old, list(entries))
+                    folder.discard(scratch)
+                    return
+            folder.rename(scratch, path.name)
+            folder.sync()
+        except BaseException:
+            folder.discard(scratch)
+            raise
 
 
 def check_savable(state: StateDict) -> None:
@@ -221,54 +224,59 @@ def _block_name(number: int, tag: str) -> str:
 
 
 def _write_files(
-    folder: Path, tag: str, parts: Parts, text: bytes, earlier: Mapping[str, tuple[Path, Entry]]
-) -> tuple[dict[str, Entry], list[Path]]:
+    folder: Folder, tag: str, parts: Parts, text: bytes, previous: Path | None
+) -> tuple[dict[str, Entry], list[str]]:
     """Writes or links all files but the manifest; returns (entries of the manifest, files that are to be synced)."""
     from safetensors.numpy import save
 
     entries: dict[str, Entry] = {}
-    written: list[Path] = []
+    written: list[str] = []
 
     def write(name: str, data: bytes) -> Entry:
-        disk.write_file(folder / name, data)
-        written.append(folder / name)
+        folder.write(name, data)
+        written.append(name)
         entries[name] = {"size": len(data), "sha256": sha256(data)}
         return entries[name]
 
-    for number, (identity, block) in enumerate(parts.blocks()):
-        name = _block_name(number, tag)
-        source, entry = earlier.get(identity, (None, {}))
-        if source is not None and disk.link_file(source, folder / name, entry["size"]):
-            entries[name] = entry
-        else:
-            write(name, save({_ROWS: np.ascontiguousarray(block)}))["block"] = identity
+    with contextlib.ExitStack() as opened:
+        source, earlier = _blocks_of(previous, opened)
+        for number, (identity, block) in enumerate(parts.blocks()):
+            name = _block_name(number, tag)
+            file, entry = earlier.get(identity, ("", {}))
+            if source is not None and file and source.link(file, folder, name, entry["size"]):
+                entries[name] = entry
+            else:
+                write(name, save({_ROWS: np.ascontiguousarray(block)}))["block"] = identity
     write(_arrays_name(tag), save(parts.arrays))
     write(_state_name(tag), text)
     return entries, written
 
 
-def _blocks_of(previous: Path | None) -> dict[str, tuple[Path, Entry]]:
-    """File and entry of each block of an earlier checkpoint, by its contents; empty if that one cannot be read."""
+def _blocks_of(
+    previous: Path | None, opened: contextlib.ExitStack
+) -> tuple[Folder | None, dict[str, tuple[str, Entry]]]:
+    """The folder of an earlier checkpoint, and file and entry of each of its blocks, by its contents.
+
+    None and empty if it cannot be read.
+    """
     if previous is None:
-        return {}
+        return None, {}
     try:
-        files = read_manifest(previous)["files"]
-    except CheckpointError:
-        return {}
-    return {entry["block"]: (previous / name, entry) for name, entry in files.items() if "block" in entry}
+        files, folder = read_manifest(previous)["files"], opened.enter_context(Folder(previous))
+    except (CheckpointError, OSError):
+        return None, {}
+    return folder, {entry["block"]: (name, entry) for name, entry in files.items() if "block" in entry}
 
 
-def _replace(path: Path, scratch: Path, names: list[str]) -> None:
+def _move(fresh: Folder, old: Folder, names: list[str]) -> None:
     """Moves a written checkpoint into the folder of an older one; the rename of the manifest is the switch."""
     for name in names:
         # The names of files in both folders are unique to each save.
-        disk.rename(scratch / name, path / name)
-    disk.sync(path)
-    disk.rename(scratch / MANIFEST, path / MANIFEST)
-    disk.sync(path)
-    old = {each.name for each in path.iterdir()}.difference(names)
-    disk.remove_files(path / name for name in old if OWN_FILE.fullmatch(name))
-    disk.remove_tree(scratch)
+        fresh.rename(name, name, old)
+    old.sync()
+    fresh.rename(MANIFEST, MANIFEST, old)
+    old.sync()
+    old.discard(*(name for name in old.names() if name not in names and OWN_FILE.fullmatch(name)))
 
 
 def _readers() -> ThreadPoolExecutor:

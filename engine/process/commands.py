@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from minding.engine.files import Folder
 from minding.engine.process.signals import SignalGuard
 
 _POLL_SECONDS = 0.1
@@ -60,8 +61,9 @@ class Command:
         module, _, function = self.function.partition(":")
         program = _PROGRAM.format(module=module, function=function)
         command = [sys.executable, "-c", program, str(parent), *self.args]
-        self.output.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.output, "ab") as output:
+        with Folder(self.output.parent, make=True) as folder:
+            descriptor = folder.open(self.output.name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with open(descriptor, "ab") as output:
             self._begin = output.tell()
             # Ctrl-C would reach all processes of the terminal's foreground group: the parent tells these once instead.
             self._process = subprocess.Popen(

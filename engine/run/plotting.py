@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
 import itertools
 import math
 import os
@@ -14,6 +14,7 @@ import numpy as np
 
 from minding.engine.chain.context import UNITS
 from minding.engine.errors import ConfigError
+from minding.engine.files import replace
 from minding.engine.process.installed import import_extra
 from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
 from minding.engine.run.metrics import clock_of
@@ -208,7 +209,7 @@ def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: 
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
-    _time_line(trace["traceEvents"], seconds).savefig(path)
+    save_figure(_time_line(trace["traceEvents"], seconds), path)
 
 
 def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> Any:
@@ -286,15 +287,9 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
       OSError: the picture cannot be written.
     """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
-    fresh = path.with_name(f".new-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(fresh)
-        os.replace(fresh, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix[1:].lower())
+    replace(path, picture.getvalue(), make=True)
 
 
 def terminal_curve(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -18,7 +17,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.files import folder_of, read_text
+from minding.engine.files import folder_of, read_text, replace
 from minding.engine.run import zoo
 from minding.engine.run.figures import wrong_figure
 
@@ -221,14 +220,9 @@ class RunDir:
     def write_summary(self, figures: Mapping[str, object]) -> None:
         """Writes `figures` (plain numbers and strings) to `summary`; logs a failing disk."""
         text = json.dumps(dict(figures), indent=2, default=str) + "\n"
-        # On a full disk, the summary of an earlier part of the run stays intact.
-        fresh = self.summary.with_name(f"{self.summary.name}.new")
         try:
-            fresh.write_text(text, encoding="utf-8")
-            os.replace(fresh, self.summary)
+            replace(self.summary, text)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             console_logger().warning("%s was not written: %s", self.summary, error.strerror)
 
 

@@ -23,7 +23,7 @@ class Client:
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         swanlab: Any = import_installed("swanlab")
 
-        run.folder.mkdir(parents=True, exist_ok=True)
+        run.make_folder()
         held = 0 if id is None else _held_offline(run.folder, id)
         with _handlers_kept():
             self._run = swanlab.init(

@@ -21,7 +21,7 @@ class Client:
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         wandb: Any = import_installed("wandb")
 
-        run.folder.mkdir(parents=True, exist_ok=True)
+        run.make_folder()
         held = 0 if id is None else _held_offline(run.folder, id)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "minding"),

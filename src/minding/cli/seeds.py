@@ -171,8 +171,10 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     lines["folder"] = str(runs.folder)
     width = max(map(len, lines))
     click.echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
+    from minding.engine.files import replace
+
     try:
-        runs.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        replace(runs.summary, json.dumps(summary, indent=2) + "\n")
     except OSError as error:
         click.echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
 

@@ -183,8 +183,10 @@ def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
         }
         for trial in ranked
     }
+    from minding.engine.files import replace
+
     try:
-        runs.summary.write_text(json.dumps({"trials": trials}, indent=2) + "\n", encoding="utf-8")
+        replace(runs.summary, json.dumps({"trials": trials}, indent=2) + "\n")
     except OSError as error:
         click.echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
 
