@@ -126,10 +126,6 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     Raises:
       DamagedCheckpointError: if the checkpoint is missing or damaged, or has another schema; names the file.
     """
-    # Imported here, because a program that only collects never loads a checkpoint.
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     manifest = read_manifest(path)
     files, tag = manifest["files"], manifest["tag"]
     jobs: list[Future[Any]] = []
@@ -140,11 +136,7 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
         return read_verified(path / name, files[name])
 
     def read_arrays(name: str) -> dict[str, Array]:
-        data = read(name)
-        if int.from_bytes(data[:8], "little") > _MAX_JSON:
-            raise ValueError(f"the head of {name} is too long")
-        arrays: dict[str, Array] = load(data)
-        return arrays
+        return arrays_of(read(name))[0]
 
     def read_block(number: int, rows: Array) -> None:
         block = read_arrays(_block_name(number, tag))[_ROWS]
@@ -163,7 +155,7 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
             stored = sum(entry["size"] for name, entry in files.items() if name.startswith("block-"))
             state = join(json.loads(text), read_arrays(_arrays_name(tag)), fill, stored)
             _wait(jobs)
-    except (*MISFITS, SafetensorError) as error:
+    except MISFITS as error:
         raise DamagedCheckpointError(f"{path}: its files do not fit together ({first_line(error)})") from error
     return state, manifest
 
@@ -184,7 +176,8 @@ def map_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
         if len(text) > _MAX_JSON:
             raise ValueError(f"{names[0]} is too long")
         verify_file(path / names[1], files[names[1]])
-        state = join(json.loads(text), _mapped_arrays(path / names[1]), _no_blocks, 0, copy=False)
+        mapped = np.asarray(np.memmap(path / names[1], np.uint8, "r"))
+        state = join(json.loads(text), arrays_of(mapped)[0], _no_blocks, 0, copy=False)
     except (*MISFITS, OSError) as error:
         raise DamagedCheckpointError(f"{path}: its files do not fit together ({first_line(error)})") from error
     return state, manifest
@@ -194,21 +187,28 @@ def _no_blocks(number: int, rows: Array) -> None:
     raise ValueError("it has blocks")
 
 
-def _mapped_arrays(file: Path) -> dict[str, Array]:
-    """The arrays of a safetensors file, mapped and not read."""
-    whole = np.asarray(np.memmap(file, np.uint8, "r"))
+def arrays_of(data: bytes | Array) -> tuple[dict[str, Array], dict[str, str]]:
+    """The arrays of a safetensors file, by name, and its metadata. Arrays of mapped contents are views of these.
+
+    Raises:
+      ValueError: the file is damaged, or has so many arrays that a network or a run cannot have written it.
+    """
+    whole = np.frombuffer(bytearray(data), np.uint8) if isinstance(data, bytes) else data
     length = int.from_bytes(whole[:8].tobytes(), "little")
     if length > _MAX_JSON:
-        raise ValueError("the head is too long")
-    head = json.loads(whole[8 : 8 + length].tobytes())
-    head.pop("__metadata__", None)
+        raise ValueError(f"its head has {length:,} bytes, at most {_MAX_JSON:,} are read")
     content, arrays = whole[8 + length :], {}
-    for name, entry in head.items():
-        start, stop = entry["data_offsets"]
-        if not 0 <= start <= stop <= len(content):
-            raise ValueError(f"{name} lies outside of the file")
-        arrays[name] = content[start:stop].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return arrays
+    try:
+        head = json.loads(whole[8 : 8 + length].tobytes())
+        metadata = head.pop("__metadata__", {})
+        for name, entry in head.items():
+            start, stop = entry["data_offsets"]
+            if not 0 <= start <= stop <= len(content):
+                raise ValueError(f"{name} lies outside of the file")
+            arrays[name] = content[start:stop].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        return arrays, {str(key): str(value) for key, value in metadata.items()}
+    except MISFITS as error:
+        raise ValueError(first_line(error)) from None
 
 
 def _state_name(tag: str) -> str:

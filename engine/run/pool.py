@@ -16,7 +16,7 @@ import numpy as np
 
 from minding.engine.checkpoint import BlockArray, set_aside
 from minding.engine.checkpoint.manifest import read_verified, sha256
-from minding.engine.checkpoint.store import MISFITS, first_line
+from minding.engine.checkpoint.store import MISFITS, arrays_of, first_line
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError, DamagedCheckpointError, NoCheckpointError, nearest
 from minding.engine.files import Folder, read_text
@@ -27,7 +27,6 @@ LATEST, BEST = "latest", "best"
 _INDEX, _PINS = "index.jsonl", "pinned.json"
 _OWN_FILE = re.compile(r"version_\d{1,12}\.safetensors|\..*\.minding-tmp")
 _MAX_TEXT = 1 << 24
-_HEAD = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,9 +199,6 @@ class ModelPool:
           NoCheckpointError: there is no such version; see `find`.
           DamagedCheckpointError: its file is missing or has changed; names the file.
         """
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
         found = version if isinstance(version, Version) else self.find(version)
         try:
             data = read_verified(found.path, {"size": found.size, "sha256": found.sha256})
@@ -211,10 +207,8 @@ class ModelPool:
                 f"{error}: use another version, or restore it from a checkpoint with `minding resume`"
             ) from None
         try:
-            if int.from_bytes(data[:8], "little") > _HEAD:
-                raise ValueError("its head is too long")
-            return {name: np.array(array) for name, array in load(data).items()}
-        except (*MISFITS, SafetensorError) as error:
+            return {name: np.array(array) for name, array in arrays_of(data)[0].items()}
+        except ValueError as error:
             raise DamagedCheckpointError(f"{found.path} holds no arrays ({first_line(error)})") from None
 
     def pin(self, version: Version | str | int) -> Version:
