@@ -19,7 +19,7 @@ import numpy as np
 from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, printable
 from minding.engine.files import read_bounded, read_text, replace
 from minding.engine.run.aggregates import NORMAL_QUANTILE, bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
@@ -369,4 +369,4 @@ def _value(value: Any) -> str:
 
 
 def _text(text: object) -> str:
-    return html.escape(str(text))
+    return html.escape(printable(text, lines=True))

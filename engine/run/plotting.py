@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.chain.context import UNITS
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, printable
 from minding.engine.files import replace
 from minding.engine.process.installed import import_extra
 from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
@@ -287,6 +287,13 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
       OSError: the picture cannot be written.
     """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        # Names of runs and environments may be from anybody; a $ in them begins no formula.
+        if text.get_text():
+            text.set_text(printable(text.get_text(), lines=True))
+            text.set_parse_math(False)
     picture = io.BytesIO()
     figure.savefig(picture, format=path.suffix[1:].lower())
     replace(path, picture.getvalue(), make=True)

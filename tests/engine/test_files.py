@@ -141,7 +141,7 @@ def test_a_file_that_may_be_another_ones_is_not_written_in_place(folder, outside
 
 
 def _a_figure():
-    return types.SimpleNamespace(savefig=lambda file, format: file.write(b"picture"))
+    return types.SimpleNamespace(savefig=lambda file, format: file.write(b"picture"), findobj=lambda kind: [])
 
 
 def _nan(run, name="nan"):
