@@ -147,7 +147,7 @@ class DamagedDataError(DataError):
 
 
 class TrustError(MindingError):
-    """A run folder names code that is not the user's own and that was not declared trusted."""
+    """A run folder or .yaml file names code, and was not declared trusted."""
 
 
 class ExportError(MindingError):

@@ -45,6 +45,11 @@ def check_code(cfg: Mapping[str, Any], source: Path, own: Collection[str] = ()) 
         )
 
 
+def names_code(cfg: Mapping[str, Any]) -> bool:
+    """Whether settings name code, so that a later command needs ``--trust``."""
+    return any(is_named(text) for key in CODE_KEYS for _, text in texts_in(setting_at(cfg, key), key))
+
+
 def _code_in(cfg: Mapping[str, Any], own: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Each text of the settings that names code: where it is, the text, and what it does."""
     for key in (*CODE_KEYS, _ARGUMENTS):

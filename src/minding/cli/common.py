@@ -54,8 +54,8 @@ class BadInput(click.ClickException):
 trust_option = click.option(
     "--trust",
     is_flag=True,
-    help="Run code that the run folder or .yaml file names even if it is not an environment of your project; "
-    "use it only for files that you trust.",
+    help="Run the code that the run folder or .yaml file names as module:Name; only for files that are yours, or whose "
+    "author you trust.",
 )
 
 

@@ -24,6 +24,7 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       draw: whether to draw the pictures, too; False if there is no time for them.
     """
     from minding.engine.checkpoint import resumable_checkpoints
+    from minding.engine.config.trust import names_code
     from minding.engine.data.episode import RECORDED
 
     picture = _curve(cfg, run_dir, summary, draw)
@@ -38,6 +39,8 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     if cfg.env.env_id == RECORDED:
         following["play"] += " --env ID"
         del following["film"]
+    if names_code(cfg):
+        following = {name: f"{text} --trust" for name, text in following.items()}
     if not resumable_checkpoints(run_dir.checkpoints):
         # No policy was saved that could play.
         following = {"again": following["again"]}
