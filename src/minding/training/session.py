@@ -82,7 +82,7 @@ class Summary:
 class Session(contextlib.AbstractContextManager["Session"]):
     """The policy, the environments and the chain of a run; a context manager.
 
-    The run folder is locked from the first `run` to the end of the block. An error or a signal ends a session; another
+    The run folder is locked to the end of the block. An error or a signal ends a session; another
     session with `resume` continues the run from its checkpoints.
 
     Args:
