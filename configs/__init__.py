@@ -59,10 +59,10 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
       source: the name of a preset or of an algorithm, a ``.yaml`` file, a run folder, or a ``.py`` file that defines
         `main_config`. A name means the preset or the algorithm, even if there is a folder of that name; write
         ``./name`` for the folder.
-      trust: run the code that a run folder or a ``.yaml`` file names even if it is not the user's own.
+      trust: run the code that a run folder or a ``.yaml`` file names; see `engine.config.trust`.
     Raises:
       ConfigError: if there is no such preset or file, or it contains no settings.
-      TrustError: if a run folder or a ``.yaml`` file names code that is not the user's own.
+      TrustError: if a run folder or a ``.yaml`` file names code, and `trust` is false.
     """
     # An empty text is no path to the current folder.
     if isinstance(source, str) and (is_name(source) or not source.strip()):
@@ -73,19 +73,11 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
     if path.suffix in (".yaml", ".yml"):
         cfg = load_config(path)
         if not trust:
-            alone = path.resolve().parent == Path.cwd().resolve() and not _saved_by_a_run(path, cfg)
-            check_code(cfg, path, None if alone else path.parent)
+            check_code(cfg, path)
         return cfg
     if path.suffix == ".py":
         return _run_config_file(path)
     return load_named(str(source))
-
-
-def _saved_by_a_run(path: Path, cfg: Config) -> bool:
-    """Whether a file belongs to a run, judged by its contents and by the files in the same folder."""
-    env = cfg.get("env")
-    compiled = isinstance(env, dict) and "spec" in env
-    return compiled or any((path.parent / name).exists() for name in ("ckpt", "metrics.csv", "summary.json"))
 
 
 def _run_config_file(path: Path) -> Config:

@@ -6,6 +6,8 @@ import logging
 import sys
 from typing import IO
 
+from minding.engine.errors import printable
+
 
 # Python 3.10 does not accept the type argument that type checkers require.
 class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
@@ -13,6 +15,10 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The message, which may contain text from files."""
+        return printable(super().format(record), lines=True)
 
     @property
     def stream(self) -> IO[str]:  # type: ignore[override]

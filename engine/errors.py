@@ -7,17 +7,39 @@ from __future__ import annotations
 
 import difflib
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 _MOST_TEXT = 2000
 
 
+def printable(text: object, *, lines: bool = False) -> str:
+    """Foreign text, as of files and folder names, for a terminal: what would control it or hide is shown as an escape.
+
+    These are control characters, invisible marks such as those that reverse text, and halves of characters.
+
+    Args:
+      text: the text.
+      lines: whether line ends stay; otherwise they are shown as escapes, too.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(_shown(each) if not (lines and each == "\n") else each for each in text)
+
+
+def _shown(character: str) -> str:
+    # What is not printable includes all spaces but the usual one.
+    harmless = character.isprintable() or unicodedata.category(character) == "Zs"
+    return character if harmless else character.encode("unicode_escape").decode("ascii")
+
+
 class MindingError(Exception):
-    """Base of every error that minding raises on purpose; very long messages are shortened."""
+    """Base of every error that minding raises on purpose; messages are `printable`, and very long ones shortened."""
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = printable(super().__str__(), lines=True)
         return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} ... ({len(text):,} characters)"
 
 
@@ -126,7 +148,7 @@ class DamagedDataError(DataError):
 
 
 class TrustError(MindingError):
-    """A run folder names code that is not the user's own and that was not declared trusted."""
+    """A run folder or .yaml file names code, and was not declared trusted."""
 
 
 class ExportError(MindingError):

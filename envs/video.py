@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import errno
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import gymnasium
 import numpy as np
 
 from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.files import Folder, hidden, replace
+from minding.engine.process.installed import import_installed
 from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode
 from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
@@ -39,8 +42,9 @@ def video_writer(path: str | Path) -> Writer:
     if ending == ".gif":
         return _write_gif
     try:
-        imageio: Any = importlib.import_module("imageio.v2")
-        importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe()
+        imageio: Any = import_installed("imageio.v2")
+        ffmpeg: Any = import_installed("imageio_ffmpeg")
+        ffmpeg.get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         purpose = f"a video in {ending} (.gif needs nothing)"
         raise MissingExtraError("imageio-ffmpeg", "video", purpose) from None
@@ -106,8 +110,10 @@ def record_episodes(
         film.env.close()
     if stop():
         return []
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write(path, film.frames, film.metadata.get("render_fps") or _FPS)
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / f"draft{Path(path).suffix}"
+        write(draft, film.frames, film.metadata.get("render_fps") or _FPS)
+        replace(path, draft.read_bytes(), make=True)
     return ends
 
 
@@ -143,19 +149,19 @@ def _use_no_screen() -> None:
 
 def _check_writable(path: Path) -> None:
     """Refuses a file that cannot be written, before an episode is played; leaves no file or folder."""
-    existed, missing = path.exists(), [folder for folder in path.parents if not folder.exists()]
+    missing, draft = [folder for folder in path.parents if not folder.exists()], hidden(path).name
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "ab"):
-            pass
-        if not existed:
-            path.unlink()
+        with Folder(path.parent, make=True, follow=True) as folder:
+            folder.replace(draft, b"", durable=False)
+            folder.discard(draft)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     except OSError as error:
         raise ConfigError(f"video file {str(path)!r}: cannot write: {error.strerror}; give another --out") from None
     finally:
         with contextlib.suppress(OSError):
-            for folder in missing:
-                folder.rmdir()
+            for each in missing:
+                each.rmdir()
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]

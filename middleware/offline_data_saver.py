@@ -11,7 +11,6 @@ import numpy as np
 
 from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.checkpoint import disk
 from minding.engine.config.config import Config
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.agents import num_agents
@@ -22,6 +21,7 @@ from minding.engine.data.episode import Episode
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.rollout_joins import OpenEpisodes
 from minding.engine.errors import CheckpointError, DataError
+from minding.engine.files import Folder, hidden
 from minding.engine.types import Array, StateDict
 from minding.middleware.ctx_fields import rollout_in
 
@@ -126,26 +126,32 @@ class offline_data_saver:
         running = [_episode(rows) for rows in self._open.rest()]
         if not (self._parts or self._held or running):
             return
-        fresh = self._folder.with_name(f"{self._folder.name}.new")
-        disk.remove_tree(fresh)
-        with DatasetWriter(fresh, self._about) as writer:
-            for number in range(len(self._parts)):
-                writer.append(load_dataset(self._part(number), mapped=True))
-            if self._held or running:
-                writer.append(joined([*self._held, *running], self._about))
-        if self._folder.exists():
-            # An earlier end of this run wrote it.
-            disk.remove_tree(disk.hidden(self._folder))
-            disk.rename(self._folder, disk.hidden(self._folder))
-        disk.rename(fresh, self._folder)
-        disk.sync(self._folder.parent)
-        disk.remove_tree(disk.hidden(self._folder))
+        fresh, gone = self._folder.with_name(f"{self._folder.name}.new"), hidden(self._folder).name
+        with self._opened() as folder:
+            folder.discard(fresh.name)
+            with DatasetWriter(fresh, self._about) as writer:
+                for number in range(len(self._parts)):
+                    writer.append(load_dataset(self._part(number), mapped=True))
+                if self._held or running:
+                    writer.append(joined([*self._held, *running], self._about))
+            if folder.status(self._folder.name) is not None:
+                # An earlier end of this run wrote it.
+                folder.discard(gone)
+                folder.rename(self._folder.name, gone)
+            folder.rename(fresh.name, self._folder.name)
+            folder.sync()
+            folder.discard(gone)
         self._written = True
 
     def close(self) -> None:
         """Removes the parts, whose steps are in the folder now."""
         if self._written:
-            disk.remove_tree(self._parts_folder)
+            with self._opened() as folder:
+                folder.discard(self._parts_folder.name)
+
+    def _opened(self) -> Folder:
+        """The folder that holds the data and their parts."""
+        return Folder(self._folder.parent, make=True, follow=True)
 
     def state_dict(self) -> StateDict:
         held = joined(self._held, self._about) if self._held else None
@@ -168,13 +174,15 @@ class offline_data_saver:
         self._held = [] if held is None else list(episodes_of(Dataset(**held, about=self._about)))
         if not all(self._part(number).exists() for number in range(len(self._parts))):
             self._split_folder(sum(self._parts))
-        for path in sorted(self._parts_folder.glob("*")):
-            if path not in {self._part(number) for number in range(len(self._parts))}:
-                disk.remove_tree(path)
+        if self._parts_folder.exists():
+            with Folder(self._parts_folder) as folder:
+                kept = {self._part(number).name for number in range(len(self._parts))}
+                folder.discard(*(name for name in folder.names() if name not in kept))
 
     def _split_folder(self, steps: int) -> None:
         """Turns the first steps of the folder into a part: the parts were removed when the folder was written."""
-        disk.remove_tree(self._parts_folder)
+        with self._opened() as folder:
+            folder.discard(self._parts_folder.name)
         try:
             episodes = episodes_of(load_dataset(self._folder, mapped=True))
             with DatasetWriter(self._part(0), self._about) as writer:

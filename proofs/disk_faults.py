@@ -1,6 +1,6 @@
 """Disks that fail, processes that die and power that goes, at any call by which a checkpoint changes the disk.
 
-Each stands in for the `os` of `minding.engine.checkpoint.disk`. A sync waits for no disk: what it is for, that
+Each stands in for the `os` of `minding.engine.files`. A sync waits for no disk: what it is for, that
 contents and names survive a power cut, is modeled by `PowerCutOs`.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from minding.engine.checkpoint import disk
+from minding.engine import files
 
 COUNTED = ("mkdir", "open", "write", "fsync", "link", "rename", "unlink", "rmdir")
 """The calls that change the disk; `open` only where it makes a file."""
@@ -36,19 +36,29 @@ class CountingOs:
         if name not in COUNTED:
             return getattr(os, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **places: int) -> Any:
             if name == "open" and not args[1] & os.O_CREAT:
-                return os.open(*args)
+                return os.open(*args, **places)
             # Syncs come from several threads.
             with self._lock:
                 self.calls += 1
-                self.before(name, args)
-                return None if name == "fsync" else getattr(os, name)(*args)
+                self.before(name, _with_paths(args, places))
+                return None if name == "fsync" else getattr(os, name)(*args, **places)
 
         return call
 
     def before(self, name: str, args: tuple[Any, ...]) -> None:
         """Is called before each counted call."""
+
+
+def _with_paths(args: tuple[Any, ...], places: dict[str, int]) -> tuple[Any, ...]:
+    """The arguments of a call, with the folders to which names are relative."""
+    folders = [places.get("src_dir_fd", places.get("dir_fd")), places.get("dst_dir_fd")]
+    paths = [
+        each if folder is None else f"{os.readlink(f'/proc/self/fd/{folder}')}/{each}"
+        for each, folder in zip(args, folders)
+    ]
+    return (*paths, *args[len(paths) :])
 
 
 class FailingOs(CountingOs):
@@ -164,10 +174,10 @@ def undoing(name: str, source: Path, target: Path) -> Callable[[], object]:
 
 @contextlib.contextmanager
 def installed(replacement: CountingOs) -> Iterator[CountingOs]:
-    """Puts `replacement` in place of the `os` of the checkpoint module."""
-    original = disk.os
-    disk.os = replacement  # type: ignore[assignment]
+    """Puts `replacement` in place of the `os` by which files are changed."""
+    original = files.os
+    files.os = replacement  # type: ignore[assignment]
     try:
         yield replacement
     finally:
-        disk.os = original
+        files.os = original

@@ -189,6 +189,80 @@ def forge_text(path: Path, rng: random.Random) -> None:
         path.write_bytes(data)
 
 
+TEMPORARY = (".metrics.csv.minding-tmp", ".summary.json.minding-tmp", "config.yaml.new", ".new-report.html", ".lock")
+"""Names that a run writes besides its files; links may wait there."""
+INSIDE = (
+    "models/index.jsonl",
+    "models/.index.jsonl.minding-tmp",
+    "ckpt/.best.minding-tmp",
+    "ckpt/best",
+    "trackers/wandb",
+)
+FOLDERS = ("models", "tb", "nan", "trackers", "ckpt", "logs", "data")
+
+
+def make_outside(folder: Path) -> None:
+    """A folder of the user's beside a run, with files that following a link would change or remove."""
+    for name in ("precious", "metrics.csv", "index.jsonl", "version_1.safetensors"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("env_step\n0\n")
+    for name in ("iter_1", "iter_2", "events"):
+        (folder / name).mkdir()
+        (folder / name / "state-00000000.json").write_text("precious")
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    """All files below a folder, and their contents."""
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def plant(run: Path, rng: random.Random, put: Callable[[Path, bool], None]) -> None:
+    """Replaces one or two files or folders of a run, or adds names that it writes, by what `put` makes there."""
+    there = [str(path.relative_to(run)) for path in sorted(run.rglob("*"))]
+    for name in rng.sample([*there, *TEMPORARY, *INSIDE, *FOLDERS], rng.choice([1, 1, 2])):
+        path = run / name
+        is_folder = path.is_dir() or name in FOLDERS or path.name.strip(".").startswith(("iter_", "best"))
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            path.unlink()
+        with contextlib.suppress(FileExistsError, NotADirectoryError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            put(path, is_folder)
+
+
+PACKAGES = ("smac", "smacv2", "wandb", "mlflow", "swanlab", "envpool", "mpe2", "ale_py", "minigrid", "optuna", "own")
+
+
+def plant_packages(folder: Path, rng: random.Random, mark: Path) -> None:
+    """Puts packages into a folder that are called like optional ones; importing one makes the file `mark`."""
+    for name in rng.sample(PACKAGES, 4):
+        (folder / name).mkdir(exist_ok=True)
+        for module in ("__init__", "env"):
+            (folder / name / f"{module}.py").write_text(f"open({str(mark)!r}, 'w')\nclass Env: ...\n")
+
+
+def name_packages(path: Path, rng: random.Random) -> None:
+    """Lets a configuration name something of these packages, in a random place."""
+    tree = yaml.safe_load(path.read_text())
+    name = rng.choice(PACKAGES)
+    what = rng.randrange(7)
+    if what == 0:
+        tree["env"]["env_id"] = rng.choice([f"{name}/3m", f"{name}.env:Env", f"{name}:Env", f"{name}:Own-v0"])
+        tree["env"].pop("spec", None)
+    elif what == 1:
+        tree["env"]["env_kwargs"] = {"x": rng.choice([f"{name}.env", f"{name}:Env", {f"{name}.env": 1}])}
+    elif what == 2:
+        tree["run"]["loggers"] = [rng.choice(["wandb", "mlflow", "swanlab"])]
+    elif what == 3:
+        tree["env"]["backend"] = "envpool"
+    else:
+        key = ("chain", "use", "encoder")[what % 3]
+        where = tree["policy"]["model"] if key == "encoder" else tree
+        where[key] = [f"{name}:Env"] if key == "use" else f"{name}:Env"
+    path.write_text(yaml.safe_dump(tree))
+
+
 CHECKPOINT_FORGES: tuple[Forge, ...] = (forge_state, forge_arrays, forge_manifest, replace_file, damage_file)
 
 

@@ -5,19 +5,26 @@
 A short run is made, and what its policy does is recorded; then one file of a copy of it is forged, with checksums that
 fit, or damaged, and the copy is read: checkpoints as by `minding eval` and by `minding resume`, configurations and
 metrics as by all commands, recorded data as by an algorithm that learns from them. Each reading must end within its
-time and memory with the older checkpoint, one clear line, or values that a run could have written. Takes about three
-minutes; the figures go to ``docs/results/forged.json``.
+time and memory with the older checkpoint, one clear line, or values that a run could have written.
+
+Links that lead to files of the user, and named pipes, are put into the copy, and each writer of a run writes there:
+nothing outside may change. Packages called like optional ones are put beside the copy or into it, which is the current
+folder, and named in its settings: none of their code may run. Takes about five minutes; the figures go to
+``docs/results/forged.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import logging
+import os
 import platform
 import random
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -37,12 +44,23 @@ from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.checkpoint import set_aside
+from minding.engine.config.compiler import save_config
 from minding.engine.config.identity import check_newest
 from minding.engine.data.dataset import check_fits, load_dataset
-from minding.engine.errors import MindingError
+from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.errors import MindingError, NonFiniteError
+from minding.engine.run.curves import EVAL_RETURN, learning_curves
+from minding.engine.run.evidence import nan_batch_kept
+from minding.engine.run.lock import RunLock
+from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter, read_metrics
-from minding.engine.run.plotting import EVAL_RETURN
+from minding.engine.run.page import write_page
+from minding.engine.run.plotting import plot_curves
+from minding.engine.run.pool import ModelPool
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.status import StatusFile
+from minding.engine.run.trackers import TrackedRun
 from minding.middleware import CkptSaver, online_logger, termination_checker
 from minding.training import loading
 from proofs import forge
@@ -51,7 +69,10 @@ from proofs.runs import Results, commit
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "forged.json"
-CASES = {"checkpoints": 700, "configurations": 200, "metrics": 100, "datasets": 200}
+CASES = {
+    **{"checkpoints": 700, "configurations": 200, "metrics": 100, "datasets": 200},
+    **{"links": 300, "pipes": 100, "packages": 200},
+}
 MOST_SECONDS, MOST_MB, MOST_TEXT = 2.0, 200.0, 2100
 SETTINGS = (
     *("exp_name=run", "run.max_env_step=240", "run.final_episodes=2", "run.ckpt_freq=4", "run.metrics_freq=20"),
@@ -59,6 +80,10 @@ SETTINGS = (
     *("policy.model.hidden=[8]", "policy.model.normalize_obs=true", "policy.collect.n_sample=8"),
     *("policy.learn.warmup=16", "policy.learn.batch_size=8", "policy.other.buffer_size=500", "policy.eval.freq=100"),
 )
+
+
+_UNLOCKED = ("page", "picture", "pins", "data", "set aside")
+"""Writers that do not lock the run."""
 
 
 class Hang(BaseException):
@@ -123,6 +148,59 @@ class Readers:
             raise ValueError("data that do not fit together were read")
         return "read"
 
+    def write(self, number: int) -> str:
+        """Lets one writer of a run write, after the run was locked, or as commands do that lock no run."""
+        writers = self.writers()
+        name = [*writers][number % len(writers)]
+        try:
+            with RunLock(self.run) if name not in _UNLOCKED and number % 3 else contextlib.nullcontext():
+                writers[name]()
+        except OSError:
+            # A run goes on and says so; commands end with one line.
+            return "refused"
+        return "read"
+
+    def writers(self) -> dict[str, Callable[[], object]]:
+        """What runs and commands write, by name."""
+        run, checkpoints = RunDir(self.run), self.saver.checkpoints
+        table = CsvWriter(run.metrics)
+        return {
+            "metrics": lambda: table.write({"env_step": 241.0, "new": 1.0}),
+            "metrics of a resume": lambda: table.load_state_dict({"rows": 1, "columns": ["env_step"]}),
+            "status": lambda: StatusFile(run.status).write(self.task.ctx, 1, []),
+            "summary": lambda: run.write_summary({"env_step": 1}),
+            "config": lambda: save_config(Config(seed=1), run.config),
+            "checkpoint": lambda: checkpoints.save(1.0, 1),
+            "best checkpoint": lambda: checkpoints.save_best(1.0, None),
+            "versions": lambda: ModelPool(run.models, last=1).add({"w": np.zeros(2, np.float32)}, 1, 1),
+            "TensorBoard": lambda: _tensorboard(run.tensorboard),
+            "tracker": lambda: TrackedRun("run", None, run.trackers, {}).make_folder(),
+            "batch of NaN": lambda: _not_finite(self.run / "nan", self.task),
+            "page": lambda: write_page([self.run], self.run / "report.html", lambda cfg: None),
+            "picture": lambda: plot_curves(learning_curves([self.run]), run.curve),
+            "pins": lambda: ModelPool(run.models).pin("latest"),
+            "data": lambda: save_dataset(self.run / "more", load_dataset(self.run / "data")),
+            "set aside": lambda: set_aside(run.checkpoints / self.newest),
+        }
+
+    def load_here(self) -> str:
+        """Reads the run as `minding.load` does, in an interactive session in the run folder."""
+        path, modules, here = [*sys.path], {*sys.modules}, Path.cwd()
+        sys.path.insert(0, "")
+        os.chdir(self.run)
+        try:
+            cfg = compile_run(RunDir.open(".").load_config())
+            training.check_runnable(cfg)
+            return "read"
+        finally:
+            os.chdir(here)
+            if sys.path[1:] != path:
+                raise AssertionError(f"the path has become {sys.path}")
+            sys.path[:] = path
+            for name in {*sys.modules} - modules:
+                if name.partition(".")[0] in forge.PACKAGES:
+                    del sys.modules[name]
+
     def _which(self, name: str) -> str:
         return "read" if name == self.newest else "older"
 
@@ -169,6 +247,18 @@ def cases(kind: str, count: int, original: Path, readers: Readers, seed: int) ->
                 change = forge.forge_config
                 change(run / "config.yaml", rng)
                 read = readers.configure
+            elif kind in ("links", "pipes"):
+                outside = readers.run.parent / "outside"
+                shutil.rmtree(outside, ignore_errors=True)
+                forge.make_outside(outside)
+                forge.plant(run, rng, _link_to(outside) if kind == "links" else lambda path, _: os.mkfifo(path))
+                before, change = forge.contents_of(outside), forge.plant
+                read = functools.partial(readers.write, number)
+            elif kind == "packages":
+                mark, change = readers.run.parent / "ran", forge.name_packages
+                forge.plant_packages(run, rng, mark)
+                change(run / "config.yaml", rng)
+                read = readers.load_here
             elif kind == "datasets":
                 change = forge.CHECKPOINT_FORGES[number % len(forge.CHECKPOINT_FORGES)]
                 change(run / "data", rng)
@@ -178,7 +268,27 @@ def cases(kind: str, count: int, original: Path, readers: Readers, seed: int) ->
                 change(run / "metrics.csv", rng)
                 read = readers.tabulate
             found, seconds = outcome(read)
-        yield f"{kind} {number}, {change.__name__}, {read.__name__}", found, seconds
+            if kind in ("links", "pipes") and forge.contents_of(outside) != before:
+                found = "BROKEN: what a link leads to has changed"
+            if kind == "packages" and mark.exists():
+                mark.unlink()
+                found = "BROKEN: code of the folder has run"
+        yield f"{kind} {number}, {change.__name__}, {getattr(read, '__name__', 'write')}", found, seconds
+
+
+def _link_to(outside: Path) -> Callable[[Path, bool], None]:
+    return lambda path, is_folder: path.symlink_to(outside if is_folder else outside / "metrics.csv")
+
+
+def _tensorboard(folder: Path) -> None:
+    writer = TensorBoardWriter(folder)
+    writer.write({"a/b": 1.0}, 1)
+    writer.close()
+
+
+def _not_finite(folder: Path, task: Task[Any]) -> None:
+    with contextlib.suppress(NonFiniteError), nan_batch_kept(folder, task):
+        raise NonFiniteError("nan", {"obs": np.zeros(2, np.float32)}, {})
 
 
 def measure(counts: dict[str, int], seed: int = 0) -> dict[str, Any]:
@@ -191,6 +301,8 @@ def measure(counts: dict[str, int], seed: int = 0) -> dict[str, Any]:
             readers = Readers(place, newest)
             for read in (readers.play, readers.resume, readers.configure, readers.tabulate, readers.learn):
                 read()
+            for number in range(len(readers.writers())):
+                readers.write(number)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for kind, count in counts.items():
             found, seconds = Counter(), [0.0]

@@ -16,18 +16,22 @@ from pathlib import Path
 import pytest
 from fakes import needs_kernels
 
+import minding.cli
 import minding.configs
 from minding.cli import run
 from minding.cli.common import COUNT, mean_and_spread, number
 from minding.cli.doctor import _kernels
 from minding.cli.seeds import _print_seeds as print_seeds
 from minding.configs import PRESETS
-from minding.engine import Config
+from minding.engine import Config, OnlineRLContext
+from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
+from minding.engine.config.compiler import load_config, save_config
 from minding.engine.errors import EnvError
 from minding.engine.process import runtime
 from minding.engine.run.figures import wrong_figure
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd
 from minding.policies import ALGORITHMS, kernels
 
@@ -883,6 +887,52 @@ def test_compare_prints_a_row_per_run_with_the_settings_that_differ_below_it(see
     assert max(map(len, lines)) <= 80
 
 
+ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e"
+
+
+@pytest.fixture
+def foreign(training, tmp_path):
+    """Two runs with controls of a terminal in their names, settings, figures and status."""
+    for seed in range(2):
+        folder = tmp_path / f"in{ESCAPES}\nfake" / f"run{seed}"
+        args = ["exp_name=run", f"run.out_dir={tmp_path}", f"seed={seed}"]
+        made = RunDir.create(minding.configs.compile_run(minding.configs.load_preset("cartpole_ppo"), args))
+        folder.parent.mkdir(exist_ok=True)
+        run_dir = RunDir(made.path.rename(folder))
+        ended = {"unit": "env_step", "env_step": 10, "wall_time": 1.0, "stop_reason": f"a{ESCAPES}\nb"}
+        run_dir.write_summary({**ended, "eval_return": 4.0, "eval_std": 1.0, "n_eval_episodes": 10})
+        worker = WorkerStatus("w", ESCAPES, ESCAPES, 1, ESCAPES, 0, 0, 0.0, 0)
+        StatusFile(run_dir.status).write(OnlineRLContext(), 10, [worker], "ended", f"a{ESCAPES}\nb")
+        run_dir.metrics.write_text("env_step,eval/return_mean\n0,1.0\n10,4.0\n")
+    cfg = load_config(run_dir.config)
+    cfg.env.env_id = rf"$\bad$ Pole{ESCAPES}"
+    save_config(cfg, run_dir.config)
+    return folder.parent
+
+
+COMMANDS = ("compare", "status", "report", "plot", "eval", "resume", "pool", "train")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_text_of_a_run_folder_controls_the_terminal(command, foreign, capsys, monkeypatch):
+    monkeypatch.chdir(foreign)
+    runs = [str(foreign / name) for name in ("run0", "run1")]
+    for given in [runs] if command in ("compare", "report", "plot") else [[each] for each in runs]:
+        run([command, *given])
+        printed = "".join(capsys.readouterr())
+        assert all(each.isprintable() or each == "\n" for each in printed), ascii(printed)
+        assert not re.search("^(fake|b)", printed, re.MULTILINE)
+    for page in foreign.glob("*.html"):
+        assert not set("\x1b\x07\x9b\u202e") & set(page.read_text())
+
+
+def test_commands_print_by_one_function():
+    for file in Path(minding.cli.__file__).parent.glob("*.py"):
+        left = [line for line in file.read_text().splitlines() if re.search(r"click\.echo|[^.]\bprint\(", line)]
+        own = {"common.py": 1, "commands.py": 1, "data.py": 2, "process.py": 1}.get(file.name, 0)
+        assert len(left) == own, (file.name, left)
+
+
 def test_of_runs_without_returns_tables_show_what_recorded_data_say(seeds, capsys):
     figures = {"unit": "train_iter", "train_iter": 320, "wall_time": 3.0, "stop_reason": "max_train_iter"}
     judged = {**figures, "data_eval": {"other_actions": 0.125, "td_error": 2.5}}
@@ -917,7 +967,7 @@ def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeyp
     )
     for run_folder in ["run", *([str(config)] if command == ["train"] else [])]:
         assert run([*command, run_folder]) == 2
-        assert "names code that may not run" in capsys.readouterr().err
+        assert "names code. A run folder" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
     if command in (["resume"], ["train"]):
         # After a yes it is made, as any environment is; the other two look at the checkpoint first.

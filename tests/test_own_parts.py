@@ -12,8 +12,7 @@ from of_algorithms import SMALL
 
 import minding
 from minding.cli import run as command
-from minding.engine.config.trust import check_code
-from minding.engine.errors import ChainError, CodeError, ConfigError, ExportError, TrustError, notes_of
+from minding.engine.errors import ChainError, CodeError, ConfigError, ExportError, notes_of
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
@@ -259,60 +258,6 @@ def test_a_place_that_is_not_there_is_named(tmp_path):
     made = agent(tmp_path, "ppo", "use=[{call: 'own_parts:seen', before: multistep_trainr}]")
     with pytest.raises(ChainError, match="did you mean 'multistep_trainer'"):
         made.learn(64)
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"policy": {"model": {"encoder": "users_parts:Both"}}}, None),
-        ({"policy": {"type": "users_parts:MyPPO"}}, None),
-        ({"chain": "users_parts:my_chain"}, None),
-        ({"use": ["users_parts:Count", {"call": "users_parts:seen"}, "users_parts:made"]}, None),
-        ({"use": ["users_parts:silent"]}, "does not declare that it makes middleware"),
-        ({"policy": {"model": {"encoder": "users_parts:Count"}}}, "is not an encoder according to its source"),
-        ({"policy": {"type": "users_parts:Count"}}, "is not an algorithm according to its source"),
-        ({"chain": "users_parts:silent"}, "does not declare that it makes a chain"),
-        ({"use": ["os:system"]}, "part of Python|not below the current folder"),
-        ({"policy": {"model": {"encoder": "os:system"}}}, "part of Python|not below the current folder"),
-    ],
-)
-def test_what_a_run_folder_names_is_of_the_users_project_and_of_its_kind(settings, reason, project, monkeypatch):
-    monkeypatch.chdir(project)
-    monkeypatch.syspath_prepend(str(project))
-    if reason is None:
-        check_code(settings, project / "runs", None)
-        return
-    with pytest.raises(TrustError, match=reason):
-        check_code(settings, project / "runs", None)
-
-
-@pytest.mark.parametrize(
-    ("encoder", "reason"),
-    [
-        ("users_parts:Bothh", "does not define a class or function 'Bothh'; did you mean 'Both'"),
-        ("users_parts:Zzzzz", "does not define a class or function 'Zzzzz'; if it was renamed, give it its old name"),
-        ("users_broken:Both", r"users_broken\.py, line 1: SyntaxError: "),
-        ("nowhere:Both", "there is no module 'nowhere' in '.*': run this in your project's folder, which holds it"),
-    ],
-)
-def test_mistakes_that_trust_does_not_cure_do_not_ask_for_it(encoder, reason, project, monkeypatch):
-    monkeypatch.chdir(project)
-    monkeypatch.syspath_prepend(str(project))
-    (project / "users_broken.py").write_text("class Both\n")
-    with pytest.raises(
-        TrustError, match=f"policy.model.encoder='{encoder}' in .* cannot be used: .*{reason}"
-    ) as caught:
-        check_code({"policy": {"model": {"encoder": encoder}}}, project / "runs", None)
-    assert "--trust" not in str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """A folder with a module of the user's."""
-    folder = tmp_path_factory.mktemp("project")
-    text = Path(__file__).with_name("own_parts.py").read_text()
-    (folder / "users_parts.py").write_text(text)
-    return folder
 
 
 FORMULAS = {

@@ -11,6 +11,7 @@ from types import GeneratorType
 from typing import Any
 
 from minding.engine.chain.middleware import Middleware, SecondHalf
+from minding.engine.files import replace
 
 MAIN_LANE = "main"
 _LIMIT = 200_000
@@ -95,7 +96,7 @@ class Trace:
                 }
                 for span in spans
             ]
-        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+        replace(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 
 @dataclasses.dataclass

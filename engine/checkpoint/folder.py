@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from minding.engine.blame import is_users
-from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import read_manifest
 from minding.engine.checkpoint.store import MISFITS, first_line, load_checkpoint, verify_checkpoint
 from minding.engine.errors import (
@@ -21,6 +20,7 @@ from minding.engine.errors import (
     NoCheckpointError,
     ShapeError,
 )
+from minding.engine.files import Folder, hidden
 from minding.engine.types import StateDict
 
 _log = logging.getLogger("minding.ckpt")
@@ -136,19 +136,23 @@ def _newest(folder: Path, read: Callable[[Path], _Found]) -> _Found:
     raise NoCheckpointError(f"{folder}: no checkpoint; train first, or name another run")
 
 
-def set_aside(path: Path) -> Path:
+def set_aside(path: Path, *, follow: bool = False) -> Path:
     """Renames a checkpoint, or a folder of them, to a free ``left-<time>-<name>`` beside it; returns its new path.
 
     Nothing looks for checkpoints under such a name, and nothing removes them.
 
+    Args:
+      path: what is renamed.
+      follow: whether the folder that holds it may be a link, as a run folder may be; see `Folder`.
     Raises:
       OSError: if it cannot be renamed.
     """
     stamp = f"left-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     prefixes = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(1)))
-    aside = next(free for prefix in prefixes if not (free := path.with_name(f"{prefix}-{path.name}")).exists())
-    path.rename(aside)
-    return aside
+    with Folder(path.parent, follow=follow) as folder:
+        aside = next(free for each in prefixes if folder.status(free := f"{each}-{path.name}") is None)
+        folder.rename(path.name, aside)
+    return path.with_name(aside)
 
 
 def link_source(folder: Path) -> Path | None:
@@ -195,8 +199,9 @@ def _seems_whole(path: Path) -> bool:
 
 def _remove(path: Path) -> None:
     """Removes a checkpoint so that a partial one is never found under its name."""
-    gone = disk.hidden(path)
-    disk.remove_tree(gone)
-    disk.rename(path, gone)
-    disk.sync(path.parent)
-    disk.remove_tree(gone)
+    gone = hidden(path).name
+    with Folder(path.parent) as folder:
+        folder.discard(gone)
+        folder.rename(path.name, gone)
+        folder.sync()
+        folder.discard(gone)

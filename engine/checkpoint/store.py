@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import (
     MANIFEST,
     OWN_FILE,
@@ -26,6 +26,7 @@ from minding.engine.checkpoint.manifest import (
 )
 from minding.engine.checkpoint.tree import Parts, join, split
 from minding.engine.errors import CheckpointError, DamagedCheckpointError
+from minding.engine.files import Folder, hidden
 from minding.engine.types import Array, StateDict
 
 _ROWS = "rows"
@@ -69,23 +70,25 @@ def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, pr
         written then.
     """
     (parts, text), notes = _taken_apart(state), split(info).tree
-    disk.remove_leftovers(path.parent)
-    scratch = disk.hidden(path)
-    tag = secrets.token_hex(4)
-    try:
-        disk.make_folder(scratch)
-        entries, written = _write_files(scratch, tag, parts, text, _blocks_of(previous))
-        content = {**notes, "schema": SCHEMA, "tag": tag, "files": entries}
-        disk.write_file(scratch / MANIFEST, encode_manifest(content))
-        disk.sync_all([*written, scratch / MANIFEST, scratch])
-        if path.exists():
-            _replace(path, scratch, list(entries))
-        else:
-            disk.rename(scratch, path)
-            disk.sync(path.parent)
-    except BaseException:
-        disk.remove_tree(scratch)
-        raise
+    scratch, tag = hidden(path).name, secrets.token_hex(4)
+    with Folder(path.parent, make=True) as folder:
+        folder.discard_leftovers()
+        try:
+            with folder.folder(scratch, new=True) as fresh:
+                entries, written = _write_files(fresh, tag, parts, text, previous)
+                content = {**notes, "schema": SCHEMA, "tag": tag, "files": entries}
+                fresh.write(MANIFEST, encode_manifest(content))
+                fresh.sync_all(*written, MANIFEST)
+                if folder.status(path.name) is not None:
+                    with folder.folder(path.name) as old:
+                        _move(fresh, old, list(entries))
+                    folder.discard(scratch)
+                    return
+            folder.rename(scratch, path.name)
+            folder.sync()
+        except BaseException:
+            folder.discard(scratch)
+            raise
 
 
 def check_savable(state: StateDict) -> None:
@@ -123,10 +126,6 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     Raises:
       DamagedCheckpointError: if the checkpoint is missing or damaged, or has another schema; names the file.
     """
-    # Imported here, because a program that only collects never loads a checkpoint.
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     manifest = read_manifest(path)
     files, tag = manifest["files"], manifest["tag"]
     jobs: list[Future[Any]] = []
@@ -137,11 +136,7 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
         return read_verified(path / name, files[name])
 
     def read_arrays(name: str) -> dict[str, Array]:
-        data = read(name)
-        if int.from_bytes(data[:8], "little") > _MAX_JSON:
-            raise ValueError(f"the head of {name} is too long")
-        arrays: dict[str, Array] = load(data)
-        return arrays
+        return arrays_of(read(name))[0]
 
     def read_block(number: int, rows: Array) -> None:
         block = read_arrays(_block_name(number, tag))[_ROWS]
@@ -160,7 +155,7 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
             stored = sum(entry["size"] for name, entry in files.items() if name.startswith("block-"))
             state = join(json.loads(text), read_arrays(_arrays_name(tag)), fill, stored)
             _wait(jobs)
-    except (*MISFITS, SafetensorError) as error:
+    except MISFITS as error:
         raise DamagedCheckpointError(f"{path}: its files do not fit together ({first_line(error)})") from error
     return state, manifest
 
@@ -181,7 +176,8 @@ def map_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
         if len(text) > _MAX_JSON:
             raise ValueError(f"{names[0]} is too long")
         verify_file(path / names[1], files[names[1]])
-        state = join(json.loads(text), _mapped_arrays(path / names[1]), _no_blocks, 0, copy=False)
+        mapped = np.asarray(np.memmap(path / names[1], np.uint8, "r"))
+        state = join(json.loads(text), arrays_of(mapped)[0], _no_blocks, 0, copy=False)
     except (*MISFITS, OSError) as error:
         raise DamagedCheckpointError(f"{path}: its files do not fit together ({first_line(error)})") from error
     return state, manifest
@@ -191,21 +187,28 @@ def _no_blocks(number: int, rows: Array) -> None:
     raise ValueError("it has blocks")
 
 
-def _mapped_arrays(file: Path) -> dict[str, Array]:
-    """The arrays of a safetensors file, mapped and not read."""
-    whole = np.asarray(np.memmap(file, np.uint8, "r"))
+def arrays_of(data: bytes | Array) -> tuple[dict[str, Array], dict[str, str]]:
+    """The arrays of a safetensors file, by name, and its metadata. Arrays of mapped contents are views of these.
+
+    Raises:
+      ValueError: the file is damaged, or has so many arrays that a network or a run cannot have written it.
+    """
+    whole = np.frombuffer(bytearray(data), np.uint8) if isinstance(data, bytes) else data
     length = int.from_bytes(whole[:8].tobytes(), "little")
     if length > _MAX_JSON:
-        raise ValueError("the head is too long")
-    head = json.loads(whole[8 : 8 + length].tobytes())
-    head.pop("__metadata__", None)
+        raise ValueError(f"its head has {length:,} bytes, at most {_MAX_JSON:,} are read")
     content, arrays = whole[8 + length :], {}
-    for name, entry in head.items():
-        start, stop = entry["data_offsets"]
-        if not 0 <= start <= stop <= len(content):
-            raise ValueError(f"{name} lies outside of the file")
-        arrays[name] = content[start:stop].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-    return arrays
+    try:
+        head = json.loads(whole[8 : 8 + length].tobytes())
+        metadata = head.pop("__metadata__", {})
+        for name, entry in head.items():
+            start, stop = entry["data_offsets"]
+            if not 0 <= start <= stop <= len(content):
+                raise ValueError(f"{name} lies outside of the file")
+            arrays[name] = content[start:stop].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        return arrays, {str(key): str(value) for key, value in metadata.items()}
+    except MISFITS as error:
+        raise ValueError(first_line(error)) from None
 
 
 def _state_name(tag: str) -> str:
@@ -221,54 +224,59 @@ def _block_name(number: int, tag: str) -> str:
 
 
 def _write_files(
-    folder: Path, tag: str, parts: Parts, text: bytes, earlier: Mapping[str, tuple[Path, Entry]]
-) -> tuple[dict[str, Entry], list[Path]]:
+    folder: Folder, tag: str, parts: Parts, text: bytes, previous: Path | None
+) -> tuple[dict[str, Entry], list[str]]:
     """Writes or links all files but the manifest; returns (entries of the manifest, files that are to be synced)."""
     from safetensors.numpy import save
 
     entries: dict[str, Entry] = {}
-    written: list[Path] = []
+    written: list[str] = []
 
     def write(name: str, data: bytes) -> Entry:
-        disk.write_file(folder / name, data)
-        written.append(folder / name)
+        folder.write(name, data)
+        written.append(name)
         entries[name] = {"size": len(data), "sha256": sha256(data)}
         return entries[name]
 
-    for number, (identity, block) in enumerate(parts.blocks()):
-        name = _block_name(number, tag)
-        source, entry = earlier.get(identity, (None, {}))
-        if source is not None and disk.link_file(source, folder / name, entry["size"]):
-            entries[name] = entry
-        else:
-            write(name, save({_ROWS: np.ascontiguousarray(block)}))["block"] = identity
+    with contextlib.ExitStack() as opened:
+        source, earlier = _blocks_of(previous, opened)
+        for number, (identity, block) in enumerate(parts.blocks()):
+            name = _block_name(number, tag)
+            file, entry = earlier.get(identity, ("", {}))
+            if source is not None and file and source.link(file, folder, name, entry["size"]):
+                entries[name] = entry
+            else:
+                write(name, save({_ROWS: np.ascontiguousarray(block)}))["block"] = identity
     write(_arrays_name(tag), save(parts.arrays))
     write(_state_name(tag), text)
     return entries, written
 
 
-def _blocks_of(previous: Path | None) -> dict[str, tuple[Path, Entry]]:
-    """File and entry of each block of an earlier checkpoint, by its contents; empty if that one cannot be read."""
+def _blocks_of(
+    previous: Path | None, opened: contextlib.ExitStack
+) -> tuple[Folder | None, dict[str, tuple[str, Entry]]]:
+    """The folder of an earlier checkpoint, and file and entry of each of its blocks, by its contents.
+
+    None and empty if it cannot be read.
+    """
     if previous is None:
-        return {}
+        return None, {}
     try:
-        files = read_manifest(previous)["files"]
-    except CheckpointError:
-        return {}
-    return {entry["block"]: (previous / name, entry) for name, entry in files.items() if "block" in entry}
+        files, folder = read_manifest(previous)["files"], opened.enter_context(Folder(previous))
+    except (CheckpointError, OSError):
+        return None, {}
+    return folder, {entry["block"]: (name, entry) for name, entry in files.items() if "block" in entry}
 
 
-def _replace(path: Path, scratch: Path, names: list[str]) -> None:
+def _move(fresh: Folder, old: Folder, names: list[str]) -> None:
     """Moves a written checkpoint into the folder of an older one; the rename of the manifest is the switch."""
     for name in names:
         # The names of files in both folders are unique to each save.
-        disk.rename(scratch / name, path / name)
-    disk.sync(path)
-    disk.rename(scratch / MANIFEST, path / MANIFEST)
-    disk.sync(path)
-    old = {each.name for each in path.iterdir()}.difference(names)
-    disk.remove_files(path / name for name in old if OWN_FILE.fullmatch(name))
-    disk.remove_tree(scratch)
+        fresh.rename(name, name, old)
+    old.sync()
+    fresh.rename(MANIFEST, MANIFEST, old)
+    old.sync()
+    old.discard(*(name for name in old.names() if name not in names and OWN_FILE.fullmatch(name)))
 
 
 def _readers() -> ThreadPoolExecutor:

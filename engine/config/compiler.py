@@ -11,7 +11,6 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
@@ -21,7 +20,7 @@ from minding.engine.config.limits import set_length
 from minding.engine.config.options import Option, opt, plain, short
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.files import read_text
+from minding.engine.files import read_text, replace
 from minding.other_names import setting_hint
 
 __all__ = [
@@ -292,10 +291,7 @@ def _experiment_name(cfg: Config) -> str:
 
 def save_config(cfg: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Writes a configuration atomically as YAML with plain types; `load_config` returns the same tree."""
-    path = Path(path)
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(yaml.safe_dump(plain(cfg), sort_keys=False), encoding="utf-8")
-    os.replace(fresh, path)
+    replace(path, yaml.safe_dump(plain(cfg), sort_keys=False))
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:

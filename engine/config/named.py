@@ -1,23 +1,28 @@
 """Code that settings name as ``module:Name``: imported from the user's project, or passed by the program itself.
 
-`engine.config.trust` decides which code may be named in settings that others wrote.
+`engine.config.trust` decides when settings that others wrote may name code.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib
+import importlib.machinery
+import importlib.util
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from minding.engine.blame import places_of, user_location
-from minding.engine.config.code_text import CodeText, find_module
-from minding.engine.config.trust import CODE_KEYS, add_project_to_path, setting_at, texts_in
 from minding.engine.errors import CodeError, ConfigError, nearest
 
+CODE_KEYS = ("env.env_id", "policy.type", "policy.model.encoder", "chain", "use")
+"""The settings that can name code; `load_code` imports for no other."""
 _given: dict[str, Any] = {}
 """What this program gave as objects: a script that runs is not imported a second time for them."""
 
@@ -25,6 +30,31 @@ _given: dict[str, Any] = {}
 def is_named(text: object) -> bool:
     """Whether a setting names code."""
     return isinstance(text, str) and ":" in text
+
+
+def is_given(text: str) -> bool:
+    """Whether this program passed the object of this name itself."""
+    return text in _given
+
+
+def setting_at(cfg: Mapping[str, Any], key: str) -> Any:
+    node: Any = cfg
+    for part in key.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
+
+
+def texts_in(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """All strings in a value, including the keys of sections, each with its path."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield where, key
+            yield from texts_in(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item, where)
 
 
 def name_of_code(value: Any, key: str) -> str:
@@ -54,10 +84,11 @@ def load_code(text: str, key: str) -> Any:
 
     Args:
       text: the value of the setting.
-      key: its key, for messages.
+      key: its key, one of `CODE_KEYS`.
     Raises:
       CodeError: the value does not have this form, there is no such module or name, or importing it failed.
     """
+    assert key in CODE_KEYS, key
     if text in _given:
         return _given[text]
     module_name, _, name = text.partition(":")
@@ -66,56 +97,90 @@ def load_code(text: str, key: str) -> Any:
             f"{key}={text!r}: expected 'module:Name', a module of the current folder and a name in it, such as "
             f"'{module_name or 'my_module'}:{name or 'Name'}'"
         )
-    add_project_to_path()
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
-            raise CodeError(
-                f"{key}={text!r}: there is no module {module_name!r} on the Python path: run this in your "
-                "project's folder, which holds it"
-            ) from None
-        what = " ".join(str(error).split())
-        place = "" if isinstance(error, SyntaxError) else user_location(places_of(error)[1:])
-        raise CodeError(
-            f"{key}={text!r}: importing {module_name!r} failed: {type(error).__name__}: {what}{place}"
-        ) from error
+    module = import_own(module_name, f"{key}={text!r}")
     if not hasattr(module, name):
         raise CodeError(f"{key}={text!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
     return getattr(module, name)
 
 
-def check_named(text: str, key: str) -> None:
-    """Refuses a setting that does not name code. The module is imported only if its source does not show the name.
+def import_own(name: str, where: str) -> ModuleType:
+    """Imports a module that the user named, or trusted; the current folder is on the path from then on.
 
-    Modules with cells import MindSpore, which must be prepared first.
+    Args:
+      name: the module's dotted name.
+      where: the setting that names it, for messages.
+    Raises:
+      CodeError: there is no such module, or importing it failed.
+    """
+    _add_project_to_path()
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise CodeError(
+                f"{where}: there is no module {name!r} on the Python path: run this in your project's folder, which "
+                "holds it"
+            ) from None
+        what = " ".join(str(error).split())
+        place = "" if isinstance(error, SyntaxError) else user_location(places_of(error)[1:])
+        raise CodeError(f"{where}: importing {name!r} failed: {type(error).__name__}: {what}{place}") from error
+
+
+def check_named(text: str, key: str) -> None:
+    """Refuses a setting that does not name code. The module is imported only if its source does not show the name:
+    modules with cells import MindSpore, which must be prepared first.
 
     Raises:
       CodeError: as in `load_code`.
     """
-    module_name, _, name = text.partition(":")
-    add_project_to_path()
-    read = CodeText()
-    shown = text in _given or (
-        all(part.isidentifier() for part in [*module_name.split("."), name])
-        and find_module(module_name) is not None
-        and read.fault(module_name) is None
-        and bool(read.definitions(module_name, name))
-    )
-    if not shown:
+    if not (text in _given or _is_shown(text)):
         load_code(text, key)
+
+
+def _is_shown(text: str) -> bool:
+    """Whether the source of a module defines or imports a name at its top level."""
+    module, _, name = text.partition(":")
+    source = _source_of(module)
+    try:
+        body = [] if source is None else ast.parse(source.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    return any(
+        getattr(statement, "name", None) == name
+        or any((alias.asname or alias.name) == name for alias in getattr(statement, "names", ()))
+        for statement in body
+        if isinstance(statement, (ast.ClassDef, ast.FunctionDef, ast.ImportFrom))
+    )
 
 
 def code_digests(cfg: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of the files of the modules that settings name, by module; their imports are not followed."""
+    named = [text for key in CODE_KEYS for _, text in texts_in(setting_at(cfg, key), key) if is_named(text)]
     digests: dict[str, str] = {}
-    add_project_to_path()
-    for key in CODE_KEYS:
-        for _, text in texts_in(setting_at(cfg, key), key):
-            module = text.partition(":")[0]
-            if not is_named(text) or not all(part.isidentifier() for part in module.split(".")):
-                continue
-            spec = find_module(module)
-            with contextlib.suppress(OSError):  # such as a module without a file
-                digests[module] = hashlib.sha256(Path(str(spec and spec.origin)).read_bytes()).hexdigest()
+    for module in dict.fromkeys(text.partition(":")[0] for text in named):
+        source = _source_of(module)
+        with contextlib.suppress(OSError):
+            if source is not None:
+                digests[module] = hashlib.sha256(source.read_bytes()).hexdigest()
     return digests
+
+
+def _source_of(module: str) -> Path | None:
+    """The file of a module that the user named; None if it cannot be found without importing code."""
+    _add_project_to_path()
+    name, *inner = module.split(".")
+    try:
+        spec = importlib.util.find_spec(name)
+        for each in inner:
+            name, places = f"{name}.{each}", None if spec is None else spec.submodule_search_locations
+            # `importlib.util.find_spec` would import the packages above the module.
+            spec = None if places is None else importlib.machinery.PathFinder.find_spec(name, places)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin is not None and spec.has_location else None
+
+
+def _add_project_to_path() -> None:
+    """Makes modules of the current folder importable, which is not on the path of a console script."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())

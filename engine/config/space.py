@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.config.compiler import Schema, fill_schema, load_config
+from minding.engine.config.named import CODE_KEYS
 from minding.engine.config.options import plain, short
-from minding.engine.config.trust import CODE_KEYS
 from minding.engine.errors import ConfigError
 
 _SEARCHED = ("policy.model.", "policy.learn.", "policy.collect.", "policy.other.", "env.", "run.jit_threads")

@@ -14,7 +14,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import MANIFEST, SCHEMA, Entry, encode_manifest
 from minding.engine.checkpoint.tree import split
 from minding.engine.data.dataset import KIND, Dataset, check_dataset, joined
@@ -115,13 +114,13 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             _leaf_of(self._tree, name)["shape"] = [column.rows, *column.shape]
         state = json.dumps(self._tree).encode()
         files: dict[str, Entry] = {f"arrays-{tag}.safetensors": self._write_arrays(f"arrays-{tag}.safetensors")}
-        folder = self._scratch.folder
-        disk.write_file(folder / f"state-{tag}.json", state)
+        folder = self._scratch.claimed
+        folder.write(f"state-{tag}.json", state)
         files[f"state-{tag}.json"] = {"size": len(state), "sha256": hashlib.sha256(state).hexdigest()}
         info = {"kind": KIND, "about": self._about, "steps": self.steps}
         content = {**split(info).tree, "schema": SCHEMA, "tag": tag, "files": files}
-        disk.write_file(folder / MANIFEST, encode_manifest(content))
-        disk.sync_all([*(folder / name for name in files), folder / MANIFEST])
+        folder.write(MANIFEST, encode_manifest(content))
+        folder.sync_all(*files, MANIFEST)
         self._scratch.finish()
 
     def _write_arrays(self, name: str) -> Entry:

@@ -8,8 +8,8 @@ import secrets
 import threading
 from pathlib import Path
 
-from minding.engine.checkpoint import disk
 from minding.engine.errors import DataError
+from minding.engine.files import Folder, hidden, read_text
 
 _WRITER = "writer"
 """File in the folder that names the process, for the error message of another process that needs the same name."""
@@ -30,7 +30,8 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
       path: final path of the folder, which `finish` gives it; it must not exist yet.
 
     Attributes:
-      folder: the hidden folder, to write into.
+      folder: the path of the hidden folder, to write into.
+      claimed: the hidden folder, open and locked.
 
     Raises:
       DataError: `path` exists, or another process is writing it.
@@ -38,19 +39,23 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self.folder = path, disk.hidden(path)
-        self._descriptor: int | None = None
+        self._path, self.folder = path, hidden(path)
+        self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> Scratch:
         self._refuse_existing()
         with _changing:
-            self._descriptor = self._claimed()
+            self._parent = self._opened.enter_context(Folder(self._path.parent, make=True, follow=True))
+            try:
+                self.claimed: Folder = self._opened.enter_context(self._claim())
+            except BaseException:
+                self._opened.close()
+                raise
             _open.add(self.folder)
         try:
             self._refuse_existing()
-            for each in self.folder.iterdir():
-                disk.remove_tree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
-            disk.write_file(self.folder / _WRITER, f"process {os.getpid()} on {os.uname().nodename}".encode())
+            self.claimed.discard(*self.claimed.names())
+            self.claimed.write(_WRITER, f"process {os.getpid()} on {os.uname().nodename}".encode())
         except BaseException:
             self.__exit__()
             raise
@@ -58,48 +63,49 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
 
     def finish(self) -> None:
         """Gives the folder its name, durably."""
-        os.unlink(self.folder / _WRITER)
-        disk.sync(self.folder)
+        self.claimed.discard(_WRITER)
+        self.claimed.sync()
         with _changing:
-            disk.rename(self.folder, self._path)
+            self._parent.rename(self.folder.name, self._path.name)
             _open.discard(self.folder)
-        disk.sync(self._path.parent)
+        self._parent.sync()
 
     def __exit__(self, *error: object) -> None:
         with _changing:
             if self.folder in _open:
-                disk.remove_tree(self.folder)
+                self._parent.discard(self.folder.name)
                 _open.discard(self.folder)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._opened.close()
 
     def _refuse_existing(self) -> None:
-        if self._path.exists():
+        if os.path.lexists(self._path):
             raise DataError(f"{str(self._path)!r} exists: remove it, or give another folder")
 
-    def _claimed(self) -> int:
-        """Creates the folder, locks it for this process, and returns its descriptor."""
+    def _claim(self) -> Folder:
+        """The hidden folder, which is created if it is missing, locked for this process."""
         for _ in range(_TRIES):
-            with contextlib.suppress(FileExistsError):
-                disk.make_folder(self.folder)
+            with contextlib.suppress(FileExistsError), self._parent.folder(self.folder.name, new=True):
+                pass
             try:
-                found = disk.locked(self.folder)
+                found = self._parent.folder(self.folder.name)
+            except FileNotFoundError:
+                continue  # The process that had it has just finished.
+            try:
+                found.lock()
             except BlockingIOError:
+                found.close()
                 raise DataError(
                     f"{str(self._path)!r} is being written by {self._writer()}: wait for it, or give another folder"
                 ) from None
-            except FileNotFoundError:
-                continue  # The process that had it has just finished.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(found), os.stat(self.folder)):
-                    return found
-            os.close(found)
+            status = self._parent.status(self.folder.name)
+            if status is not None and os.path.samestat(os.fstat(found.descriptor), status):
+                return found
+            found.close()
         raise DataError(f"{str(self._path)!r}: other processes keep writing it: give another folder")
 
     def _writer(self) -> str:
-        with contextlib.suppress(OSError), open(self.folder / _WRITER, "rb") as file:
-            text = file.read(_MAX_WRITER).decode("utf-8", errors="replace")
+        with contextlib.suppress(OSError):
+            text = read_text(self.folder / _WRITER, _MAX_WRITER).strip()
             if text and text.isprintable():
                 return text
         return "another process"
@@ -109,9 +115,9 @@ def remove_unfinished() -> None:
     """Removes the folders that this process is writing, because it is about to end; a thread may still be writing."""
     if not _changing.acquire(timeout=1):
         return
-    for folder in _open:
+    for path in _open:
         # Renamed first, so that a thread that is still writing neither finds it nor gives it its final name.
-        gone = disk.hidden(folder.with_name(secrets.token_hex(8)))
-        with contextlib.suppress(OSError):
-            os.rename(folder, gone)
-            disk.remove_tree(gone)
+        gone = hidden(path.with_name(secrets.token_hex(8))).name
+        with contextlib.suppress(OSError), Folder(path.parent, follow=True) as folder:
+            folder.rename(path.name, gone)
+            folder.discard(gone)

@@ -6,7 +6,6 @@ where a tree is built: it pulls in torch if that is installed, a cost that envir
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import MissingExtraError, ShapeError
+from minding.engine.process.installed import import_installed
 from minding.engine.types import Array
 
 Tree = Any
@@ -148,11 +148,11 @@ def to_treetensor(tree: Tree, backend: str = "numpy") -> Any:
     if backend not in ("numpy", "torch"):
         raise ValueError(f"to_treetensor(backend={backend!r}): expected 'numpy' or 'torch'")
     try:
-        treetensor = importlib.import_module(f"treetensor.{backend}")
+        treetensor = import_installed(f"treetensor.{backend}")
     except ImportError:
         raise MissingExtraError("DI-treetensor", "treetensor", "conversion to treetensor") from None
     if backend == "torch":
-        tree = tree_map(importlib.import_module("torch").from_numpy, tree)
+        tree = tree_map(import_installed("torch").from_numpy, tree)
         return treetensor.Tensor(tree) if is_tree(tree) else tree
     return treetensor.ndarray(tree) if is_tree(tree) else tree
 

@@ -10,19 +10,24 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from minding.engine.files import Folder
 from minding.engine.process.signals import SignalGuard
 
 _POLL_SECONDS = 0.1
 _MOST_READ = 8192
 _PROGRAM = """\
-import ctypes, os, signal, sys
+import sys
+sys.path[:] = [place for place in sys.path if place]
+import ctypes, os, signal
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() != int(sys.argv.pop(1)):
     sys.exit("the process that started this one has ended")
 from {module} import {function}
 {function}()
 """
-"""The kernel kills the process with the one that started it (PR_SET_PDEATHSIG), however that one ends.
+"""The current folder is taken off the path, so that nothing in it is imported in place of an installed package.
+
+The kernel kills the process with the one that started it (PR_SET_PDEATHSIG), however that one ends.
 
 SIGKILL also ends a process that is stopped."""
 
@@ -56,8 +61,9 @@ class Command:
         module, _, function = self.function.partition(":")
         program = _PROGRAM.format(module=module, function=function)
         command = [sys.executable, "-c", program, str(parent), *self.args]
-        self.output.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.output, "ab") as output:
+        with Folder(self.output.parent, make=True) as folder:
+            descriptor = folder.open(self.output.name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with open(descriptor, "ab") as output:
             self._begin = output.tell()
             # Ctrl-C would reach all processes of the terminal's foreground group: the parent tells these once instead.
             self._process = subprocess.Popen(

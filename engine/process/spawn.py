@@ -28,6 +28,8 @@ _STARTING = threading.Lock()
 """The main script and the environment variables belong to all threads."""
 _PR_SET_PDEATHSIG = 1
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_SAFE_PATH = {"PYTHONSAFEPATH": "minding"}
+"""Keeps the current folder off the path of a process that starts with ``-c``; Python 3.10 does not know it."""
 
 
 class WorkerProcess(SpawnProcess):
@@ -80,6 +82,10 @@ def _starter() -> _Starter:
 def _end_with(parent: int) -> WorkerProcess:
     """In a spawned process: makes it end with its parent; returns the object that takes its description."""
     end_with_parent(parent)
+    for name, value in _SAFE_PATH.items():
+        # Programs that an environment starts may need their own folders.
+        if os.environ.get(name) == value:
+            del os.environ[name]
     return WorkerProcess.__new__(WorkerProcess)
 
 
@@ -97,7 +103,8 @@ def end_with_parent(parent: int) -> None:
 
 @contextlib.contextmanager
 def lean_start() -> Iterator[None]:
-    """While a process is spawned: hides the main script, gives NumPy one thread, and holds signals back.
+    """While a process is spawned: hides the main script and the current folder, gives NumPy one thread, and holds
+    signals back.
 
     Spawn would run the user's script again in the child, with all of its imports, MindSpore among them. Definitions in
     the script still reach the child, because cloudpickle sends the code of `__main__` by value. The child also holds
@@ -108,13 +115,14 @@ def lean_start() -> Iterator[None]:
 
 
 def _lean_start() -> Iterator[None]:
+    script = sys.modules["__main__"]
+    wanted = {**dict.fromkeys(_THREAD_LIMITS, "1"), **_SAFE_PATH}
+    unset = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(unset)
     # The start of the resource tracker would unblock signals again.
     resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    script = sys.modules["__main__"]
-    unset = [name for name in _THREAD_LIMITS if name not in os.environ]
     sys.modules["__main__"] = types.ModuleType("__main__")
-    os.environ.update(dict.fromkeys(unset, "1"))
     try:
         yield
     finally:

@@ -121,7 +121,7 @@ class RunCheckpoints:
         found = resumable_checkpoints(self.folder)
         if found:
             try:
-                aside = set_aside(self.folder)
+                aside = set_aside(self.folder, follow=True)
             except OSError as error:
                 raise CheckpointError(
                     f"{self.folder} holds checkpoints of an earlier run and cannot be renamed ({error.strerror}): use "

@@ -14,6 +14,7 @@ import numpy as np
 from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
 from minding.engine.errors import NonFiniteError, add_note
+from minding.engine.files import Folder
 
 
 @contextlib.contextmanager
@@ -40,12 +41,13 @@ def _write(error: NonFiniteError, folder: Path, ctx: Context) -> Path:
     from safetensors.numpy import save
 
     counters = ctx.state_dict()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"iter_{counters.get('train_iter', ctx.total_step)}.safetensors"
-    path.write_bytes(save({name: np.ascontiguousarray(array) for name, array in error.batch.items()}))
+    name = f"iter_{counters.get('train_iter', ctx.total_step)}"
     about = {"error": str(error), "metrics": _as_json(error.metrics), "counters": _as_json(counters)}
-    path.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    return path
+    with Folder(folder, make=True) as opened:
+        arrays = {key: np.ascontiguousarray(array) for key, array in error.batch.items()}
+        opened.replace(f"{name}.safetensors", save(arrays))
+        opened.replace(f"{name}.json", (json.dumps(about, indent=2) + "\n").encode())
+    return folder / f"{name}.safetensors"
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:

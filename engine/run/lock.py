@@ -10,21 +10,23 @@ import os
 from pathlib import Path
 
 from minding.engine.errors import RunInUseError
+from minding.engine.files import Folder, read_text, refuse_links
 
 _log = logging.getLogger("minding.run")
 LOCK_FILE = ".lock"
 _IN_USE = (errno.EWOULDBLOCK, errno.EAGAIN)
 _MAX_OWNER = 200
-_held: dict[Path, tuple[int, int]] = {}
-"""Locks of this process: folder -> file descriptor and number of objects that share it."""
+_held: dict[Path, int] = {}
+"""Locks of this process: folder -> file descriptor."""
 
 
 class RunLock:
     """An exclusive lock on the file ``.lock`` of a run folder.
 
     The kernel releases the lock when the process that holds it ends, for whatever reason; the file stays and names the
-    last process that held it. Several objects of one process share one lock. If the file system has no locks, or the
-    folder cannot be written, `acquire` warns and the run continues without a lock.
+    last process that held it. A process has one lock per run: inside of a block that holds it, further objects take
+    part in it, and the outermost one releases it. If the file system has no locks, or the folder cannot be written,
+    `acquire` warns and the run continues without a lock.
 
     Args:
       folder: the run folder; `acquire` creates it if it is missing, and `release` removes it again if it is empty.
@@ -32,8 +34,7 @@ class RunLock:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = _key(folder)
-        self._acquired = False
-        self._made = False
+        self._owns = self._made = False
 
     def __enter__(self) -> RunLock:
         self.acquire()
@@ -43,29 +44,25 @@ class RunLock:
         self.release()
 
     def acquire(self) -> None:
-        """Takes the lock; does nothing if this object has it already.
+        """Takes the lock; does nothing if this process has it already.
 
         Raises:
           RunInUseError: another process holds the lock; names that process.
+          ConfigError: a link leads out of the folder, see `engine.files.refuse_links`.
         """
-        if self._acquired:
+        if self.folder in _held:
             return
-        descriptor, shared = _held.get(self.folder, (None, 0))
-        if descriptor is None:
-            descriptor = self._lock()
+        descriptor = self._lock()
         if descriptor is not None:
-            _held[self.folder] = (descriptor, shared + 1)
-            self._acquired = True
+            _held[self.folder] = descriptor
+            self._owns = True
 
     def release(self) -> None:
-        """Releases the lock; does nothing if this object does not hold it."""
-        if not self._acquired:
+        """Releases the lock if this object took it."""
+        if not self._owns:
             return
-        self._acquired, theirs = False, lost(self.folder)
-        descriptor, shared = _held.pop(self.folder)
-        if shared > 1:
-            _held[self.folder] = (descriptor, shared - 1)
-            return
+        self._owns, theirs = False, lost(self.folder)
+        descriptor = _held.pop(self.folder)
         with contextlib.suppress(OSError):
             if self._made and not theirs and os.listdir(self.folder) == [LOCK_FILE]:
                 os.unlink(self.folder / LOCK_FILE)
@@ -78,48 +75,53 @@ class RunLock:
         Raises:
           RunInUseError: another process has a run in a folder of that name.
         """
-        held, shared = _held[self.folder]
         descriptor = self._lock()
         if descriptor is not None:
-            os.close(held)
-            _held[self.folder] = (descriptor, shared)
+            os.close(_held[self.folder])
+            _held[self.folder] = descriptor
 
     def _lock(self) -> int | None:
-        path = self.folder / LOCK_FILE
+        self._made = self._made or not self.folder.is_dir()
+        refuse_links(self.folder)
         try:
-            if not self.folder.is_dir():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._made = True
-            descriptor = _locked(path)
+            with Folder(self.folder, make=True, follow=True) as folder:
+                descriptor = _locked(folder)
+                with contextlib.suppress(OSError):
+                    _name_owner(folder)
         except OSError as error:
             if error.errno in _IN_USE:
                 raise RunInUseError(
-                    f"the run {str(self.folder)!r} is in use by {_owner(path)}: wait for it to end, or end it first"
+                    f"the run {str(self.folder)!r} is in use by {_owner(self.folder / LOCK_FILE)}: wait for it to end, "
+                    "or end it first"
                 ) from None
             _log.warning(
                 "%s cannot be locked (%s): make sure that no other process writes this run", self.folder, error.strerror
             )
             return None
-        with contextlib.suppress(OSError):
-            path.write_text(f"process {os.getpid()} on {os.uname().nodename}\n")
         return descriptor
 
 
-def _locked(path: Path) -> int:
+def _locked(folder: Folder) -> int:
     """A file descriptor of the locked file; OSError if another process has locked it, or it cannot be locked."""
     try:
         # Reading is enough for most file systems, and one with a file open for writing cannot be made read-only.
-        return _flock(path, os.O_RDONLY | os.O_CREAT)
+        return _flock(folder, os.O_RDONLY | os.O_CREAT)
     except OSError as error:
         # On a read-only disk another process may use the folder through another mount; NFS needs a writable file.
         access = {errno.EROFS: os.O_RDONLY, errno.EBADF: os.O_RDWR}.get(error.errno or 0)
         if access is None:
             raise
-    return _flock(path, access)
+    return _flock(folder, access)
 
 
-def _flock(path: Path, access: int) -> int:
-    descriptor = os.open(path, access | os.O_CLOEXEC, 0o666)
+def _name_owner(folder: Folder) -> None:
+    """Writes into the locked file who has locked it."""
+    with open(folder.open(LOCK_FILE, os.O_WRONLY | os.O_TRUNC), "w") as file:
+        file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+
+
+def _flock(folder: Folder, access: int) -> int:
+    descriptor = folder.open(LOCK_FILE, access)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -133,7 +135,7 @@ def lost(folder: Path) -> bool:
 
     A folder with its name may now belong to another process, so nothing must be written there until `RunLock.renew`.
     """
-    descriptor, _ = _held.get(_key(folder), (None, 0))
+    descriptor = _held.get(_key(folder))
     if descriptor is None:
         return False
     mine = os.fstat(descriptor)
@@ -152,8 +154,8 @@ def _key(folder: str | os.PathLike[str]) -> Path:
 
 def _owner(path: Path) -> str:
     """The text that the process with the lock has written into the file."""
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        text = file.read(_MAX_OWNER).decode("utf-8", errors="replace").strip()
+    with contextlib.suppress(OSError):
+        text = read_text(path, _MAX_OWNER).strip()
         if text.isprintable() and text:
             return text
     return "another process"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
-import itertools
 import os
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,8 @@ import yaml
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import MissingExtraError
+from minding.engine.files import Folder
+from minding.engine.process.installed import is_installed
 from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
 from minding.engine.run.run_dir import RunDir
@@ -53,8 +54,7 @@ def check_loggers(names: Iterable[str]) -> None:
       MissingExtraError: the package of a logger is missing.
     """
     for name in names:
-        # A folder of that name, such as the one of Weights & Biases, is found as well, but has no origin.
-        if name in TRACKERS and getattr(importlib.util.find_spec(name), "origin", None) is None:
+        if name in TRACKERS and not is_installed(name):
             raise MissingExtraError(name, name, f"run.loggers: {name}")
 
 
@@ -84,8 +84,6 @@ class TensorBoardWriter:
     Args:
       folder: folder of the event files; created if missing, and again if it is removed during the run.
     """
-
-    _numbers = itertools.count()
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -159,10 +157,11 @@ class TensorBoardWriter:
         from tensorboardX.event_file_writer import EventsWriter
 
         self.close()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # tensorboardX names files by the second; the suffix keeps two of one second apart.
-        suffix = f".{os.getpid()}.{next(self._numbers)}"
-        self._events = EventsWriter(str(self.folder / "events"), suffix)
+        with Folder(self.folder, make=True):
+            # tensorboardX names files by the second; the suffix keeps two of one second apart, and nobody can have put
+            # a link there before.
+            suffix = f".{os.getpid()}.{secrets.token_hex(8)}"
+            self._events = EventsWriter(str(self.folder / "events"), suffix)
         self._file = next(self.folder.glob(f"events*{suffix}"))
 
     @contextlib.contextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import array
 import collections
-import contextlib
 import csv
 import dataclasses
-import datetime
 import io
 import itertools
 import os
@@ -16,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from minding.engine.checkpoint import disk
+from minding.engine.checkpoint import set_aside
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
+from minding.engine.files import Folder, read_bounded, replace
 from minding.engine.run.lock import lost
 from minding.engine.types import Array, StateDict
 
@@ -107,18 +106,14 @@ def read_metrics(path: str | os.PathLike[str]) -> dict[str, Array]:
 def _lines_of(path: Path) -> Iterator[str]:
     """The lines of a file with their ends; the last one has no end if the file stops within it."""
     try:
-        size = path.stat().st_size if path.is_file() else None
-        if size is not None and size <= _MAX_BYTES:
-            # Bytes that are not UTF-8 become a character that no number contains.
-            with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-                yield from file
-            return
+        # Bytes that are not UTF-8 become a character that no number contains.
+        content = io.BytesIO(read_bounded(path, _MAX_BYTES))
+        yield from io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace", newline="\n")
+        return
+    except FileNotFoundError:
+        reason = "no such file"
     except OSError as error:
-        raise ConfigError(f"cannot read the metrics {str(path)!r}: {error.strerror}") from None
-    if size is None:
-        reason = "it is not a file" if path.exists() else "no such file"
-    else:
-        reason = f"{size:,} bytes, at most {_MAX_BYTES:,} are read"
+        reason = str(error.strerror)
     raise ConfigError(f"cannot read the metrics {str(path)!r}: {reason}")
 
 
@@ -215,8 +210,8 @@ class CsvWriter:
         self.flush()
         if self._size:
             try:
-                disk.sync(self.path)
-                disk.sync(self.path.parent)
+                with Folder(self.path.parent, follow=True) as folder:
+                    folder.sync_all(self.path.name)
             except OSError as error:
                 self._warn(error)
         return {"rows": self.rows, "columns": list(self.columns)}
@@ -277,8 +272,7 @@ class CsvWriter:
         try:
             return read_table(self.path, limit)
         except ConfigError as error:
-            aside = self.path.with_name(f"left-{datetime.datetime.now():%Y%m%d-%H%M%S}-{self.path.name}")
-            self.path.rename(aside)
+            aside = set_aside(self.path, follow=True)
             console_logger().warning("%s; it is now %s", error, aside.name)
             return Table([], [])
 
@@ -294,28 +288,16 @@ class CsvWriter:
         self.columns = columns
 
     def _append(self, rows: Sequence[Sequence[str]]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        size = self.path.stat().st_size if self.path.exists() else 0
-        data = _csv_text(rows if size else [self.columns, *rows]).encode()
-        try:
-            with open(self.path, "ab") as file:
-                file.write(data)
-        except OSError:
-            # A full disk may take half a line; remove it.
-            with contextlib.suppress(OSError):
-                os.truncate(self.path, size)
-            raise
-        self._size = size + len(data)
+        with Folder(self.path.parent, make=True, follow=True) as folder:
+            found = folder.status(self.path.name)
+            text = _csv_text(rows if found and found.st_size else [self.columns, *rows])
+            self._size = folder.append(self.path.name, text.encode())
 
     def _replace(self, table: Sequence[Sequence[str]]) -> None:
         """Replaces the contents of the file by `table`, durably, unless they are equal."""
         data = _csv_text(table).encode()
-        if self.path.read_bytes() != data:
-            temporary = self.path.with_name(self.path.name + ".tmp")
-            temporary.write_bytes(data)
-            disk.sync(temporary)
-            os.replace(temporary, self.path)
-            disk.sync(self.path.parent)
+        if read_bounded(self.path, _MAX_BYTES) != data:
+            replace(self.path, data)
         self._size = len(data)
 
     def _warn(self, error: OSError) -> None:

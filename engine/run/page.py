@@ -19,8 +19,8 @@ import numpy as np
 from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import ConfigError
-from minding.engine.files import read_bounded, read_text
+from minding.engine.errors import ConfigError, printable
+from minding.engine.files import read_bounded, read_text, replace
 from minding.engine.run.aggregates import NORMAL_QUANTILE, bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
@@ -91,14 +91,7 @@ def write_page(
     """
     runs = _named(compare_runs(paths))
     page = _page(runs, changed)
-    out = Path(out)
-    fresh = out.with_name(f".new-{out.name}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(page, encoding="utf-8")
-        os.replace(fresh, out)
-    finally:
-        fresh.unlink(missing_ok=True)
+    replace(out, page, make=True)
     return [run.figures for run in runs]
 
 
@@ -376,4 +369,4 @@ def _value(value: Any) -> str:
 
 
 def _text(text: object) -> str:
-    return html.escape(str(text))
+    return html.escape(printable(text, lines=True))

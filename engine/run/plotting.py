@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
 import itertools
 import math
 import os
@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.chain.context import UNITS
-from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.errors import ConfigError, printable
+from minding.engine.files import replace
+from minding.engine.process.installed import import_extra
 from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
 from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
@@ -233,7 +235,7 @@ def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: 
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
-    _time_line(trace["traceEvents"], seconds).savefig(path)
+    save_figure(_time_line(trace["traceEvents"], seconds), path)
 
 
 def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> Any:
@@ -282,11 +284,10 @@ def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[
 
 def _figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float = 7) -> tuple[Any, list[Any]]:
     """A figure of this width in inches with rows of panels, each of this height."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot", "drawing a learning curve") from None
+    import_extra("matplotlib.figure", "plot", "drawing a learning curve")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height * panels), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(panels, columns, number + 1) for number in range(panels * columns)]
@@ -317,15 +318,16 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
       OSError: the picture cannot be written.
     """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
-    fresh = path.with_name(f".new-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(fresh)
-        os.replace(fresh, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        # Names of runs and environments may be from anybody; a $ in them begins no formula.
+        if text.get_text():
+            text.set_text(printable(text.get_text(), lines=True))
+            text.set_parse_math(False)
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix[1:].lower())
+    replace(path, picture.getvalue(), make=True)
 
 
 def terminal_curve(

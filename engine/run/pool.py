@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -15,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import BlockArray, disk, set_aside
+from minding.engine.checkpoint import BlockArray, set_aside
 from minding.engine.checkpoint.manifest import read_verified, sha256
-from minding.engine.checkpoint.store import MISFITS, first_line
+from minding.engine.checkpoint.store import MISFITS, arrays_of, first_line
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError, DamagedCheckpointError, NoCheckpointError, nearest
-from minding.engine.files import read_text
+from minding.engine.files import Folder, read_text
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, StateDict
 
@@ -28,7 +27,6 @@ LATEST, BEST = "latest", "best"
 _INDEX, _PINS = "index.jsonl", "pinned.json"
 _OWN_FILE = re.compile(r"version_\d{1,12}\.safetensors|\..*\.minding-tmp")
 _MAX_TEXT = 1 << 24
-_HEAD = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +144,7 @@ class ModelPool:
 
         # Not `ascontiguousarray`, which makes a row of a single number.
         data = save({name: np.asarray(array, order="C") for name, array in weights.items()})
-        with self._writing():
+        with self._writing() as folder:
             before = self.versions
             number = 1 + max([self.newest, *(version.number for version in before)])
             entry = {
@@ -155,8 +153,8 @@ class ModelPool:
                 "size": len(data), "sha256": sha256(data), "network": network,
             }  # fmt: skip
             version = self._version(entry, self._pins())
-            self._put(version.path, data)
-            self._put_index(self._staying([*before, version]))
+            folder.replace(version.path.name, data)
+            self._put_index(folder, self._staying([*before, version]))
             self.newest = number
         return number
 
@@ -201,9 +199,6 @@ class ModelPool:
           NoCheckpointError: there is no such version; see `find`.
           DamagedCheckpointError: its file is missing or has changed; names the file.
         """
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
         found = version if isinstance(version, Version) else self.find(version)
         try:
             data = read_verified(found.path, {"size": found.size, "sha256": found.sha256})
@@ -212,10 +207,8 @@ class ModelPool:
                 f"{error}: use another version, or restore it from a checkpoint with `minding resume`"
             ) from None
         try:
-            if int.from_bytes(data[:8], "little") > _HEAD:
-                raise ValueError("its head is too long")
-            return {name: np.array(array) for name, array in load(data).items()}
-        except (*MISFITS, SafetensorError) as error:
+            return {name: np.array(array) for name, array in arrays_of(data)[0].items()}
+        except ValueError as error:
             raise DamagedCheckpointError(f"{found.path} holds no arrays ({first_line(error)})") from None
 
     def pin(self, version: Version | str | int) -> Version:
@@ -236,7 +229,7 @@ class ModelPool:
         Raises:
           OSError: the folder cannot be renamed.
         """
-        return set_aside(self.folder) if (self.folder / _INDEX).exists() else None
+        return set_aside(self.folder, follow=True) if (self.folder / _INDEX).exists() else None
 
     def state_dict(self) -> StateDict:
         """All versions with their weights."""
@@ -254,13 +247,14 @@ class ModelPool:
           OSError: the pool cannot be written.
         """
         entries = [dict(entry) for entry in state["index"]]
-        with self._writing():
+        with self._writing() as folder:
             self.newest = int(state["newest"])
             versions = [self._version(entry, self._pins()) for entry in entries]
             for version in versions:
                 if not _is_whole(version):
-                    self._put(version.path, np.asarray(state["files"][str(version.number)], np.uint8).tobytes())
-            self._put_index(versions)
+                    data = np.asarray(state["files"][str(version.number)], np.uint8).tobytes()
+                    folder.replace(version.path.name, data)
+            self._put_index(folder, versions)
 
     def _version(self, entry: Mapping[str, Any], pins: frozenset[int]) -> Version:
         number, score = int(entry["version"]), entry["score"]
@@ -301,48 +295,26 @@ class ModelPool:
 
     def _set_pin(self, version: Version | str | int, pinned: bool) -> Version:
         found = self.find(version.number if isinstance(version, Version) else version)
-        with self._writing():
+        with self._writing() as folder:
             # The version may have been removed in the meantime.
             found = self.find(found.number)
             pins = self._pins() | {found.number} if pinned else self._pins() - {found.number}
-            self._put(self.folder / _PINS, json.dumps(sorted(pins)).encode())
+            folder.replace(_PINS, json.dumps(sorted(pins)).encode())
         return dataclasses.replace(found, pinned=pinned)
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Locks the pool against other processes that write."""
-        if not self.folder.is_dir():
-            disk.make_folder(self.folder)
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            # A file system may have no locks.
-            with contextlib.suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+    def _writing(self) -> Iterator[Folder]:
+        """The folder, locked against other processes that write."""
+        with Folder(self.folder, make=True) as folder:
+            folder.lock(wait=True)
+            yield folder
 
-    def _put(self, path: Path, data: bytes) -> None:
-        """Writes a file atomically and durably."""
-        fresh = disk.hidden(path)
-        disk.remove_files([fresh])
-        try:
-            disk.write_file(fresh, data)
-            disk.sync(fresh)
-            disk.rename(fresh, path)
-            disk.sync(self.folder)
-        except OSError:
-            disk.remove_files([fresh])
-            raise
-
-    def _put_index(self, versions: Sequence[Version]) -> None:
+    def _put_index(self, folder: Folder, versions: Sequence[Version]) -> None:
         """Writes the index, then removes all files that it does not name."""
         text = "".join(json.dumps(_entry(version)) + "\n" for version in versions)
-        self._put(self.folder / _INDEX, text.encode())
+        folder.replace(_INDEX, text.encode())
         named = {version.path.name for version in versions}
-        disk.remove_files(
-            path for path in self.folder.iterdir() if _OWN_FILE.fullmatch(path.name) and path.name not in named
-        )
+        folder.discard(*(name for name in folder.names() if _OWN_FILE.fullmatch(name) and name not in named))
 
 
 def _entry(version: Version) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.files import folder_of, read_text
+from minding.engine.files import folder_of, read_text, replace
 from minding.engine.run import zoo
 from minding.engine.run.figures import wrong_figure
 
@@ -33,7 +32,7 @@ class RunDir:
 
     Attributes:
       path: the folder.
-      trust: whether code that its configuration names may run, wherever that code is; see `engine.config.trust`.
+      trust: whether code that its configuration names may run; see `engine.config.trust`.
     """
 
     path: Path
@@ -71,8 +70,7 @@ class RunDir:
 
         Args:
           path: the folder, or ``zoo/NAME``, an agent that comes with minding (see `engine.run.zoo`).
-          trust: run the code that its configuration names even where it is not the user's own; see
-            `engine.config.trust`.
+          trust: run the code that its configuration names; see `engine.config.trust`.
 
         Raises:
           ConfigError: if there is no such folder or it contains no run; names the nearest run in the same folder.
@@ -165,16 +163,18 @@ class RunDir:
         """File with the progress of the run and the activities of its workers, see `engine.run.status`."""
         return self.path / "status.json"
 
-    def load_config(self) -> Config:
+    def load_config(self, own: Collection[str] = ()) -> Config:
         """The configuration with which the run was last started or resumed.
 
+        Args:
+          own: settings that the caller replaces with his own: they may name code.
         Raises:
           ConfigError: if it is missing or damaged.
-          TrustError: if it names code that is not the user's own, and the folder was not opened with ``trust=True``.
+          TrustError: if it names code, and the folder was not opened with ``trust=True``.
         """
         cfg = load_config(self.config)
         if not self.trust:
-            check_code(cfg, self.path, self.path)
+            check_code(cfg, self.path, own)
         return cfg
 
     def update_config(self, cfg: Config) -> None:
@@ -220,14 +220,9 @@ class RunDir:
     def write_summary(self, figures: Mapping[str, object]) -> None:
         """Writes `figures` (plain numbers and strings) to `summary`; logs a failing disk."""
         text = json.dumps(dict(figures), indent=2, default=str) + "\n"
-        # On a full disk, the summary of an earlier part of the run stays intact.
-        fresh = self.summary.with_name(f"{self.summary.name}.new")
         try:
-            fresh.write_text(text, encoding="utf-8")
-            os.replace(fresh, self.summary)
+            replace(self.summary, text)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             console_logger().warning("%s was not written: %s", self.summary, error.strerror)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -16,7 +15,7 @@ from minding.engine.chain.context import UNITS, Context
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
-from minding.engine.files import read_text
+from minding.engine.files import read_text, replace
 from minding.engine.process.alive import start_ticks
 from minding.engine.run.lock import lost
 
@@ -114,13 +113,9 @@ class StatusFile:
             train_iter=ctx.optional("train_iter", int),
             workers=tuple(workers),
         )
-        fresh = self._path.with_name(f"{self._path.name}.new")
         try:
-            fresh.write_text(json.dumps(dataclasses.asdict(status), indent=2) + "\n", encoding="utf-8")
-            os.replace(fresh, self._path)
+            replace(self._path, json.dumps(dataclasses.asdict(status), indent=2) + "\n", durable=False)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             if not self._warned:
                 console_logger().warning("%s was not written: %s", self._path, error.strerror)
             self._warned = True

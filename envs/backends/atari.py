@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv, VectorWrapper
 
+from minding.engine.process.installed import import_installed
 from minding.engine.types import Array
 from minding.envs.single.factory import EnvFactory
 
@@ -50,6 +51,7 @@ def atari_options(factory: EnvFactory) -> dict[str, Any] | None:
 
 def atari_env(options: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
     """Makes the games of `atari_options`."""
+    import_installed("ale_py")
     from ale_py.vector_env import AtariVectorEnv
 
     return FirstFrames(AtariVectorEnv(num_envs=num_envs, **options))

@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from minding.engine.process.installed import import_installed
 from minding.engine.types import Array
 
 
@@ -34,6 +35,7 @@ def _choose_renderer() -> None:
 
 # dm_control reads this choice when it is imported.
 _choose_renderer()
+import_installed("dm_control")
 from dm_control import suite  # noqa: E402
 
 

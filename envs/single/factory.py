@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,10 +14,11 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import TimeLimit
 
+from minding.engine.config.named import import_own
 from minding.engine.config.options import short
-from minding.engine.config.trust import add_project_to_path
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
+from minding.engine.process.installed import import_installed
 from minding.envs.config import check_playable
 from minding.envs.guards import living
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
@@ -324,7 +324,7 @@ def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
         return parallel_source(env_id)
     if ":" in env_id:
         module_name, _, name = env_id.partition(":")
-        module = _import(module_name, env_id)
+        module = import_own(module_name, f"env.env_id={env_id!r}")
         attribute = getattr(module, name, None)
         if callable(attribute):
             return attribute
@@ -345,7 +345,7 @@ def _registered(env_id: str) -> EnvSpec:
     if providers and env_id not in gymnasium.registry:
         module, package, extra = providers[0]
         try:
-            importlib.import_module(module)
+            import_installed(module)
         except ImportError:
             raise MissingExtraError(package, extra, f"env.env_id={env_id!r}") from None
     if env_id not in gymnasium.registry:
@@ -359,13 +359,3 @@ def _fast_spec(spec: EnvSpec) -> EnvSpec:
     spec.disable_env_checker = True
     spec.order_enforce = False
     return spec
-
-
-def _import(name: str, env_id: str) -> Any:
-    add_project_to_path()
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise ConfigError(f"env.env_id={env_id!r}: there is no module {name!r} on the Python path") from None
-        raise ConfigError(f"env.env_id={env_id!r}: importing {name!r} failed: {describe(error)}") from error

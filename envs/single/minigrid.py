@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.masks import ACTION_MASK
-from minding.engine.errors import ConfigError, MissingExtraError, ShapeError, SpaceError
+from minding.engine.errors import ConfigError, ShapeError, SpaceError
+from minding.engine.process.installed import import_extra
 from minding.engine.types import Array
 
 _MOST_MISSIONS = 500
@@ -41,10 +42,9 @@ class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], mask: bool = False, mission: bool = True) -> None:
-        try:
-            from minigrid.minigrid_env import MiniGridEnv
-        except ImportError:
-            raise MissingExtraError("minigrid", "minigrid", "env.wrappers: minigrid") from None
+        import_extra("minigrid", "minigrid", "env.wrappers: minigrid")
+        from minigrid.minigrid_env import MiniGridEnv
+
         super().__init__(env)
         core = env.unwrapped
         if not isinstance(core, MiniGridEnv):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.errors import ConfigError, MissingExtraError, nearest
+from minding.engine.process.installed import import_installed
 
 PACKAGES = {"mpe2": "mpe", "pettingzoo": "mpe"}
 """Packages of PettingZoo environments, package -> extra that installs it. The id 'package/name' is the module
@@ -50,7 +51,7 @@ def hint_of(env_id: str) -> str:
 def known_ids() -> dict[str, list[str]]:
     """The ids of our own environments and, if the package mpe2 is installed, of its environments, by family."""
     try:
-        path = importlib.import_module("mpe2").__path__
+        path = import_installed("mpe2").__path__
     except ImportError:
         return {"minding": [*OWN]}
     return {"minding": [*OWN], "mpe2": _versions("mpe2", path)}
@@ -97,7 +98,7 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
             f"{_own_board(name)}"
         )
     try:
-        path = importlib.import_module(".".join([package, *families])).__path__
+        path = import_installed(".".join([package, *families])).__path__
     except ModuleNotFoundError as error:
         if families and error.name == ".".join([package, *families]):
             raise ConfigError(f"env.env_id={env_id!r}: unknown environment; {package} has no {families[0]!r}") from None
@@ -108,7 +109,7 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     if env_id not in known:
         raise ConfigError(f"env.env_id={env_id!r}: unknown environment{nearest(env_id, known)}")
     try:
-        module = importlib.import_module(".".join([package, *families, name]))
+        module = import_installed(".".join([package, *families, name]))
     except ImportError as error:
         raise ConfigError(
             f"env.env_id={env_id!r} needs {error.name or error}, which is not installed: "
@@ -142,7 +143,7 @@ def _versions(start: str, path: Any) -> list[str]:
 def _smac_map(env_id: str, package: str, map_name: str) -> Callable[..., Any]:
     module, name, address = GAMES[package]
     try:
-        make = getattr(importlib.import_module(module), name)
+        make = getattr(import_installed(module), name)
     except ImportError as error:
         raise ConfigError(
             f"env.env_id={env_id!r} needs the package {package!r} and the game: pip install git+{address}, and see "

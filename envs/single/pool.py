@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from minding.engine.errors import ConfigError, MissingExtraError, nearest
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.process.installed import import_extra
 
 _FIRST_SEED = 0
 
@@ -54,10 +55,7 @@ def package_of(env_id: str) -> Any:
       MissingExtraError: the package is not installed.
       ConfigError: the package has no such environment; names the nearest.
     """
-    try:
-        import envpool
-    except ImportError:
-        raise MissingExtraError("envpool", "envpool", "env.backend='envpool'") from None
+    envpool: Any = import_extra("envpool", "envpool", "env.backend='envpool'")
     known = envpool.list_all_envs()
     if env_id not in known:
         raise ConfigError(f"env.env_id={env_id!r}: EnvPool has no such environment{nearest(env_id, known)}")

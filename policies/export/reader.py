@@ -19,10 +19,11 @@ import numpy as np
 from minding.engine.checkpoint.store import first_line
 from minding.engine.data import trees
 from minding.engine.data.masks import masked_obs
-from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.errors import ExportError
 from minding.engine.files import read_bounded, read_text
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
+from minding.engine.process.installed import import_extra
 from minding.engine.types import Array, EvalMode, Obs
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.numpy_layers import ILLEGAL
@@ -135,10 +136,7 @@ def open_onnx(data: bytes) -> Run:
       ExportError: if onnxruntime does not accept the model.
       MissingExtraError: if onnxruntime is not installed.
     """
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtraError("onnxruntime", "onnx", "running an ONNX file") from None
+    onnxruntime: Any = import_extra("onnxruntime", "onnx", "running an ONNX file")
     try:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL

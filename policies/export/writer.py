@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import disk
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.observation import Leaf, leaf_name
-from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.errors import ExportError
+from minding.engine.files import replace
+from minding.engine.process.installed import import_extra
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.core.base import BasePolicy
@@ -203,10 +204,9 @@ def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, inf
         "sha256": checksum(data),
     }
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         # If only the first file is replaced, the checksum reveals that the description is older.
-        _replace(path, data)
-        _replace(description_path(path), (json.dumps(description, indent=2) + "\n").encode())
+        replace(path, data, make=True)
+        replace(description_path(path), json.dumps(description, indent=2) + "\n")
     except OSError as error:
         raise ExportError(f"{path}: cannot write: {error.strerror}; give another --out") from error
     return description
@@ -242,10 +242,7 @@ def _write_mindir(graph: _ActingGraph, inputs: Sequence[_Input], path: Path) -> 
 
 
 def _write_onnx(graph: _ActingGraph, inputs: Sequence[_Input], path: Path) -> None:
-    try:
-        import onnx
-    except ImportError:
-        raise MissingExtraError("onnx", "onnx", "export to ONNX") from None
+    onnx: Any = import_extra("onnx", "onnx", "export to ONNX")
     ms.onnx.export(
         graph,
         *[each.tensor for each in inputs],
@@ -302,16 +299,3 @@ def _draw(leaf: Leaf, count: int, rng: np.random.Generator) -> Array:
 
 def _described(name: str, dtype: str, shape: Sequence[int]) -> dict[str, Any]:
     return {"name": name, "dtype": dtype, "shape": ["batch", *shape]}
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replaces a file atomically: a reader sees either the old or the new contents."""
-    scratch = disk.hidden(path)
-    disk.remove_files([scratch])
-    try:
-        disk.write_file(scratch, data)
-        disk.sync(scratch)
-        disk.rename(scratch, path)
-        disk.sync(path.parent)
-    finally:
-        disk.remove_files([scratch])

@@ -374,19 +374,20 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
     Args:
       path: the folder, or ``zoo/NAME``, an agent that comes with minding.
       env: the environment, if it was a class or function that cannot be imported by name.
-      trust: whether to run the code that the settings name, wherever it is; see `engine.config.trust`.
+      trust: whether to run the code that the settings name; see `engine.config.trust`. An environment that is given,
+        and classes that this program has passed to an `Agent`, need no trust.
       progress: as in `Agent`.
     Raises:
       ConfigError: the path is not such a folder.
       CheckpointError: the folder is damaged, or belongs to another network.
-      TrustError: the settings name code that is not the user's own.
+      TrustError: the settings name other code, and `trust` is false.
     """
     path = zoo.located(folder_of(path, "load"))
     if is_saved(path):
         return _of_saved(path, env, trust, progress)
     is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"
     run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust)
-    cfg = compile_run(_adopted(run_dir.load_config(), env))
+    cfg = compile_run(_adopted(run_dir.load_config(_replaced_by(env)), env))
     agent = Agent.__new__(Agent)
     agent._hold(cfg, progress)
     agent._trained, agent._run_dir = True, run_dir
@@ -411,7 +412,7 @@ def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
     check_saved(path)
     cfg = load_config(path / CONFIG)
     if not trust:
-        check_code(cfg, path, path)
+        check_code(cfg, path, _replaced_by(env))
     # The saved weights already include those of `run.begin_from`.
     cfg.run.begin_from = None
     agent = Agent.__new__(Agent)
@@ -419,6 +420,10 @@ def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
     agent._trained, agent._warm = True, read_weights(path)
     agent.policy  # noqa: B018  # raises if the weights do not fit
     return agent
+
+
+def _replaced_by(env: object) -> tuple[str, ...]:
+    return () if env is None else ("env.env_id",)
 
 
 def _adopted(cfg: Config, env: Any) -> Config:

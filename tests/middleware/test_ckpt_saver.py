@@ -15,6 +15,7 @@ from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, RunInUseError
+from minding.engine.files import Folder
 from minding.middleware import CkptSaver
 
 CONFIG = {
@@ -282,15 +283,15 @@ def test_a_full_disk_leaves_earlier_checkpoints_and_training_goes_on(run, monkey
 
 def test_a_failed_last_save_is_tried_again_at_the_end(run, monkeypatch):
     calls = []
-    real = os.rename
+    rename = Folder.rename
 
-    def fail_once(source, target):
-        calls.append(target.name)
+    def fail_once(self, name, new, to=None):
+        calls.append(new)
         if len(calls) == 2:
             raise OSError(28, "No space left on device")
-        real(source, target)
+        rename(self, name, new, to)
 
-    monkeypatch.setattr(os, "rename", fail_once)
+    monkeypatch.setattr(Folder, "rename", fail_once)
     saver = run(max_step=4)
     assert (calls, saver.folder_lost) == (["iter_20", "iter_40", "iter_40"], False)
     assert names(saver.folder) == ["iter_20", "iter_40"]
@@ -385,11 +386,15 @@ def test_a_second_call_of_run_continues_the_same_run(tmp_path, caplog):
 
 
 def test_a_new_run_ends_before_it_begins_where_earlier_checkpoints_cannot_be_set_aside(run, monkeypatch, tmp_path):
-    def refuse(self, target):
-        raise OSError(30, "Read-only file system")
+    rename = Folder.rename
+
+    def refuse(self, name, new, to=None):
+        if new.startswith("left-"):
+            raise OSError(30, "Read-only file system")
+        rename(self, name, new, to)
 
     earlier = counts(run(max_step=8).folder)
-    monkeypatch.setattr(type(tmp_path), "rename", refuse)
+    monkeypatch.setattr(Folder, "rename", refuse)
     with pytest.raises(CheckpointError, match=r"earlier run and cannot be renamed \(Read-only file system\): use"):
         run(max_step=4)
     assert counts(tmp_path / "run" / "ckpt") == earlier
@@ -565,11 +570,15 @@ def test_latest_is_the_newest_run_in_the_folder_also_where_an_earlier_one_got_fu
 
 
 def test_on_a_read_only_disk_what_came_after_keeps_its_name_with_a_warning(run, resume, tmp_path, caplog, monkeypatch):
-    def refuse(self, target):
-        raise OSError(30, "Read-only file system")
+    rename = Folder.rename
+
+    def refuse(self, name, new, to=None):
+        if new.startswith("left-"):
+            raise OSError(30, "Read-only file system")
+        rename(self, name, new, to)
 
     run(max_step=4)
-    monkeypatch.setattr(type(tmp_path), "rename", refuse)
+    monkeypatch.setattr(Folder, "rename", refuse)
     saver, _, _ = resume(tmp_path / "run" / "ckpt" / "iter_20", max_step=3)
     assert names(saver.folder) == ["iter_20", "iter_30", "iter_40"]
     assert "iter_40 keeps its name" in caplog.text

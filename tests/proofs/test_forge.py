@@ -19,7 +19,10 @@ from minding.middleware import CkptSaver
 from proofs import forge
 from proofs import forged as forge_proofs
 
-CASES = {"checkpoints": 120, "configurations": 60, "metrics": 60, "datasets": 100}
+CASES = {
+    **{"checkpoints": 120, "configurations": 60, "metrics": 60, "datasets": 100},
+    **{"links": 48, "pipes": 32, "packages": 60},
+}
 
 
 class Policy:

@@ -23,6 +23,7 @@ from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes.options import LOCAL
 from minding.engine.lanes.ray import reaper
 from minding.engine.process.alive import start_ticks
+from minding.engine.process.installed import import_installed
 from minding.engine.process.signals import note_sender
 
 _ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -325,8 +326,6 @@ def _tell(process: subprocess.Popen[str], line: str) -> None:
 
 def _ray() -> Any:
     # Ray installs psutil.
-    import ray
-    import ray._raylet
-    import ray.exceptions
-
-    return ray
+    for module in ("ray._raylet", "ray.exceptions"):
+        import_installed(module)
+    return import_installed("ray")

@@ -6,7 +6,6 @@ import collections
 import contextlib
 import dataclasses
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
+from minding.engine.files import Folder, read_text, refuse_links
 from minding.engine.run.lock import lost
 from minding.engine.run.metrics import clock_of, read_table
 from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
@@ -23,6 +23,7 @@ from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
 _ODD = re.compile(r"[^\w./ -]")
 _LONGEST_NAME = 240
 _MOST_WAITING = 10_000
+_MAX_KEPT = 1 << 16
 _PATIENCE = 600.0
 """Seconds after a failure until a tracker is tried again: a call that fails may have blocked training for minutes."""
 
@@ -81,6 +82,16 @@ class TrackedRun:
         group = path.parent.name if (path.parent / SEEDS_SETTINGS).is_file() else None
         name = path.name if group is None else f"{group}/{path.name}"
         return cls(name, group, run_dir.trackers.absolute(), plain(settings))
+
+    def make_folder(self) -> None:
+        """Creates the folder if it is missing, before a tracker's own code writes there.
+
+        Raises:
+          OSError: it cannot be created, or is a link.
+          ConfigError: it contains links that lead somewhere else.
+        """
+        with Folder(self.folder, make=True):
+            refuse_links(self.folder)
 
 
 class Client(Protocol):
@@ -207,19 +218,16 @@ class Tracker:
     def _kept(self) -> tuple[str | None, int]:
         """The id of the tracker's run, and the number of rows sent to it."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            kept = json.loads(self._file.read_text(encoding="utf-8"))
+            kept = json.loads(read_text(self._file, _MAX_KEPT))
             return str(kept["id"]), int(kept["rows"])
         return None, 0
 
     def _keep(self) -> None:
         if lost(self._run_dir.path):
             return
-        fresh = self._file.with_name(f"{self._file.name}.new")
         # A failing disk is reported with metrics.csv.
-        with contextlib.suppress(OSError):
-            fresh.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps({"id": self._id, "rows": self._given}), encoding="utf-8")
-            os.replace(fresh, self._file)
+        with contextlib.suppress(OSError), Folder(self._run_dir.trackers, make=True) as folder:
+            folder.replace(self._file.name, json.dumps({"id": self._id, "rows": self._given}).encode(), durable=False)
 
 
 def _rows_of(path: Path, begin: int, end: int, names: Names) -> list[Row]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from minding.engine.process.installed import import_installed
 from minding.engine.run.loggers import flat
 from minding.engine.run.trackers import Names, Row, TrackedRun
 
@@ -23,6 +24,7 @@ class Client:
     _id = ""
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
+        import_installed("mlflow")
         from mlflow import MlflowClient
         from mlflow.entities import Param
 

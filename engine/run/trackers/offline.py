@@ -6,16 +6,19 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from minding.engine.files import read_bounded
+
 _BLOCK = 32768
 _HEADER = struct.Struct("<IHB")
 """Checksum, length, kind of a piece of a record: 1 whole, 2 first, 3 middle, 4 last."""
+_MOST = 1 << 31
 _HEAD = 7
 """Bytes at the beginning of a file that name its format."""
 
 
 def records(path: Path) -> Iterator[bytes]:
     """The whole records of a file; its end may be torn by a kill."""
-    data, at, record = path.read_bytes(), _HEAD, b""
+    data, at, record = read_bounded(path, _MOST), _HEAD, b""
     while at + _HEADER.size <= len(data):
         left = _BLOCK - at % _BLOCK
         if left < _HEADER.size:

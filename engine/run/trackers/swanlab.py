@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from minding.engine.process.installed import import_installed
 from minding.engine.run.trackers import Row, TrackedRun
 from minding.engine.run.trackers.offline import records
 
@@ -20,9 +21,9 @@ class Client:
     _run: Any = None
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
-        import swanlab
+        swanlab: Any = import_installed("swanlab")
 
-        run.folder.mkdir(parents=True, exist_ok=True)
+        run.make_folder()
         held = 0 if id is None else _held_offline(run.folder, id)
         with _handlers_kept():
             self._run = swanlab.init(

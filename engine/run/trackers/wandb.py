@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from minding.engine.process.installed import import_installed
 from minding.engine.run.metrics import CLOCKS
 from minding.engine.run.trackers import Row, TrackedRun
 from minding.engine.run.trackers.offline import records
@@ -18,9 +19,9 @@ class Client:
     _run: Any = None
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
-        import wandb
+        wandb: Any = import_installed("wandb")
 
-        run.folder.mkdir(parents=True, exist_ok=True)
+        run.make_folder()
         held = 0 if id is None else _held_offline(run.folder, id)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "minding"),

@@ -6,7 +6,7 @@ import itertools
 
 import click
 
-from minding.cli.common import COUNT, bad_input
+from minding.cli.common import COUNT, bad_input, echo
 
 
 @click.command("check-env")
@@ -35,15 +35,15 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: floa
 
         settings = fill_schema({"env": config_schema()}, {"env": {"env_id": env_id}}, overrides)
         env_cfg = settings.read("env", dict)
-        click.echo(f"checking {env_id} for at most {seconds:g} s (--seconds)")
+        echo(f"checking {env_id} for at most {seconds:g} s (--seconds)")
         findings = iter_findings(env_cfg, steps, seconds=seconds)
         first = next(findings)
         if first.refused is not None:
             raise first.refused
     errors, only = 0, ""
     for finding in itertools.chain([first], findings):
-        click.echo(f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else ""))
+        echo(f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else ""))
         errors += finding.level == "error"
         only = only or (" with env.single_instance=true" if "env.single_instance=true" in finding.fix else "")
-    click.echo(f"{env_id}: " + (f"{errors} error{'s' * (errors > 1)}" if errors else f"fit for training{only}"))
+    echo(f"{env_id}: " + (f"{errors} error{'s' * (errors > 1)}" if errors else f"fit for training{only}"))
     return 1 if errors else 0

@@ -9,6 +9,7 @@ import click
 
 from minding import __version__
 from minding.cli.check_env import check_env
+from minding.cli.common import echo
 from minding.cli.compare import compare
 from minding.cli.data import data
 from minding.cli.doctor import doctor
@@ -101,5 +102,5 @@ def _is_bad_input(error: Exception) -> bool:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"minding: {message}", err=True)
+    echo(f"minding: {message}", err=True)
     return code

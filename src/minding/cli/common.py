@@ -54,8 +54,8 @@ class BadInput(click.ClickException):
 trust_option = click.option(
     "--trust",
     is_flag=True,
-    help="Run code that the run folder or .yaml file names even if it is not an environment of your project; "
-    "use it only for files that you trust.",
+    help="Run the code that the run folder or .yaml file names as module:Name; only for files that are yours, or whose "
+    "author you trust.",
 )
 
 
@@ -79,9 +79,26 @@ class GivenPath(click.Path):
         return str(super().convert(os.path.expanduser(value), param, ctx))
 
 
+def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
+    """Prints a text as `engine.errors.printable` shows it; commands print by nothing else.
+
+    A part that comes from a file or a folder's name and has to stay on its line is given as ``line(part)``.
+    """
+    from minding.engine.errors import printable
+
+    click.echo(printable(text, lines=True), nl=nl, err=err)
+
+
+def line(text: object) -> str:
+    """A text of which nobody can make two lines, see `engine.errors.printable`."""
+    from minding.engine.errors import printable
+
+    return printable(text)
+
+
 def written(what: str, path: str | Path, replaced: bool) -> None:
     """Prints where a command wrote a file, and whether it replaced an earlier file."""
-    click.echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
+    echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
 
 
 def number(value: float) -> str:
@@ -248,18 +265,19 @@ def print_lines(
       keep_end: whether these cells are shortened at the beginning, as suits paths, and not at the end.
       notes: a text to print below each row; empty texts are left out.
     """
+    rows = [[line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
     widths[long] = min(widths[long], max(left, 10))
-    click.echo(title)
+    echo(title)
     for row, note in itertools.zip_longest([header, *rows], ["", *notes], fillvalue=""):
         cells = list(row)
         if len(cells[long]) > widths[long]:
             rest = widths[long] - 1
             cells[long] = f"…{cells[long][-rest:]}" if keep_end else f"{cells[long][:rest].rstrip()}…"
-        click.echo("".join(f"  {cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
+        echo("".join(f"  {cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
         if note:
-            click.echo(wrapped(note, "      "))
+            echo(wrapped(line(note), "      "))
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -269,8 +287,10 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     from rich.table import Column, Table
     from rich.text import Text
 
+    from minding.engine.errors import printable
+
     columns = [Column(name, overflow="fold") for name in header]
     table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=bool(header))
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell, lines=True)) for cell in row))
     Console().print(table)

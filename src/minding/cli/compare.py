@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, mean_and_spread, print_lines
+from minding.cli.common import RunFolder, bad_input, line, mean_and_spread, print_lines
 
 if TYPE_CHECKING:
     from minding.engine.run.comparison import ComparedRun
@@ -44,7 +44,7 @@ def compare(runs: tuple[str, ...]) -> None:
         ", ".join([*settings_text(run.settings), *texts, *scores])
         for run, texts, scores in zip(compared, judged, against, strict=True)
     ]
-    title = f"Runs in {above}, with the settings that differ:"
+    title = f"Runs in {line(above)}, with the settings that differ:"
     print_lines(title, header, rows, long=0, keep_end=True, notes=notes)
 
 

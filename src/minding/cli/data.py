@@ -16,6 +16,8 @@ from minding.cli.common import (
     bad_input,
     checkpoint_of,
     ckpt_option,
+    echo,
+    line,
     trust_option,
     writing,
     written,
@@ -118,8 +120,8 @@ def record(
                 played, steps, folder, ckpt=chosen, explore=how["explore"], seed=seed, references=references,
                 report=report,
             )  # fmt: skip
-    click.echo(f"{len(found):,} steps, {_returns(found)}")
-    click.echo(f"data: {folder}")
+    echo(f"{len(found):,} steps, {_returns(found)}")
+    echo(f"data: {folder}")
 
 
 def _check_options(run: str | None, ckpt: str | None, out: str | None, **how: Any) -> None:
@@ -156,7 +158,7 @@ def info(folder: str) -> None:
         rows = describe_dataset(load_dataset(folder, mapped=True))
     width = max(map(len, rows))
     # This is not a table, because a wrapped fingerprint could not be copied.
-    click.echo("\n".join([folder, *(f"  {name:<{width}}  {text}" for name, text in rows.items() if text)]))
+    echo("\n".join([line(folder), *(f"  {name:<{width}}  {line(text)}" for name, text in rows.items() if text)]))
 
 
 @data.command()
@@ -225,9 +227,9 @@ def check(source: str, **how: Any) -> int:
         except DamagedDataError as error:
             findings = [Finding(str(error), True)]
     for finding in findings:
-        click.echo(f"{'fault' if finding.fault else 'note'}: {finding.text}")
+        echo(f"{'fault' if finding.fault else 'note'}: {finding.text}")
     faults = sum(finding.fault for finding in findings)
-    click.echo(f"{_counted(faults, 'fault')}, {_counted(len(findings) - faults, 'note')}")
+    echo(f"{_counted(faults, 'fault')}, {_counted(len(findings) - faults, 'note')}")
     return 1 if faults else 0
 
 
@@ -280,11 +282,11 @@ def convert(
                 click.echo("\r\x1b[K", nl=False, err=True)
     left_out = [f"{_counted(done.dropped, 'row')} dropped: what followed is not known"] if done.dropped else []
     left_out += [f"{_counted(done.skipped, 'damaged episode')} skipped"] if done.skipped else []
-    click.echo(", ".join([f"{_counted(done.steps, 'step')} of {_counted(done.episodes, 'episode')}", *left_out]))
+    echo(", ".join([f"{_counted(done.steps, 'step')} of {_counted(done.episodes, 'episode')}", *left_out]))
     if done.ambiguous:
         ends = f"{_counted(done.ambiguous, 'end')} both terminated and timed out"
-        click.echo(f"note: {ends}; they count as terminated, so no value is bootstrapped there")
-    click.echo(f"data: {out}")
+        echo(f"note: {ends}; they count as terminated, so no value is bootstrapped there")
+    echo(f"data: {out}")
 
 
 def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id: str, references: Any) -> None:
@@ -301,7 +303,7 @@ def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id:
         )
     found = load_dataset(opened[0].path, mapped=True)
     export_minari(dataclasses.replace(found, about=carrying(found.about, references)), out, dataset_id)
-    click.echo(f"{_counted(len(found), 'step')} of {_counted(len(found.end), 'episode')}\nMinari set: {out}")
+    echo(f"{_counted(len(found), 'step')} of {_counted(len(found.end), 'episode')}\nMinari set: {out}")
 
 
 def _counted(count: int, what: str) -> str:

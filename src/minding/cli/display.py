@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
+from minding.cli.common import echo
 
 if TYPE_CHECKING:
     from minding.engine.process.commands import Command
@@ -75,7 +75,7 @@ class Display:
             due = ended or (self._progress and line not in _NO_NEWS and now - at >= _LINE_SECONDS)
             if due and line != shown_line:
                 self._shown[number] = (line, now)
-                click.echo(f"{self._kind} {number}  {line}")
+                echo(f"{self._kind} {number}  {line}")
 
     def _line(self, number: int, command: Command) -> str:
         if command.code is not None:

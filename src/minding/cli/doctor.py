@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import click
 
-from minding.cli.common import print_table
+from minding.cli.common import echo, print_table
 
 Row = tuple[str, str, str]
 """Subject of a check, its result, and 'ok' or the fix."""
@@ -21,7 +21,7 @@ def doctor() -> int:
     rows = [*_packages(), *_settings(), *_self_test()]
     print_table(f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows)
     faults = sum(fix not in ("ok", "") for _, _, fix in rows)
-    click.echo(f"{faults} fault{'s' * (faults > 1)}: see the column `fix`" if faults else "no faults found")
+    echo(f"{faults} fault{'s' * (faults > 1)}: see the column `fix`" if faults else "no faults found")
     return 1 if faults else 0
 
 

@@ -17,6 +17,7 @@ from minding.cli.common import (
     bad_input,
     chosen_of,
     ckpt_option,
+    echo,
     env_option,
     mean_and_spread,
     model_option,
@@ -81,11 +82,11 @@ def evaluate(
     means = []
     for (run_dir, cfg), chosen in zip(found, agents, strict=True):
         if len(found) > 1:
-            click.echo(f"seed {cfg.seed}: ", nl=False)
+            echo(f"seed {cfg.seed}: ", nl=False)
         means.append(_play(run_dir, cfg, episodes, seed, chosen, exported))
     if len(means) > 1:
         each = f"from {number(min(means))} to {number(max(means))}"
-        click.echo(f"mean of {len(means)} seeds {number(statistics.fmean(means))}, {each}")
+        echo(f"mean of {len(means)} seeds {number(statistics.fmean(means))}, {each}")
 
 
 def _play(
@@ -106,17 +107,17 @@ def _play(
     returns = [end.episode_return for end in played]
     found = Evaluation.of(played, None if exported else cfg)
     if found.scores:
-        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}: mean score {found.mean:.3f} over {len(returns):,} games")
+        echo(f"{cfg.policy.type} on {cfg.env.env_id}: mean score {found.mean:.3f} over {len(returns):,} games")
         for opponent, score in found.scores.items():
-            click.echo(f"against {opponent} {score}")
+            echo(f"against {opponent} {score}")
         return statistics.fmean(returns)
     spread = statistics.pstdev(returns)
-    click.echo(
+    echo(
         f"{cfg.policy.type} on {cfg.env.env_id}: return {mean_and_spread(statistics.fmean(returns), spread)} "
         f"over {len(returns)} episodes, from {number(min(returns))} to {number(max(returns))}"
     )
     for name, mean in found.info.items():
-        click.echo(f"mean {name} {mean:.4g}")
+        echo(f"mean {name} {mean:.4g}")
     return statistics.fmean(returns)
 
 
@@ -126,7 +127,7 @@ def _verified(run: RunDir, file: Path) -> ExportedPolicy:
     from minding.engine.errors import ExportError
 
     policy, parity = training.open_exported(run, file)
-    click.echo(f"parity: {parity}")
+    echo(f"parity: {parity}")
     if not parity.holds:
         raise ExportError(
             f"{file} (of {policy.description.get('checkpoint')}) does not act as the newest policy of {run.path}: "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import GivenPath, RunFolder, bad_input, chosen_of, ckpt_option, model_option, trust_option
+from minding.cli.common import GivenPath, RunFolder, bad_input, chosen_of, ckpt_option, echo, model_option, trust_option
 
 
 @click.command()
@@ -38,8 +38,8 @@ def export(run: str, file_format: str, ckpt: str | None, model: str | None, out:
 
     made = training.export_run(run_dir, file_format, chosen, Path(out) if out else None)
     about = made.description
-    click.echo(f"{made.path}: {about['algorithm']} on {about['env_id']}, {about['checkpoint']}")
+    echo(f"{made.path}: {about['algorithm']} on {about['env_id']}, {about['checkpoint']}")
     for kind in ("inputs", "outputs"):
         for each in about[kind]:
             shape = ", ".join(map(str, each["shape"]))
-            click.echo(f"  {kind[:-1]:<7}{each['name']}: {each['dtype']} ({shape})")
+            echo(f"  {kind[:-1]:<7}{each['name']}: {each['dtype']} ({shape})")

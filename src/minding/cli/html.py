@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import GivenPath, RunFolder, bad_input, writing, written
+from minding.cli.common import GivenPath, RunFolder, bad_input, echo, line, writing, written
 
 
 @click.command()
@@ -35,7 +35,7 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
         replaced = file.exists()
         with writing("page", file):
             about = write_page(runs, file, changed_settings)
-    click.echo(f"{len(about)} {'run' if len(about) == 1 else 'runs'}")
+    echo(f"{len(about)} {'run' if len(about) == 1 else 'runs'}")
     for env_id, best in best_of(about).items():
-        click.echo(f"the best on {env_id}: {best.path}")
+        echo(f"the best on {line(env_id)}: {line(best.path)}")
     written("page", file, replaced)

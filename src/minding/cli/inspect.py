@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import COUNT, SEED, RunFolder, WholeNumber, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import (
+    COUNT,
+    SEED,
+    RunFolder,
+    WholeNumber,
+    bad_input,
+    checkpoint_of,
+    ckpt_option,
+    echo,
+    trust_option,
+)
 
 if TYPE_CHECKING:
     from minding.training.imagining import Horizon, Window
@@ -60,10 +70,10 @@ def inspect(
     from minding.training.imagining import inspect_imagination
 
     errors, window, found = inspect_imagination(run_dir, steps, context, horizon, seed=seed, ckpt=chosen)
-    click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, {found.name}")
-    click.echo("\none window: real, imagined; the context up to step 0")
+    echo(f"{cfg.policy.type} on {cfg.env.env_id}, {found.name}")
+    echo("\none window: real, imagined; the context up to step 0")
     _print(_window_lines(window))
-    click.echo("\nerror by horizon: imagined, and in brackets the error of repeating the last observation and reward")
+    echo("\nerror by horizon: imagined, and in brackets the error of repeating the last observation and reward")
     _print(_error_lines([each for each in errors if each.step in (*_TOLD, len(errors))]))
 
 
@@ -91,4 +101,4 @@ def _cell(number: float) -> str:
 def _print(lines: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        click.echo("".join(f"  {cell:>{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        echo("".join(f"  {cell:>{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, print_lines, terminal_width, wrapped
+from minding.cli.common import bad_input, echo, print_lines, terminal_width, wrapped
 
 if TYPE_CHECKING:
     from minding.engine.chain.middleware import Declaration
@@ -46,17 +46,17 @@ def _overview() -> None:
     for preset in PRESETS:
         where = _environment_part(preset, ALGORITHMS)
         groups.setdefault(where, []).append(preset.removeprefix(f"{where}_"))
-    click.echo("Presets, ENVIRONMENT_ALGORITHM: minding train NAME")
+    echo("Presets, ENVIRONMENT_ALGORITHM: minding train NAME")
     width = max(map(len, groups))
     for where, names in groups.items():
-        click.echo(wrapped(", ".join(names), f"  {where:<{width}}  "))
-    click.echo("Algorithms: minding train NAME --env ENV_ID")
-    click.echo(wrapped(", ".join(ALGORITHMS), "  "))
-    click.echo("Environments, by family: --env ENV_ID, or your own module:Class")
-    click.echo(wrapped(", ".join(f"{family} ({len(ids)})" for family, ids in _families().items()), "  "))
-    click.echo(f"Middleware: {len(_middleware_found())}, for task.use(...)")
-    click.echo("One line per entry: minding list presets (algorithms, environments, middleware)")
-    click.echo("Details of an entry: minding list cartpole_ppo")
+        echo(wrapped(", ".join(names), f"  {where:<{width}}  "))
+    echo("Algorithms: minding train NAME --env ENV_ID")
+    echo(wrapped(", ".join(ALGORITHMS), "  "))
+    echo("Environments, by family: --env ENV_ID, or your own module:Class")
+    echo(wrapped(", ".join(f"{family} ({len(ids)})" for family, ids in _families().items()), "  "))
+    echo(f"Middleware: {len(_middleware_found())}, for task.use(...)")
+    echo("One line per entry: minding list presets (algorithms, environments, middleware)")
+    echo("Details of an entry: minding list cartpole_ppo")
 
 
 def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
@@ -187,7 +187,7 @@ def _details(name: str) -> None:
     elif name in ALGORITHMS:
         _algorithm_details(name)
     elif name in families:
-        click.echo(wrapped(", ".join(families[name]), ""))
+        echo(wrapped(", ".join(families[name]), ""))
     elif name in ids:
         _environment_details(name, next(family for family, every in families.items() if name in every))
     elif name in _middleware_found():
@@ -208,10 +208,10 @@ def _preset_details(name: str) -> None:
 
     module = importlib.import_module(f"minding.configs.{name}")
     _print_text(f"{name}: {inspect.getdoc(module)}\n")
-    click.echo("Settings that differ from the defaults:")
+    echo("Settings that differ from the defaults:")
     text = yaml.safe_dump(plain(load_preset(name)), sort_keys=False, default_flow_style=None, width=terminal_width())
-    click.echo("".join(f"  {line}\n" for line in text.splitlines()))
-    click.echo(f"minding train {name}")
+    echo("".join(f"  {line}\n" for line in text.splitlines()))
+    echo(f"minding train {name}")
 
 
 def _algorithm_details(name: str) -> None:
@@ -231,7 +231,7 @@ def _algorithm_details(name: str) -> None:
             "settings": f"docs/algorithms/{name}.md",
         },
     )
-    click.echo(f"\nminding train {name} --env {example_env(entry)}")
+    echo(f"\nminding train {name} --env {example_env(entry)}")
 
 
 def _environment_details(env_id: str, family: str) -> None:
@@ -239,7 +239,7 @@ def _environment_details(env_id: str, family: str) -> None:
 
     own = [name for name in PRESETS if load_preset(name).env.env_id == env_id]
     _print_fields(env_id, {"family": family, "presets": ", ".join(own) or "none"})
-    click.echo(f"\nminding check-env {env_id}")
+    echo(f"\nminding check-env {env_id}")
 
 
 def _middleware_details(name: str) -> None:
@@ -251,10 +251,10 @@ def _middleware_details(name: str) -> None:
 
 
 def _print_fields(title: str, fields: dict[str, str]) -> None:
-    click.echo(wrapped(title, ""))
+    echo(wrapped(title, ""))
     width = max(map(len, fields))
     for key, text in fields.items():
-        click.echo(wrapped(text, f"  {key:<{width}}  "))
+        echo(wrapped(text, f"  {key:<{width}}  "))
 
 
 def _print_text(doc: str) -> None:
@@ -266,7 +266,7 @@ def _print_text(doc: str) -> None:
         else:
             blocks.append(line)
     for block in blocks:
-        click.echo(wrapped(block.strip(), " " * (len(block) - len(block.lstrip()))))
+        echo(wrapped(block.strip(), " " * (len(block) - len(block.lstrip()))))
 
 
 def _first_line(module: Any) -> str:

@@ -13,6 +13,7 @@ from minding.cli.common import (
     bad_input,
     chosen_of,
     ckpt_option,
+    echo,
     model_option,
     trust_option,
 )
@@ -74,7 +75,7 @@ def play(
         opponent=None if other is None else other(),
         show_search=show_search,
         read=_next_line,
-        write=click.echo,
+        write=echo,
         seed=seed,
     )
     table.play()
@@ -82,10 +83,10 @@ def play(
 
 def _next_line(prompt: str) -> str:
     """The next line of the input with its line end; empty after the last line."""
-    click.echo(prompt, nl=False)
+    echo(prompt, nl=False)
     sys.stdout.flush()
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
         # A terminal echoes the input by itself, but not its end.
-        click.echo(line.rstrip("\n"))
+        echo(line.rstrip("\n"))
     return line

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import GivenPath, RunFolder, bad_input, number, writing, written
+from minding.cli.common import GivenPath, RunFolder, bad_input, echo, line, number, writing, written
 
 if TYPE_CHECKING:
     from minding.engine.run.curves import Curve
@@ -44,11 +44,11 @@ def plot(runs: tuple[str, ...], out: str) -> None:
             plot_curves(curves, out)
     for curve in curves:
         spread = f" [{number(curve.low[-1])}, {number(curve.high[-1])}]" if curve.n_runs > 1 or curve.opponent else ""
-        click.echo(f"{curve.env_id}, {curve.label}: {_what(curve)} {number(curve.mean[-1])}{spread}")
-        click.echo(f"    at {curve.steps[-1]:,.0f} {curve.counted} ({curve.seeds})")
+        echo(f"{line(curve.env_id)}, {line(curve.label)}: {_what(curve)} {number(curve.mean[-1])}{spread}")
+        echo(f"    at {curve.steps[-1]:,.0f} {curve.counted} ({curve.seeds})")
         if curve.finals:
             each = f" ({', '.join(map(number, curve.finals))})" if len(curve.finals) > 1 else ""
-            click.echo(f"    final evaluation {number(sum(curve.finals) / len(curve.finals))}{each}")
+            echo(f"    final evaluation {number(sum(curve.finals) / len(curve.finals))}{each}")
     written("curves", out, replaced)
 
 

@@ -17,6 +17,7 @@ from minding.cli.common import (
     bad_input,
     chosen_of,
     ckpt_option,
+    echo,
     env_option,
     model_option,
     played_in,
@@ -64,7 +65,7 @@ def record(
         runs = [RunDir.open(folder, trust=trust) for folder in run_folders(run)]
         run_dir = max(runs, key=_final_return)
         if len(runs) > 1:
-            click.echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
+            echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
         file = run_dir.products / run_dir.video.name if out is None else Path(out)
         video_writer(file)
         cfg = played_in(compile_run(run_dir.load_config()), env)
@@ -77,9 +78,9 @@ def record(
     for end in ends:
         told = "".join(f", {name} {value:.4g}" for name, value in end.info.items())
         what = f"return {end.episode_return:.1f} in {end.episode_length} steps{told}"
-        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}: {what}")
+        echo(f"{cfg.policy.type} on {cfg.env.env_id}: {what}")
     if len(ends) > 1:
-        click.echo(f"mean of {len(ends)} episodes {statistics.fmean(end.episode_return for end in ends):.1f}")
+        echo(f"mean of {len(ends)} episodes {statistics.fmean(end.episode_return for end in ends):.1f}")
     written("video", file, replaced)
 
 

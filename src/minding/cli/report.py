@@ -7,9 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from minding.cli.common import mean_and_spread
+from minding.cli.common import echo, mean_and_spread
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -26,6 +24,7 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       draw: whether to draw the pictures, too; False if there is no time for them.
     """
     from minding.engine.checkpoint import resumable_checkpoints
+    from minding.engine.config.trust import names_code
     from minding.engine.data.episode import RECORDED
 
     picture = _curve(cfg, run_dir, summary, draw)
@@ -40,6 +39,8 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     if cfg.env.env_id == RECORDED:
         following["play"] += " --env ID"
         del following["film"]
+    if names_code(cfg):
+        following = {name: f"{text} --trust" for name, text in following.items()}
     if not resumable_checkpoints(run_dir.checkpoints):
         # No policy was saved that could play.
         following = {"again": following["again"]}
@@ -48,7 +49,7 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     figures = {**_figures(cfg, summary), "curve": picture, **following}
     width = max(map(len, figures))
     # This is not a table, because a wrapped path could not be copied.
-    click.echo("\n" + "\n".join(f"  {name:<{width}}  {text}" for name, text in figures.items()))
+    echo("\n" + "\n".join(f"  {name:<{width}}  {text}" for name, text in figures.items()))
 
 
 def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
@@ -73,9 +74,9 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
         return "none" if unjudged(cfg) else f"none: the run ended before its first {first}"
     kind, measure = MEASURES[column]
     if column != EVAL_RETURN:
-        click.echo(f"\n{kind}: {measure}")
+        echo(f"\n{kind}: {measure}")
     unit = "plies" if plays_itself(cfg) else UNITS[summary.unit].replace("environment", "env")
-    click.echo("\n" + terminal_curve(*points[column], unit))
+    echo("\n" + terminal_curve(*points[column], unit))
     if not draw:
         return f"drawn by {_command('plot', run_dir.path)}"
     return _draw_curve(cfg, run_dir, metrics, summary)
@@ -93,7 +94,7 @@ def report_unsaved(run_dir: RunDir) -> None:
         left = f"the newest is {newest} at {at}: {_command('resume', run_dir.path)}"
     except CheckpointError:
         left = "there is no earlier checkpoint: start the run again"
-    click.echo(f"minding: the last checkpoint could not be saved; {left}", err=True)
+    echo(f"minding: the last checkpoint could not be saved; {left}", err=True)
 
 
 def _command(name: str, path: Path) -> str:

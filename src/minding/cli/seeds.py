@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, mean_and_spread, number, print_table
+from minding.cli.common import bad_input, echo, mean_and_spread, number, print_table
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 
@@ -84,11 +84,11 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
             runs = SeedRuns.of(cfg)
             lock = held.enter_context(RunLock(runs.folder))
             changed = runs.renew()
-        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
+        echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
         for name, differing in runs.differences().items():
-            click.echo(f"settings that differ from {name}: {_differences_text(differing)}")
+            echo(f"settings that differ from {name}: {_differences_text(differing)}")
         for key, (before, now) in changed.items():
-            click.echo(f"{key} is now {now} instead of {before}: finished seeds keep the old value")
+            echo(f"{key} is now {now} instead of {before}: finished seeds keep the old value")
         return _train_locked(runs, lock, seeds, jobs, progress)
 
 
@@ -104,13 +104,13 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
     commands = {seed: runs.command(seed) for seed in seeds if runs.finished(seed) is None}
     done = [str(seed) for seed in seeds if seed not in commands]
     if done:
-        click.echo(f"finished before: {', '.join(done)}")
+        echo(f"finished before: {', '.join(done)}")
     display = display_of(runs, commands, progress)
 
     def watch() -> None:
         if runs.keep(lock):
             text = f"the folder {runs.folder} was removed or renamed: the seeds continue in a new one of that name"
-            click.echo(f"minding: {text}; the same command trains the lost seeds again", err=True)
+            echo(f"minding: {text}; the same command trains the lost seeds again", err=True)
         display.show()
 
     with signals_reach_the_run(), display:
@@ -123,7 +123,7 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
     if left:
         which = f"seed{'s' * (len(failed) > 1)} {', '.join(map(str, failed))}"
         what = f"{which} failed" if failed else f"ended by {ended_by}"
-        click.echo(f"minding: {what}: {len(finished)} of {len(seeds)} seeds are finished; the same command trains the "
+        echo(f"minding: {what}: {len(finished)} of {len(seeds)} seeds are finished; the same command trains the "
                    "others, from their checkpoints", err=True)  # fmt: skip
     return _EXIT_CODES[ended_by] if ended_by else int(bool(failed))
 
@@ -154,7 +154,7 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     from minding.engine.run.curves import LEAST_SEEDS
 
     figures = {seed: run_dir.figures() for seed, run_dir in finished.items()}
-    click.echo()
+    echo()
     _print_seeds(figures)
     scores = {seed: each["eval_return"] for seed, each in figures.items() if each.get("n_eval_episodes")}
     differing = {name: {path: here for path, (_, here) in each.items()} for name, each in runs.differences().items()}
@@ -170,11 +170,13 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     lines["curve"] = _draw(runs, list(finished.values()))
     lines["folder"] = str(runs.folder)
     width = max(map(len, lines))
-    click.echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
+    echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
+    from minding.engine.files import replace
+
     try:
-        runs.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        replace(runs.summary, json.dumps(summary, indent=2) + "\n")
     except OSError as error:
-        click.echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
+        echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
 
 
 def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, print_lines
+from minding.cli.common import RunFolder, bad_input, echo, line, print_lines
 
 if TYPE_CHECKING:
     from minding.engine.chain.lanes import WorkerStatus
@@ -32,10 +32,10 @@ def status(run: str) -> None:
         begun = [folder for folder in folders if len(folders) == 1 or folder.status.exists()]
         found = [(folder.path, read_status(folder.status)) for folder in begun]
     for path, each in found:
-        _print_status(str(path), each)
+        _print_status(line(path), each)
     for folder in folders:
         if folder not in begun:
-            click.echo(f"{folder.path}: has not started")
+            echo(f"{line(folder.path)}: has not started")
 
 
 def _print_status(path: str, status: RunStatus) -> None:
@@ -43,8 +43,8 @@ def _print_status(path: str, status: RunStatus) -> None:
 
     steps = f"{status.clock:,} of {status.limit:,} {UNITS[status.unit]}"
     learned = f", gradient step {status.train_iter:,}" if status.train_iter and status.unit != "train_iter" else ""
-    click.echo(f"{path}: {_state(path, status)}")
-    click.echo(f"  iteration {status.iteration:,}, {steps}{learned}")
+    echo(f"{path}: {_state(path, status)}")
+    echo(f"  iteration {status.iteration:,}, {steps}{learned}")
     if status.workers:
         header = ("worker", "is", "on", "does", "weights", "backlog", "waited", "restarts")
         # What a worker that is gone was doing.
@@ -61,9 +61,9 @@ def _runs(status: RunStatus) -> bool | None:
 
 def _state(path: str, status: RunStatus) -> str:
     """A text about the current state of the run."""
-    who, when = f"process {status.pid} on {status.node}", _when(status.written)
+    who, when = f"process {status.pid} on {line(status.node)}", _when(status.written)
     if status.state != "running":
-        return f"{status.state} ({status.reason}), {when}"
+        return f"{status.state} ({line(status.reason)}), {when}"
     alive = _runs(status)
     if alive is None:
         return f"running at its last report, {when}; {who} is not visible from this machine"

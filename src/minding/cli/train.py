@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import WholeNumber, bad_input, trust_option
+from minding.cli.common import WholeNumber, bad_input, echo, trust_option
 from minding.cli.process import report_lost_output, signals_reach_the_run
 from minding.cli.seeds import SeedList, train_seeds
 from minding.cli.settings import (
@@ -127,19 +127,19 @@ def run_training(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool) 
 
 def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool) -> int:
     report_lost_output("minding: {reason}: the run continues without its output; Ctrl-C ends it with a checkpoint")
-    click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
+    echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
 
     from minding import training
     from minding.cli.report import report, report_unsaved
     from minding.policies import kernels
 
     if not kernels.compiled():
-        click.echo("minding: learning on CPU is slower than necessary: see `minding doctor`", err=True)
+        echo("minding: learning on CPU is slower than necessary: see `minding doctor`", err=True)
     with signals_reach_the_run():
         newest = "latest" if resume else None
         summary = training.train(cfg, run_dir, progress=progress, resume=newest, raise_signals=False)
     if summary.profile:
-        click.echo(f"\n{summary.profile}")
+        echo(f"\n{summary.profile}")
     run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
     # Drawing takes seconds; after a signal there is no time for it.
     report(cfg, run_dir, summary, draw=summary.stop_reason not in _SIGNAL_EXIT_CODES)
@@ -167,7 +167,7 @@ def _resumable(cfg: Config) -> RunDir | None:
             saved = load_config(run_dir.config)
             found = differences(identity(saved), cfg)
         except ConfigError as error:
-            click.echo(f"minding: skipped: {error}", err=True)
+            echo(f"minding: skipped: {error}", err=True)
             continue
         if not found:
             if resumable_checkpoints(run_dir.checkpoints):
@@ -177,5 +177,5 @@ def _resumable(cfg: Config) -> RunDir | None:
             break
         if number == 0:
             missing = f"{str(run_dir.path)!r} is another run ({describe_differences(found)})"
-    click.echo(f"minding: nothing to resume: {missing}; a new run starts from the beginning", err=True)
+    echo(f"minding: nothing to resume: {missing}; a new run starts from the beginning", err=True)
     return None

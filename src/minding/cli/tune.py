@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import GivenPath, WholeNumber, bad_input, print_table, trust_option
+from minding.cli.common import GivenPath, WholeNumber, bad_input, echo, print_table, trust_option
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 from minding.cli.settings import check_source, split_arguments, with_shortcuts
@@ -95,7 +95,7 @@ def tune(
             except OSError as error:
                 raise ConfigError(f"study {str(folder)!r}: cannot write: {error.strerror}") from None
             search = Search(runs, trials)
-        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, {trials} trials over {len(found)} settings, in {folder}")
+        echo(f"{cfg.policy.type} on {cfg.env.env_id}, {trials} trials over {len(found)} settings, in {folder}")
         return _search_locked(cfg, runs, search, lock, jobs, not no_progress)
 
 
@@ -106,12 +106,12 @@ def _search_locked(cfg: Config, runs: StudyRuns, search: Search, lock: RunLock, 
     before = search.trials
     if before:
         ended = [trial for trial in before if trial.state != "unfinished"]
-        click.echo(f"{len(ended)} trials have ended; {len(before) - len(ended)} are continued")
+        echo(f"{len(ended)} trials have ended; {len(before) - len(ended)} are continued")
     display = Display("trial", search.commands, name_of, lambda number, _: _outcome(search, number), progress)
 
     def watch() -> None:
         if runs.keep(lock):
-            click.echo(f"minding: the folder {runs.folder} was removed or renamed: its contents are lost", err=True)
+            echo(f"minding: the folder {runs.folder} was removed or renamed: its contents are lost", err=True)
         search.watch()
         display.show()
 
@@ -121,13 +121,13 @@ def _search_locked(cfg: Config, runs: StudyRuns, search: Search, lock: RunLock, 
     done = sum(trial.state == "done" for trial in trials)
     if ended_by is not None:
         ended_count = sum(trial.state != "unfinished" for trial in trials)
-        click.echo(f"minding: ended by {ended_by}: {ended_count} trials have ended; the same command continues the "
+        echo(f"minding: ended by {ended_by}: {ended_count} trials have ended; the same command continues the "
                    "search, and the others from their checkpoints", err=True)  # fmt: skip
         return _EXIT_CODES[ended_by]
     _report(cfg, runs, search, trials)
     if not done:
         reason = next((trial.reason for trial in reversed(trials) if trial.reason), "all were pruned")
-        click.echo(f"minding: none of {len(trials)} trials finished: {reason}", err=True)
+        echo(f"minding: none of {len(trials)} trials finished: {reason}", err=True)
     return 0 if done else 1
 
 
@@ -144,7 +144,7 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
     """Prints the table, best trial first, writes the best configuration and draws the importance of the settings."""
     from minding.training.tuning import name_of
 
-    click.echo()
+    echo()
     ranked = sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0), trial.state, trial.number))
     rows = [
         (
@@ -167,7 +167,7 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
     lines["importance"] = _draw(runs, search)
     lines["folder"] = str(runs.folder)
     width = max(map(len, lines))
-    click.echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
+    echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
 
 
 def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
@@ -183,10 +183,12 @@ def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
         }
         for trial in ranked
     }
+    from minding.engine.files import replace
+
     try:
-        runs.summary.write_text(json.dumps({"trials": trials}, indent=2) + "\n", encoding="utf-8")
+        replace(runs.summary, json.dumps({"trials": trials}, indent=2) + "\n")
     except OSError as error:
-        click.echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
+        echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
 
 
 def _short(setting: str) -> str:

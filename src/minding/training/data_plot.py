@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.dataset import Dataset
-from minding.engine.errors import MissingExtraError
+from minding.engine.process.installed import import_extra
 from minding.engine.run.plotting import save_figure
 from minding.engine.types import Array
 
@@ -41,11 +41,10 @@ def plot_dataset(data: Dataset, path: Path) -> None:
 
 def draw_dataset(data: Dataset) -> Any:
     """The picture, a matplotlib figure."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot", "a picture of data") from None
+    import_extra("matplotlib.figure", "plot", "a picture of data")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     images = {name: values for name, values in data.obs.items() if _is_image(values)}
     vectors = [values for name, values in data.obs.items() if name not in images]
     # Each image observation has its own row, unless there is room beside the other plots.

@@ -11,6 +11,7 @@ from pathlib import Path
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
+from minding.engine.files import Folder
 from minding.engine.process.commands import Command
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.lock import RunLock, lost
@@ -38,7 +39,8 @@ class RunGroup:
         Raises:
           OSError: a file or folder cannot be written.
         """
-        self.logs.mkdir(parents=True, exist_ok=True)
+        with Folder(self.logs, make=True):
+            pass
         if not self.settings.exists():
             save_config(self.cfg, self.settings)
 

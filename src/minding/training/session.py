@@ -82,7 +82,7 @@ class Summary:
 class Session(contextlib.AbstractContextManager["Session"]):
     """The policy, the environments and the chain of a run; a context manager.
 
-    The run folder is locked from the first `run` to the end of the block. An error or a signal ends a session; another
+    The run folder is locked to the end of the block. An error or a signal ends a session; another
     session with `resume` continues the run from its checkpoints.
 
     Args:
@@ -114,7 +114,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._given, self._use, self._progress = policy, given_middleware(use), progress
         self._resume = resume
         self._status, self._limit = StatusFile(run_dir.status), 0
-        self._begun = False
         self._seconds = 0.0
         self._stop_reason = ""
         self._profile = ""
@@ -130,6 +129,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             resume=self._resume,
         )
         with SignalGuard(self.task.interrupt, "stopping before the first iteration"), contextlib.ExitStack() as held:
+            # The run is locked before anything is written, and until everything is.
+            held.enter_context(RunLock(self.run_dir.path))
             held.enter_context(started)
             for event in ("resumed", "run_folder_lost"):
                 self.task.on(event, lambda: self.run_dir.update_config(cfg))
@@ -190,10 +191,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self._progress:
             self._logger.show(Progress(limit, cfg.exp_name, refresh=cfg.run.log_freq))
         self._limit = limit
-        if not self._begun:
-            # The run is locked before anything is written.
-            self._block.enter_context(RunLock(self.run_dir.path))
-            self._begun = True
         if not self.task.resuming:
             self._say()
         start = time.perf_counter()

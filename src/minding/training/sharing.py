@@ -11,7 +11,7 @@ import numpy as np
 
 from minding import __version__
 from minding.engine.checkpoint.manifest import sha256
-from minding.engine.checkpoint.store import MISFITS
+from minding.engine.checkpoint.store import MISFITS, arrays_of
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.data.episode import RECORDED
@@ -108,13 +108,10 @@ def read_weights(path: Path) -> tuple[dict[str, Array], str]:
     Raises:
       CheckpointError: the file is missing or damaged.
     """
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path / WEIGHTS, framework="numpy") as file:
-            names = list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, (file.metadata() or {}).get("network", "")
-    except (OSError, SafetensorError, ValueError) as error:
+        arrays, metadata = arrays_of(read_bounded(path / WEIGHTS, _MAX_BYTES))
+        return arrays, str(metadata.get("network", ""))
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / WEIGHTS} cannot be read: {error}") from None
 
 

@@ -16,6 +16,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.config.space import Choice, Range, Space, check_space, load_space
 from minding.engine.errors import ConfigError
+from minding.engine.files import replace
 from minding.engine.run.comparison import differing_settings
 from minding.engine.run.curves import settings_of
 from minding.envs import config_schema
@@ -109,8 +110,7 @@ class StudyRuns(RunGroup):
         """
         super().prepare()
         if not (self.folder / _SPACE).exists():
-            text = yaml.safe_dump(_plain(self.space), sort_keys=False)
-            (self.folder / _SPACE).write_text(text, encoding="utf-8")
+            replace(self.folder / _SPACE, yaml.safe_dump(_plain(self.space), sort_keys=False))
 
     @property
     def journal(self) -> Path:

@@ -19,8 +19,10 @@ from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.config.options import plain
 from minding.engine.config.space import Choice
-from minding.engine.errors import ConfigError, MindingError, MissingExtraError
+from minding.engine.errors import ConfigError, MindingError
+from minding.engine.files import Folder
 from minding.engine.process.commands import Command
+from minding.engine.process.installed import import_extra, import_installed
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
@@ -299,20 +301,23 @@ def load_optuna() -> Any:
     Raises:
       MissingExtraError: Optuna is not installed.
     """
-    try:
-        import optuna
-        import optuna.storages.journal
-    except ImportError:
-        raise MissingExtraError("optuna", "tune", "a search over settings") from None
+    optuna = import_extra("optuna", "tune", "a search over settings")
+    import_installed("optuna.storages.journal")
     return optuna
 
 
 def _repair(path: Path) -> None:
-    """Removes from a journal an incomplete last line, left by a crash, to which Optuna would append the next line."""
-    if path.is_file():
-        data = path.read_bytes()
+    """Removes from a journal an incomplete last line, left by a crash, to which Optuna would append the next line.
+
+    Raises:
+      OSError: it cannot be read or written, or is a link.
+    """
+    with Folder(path.parent, follow=True) as folder:
+        descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT)
+    with open(descriptor, "r+b") as file:
+        data = file.read()
         if not data.endswith(b"\n"):
-            os.truncate(path, data.rfind(b"\n") + 1)
+            file.truncate(data.rfind(b"\n") + 1)
 
 
 def _no_lock(optuna: Any) -> Any:

@@ -11,12 +11,12 @@ import pytest
 from recordings import log
 
 from minding.cli import run
-from minding.engine.checkpoint import disk
 from minding.engine.data import scratch as scratch_module
 from minding.engine.data.dataset import Dataset, load_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.scratch import Scratch, remove_unfinished
 from minding.engine.errors import DataError
+from minding.engine.files import Folder
 from minding.training.conversion import convert, open_source
 from minding.training.data_plot import plot_dataset
 from minding.training.formats.minari_sets import export_minari
@@ -32,7 +32,8 @@ def test_the_second_writer_of_a_name_is_told_who_writes_and_the_first_one_finish
         # One who writes something else beside it, or tidies up there, leaves it alone, too.
         with Scratch(tmp_path / "other") as other:
             other.finish()
-        disk.remove_leftovers(tmp_path)
+        with Folder(tmp_path) as folder:
+            folder.discard_leftovers()
         first.finish()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other", "out"]
     assert [each.name for each in (tmp_path / "out").iterdir()] == ["part"]

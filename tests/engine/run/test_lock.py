@@ -53,16 +53,16 @@ def test_a_second_process_is_told_who_has_the_run_until_that_one_dies(tmp_path, 
         assert (tmp_path / ".lock").read_text() == f"process {os.getpid()} on {os.uname().nodename}\n"
 
 
-def test_objects_of_one_process_share_the_lock_until_the_last_gives_it_back(tmp_path):
+def test_a_process_has_one_lock_on_a_run_and_the_outermost_object_gives_it_back(tmp_path):
     first, second = RunLock(tmp_path), RunLock(tmp_path / "." / "")
     first.acquire()
     first.acquire()
     second.acquire()
-    first.release()
+    second.release()
     with open(tmp_path / ".lock") as file:
         with pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        second.release()
+        first.release()
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

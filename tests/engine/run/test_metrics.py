@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from minding.engine.errors import ConfigError
+from minding.engine.files import Folder
 from minding.engine.run import metrics
 from minding.engine.run.metrics import CsvWriter, read_metrics, read_table
 
@@ -166,7 +167,7 @@ def test_a_resumed_file_on_a_failing_disk_is_cut_back_before_the_next_row_is_wri
     path.write_text("env_step\n1\n2\n3\n")
     writer = CsvWriter(path)
     with monkeypatch.context() as failing:
-        failing.setattr(metrics.disk, "sync", lambda path: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only")))
+        failing.setattr(Folder, "sync", lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only")))
         writer.load_state_dict({"rows": 1, "columns": ["env_step"]})
         writer.write({"env_step": 2})
         assert path.read_text() == "env_step\n1\n2\n3\n"
@@ -180,12 +181,12 @@ def test_a_resumed_file_on_a_failing_disk_is_cut_back_before_the_next_row_is_wri
 
 def test_rows_are_on_the_disk_before_the_state_counts_them(tmp_path, monkeypatch):
     path, synced = tmp_path / "metrics.csv", []
-    monkeypatch.setattr(metrics.disk, "sync", lambda path: synced.append((path, os.path.getsize(path))))
+    monkeypatch.setattr(Folder, "sync", lambda self, *names: synced.append((names, os.path.getsize(path))))
     writer = CsvWriter(path)
     writer.write({"env_step": 1})
     assert synced == []
     assert writer.state_dict() == {"rows": 1, "columns": ["env_step"]}
-    assert synced[0] == (path, len("env_step\n1\n"))
+    assert sorted(synced) == [((), 11), (("metrics.csv",), len("env_step\n1\n"))]
 
 
 def test_rows_that_are_lost_at_the_end_are_counted(tmp_path, caplog):
@@ -209,7 +210,7 @@ def test_rows_that_are_lost_at_the_end_are_counted(tmp_path, caplog):
         (bytes(4096), "no column names"),
         (",".join(["env_step", *map(str, range(10_000))]).encode() + b"\n", "no column names"),
         ("sparse", "at most 268,435,456 are read"),
-        ("fifo", "is not a file"),
+        ("fifo", "not a regular file"),
     ],
 )
 def test_what_is_no_table_of_metrics_is_one_clear_error(content, reason, tmp_path):

@@ -12,8 +12,8 @@ import pytest
 from minding.engine import OnlineRLContext
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.errors import ConfigError
+from minding.engine.files import Folder
 from minding.engine.process.alive import runs, start_ticks
-from minding.engine.run import status
 from minding.engine.run.status import StatusFile, read_status
 
 WORKER = WorkerStatus("collector 0", "process", "here", 4711, "StepCollector", 1, 2, 3.25, 1)
@@ -72,10 +72,10 @@ def test_a_damaged_file_is_refused_in_one_line(change, reason, tmp_path):
 
 
 def test_a_failing_disk_is_reported_once_and_leaves_nothing(tmp_path, caplog, monkeypatch):
-    def fail(*paths):
+    def fail(*names):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(status.os, "replace", fail)
+    monkeypatch.setattr(Folder, "rename", fail)
     file = StatusFile(tmp_path / "status.json")
     for _ in range(2):
         file.write(OnlineRLContext(), 10, [])

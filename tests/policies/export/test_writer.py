@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, space_of
 
-from minding.engine.checkpoint import disk
+from minding.engine import files
 from minding.engine.data import trees
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ExportError, MissingExtraError, ShapeError
@@ -369,13 +369,13 @@ def test_a_full_disk_never_leaves_a_file_that_acts_otherwise(made, tmp_path, mon
     def rename_only(allowed):
         rename, done = os.rename, []
 
-        def failing(source, target):
+        def failing(source, target, **places):
             if len(done) == allowed:
                 raise OSError(errno.ENOSPC, "No space left on device")
             done.append(target)
-            rename(source, target)
+            rename(source, target, **places)
 
-        monkeypatch.setattr(disk, "rename", failing)
+        monkeypatch.setattr(files, "os", types.SimpleNamespace(**{**vars(os), "rename": failing}))
 
     export("iter_1")
     weight = one.policy.net.head.linear.weight

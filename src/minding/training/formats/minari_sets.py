@@ -22,9 +22,10 @@ from minding.engine.data.references import References, references_of
 from minding.engine.data.scratch import Scratch
 from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
+from minding.engine.process.installed import import_extra
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Source, Spaces, extra_module, open_hdf5, part, stored, whole
+from minding.training.formats.source import Source, Spaces, open_hdf5, part, stored, whole
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _OURS = "minding"
@@ -110,7 +111,7 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 
 def _space(metadata: Mapping[str, Any], name: str) -> spaces.Space[Any]:
-    serialization = extra_module("minari.serialization", "data", "reading a Minari set")
+    serialization = import_extra("minari.serialization", "data", "reading a Minari set")
     try:
         space: spaces.Space[Any] = serialization.deserialize_space(metadata[name])
     except KeyError:
@@ -195,8 +196,8 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
       MissingExtraError: h5py or minari is not installed.
     """
     check_id(dataset_id)
-    h5py = extra_module("h5py", "data", "writing a Minari set")
-    serialization = extra_module("minari.serialization", "data", "writing a Minari set")
+    h5py = import_extra("h5py", "data", "writing a Minari set")
+    serialization = import_extra("minari.serialization", "data", "writing a Minari set")
     check_exportable(data)
     path = Path(path).expanduser()
     env, references = data.about["env"], references_of(data.about)

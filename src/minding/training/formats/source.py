@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import abc
-import importlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,8 @@ from minding.engine.data.dataset import check_dataset, episodes_of, joined, load
 from minding.engine.data.episode import Episode
 from minding.engine.data.inferred_spaces import fitted
 from minding.engine.data.references import References, references_of
-from minding.engine.errors import DamagedDataError, MissingExtraError, ShapeError
+from minding.engine.errors import DamagedDataError, ShapeError
+from minding.engine.process.installed import import_extra
 from minding.engine.types import Array
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spaces.layout import ObsLayout
@@ -144,7 +143,7 @@ def open_hdf5(path: Path) -> Any:
       DataError: the file cannot be read.
       MissingExtraError: h5py is not installed.
     """
-    h5py = extra_module("h5py", "data", "reading HDF5")
+    h5py = import_extra("h5py", "data", "reading HDF5")
     try:
         return h5py.File(path, "r")
     except OSError as error:
@@ -170,7 +169,7 @@ def part(group: Any, name: str) -> Any:
       ShapeError: the entry is a link, which may lead to another file.
       KeyError: the group has no such entry.
     """
-    h5py = extra_module("h5py", "data", "reading HDF5")
+    h5py = import_extra("h5py", "data", "reading HDF5")
     link = group.get(name, getlink=True)
     if link is None:
         raise KeyError(name)
@@ -187,7 +186,7 @@ def stored(group: Any, name: str) -> Any:
       KeyError: the group has no such entry.
     """
     found = part(group, name)
-    h5py = extra_module("h5py", "data", "reading HDF5")
+    h5py = import_extra("h5py", "data", "reading HDF5")
     if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external:
         raise ShapeError(f"{name}: expected an array in the file itself")
     return found
@@ -209,13 +208,3 @@ def whole(array: Any) -> Array:
     return values
 
 
-def extra_module(name: str, extra: str, purpose: str) -> ModuleType:
-    """Imports a module of an optional package.
-
-    Raises:
-      MissingExtraError: the package is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise MissingExtraError(name.partition(".")[0], extra, purpose) from None
