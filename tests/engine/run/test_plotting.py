@@ -351,7 +351,7 @@ def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, monkeypatch)
 @pytest.mark.parametrize(("begin", "end"), [(0.0, 0.5), (9.95, 10.5)], ids=["earlier", "later"])
 def test_a_lane_without_a_bar_has_a_row_of_its_own(begin, end, tmp_path, monkeypatch):
     figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: figures.append(figure))
     trace = Trace()
     trace.add("main", [Span("trainer", 0.0, 9.8)])
     trace.add("collector", [Span("StepCollector", 0.0, 9.9)])
