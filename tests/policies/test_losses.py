@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numeric import assert_gradient, t, value
 
-from minding.engine.data import errors
+from minding.engine.data import returns
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.a3c import a3c_loss
 from minding.policies.impala import impala_loss
@@ -50,10 +50,10 @@ def test_rescaled_returns_by_hand_and_their_inverse():
     x = t(0.0, 3.0, -8.0, 1e-3, 300.0, -1e4)
     # sqrt(4) - 1 and 1 - sqrt(9), and a thousandth of the number.
     assert value(rescaled(x))[:3].tolist() == pytest.approx([0.0, 1.003, -2.008])
-    for h, inverse in ((rescaled, unscaled), (errors.rescaled, errors.unscaled)):
+    for h, inverse in ((rescaled, unscaled), (returns.rescaled, returns.unscaled)):
         numbers = x if h is rescaled else value(x).astype(np.float64)
         np.testing.assert_allclose(inverse(h(numbers)), numbers, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(value(rescaled(x)), errors.rescaled(value(x).astype(np.float64)), rtol=1e-6)
+    np.testing.assert_allclose(value(rescaled(x)), returns.rescaled(value(x).astype(np.float64)), rtol=1e-6)
 
 
 def test_the_value_loss_by_hand():
