@@ -105,7 +105,7 @@ class Search:
             if not command.running:
                 continue
             trial = self._trial(number)
-            for place in self._report(trial, self._returns(number)):
+            for _ in self._report(trial, self._returns(number)):
                 if trial.should_prune():
                     trial.set_user_attr(_PRUNED, True)
                     command.end()
@@ -128,7 +128,7 @@ class Search:
             elif _PRUNED in self._frozen(number).user_attrs:
                 self._prune(number)
             elif command.code not in _INTERRUPTED:
-                self._fail(number, _reason(command))
+                self._fail(number, command.failure)
 
     @property
     def hopeless(self) -> bool:
@@ -184,7 +184,7 @@ class Search:
                 study_name="tune",
                 direction="maximize",
                 load_if_exists=True,
-                pruner=optuna.pruners.MedianPruner(startup, n_warmup_steps=warmup),
+                pruner=optuna.pruners.MedianPruner(startup, n_warmup_steps=warmup + 1),
             )
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
@@ -253,12 +253,12 @@ class Search:
     def _trial(self, number: int) -> optuna.Trial:
         return self._optuna.trial.Trial(self._study, self._frozen(number)._trial_id)
 
-    def _report(self, trial: optuna.Trial, returns: Returns) -> Iterator[int]:
-        """Reports the evaluations that the study does not know yet; yields the multiple of each."""
+    def _report(self, trial: optuna.Trial, returns: Returns) -> Iterator[None]:
+        """Reports the evaluations that the study does not know yet; yields after each."""
         known = self._frozen(trial.number).intermediate_values
         for place in sorted(returns.keys() - known.keys()):
             trial.report(returns[place], place)
-            yield place
+            yield
 
     def _returns(self, number: int, always: bool = False) -> Returns:
         """The evaluations of a trial; empty if its metrics have not changed since the last call."""
@@ -289,12 +289,6 @@ class Search:
 def name_of(number: int) -> str:
     """The name of a trial's run folder and experiment."""
     return f"trial_{number:03d}"
-
-
-def _reason(command: Command) -> str:
-    how = f"exit code {command.code}" if (command.code or 0) >= 0 else f"killed by signal {-(command.code or 0)}"
-    last = next((f": {line}" for line in reversed(command.printed()) if line), "")
-    return f"{how}{last}; see {command.output}"
 
 
 def _at(tree: Any, path: str) -> Any:
