@@ -23,7 +23,7 @@ def left(shape: str, share: float, points: Points = ()) -> float:
         linear     max(0, 1 - x)
         exp        exp(-x)
         constant   1
-        piecewise  straight lines through the points, level before the first and after the last
+        piecewise  straight lines from (0, 1) through the points, level after the last; a point at 0 replaces (0, 1)
 
     Args:
       shape: one of `SHAPES`.
@@ -36,7 +36,7 @@ def left(shape: str, share: float, points: Points = ()) -> float:
         return math.exp(-share)
     if shape == "constant":
         return 1.0
-    table = np.asarray(points, np.float64)
+    table = np.asarray(points if points[0][0] == 0 else [(0.0, 1.0), *points], np.float64)
     return float(np.interp(share, table[:, 0], table[:, 1]))
 
 

@@ -28,7 +28,8 @@ evaluates = declare(
 
 
 class Evaluator:
-    """Evaluates once every ``policy.eval.freq`` steps of the clock, if the policy learned since then.
+    """Evaluates whenever the clock has passed a multiple of ``policy.eval.freq``, if the policy learned since the last
+    evaluation.
 
     A signal that ends the run aborts the evaluation, which is not counted and is due again after a resume.
 
@@ -48,7 +49,9 @@ class Evaluator:
 
     def due(self, ctx: LearningContext) -> bool:
         """Whether an evaluation is due by the clock and the policy has learned since the last one."""
-        return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
+        # By multiples, so that runs with rollouts of different lengths are evaluated at the same places.
+        passed = ctx.clock // self._freq > max(ctx.last_eval_clock, 0) // self._freq
+        return passed and ctx.train_iter != ctx.last_eval_iter
 
     def __call__(self, ctx: LearningContext) -> None:
         """Evaluates if an evaluation is due."""
@@ -74,7 +77,7 @@ class Evaluator:
 
 @evaluates
 class interaction_evaluator(Evaluator):
-    """Runs `n_episode` episodes in eval mode once every `freq` steps of the clock, if the policy learned since then.
+    """Runs `n_episode` episodes in eval mode whenever the clock passes a multiple of `freq`, if the policy learned since.
 
     The clock counts environment steps, or gradient steps in offline chains.
 

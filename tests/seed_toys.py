@@ -30,7 +30,8 @@ def main():
         signal.signal(signal.SIGTERM, lambda *_: _end(run, 143, stop_reason="SIGTERM"))
     print(f"{given['exp_name']} 1,024/2,048 (50%)  return 20.0", flush=True)
     if plan == "fails":
-        sys.exit(_print_error("minding: environment 3, step 12: reward is nan"))
+        where = "in middleware 'StepCollector' (1 of 4), iteration 3"
+        sys.exit(_print_error(f"minding: environment 3, step 12: reward is nan\n{where}"))
     if plan == "crashes":
         os.kill(os.getpid(), signal.SIGKILL)
     if plan == "terminates":

@@ -79,8 +79,8 @@ def test_a_seed_that_fails_is_reported_and_ends_no_other_and_the_same_command_tr
     code, out, error = train({0: "fails", 3: "crashes", 7: 70.0}, "--seeds", "0,3,7")
     assert code == 1
     log = tmp_path / "cartpole_ppo-seeds" / "logs" / "seed_0.txt"
-    assert f"seed 0  failed (exit code 1): minding: environment 3, step 12: reward is nan; see {log}" in out
-    assert "seed 3  failed (killed by signal 9)" in out
+    assert f"seed 0  failed (exit code 1: minding: environment 3, step 12: reward is nan; see {log})" in out
+    assert "seed 3  failed (killed by signal 9" in out
     assert "seed 7  done: 70.0" in out
     assert "minding: seeds 0, 3 failed: 1 of 3 seeds are finished; the same command trains the others" in error
     assert calls(tmp_path) == [0, 3, 7]

@@ -14,12 +14,14 @@ optuna = pytest.importorskip("optuna")
 
 from minding.cli import run  # noqa: E402
 from minding.configs import compile_run, load_user_config  # noqa: E402
+from minding.engine.errors import ConfigError  # noqa: E402
 from minding.engine.run.run_dir import RunDir  # noqa: E402
 from minding.training import group  # noqa: E402
+from minding.training.study import objective  # noqa: E402
 
 TOYS = str(Path(tune_toys.__file__).parent)
 SPACE = "policy.learn.learning_rate: {low: 1e-5, high: 1e-1, log: true}\npolicy.model.hidden: [[8], [16, 16]]\n"
-SHORT = ["run.max_env_step=2048", "policy.eval.freq=500"]
+SHORT = ["run.max_env_step=2500", "policy.eval.freq=500"]
 TUNE = """
 import sys
 from minding.cli import run
@@ -82,7 +84,7 @@ def test_trials_end_in_a_table_a_runnable_best_and_a_picture(tune, tmp_path):
     assert trials[best]["objective"] == pytest.approx(done[best])
     cfg = compile_run(load_user_config(folder / "best.yaml"))
     assert cfg.policy.learn.learning_rate == float(dict(made)[best])
-    assert (cfg.exp_name, cfg.run.final_episodes, cfg.run.max_env_step) == ("cartpole_ppo-best", 100, 2048)
+    assert (cfg.exp_name, cfg.run.final_episodes, cfg.run.max_env_step) == ("cartpole_ppo-best", 100, 2500)
     assert cfg.policy.model.hidden in ([8], [16, 16])
     # Nothing is left to do; the table is printed again, and more trials are added on request.
     assert (tune({}, "--trials", "6", "policy.learn.learning_rate=1e-5")[0], calls(tmp_path)) == (0, [])
@@ -129,6 +131,31 @@ def test_a_trial_that_falls_behind_is_pruned(tune, tmp_path):
     assert "trial 3  pruned after 3 evaluations" in out
 
 
+def test_trials_are_compared_at_equal_steps_only(tune, tmp_path):
+    code, out, _ = tune({"1": "lacks"}, "--trials", "3")
+    assert (code, states(tmp_path / "cartpole_ppo-tune")) == (0, ["COMPLETE", "FAIL", "COMPLETE"])
+    assert "trial 1  failed (it made 3 of the 4 evaluations, whose last third is compared: its rollouts" in out
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [
+        ({1: 9.0, 2: 1.0, 3: 2.0, 4: 6.0}, 4.0),
+        # Later evaluations, which not every trial makes, are left out.
+        ({1: 9.0, 2: 1.0, 3: 2.0, 4: 6.0, 5: 100.0}, 4.0),
+        ({2: 1.0, 3: 2.0, 4: 6.0}, 4.0),
+    ],
+)
+def test_the_objective_is_the_mean_of_the_last_third_at_fixed_steps(returns, expected):
+    assert objective(returns, 4) == expected
+
+
+@pytest.mark.parametrize("returns", [{}, {3: 1.0, 4: 2.0}, {1: 1.0, 2: 2.0, 4: 3.0}, {1: 1.0, 2: 1.0, 3: 1.0}])
+def test_a_trial_without_all_compared_evaluations_or_with_fewer_than_three_has_no_objective(returns):
+    with pytest.raises(ConfigError, match=r"it made \d of the 4 evaluations"):
+        objective(returns, 4)
+
+
 def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp_path):
     code, out, _ = tune({"1": "fails"}, "--trials", "3")
     assert code == 0
@@ -163,7 +190,7 @@ def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp
         (
             None,
             ["policy.eval.freq=2000"],
-            "a trial needs at least 3 evaluations before its end: add policy.eval.freq=204",
+            "a trial needs at least 3 evaluations before its end: add policy.eval.freq=250",
         ),
         (None, ["--trials", "0"], "0 is not in the range"),
     ],

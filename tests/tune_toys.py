@@ -2,7 +2,8 @@
 
 A trial makes four evaluations, whose returns follow from its learning rate: the best is 1e-3. ``plan.json`` beside the
 folder of the study says what else trials do, by number: ``"fails"``, ``"waits"`` for SIGTERM after three evaluations,
-``"calls"`` Ctrl-C on the parent and waits, or ``"kills"`` it after one evaluation.
+``"calls"`` Ctrl-C on the parent and waits, ``"kills"`` it after one evaluation, or ``"lacks"`` its last evaluation, as
+a trial with long rollouts.
 """
 
 import json
@@ -31,12 +32,14 @@ def main():
     run.mkdir(exist_ok=True)
     shutil.copy(settings, run / "config.yaml")
     if plan == "fails":
-        print("minding: reward is nan", file=sys.stderr)
+        print("minding: reward is nan\nin middleware 'StepCollector' (1 of 4), iteration 12", file=sys.stderr)
         sys.exit(1)
     if plan in ("waits", "calls"):
         signal.signal(signal.SIGTERM, lambda *_: end(run, 143, stop_reason="SIGTERM"))
     rows = [(500, -900.0), (1000, value), (1500, value + 1), (2000, value + 3)]
-    made = {"kills": 1, "calls": 2, "waits": 3}.get(plan, 4)
+    made = {"kills": 1, "calls": 2, "waits": 3, "lacks": 3}.get(plan, 4)
+    if plan == "lacks":
+        plan = None
     if not plan:
         # Before its evaluations are seen, so that it is never pruned.
         summarize(run, stop_reason="max_env_step", eval_return=value, n_eval_episodes=3)

@@ -410,7 +410,9 @@ class LearnSection(OpenSection):
         "schedule: linear to 0, exponential to 0.7 %, or along anneal_points",
     )
     anneal_points: list[list[float]] = setting(
-        [], None, "piecewise: [fraction of anneal_steps, fraction of the learning rate] at each breakpoint"
+        [],
+        None,
+        "piecewise: [fraction of anneal_steps, fraction of the learning rate] at each breakpoint; [0, 1] is implied",
     )
     anneal_steps: int | None = setting(
         None, "[1, inf)", "steps of the clock over which the learning rate is annealed; None: the whole run"
@@ -518,7 +520,9 @@ class EpsSection(OpenSection):
     end: float = setting(0.05, "[0, 1]", "final probability of a random action")
     decay: int = setting(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)")
     points: list[list[float]] = setting(
-        [], None, "piecewise: [fraction of decay, remaining fraction of start - end] at each breakpoint"
+        [],
+        None,
+        "piecewise: [fraction of decay, remaining fraction of start - end] at each breakpoint; [0, 1] is implied",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from minding.engine.process.signals import SignalGuard
 
 _POLL_SECONDS = 0.1
 _MOST_READ = 8192
+_ERROR = re.compile(r"minding: |[A-Za-z_.]+(Error|Exception): ")
+"""The beginning of a line with an error, printed by a command or at the end of a traceback."""
 _PROGRAM = """\
 import sys
 sys.path[:] = [place for place in sys.path if place]
@@ -82,6 +85,16 @@ class Command:
         except OSError:  # The file was removed, and the output of the process is lost.
             return []
         return [line.rstrip() for line in text.split("\n")[:-1]]
+
+    @property
+    def failure(self) -> str:
+        """How the process failed: its exit code or signal, the error that it printed, and its output."""
+        code, printed = self.code or 0, [line for line in self.printed() if line.strip()]
+        how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+        # What comes after an error tells where it happened.
+        errors = [line for line in printed if _ERROR.match(line)]
+        reason = "".join(f": {line}" for line in (errors or printed)[-1:])
+        return f"{how}{reason}; see {self.output}"
 
     def look(self) -> None:
         """Stores the exit code if the process has ended."""

@@ -27,6 +27,12 @@ def test_what_is_left(shape, share, expected):
     assert shape in SHAPES
 
 
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.25, 0.55), (0.5, 0.1), (0.75, 0.05), (1.0, 0.0)])
+def test_a_piecewise_schedule_begins_with_the_whole_value(share, expected):
+    assert left("piecewise", share, [[0.5, 0.1], [1, 0]]) == pytest.approx(expected)
+    assert left("piecewise", share, [[0, 0.5], [1, 0.5]]) == 0.5
+
+
 @pytest.mark.parametrize(
     "points",
     [[], [[0, 1], [0, 0]], [[1, 1], [0, 0]], [[0, -1]], [[0, 1, 2]], [0, 1], [[0, True]], [[0, float("nan")]], None],

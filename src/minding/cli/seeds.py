@@ -142,10 +142,7 @@ def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
         return f"done: {_evaluation(run_dir.figures())}"
     if command.code in _INTERRUPTED:
         return "interrupted"
-    code = command.code or 0
-    how = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
-    reason = next((f": {line}" for line in reversed(command.printed()) if line), "")
-    return f"failed ({how}){reason}; see {command.output}"
+    return f"failed ({command.failure})"
 
 
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from minding.training.group import RunGroup
 
 LEAST_EVALUATIONS = 3
 """Least number of evaluations, because the objective is the mean of the last third of them."""
+Returns = Mapping[int, float]
+"""The means of a trial's evaluations by the multiple of ``policy.eval.freq`` after which each was made."""
 _SPACE = "space.yaml"
 
 
@@ -43,12 +45,30 @@ def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
     return check_space(load_space(file), schema, f"space {file!r}")
 
 
-def objective(returns: Sequence[float]) -> float:
-    """The objective of a trial: the mean over the last third of its evaluations, their number rounded up.
+def compared(count: int) -> range:
+    """The evaluations that are compared, by their multiples: the last third, their number rounded up.
+
+    Args:
+      count: number of evaluations of each trial, see `evaluations_of`.
+    """
+    return range(count - math.ceil(count / 3) + 1, count + 1)
+
+
+def objective(returns: Returns, count: int) -> float:
+    """The objective of a trial: the mean over the evaluations that are `compared`, at the same steps in all trials.
 
     The maximum instead of the mean would favor trials whose evaluations vary more.
+
+    Raises:
+      ConfigError: the trial made too few evaluations, or lacks one of these.
     """
-    last = returns[-math.ceil(len(returns) / 3) :]
+    last = [returns[place] for place in compared(count) if place in returns]
+    made = sum(place <= count for place in returns)
+    if made < LEAST_EVALUATIONS or len(last) < len(compared(count)):
+        raise ConfigError(
+            f"it made {made} of the {count} evaluations, whose last third is compared: its rollouts "
+            "(policy.collect.n_sample) may be longer than policy.eval.freq, or it began to learn too late"
+        )
     return math.fsum(last) / len(last)
 
 
@@ -162,5 +182,6 @@ def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
 
 
 def evaluations_of(cfg: Config) -> int:
-    """The number of evaluations of a run before its end."""
-    return int((run_length(cfg).steps - 1) // cfg.policy.eval.freq)
+    """The number of evaluations that a run makes before its end even if a rollout takes all steps between two of them;
+    further ones are not compared."""
+    return int(run_length(cfg).steps // cfg.policy.eval.freq) - 1

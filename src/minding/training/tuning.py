@@ -6,6 +6,7 @@ the same command can continue an interrupted search.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import math
@@ -26,7 +27,7 @@ from minding.engine.process.installed import import_extra, import_installed
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
-from minding.training.study import StudyRuns, evaluations_of, objective
+from minding.training.study import Returns, StudyRuns, evaluations_of, objective
 
 if TYPE_CHECKING:
     import optuna
@@ -104,9 +105,7 @@ class Search:
             if not command.running:
                 continue
             trial = self._trial(number)
-            returns, before = self._returns(number), len(self._frozen(number).intermediate_values)
-            for step in range(before, len(returns)):
-                trial.report(returns[step], step)
+            for _ in self._report(trial, self._returns(number)):
                 if trial.should_prune():
                     trial.set_user_attr(_PRUNED, True)
                     command.end()
@@ -120,15 +119,16 @@ class Search:
                 continue
             self._settled.add(number)
             returns = self._returns(number, always=True)
-            if self.runs.finished_run(name_of(number)) is not None and returns:
-                trial = self._trial(number)
-                for step in range(len(self._frozen(number).intermediate_values), len(returns)):
-                    trial.report(returns[step], step)
-                self._study.tell(number, objective(returns))
+            if self.runs.finished_run(name_of(number)) is not None:
+                collections.deque(self._report(self._trial(number), returns), maxlen=0)
+                try:
+                    self._study.tell(number, objective(returns, evaluations_of(self.runs.cfg)))
+                except ConfigError as error:
+                    self._fail(number, str(error))
             elif _PRUNED in self._frozen(number).user_attrs:
                 self._prune(number)
             elif command.code not in _INTERRUPTED:
-                self._fail(number, _reason(command))
+                self._fail(number, command.failure)
 
     @property
     def hopeless(self) -> bool:
@@ -184,7 +184,7 @@ class Search:
                 study_name="tune",
                 direction="maximize",
                 load_if_exists=True,
-                pruner=optuna.pruners.MedianPruner(startup, n_warmup_steps=warmup),
+                pruner=optuna.pruners.MedianPruner(startup, n_warmup_steps=warmup + 1),
             )
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
@@ -253,23 +253,31 @@ class Search:
     def _trial(self, number: int) -> optuna.Trial:
         return self._optuna.trial.Trial(self._study, self._frozen(number)._trial_id)
 
-    def _returns(self, number: int, always: bool = False) -> list[float]:
-        """Means of the evaluations of a trial; empty if its metrics have not changed since the last call."""
+    def _report(self, trial: optuna.Trial, returns: Returns) -> Iterator[None]:
+        """Reports the evaluations that the study does not know yet; yields after each."""
+        known = self._frozen(trial.number).intermediate_values
+        for place in sorted(returns.keys() - known.keys()):
+            trial.report(returns[place], place)
+            yield
+
+    def _returns(self, number: int, always: bool = False) -> Returns:
+        """The evaluations of a trial; empty if its metrics have not changed since the last call."""
         run = self.runs.run_of(name_of(number))
         try:
             stat = None if run is None else run.metrics.stat()
         except OSError:
             stat = None
         if run is None or stat is None:
-            return []
+            return {}
         seen = (stat.st_mtime_ns, stat.st_size)
         if not always and self._seen.get(number) == seen:
-            return []
+            return {}
         self._seen[number] = seen
         try:
-            return [float(value) for value in series(read_metrics(run.metrics), EVAL_RETURN)[1]]
+            clocks, values = series(read_metrics(run.metrics), EVAL_RETURN)
         except ConfigError:  # the run has only begun
-            return []
+            return {}
+        return {int(clock) // self.runs.cfg.policy.eval.freq: float(value) for clock, value in zip(clocks, values)}
 
     def _as_now(self, trial: Any) -> Trial:
         state = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}.get(trial.state.name, "unfinished")
@@ -281,12 +289,6 @@ class Search:
 def name_of(number: int) -> str:
     """The name of a trial's run folder and experiment."""
     return f"trial_{number:03d}"
-
-
-def _reason(command: Command) -> str:
-    how = f"exit code {command.code}" if (command.code or 0) >= 0 else f"killed by signal {-(command.code or 0)}"
-    last = next((f": {line}" for line in reversed(command.printed()) if line), "")
-    return f"{how}{last}; see {command.output}"
 
 
 def _at(tree: Any, path: str) -> Any:
