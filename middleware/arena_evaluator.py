@@ -19,7 +19,7 @@ from minding.middleware.evaluator import Evaluator, evaluates
 
 @evaluates
 class arena_evaluator(Evaluator):
-    """Plays `n_episode` games per opponent whenever the clock passes a multiple of `freq`, if the policy learned since.
+    """Plays `n_episode` games per opponent after each multiple of `freq` on the clock, if the policy learned since.
 
     The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents use the same random
     numbers in every evaluation. A signal that ends the run aborts the evaluation, which is not counted and is due again

@@ -77,7 +77,7 @@ class Evaluator:
 
 @evaluates
 class interaction_evaluator(Evaluator):
-    """Runs `n_episode` episodes in eval mode whenever the clock passes a multiple of `freq`, if the policy learned since.
+    """Runs `n_episode` episodes in eval mode after each multiple of `freq` on the clock, if the policy learned since.
 
     The clock counts environment steps, or gradient steps in offline chains.
 

@@ -19,8 +19,9 @@ MindSpore 2.10 on CPU:
   convolutions, and in installations without our kernels, which have their own threads. MindSpore only finds a second
   thread if the pool, which the first graph creates, is created for one dispatch thread; graphs that are compiled after
   that setting use the plain loop.
-- one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gains (a row
-  by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
+- one BLAS thread in NumPy, whatever ``OMP_NUM_THREADS`` says: with several, products round differently, and acting
+  multiplies small matrices, for which a second thread costs more than it gains (a row by 128 x 128: 2.7 us against
+  6.7 us, and a millisecond when another process wants the core).
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
 - one heap of the C library: with one heap per thread, each short run in a process left 1 to 2 MB more in gaps.
 - signal handlers run on a separate stack: oneDNN's matrix products use the stack pointer for other purposes.
@@ -63,7 +64,6 @@ _DISPATCH_THREADS = 2
 _CONF = "MS_DEV_RUNTIME_CONF"
 CONVOLUTION_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 """Environment variables for convolutions on CPU."""
-_BLAS_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _M_ARENA_MAX = -8
 """Option of glibc's `mallopt`: number of heaps."""
 _PYTHON_RANGE = ((3, 10), (3, 12))
@@ -235,8 +235,7 @@ def _use_one_heap() -> None:
 def _apply(settings: Settings, module: types.ModuleType) -> None:
     from threadpoolctl import threadpool_limits
 
-    if not any(name in os.environ for name in _BLAS_SETTINGS):
-        threadpool_limits(1, user_api="blas")
+    threadpool_limits(1, user_api="blas")
     device = _resolve_device(settings.device, module)
     if device != "CPU":
         way_out = "; device=CPU is tested" if settings.device == "auto" else ""

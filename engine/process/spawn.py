@@ -27,7 +27,8 @@ SPAWN = multiprocessing.get_context("spawn")
 _STARTING = threading.Lock()
 """The main script and the environment variables belong to all threads."""
 _PR_SET_PDEATHSIG = 1
-_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Workers act with NumPy, whose products round differently with several threads."""
 _SAFE_PATH = {"PYTHONSAFEPATH": "minding"}
 """Keeps the current folder off the path of a process that starts with ``-c``; Python 3.10 does not know it."""
 
@@ -116,9 +117,10 @@ def lean_start() -> Iterator[None]:
 
 def _lean_start() -> Iterator[None]:
     script = sys.modules["__main__"]
-    wanted = {**dict.fromkeys(_THREAD_LIMITS, "1"), **_SAFE_PATH}
-    unset = {name: value for name, value in wanted.items() if name not in os.environ}
-    os.environ.update(unset)
+    wanted = {"OMP_NUM_THREADS": "1", **_SAFE_PATH}
+    changed = {**{name: value for name, value in wanted.items() if name not in os.environ}, **_ONE_THREAD}
+    before = {name: os.environ[name] for name in changed if name in os.environ}
+    os.environ.update(changed)
     # The start of the resource tracker would unblock signals again.
     resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -127,8 +129,9 @@ def _lean_start() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = script
-        for name in unset:
+        for name in changed:
             del os.environ[name]
+        os.environ.update(before)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 

@@ -371,3 +371,15 @@ def test_a_cell_of_minding_that_does_not_compile_keeps_its_error(monkeypatch):
     with pytest.raises(ValueError, match="For 'Stack'") as found:
         Compiled(Stacked(), "own")(ones(2))
     assert not isinstance(found.value, CodeError)
+
+
+def test_products_in_numpy_use_one_thread_whatever_the_environment_says():
+    code = (
+        "import numpy, threadpoolctl\n"
+        "from minding.engine.process import runtime\n"
+        "runtime.prepare(runtime.Settings('CPU', convolutions=False))\n"
+        "print({p['num_threads'] for p in threadpoolctl.threadpool_info() if p['user_api'] == 'blas'})"
+    )
+    env = {**os.environ, "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "{1}\n"
