@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.buffers.selectors import uses_priority
+from minding.engine.config.named import is_named, load_code
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies.acting.actors import GreedyActor, Network
@@ -32,6 +33,8 @@ def draws_by_priority(other: Mapping[str, Any]) -> bool:
       other: the section `policy.other` of the configuration.
     """
     kind = other.get("replay")
+    if is_named(kind):
+        return bool(load_code(str(kind), "policy.other.replay").prioritized)
     if kind != "table":
         return bool(kind == "prioritized")
     table = other["table"]
