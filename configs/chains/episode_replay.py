@@ -9,7 +9,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
-from minding.engine.types import Buffer, Policy
+from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
     OffPolicyLearner,
@@ -40,9 +40,10 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     assert cfg.env.spec.max_episode_steps is not None, "see check"
     limit, size = cfg.env.spec.max_episode_steps, cfg.policy.other.buffer_size
-    buffer: Buffer = own_buffer(cfg, policy) or ReplayBuffer(
-        size, policy.learn_mode.fields, sequences=Sequences(limit, whole=True), images_once=True, seed=cfg.seed
-    )
+    buffer = own_buffer(cfg, policy)
+    if buffer is None:
+        episodes = Sequences(limit, whole=True)
+        buffer = ReplayBuffer(size, policy.learn_mode.fields, sequences=episodes, images_once=True, seed=cfg.seed)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))

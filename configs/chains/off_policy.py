@@ -7,12 +7,13 @@ from typing import Any
 
 from minding.configs.chains import Chain
 from minding.engine.blame import building
-from minding.engine.buffers import BaseBuffer, Priority, ReplayBuffer, Table
+from minding.engine.buffers import Priority, ReplayBuffer, Table
+from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.limiters import Limiter, make_limiter
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.config.named import is_named, load_code
+from minding.engine.config.named import is_named
 from minding.engine.data.batch import Field
 from minding.engine.errors import ConfigError
 from minding.engine.types import Buffer, Policy
@@ -46,22 +47,15 @@ def own_buffer(cfg: Config, policy: Policy) -> Buffer | None:
     """The buffer that ``policy.other.replay`` names as ``module:Class``; None if it names one of minding's own.
 
     Raises:
-      CodeError: there is no such class, or making the buffer failed.
-      ConfigError: it makes something other than a `BaseBuffer`.
+      CodeError, ConfigError: there is no such class (`buffer_class`), or making the buffer failed.
     """
     name = cfg.policy.other.read("replay", str, "uniform")
     if not is_named(name):
         return None
-    kind = load_code(name, "policy.other.replay")
+    kind: Any = buffer_class(name)
     with building(f"policy.other.replay={name!r}: making it"):
-        buffer: Any = kind(cfg, policy.learn_mode.fields)
-    if not isinstance(buffer, BaseBuffer):
-        raise ConfigError(
-            f"policy.other.replay={name!r}: expected a class derived from minding.engine.buffers.BaseBuffer, whose "
-            f"constructor takes the configuration and the fields of the rows, got {type(buffer).__name__}"
-        )
-    made: Any = buffer
-    return made  # type: ignore[no-any-return]
+        buffer: Buffer = kind(cfg, policy.learn_mode.fields)
+    return buffer
 
 
 def table_limiter(cfg: Config) -> Limiter:

@@ -12,7 +12,7 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.search.opponents import Opponent, parse
-from minding.engine.types import BoardGame, Buffer, EpisodeEnd, Policy
+from minding.engine.types import BoardGame, EpisodeEnd, Policy
 from minding.envs import make_board_game
 from minding.middleware import (
     OffPolicyLearner,
@@ -63,9 +63,9 @@ def evaluate(cfg: Config, policy: Policy, n_episode: int, stop: Callable[[], boo
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     game: BoardGame = make_board_game(cfg)
-    buffer: Buffer = own_buffer(cfg, policy) or ReplayBuffer(
-        cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed
-    )
+    buffer = own_buffer(cfg, policy)
+    if buffer is None:
+        buffer = ReplayBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
     task.use(arena_evaluator(cfg, policy.eval_mode, game, opponents_of(cfg), task=task))
     task.use(SelfPlayCollector(cfg, policy.collect_mode, game))
     task.use(symmetry_enhancer(game))

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.selectors import uses_priority
-from minding.engine.config.named import is_named, load_code
+from minding.engine.config.named import is_named
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies.acting.actors import GreedyActor, Network
@@ -34,7 +35,7 @@ def draws_by_priority(other: Mapping[str, Any]) -> bool:
     """
     kind = other.get("replay")
     if is_named(kind):
-        return bool(load_code(str(kind), "policy.other.replay").prioritized)
+        return buffer_class(str(kind)).prioritized
     if kind != "table":
         return bool(kind == "prioritized")
     table = other["table"]
