@@ -23,7 +23,7 @@ import numpy as np
 from minding import training
 from minding.configs import compile_run, load_preset
 from minding.configs.chains import get_chain
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import link_source, prune_checkpoints, save_checkpoint
@@ -55,8 +55,8 @@ def transitions(count: int, rng: np.random.Generator, fields: Mapping[str, Field
     return {name: rng.random((count, *field.shape)).astype(field.dtype) for name, field in fields.items()}
 
 
-def full_buffer(rows: int, rng: np.random.Generator, fields: Mapping[str, Field]) -> UniformBuffer:
-    buffer = UniformBuffer(rows, fields)
+def full_buffer(rows: int, rng: np.random.Generator, fields: Mapping[str, Field]) -> ReplayBuffer:
+    buffer = ReplayBuffer(rows, fields)
     for start in range(0, rows, 50_000):
         buffer.push(transitions(min(50_000, rows - start), rng, fields))
     return buffer

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.window import peak_mb
-from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import Priority, ReplayBuffer
 from minding.engine.data.batch import Field
 
 ROWS, BATCH, CALLS, WARM_UP = 1_000_000, 256, 400, 50
@@ -34,7 +34,7 @@ def milliseconds(rows: int, uniform: bool) -> list[float]:
 
 
 def _uniform(rows: int) -> Callable[[int], None]:
-    buffer = UniformBuffer(rows, FIELDS)
+    buffer = ReplayBuffer(rows, FIELDS)
     _fill(buffer, rows)
 
     def call(_: int) -> None:
@@ -46,7 +46,7 @@ def _uniform(rows: int) -> Callable[[int], None]:
 
 
 def _prioritized(rows: int) -> Callable[[int], None]:
-    buffer, rng = PrioritizedBuffer(rows, FIELDS), np.random.default_rng(0)
+    buffer, rng = ReplayBuffer(rows, FIELDS, priority=Priority()), np.random.default_rng(0)
     _fill(buffer, rows)
     errors = rng.exponential(size=(WARM_UP + CALLS, 1, BATCH)).astype(np.float32)
 
@@ -56,7 +56,7 @@ def _prioritized(rows: int) -> Callable[[int], None]:
     return call
 
 
-def _fill(buffer: UniformBuffer | PrioritizedBuffer, rows: int) -> None:
+def _fill(buffer: ReplayBuffer, rows: int) -> None:
     count = rows // 10
     values = {name: np.zeros((count, *field.shape), field.dtype) for name, field in FIELDS.items()}
     for _ in range(10):

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from minding.engine.buffers.limiters import Limiter
     from minding.engine.config.config import Config
     from minding.engine.data.batch import Field, IndexedBatch
     from minding.engine.data.rollout import Rollout
@@ -423,29 +424,94 @@ class Shippable(Protocol):
 
 
 class SampledBuffer(Protocol):
-    """The part of a buffer that learning from replay uses: rows on the device, sampled by index."""
+    """The part of a buffer that learning from replay uses: rows on the device, sampled by index.
+
+    Attributes:
+      capacity: number of rows that it holds at most.
+      prioritized: whether it wants priorities back from learning, see `update`.
+      sequences: whether it samples sequences of rows in place of single rows.
+    """
+
+    capacity: int
+    prioritized: bool
+    sequences: bool
+
+    @property
+    def limiter(self) -> Limiter | None:
+        """The limiter of inserts and samples; None if it has none."""
+        ...
 
     @property
     def fields(self) -> Mapping[str, Field]:
         """The fields of its rows, by name."""
         ...
 
+    @property
+    def ready(self) -> bool:
+        """Whether it holds what it samples, such as a whole episode."""
+        ...
+
     def __len__(self) -> int: ...
+
+    def can_sample(self, count: int) -> bool:
+        """Whether the limiter allows that many samples now."""
+        ...
+
+    def status(self) -> str:
+        """How many rows it holds and, with a limiter, what is counted, for messages."""
+        ...
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Samples `updates` batches, in the form that `LearnMode.forward` takes."""
         ...
 
+    def update(self, batch: IndexedBatch, priorities: Array) -> None:
+        """Sets the priorities of the rows of a result of `sample`, float32 with the shape of its index."""
+        ...
 
-class Buffer(SampledBuffer, Protocol):
-    """A store of transitions on the device, which are sampled by index."""
+
+class FilledBuffer(Protocol):
+    """The part of a buffer that pushing into it uses.
+
+    Attributes:
+      capacity: number of rows that it holds at most.
+      takes_order: whether new rows bring their order, see `engine.buffers.ring.ORDER`.
+      minibatches: number of minibatches sampled so far, if sampling depends on it; a run that refills its buffer
+        restores it. None if it does not.
+    """
 
     capacity: int
+    takes_order: bool
+    minibatches: int | None
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The fields of its rows, by name."""
+        ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a limiter may forbid a push."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def can_insert(self, count: int) -> bool:
+        """Whether the limiter allows inserting that many rows now."""
+        ...
+
+    def status(self) -> str:
+        """How many rows it holds and, with a limiter, what is counted, for messages."""
+        ...
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends a batch of rows; a full buffer overwrites its oldest rows first."""
+        """Appends a batch of rows; a full buffer makes room first."""
         ...
 
     def state_dict(self) -> StateDict: ...
 
     def load_state_dict(self, state: StateDict) -> None: ...
+
+
+class Buffer(SampledBuffer, FilledBuffer, Protocol):
+    """A store of rows on the device, which are sampled by index; `engine.buffers.BaseBuffer` has the defaults."""

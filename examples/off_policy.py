@@ -12,7 +12,7 @@ from easydict import EasyDict
 
 from minding.configs import compile_run
 from minding.engine import OnlineRLContext, task
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
 from minding.middleware import (
@@ -62,7 +62,7 @@ def main() -> None:
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
     policy = DQN(cfg)
-    buffer_ = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    buffer_ = ReplayBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
     # Whole iterations: the last one may pass the limit by a part of a collection.
     max_step = math.ceil(args.max_env_step / cfg.policy.collect.n_sample)
 

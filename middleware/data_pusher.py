@@ -14,7 +14,7 @@ from minding.engine.config.config import Config
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.errors import CheckpointError, ConfigError
-from minding.engine.types import Array, Buffer, StateDict
+from minding.engine.types import Array, FilledBuffer, StateDict
 from minding.middleware.ctx_fields import episodes_in, rollout_in
 
 _BLOCK = 1 << 16
@@ -32,12 +32,12 @@ class Pusher:
       buffer: the buffer that takes the rows.
     """
 
-    def __init__(self, cfg: Config, buffer: Buffer) -> None:
+    def __init__(self, cfg: Config, buffer: FilledBuffer) -> None:
         self._buffer = buffer
         self._saves = bool(cfg.policy.other.save_buffer)
 
     @property
-    def buffer(self) -> Buffer:
+    def buffer(self) -> FilledBuffer:
         """The buffer that this middleware fills."""
         return self._buffer
 
@@ -72,22 +72,17 @@ class data_pusher(Pusher):
       buffer: the buffer that takes the transitions.
     """
 
-    def __init__(self, cfg: Config, buffer: Buffer) -> None:
-        super().__init__(cfg, buffer)
-        self._ordered = bool(getattr(buffer, "takes_order", False))
-
     @property
     def bounded(self) -> bool:
         """Whether the buffer has a limiter that may forbid a push, see `Table`."""
-        return bool(getattr(self._buffer, "bounded", False))
+        return self._buffer.bounded
 
     def cannot_insert(self, rollouts: Sequence[Rollout]) -> str | None:
         """Why the limiter of the buffer refuses the rows of these rollouts now; None if it accepts them."""
         count = sum(int(rollout.transitions().sum()) for rollout in rollouts)
-        table: Any = self._buffer
-        if table.can_insert(count):
+        if self._buffer.can_insert(count):
             return None
-        return f"data_pusher may not insert a rollout of {count} rows ({table.standing()})"
+        return f"data_pusher may not insert a rollout of {count} rows ({self._buffer.status()})"
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes the rollout of an iteration."""
@@ -96,16 +91,15 @@ class data_pusher(Pusher):
     def push(self, rollout: Rollout) -> None:
         """Pushes a rollout."""
         rows = transitions(rollout)
-        self._buffer.push({**rows, **sequence_columns(rollout)} if self._ordered else rows)
+        self._buffer.push({**rows, **sequence_columns(rollout)} if self._buffer.takes_order else rows)
 
     def state_dict(self) -> StateDict:
-        return {**super().state_dict(), "drawn": getattr(self._buffer, "drawn", None)}
+        return {**super().state_dict(), "drawn": self._buffer.minibatches}
 
     def load_state_dict(self, state: StateDict) -> None:
         super().load_state_dict(state)
         if state["buffer"] is None and state["drawn"] is not None:
-            buffer: Any = self._buffer
-            buffer.drawn = int(state["drawn"])
+            self._buffer.minibatches = int(state["drawn"])
 
 
 @declare(
@@ -131,7 +125,7 @@ class sqil_data_pusher(data_pusher):
       expert: whether an expert acts in the rollout.
     """
 
-    def __init__(self, cfg: Config, buffer: Buffer, expert: bool) -> None:
+    def __init__(self, cfg: Config, buffer: FilledBuffer, expert: bool) -> None:
         super().__init__(cfg, buffer)
         self._reward = float(expert)
         self._nstep = cfg.policy.learn.nstep
@@ -197,8 +191,8 @@ class recorded_data_pusher:
       DataError: the data lack a field of the buffer.
     """
 
-    def __init__(self, buffer: Buffer, dataset: Dataset, reward: float | None = None) -> None:
-        from minding.engine.buffers.recorded import check_fields
+    def __init__(self, buffer: FilledBuffer, dataset: Dataset, reward: float | None = None) -> None:
+        from minding.engine.buffers.dataset_rows import check_fields
 
         count = len(dataset)
         if buffer.capacity < count:

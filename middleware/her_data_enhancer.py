@@ -15,7 +15,7 @@ from minding.engine.config.config import Config
 from minding.engine.data.rollout_joins import OpenEpisodes
 from minding.engine.errors import EnvError, ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, Buffer, StateDict
+from minding.engine.types import Array, FilledBuffer, StateDict
 from minding.middleware.ctx_fields import rollout_in
 from minding.middleware.data_pusher import columns_of
 
@@ -59,7 +59,7 @@ class her_data_enhancer:
         keys of `env.info_keys`, for one row or for many, see `GoalRule`.
     """
 
-    def __init__(self, cfg: Config, buffer: Buffer, env: Any) -> None:
+    def __init__(self, cfg: Config, buffer: FilledBuffer, env: Any) -> None:
         self._buffer, self._env, self._k = buffer, env, cfg.policy.other.hindsight.k
         self._nstep, self._normalized = cfg.policy.learn.nstep, cfg.env.read("normalize_reward", bool, False)
         clip = cfg.env.reward_clip if "reward_clip" in cfg.env else None
@@ -76,15 +76,15 @@ class her_data_enhancer:
             problems.append(f"policy.learn.nstep={self._nstep} sums rewards of one goal: use 1")
         if self._normalized:
             problems.append(NORMALIZED)
-        if getattr(self._buffer, "bounded", False):
+        if self._buffer.bounded:
             problems.append(
                 "it pushes copies when an episode ends, which the limiter of its table may forbid: use "
                 "policy.other.table.limiter=none or min_size"
             )
-        if getattr(self._buffer, "takes_order", False):
+        if self._buffer.takes_order:
             problems.append(
                 "the buffer stores sequences, or images once, and needs the order of rows, which transitions with "
-                "another goal do not have: use a UniformBuffer without images_once"
+                "another goal do not have: use a ReplayBuffer of single rows without images_once"
             )
         if "reward" not in self._rules:
             problems.append(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from minding.engine.buffers.limiters import Limiter
 from minding.engine.chain.context import LearningContext
@@ -48,7 +47,7 @@ class OffPolicyLearner:
       buffer: the buffer, filled by a `data_pusher` upstream. It may have more fields than the policy uses, and other
         learners may share it.
       priorities: whether this learner updates the priorities of the drawn rows in a buffer that draws by priority
-        (`PrioritizedBuffer.update`); exactly one of the learners that share a buffer does so.
+        (`ReplayBuffer.update`); exactly one of the learners that share a buffer does so.
     """
 
     # Replayed data are so old that the delay of a lane hardly matters.
@@ -56,8 +55,7 @@ class OffPolicyLearner:
 
     def __init__(self, cfg: Config, policy: LearnMode, buffer: SampledBuffer, *, priorities: bool = True) -> None:
         learn = cfg.policy.learn
-        self._cfg, self._policy = cfg, policy
-        self._buffer: Any = buffer
+        self._cfg, self._policy, self._buffer = cfg, policy, buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
         self._ratio, self._ratio_key = updates_per_step(cfg)
         self._nstep = learn.read("nstep", int, 1)
@@ -65,8 +63,7 @@ class OffPolicyLearner:
         self._said = self._warned = False
         # Clock and gradient steps from which the ratio is counted; None until the buffer holds enough.
         self._origin: tuple[int, int] | None = None
-        self._prioritized = bool(getattr(buffer, "prioritized", False))
-        self._sets_priorities = self._prioritized and priorities
+        self._sets_priorities = buffer.prioritized and priorities
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""
@@ -78,21 +75,21 @@ class OffPolicyLearner:
                 f"policy.learn.warmup={self._warmup} exceeds the buffer's capacity {self._buffer.capacity}: it would "
                 "never learn; raise policy.other.buffer_size"
             )
-        if getattr(self._buffer, "bounded", False):
-            problems += never_allowed(self._buffer.limiter, self._cfg)
+        limiter = self._buffer.limiter
+        if limiter is not None and limiter.bounded:
+            problems += never_allowed(limiter, self._cfg)
         problems += misfits(self._policy.fields, self._buffer.fields)
-        if self._prioritized and not getattr(self._policy, "prioritized", False):
+        if self._buffer.prioritized and not getattr(self._policy, "prioritized", False):
             problems.append(
                 "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
-                "algorithm has it, or use a UniformBuffer"
+                "algorithm has it, or make the buffer without `priority`"
             )
         learned = getattr(self._policy, "sequences", None)
-        if learned is not None and learned != getattr(self._buffer, "sequences", False):
-            buffer = type(self._buffer).__name__
+        if learned is not None and learned != self._buffer.sequences:
             problems.append(
-                f"{buffer} draws single rows, and the policy learns from sequences: use an EpisodeBuffer"
+                "the buffer samples single rows, and the policy learns from sequences: make it with `sequences`"
                 if learned
-                else f"{buffer} draws sequences, and the policy learns from single rows: use a UniformBuffer"
+                else "the buffer samples sequences, and the policy learns from single rows: make it without `sequences`"
             )
         return problems
 
@@ -108,7 +105,7 @@ class OffPolicyLearner:
                 "set policy.learn.update_per_collect where there are several"
             ]
         setting = [m for m in sharing if m._sets_priorities]
-        if not self._prioritized or sharing[0] is not self or len(setting) == 1:
+        if not self._buffer.prioritized or sharing[0] is not self or len(setting) == 1:
             return []
         return [
             f"{len(setting) or 'none'} of the {len(sharing)} learners of its buffer set the priorities of rows, which "
@@ -125,7 +122,7 @@ class OffPolicyLearner:
                 summed = None
             elif isinstance(member, nstep_reward_enhancer) and member.n > 1:
                 summed = member
-            elif isinstance(member, data_pusher) and member.buffer is self._buffer:
+            elif isinstance(member, data_pusher) and id(member.buffer) == id(self._buffer):
                 if summed is None and takes_returns and self._nstep > 1:
                     return (
                         f"policy.learn.nstep={self._nstep}, and the rewards pushed are those of single steps: put "
@@ -160,7 +157,7 @@ class OffPolicyLearner:
 
     def cannot_learn(self, ctx: LearningContext) -> str | None:
         """Why the learner cannot make a gradient step now, without a new rollout; None if it can."""
-        buffer, samples = self._buffer, self._updates * self._batch_size
+        samples = self._updates * self._batch_size
         if self._ready() and self._calls(ctx) and self._may_draw():
             return None
         if not self._ready():
@@ -169,16 +166,15 @@ class OffPolicyLearner:
             why = f"has made the gradient steps that {self._ratio_key} allows"
         else:
             why = f"may not draw {samples} samples"
-        return f"OffPolicyLearner {why} ({buffer.standing() if hasattr(buffer, 'standing') else f'{len(buffer)} rows'})"
+        return f"OffPolicyLearner {why} ({self._buffer.status()})"
 
     def _ready(self) -> bool:
         """Whether the buffer holds enough."""
-        return len(self._buffer) >= self._warmup and getattr(self._buffer, "drawable", True)
+        return len(self._buffer) >= self._warmup and self._buffer.ready
 
     def _may_draw(self) -> bool:
         """Whether the limiter of the table, if it has one, allows the samples of one call."""
-        ask = getattr(self._buffer, "can_sample", None)
-        return ask is None or bool(ask(self._updates * self._batch_size))
+        return self._buffer.can_sample(self._updates * self._batch_size)
 
     def _say_why(self, ctx: LearningContext) -> None:
         """Logs once when learning will start, and warns once if the buffer stays empty."""

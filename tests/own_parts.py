@@ -8,6 +8,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from minding.configs.chains import Chain, get_chain
 from minding.engine import Middleware, OnlineRLContext
+from minding.engine.buffers import Priority, ReplayBuffer
 from minding.policies import get_algorithm
 from minding.policies.ppo import PPO, PPOCell
 from minding.policies.settings import groups
@@ -218,3 +219,32 @@ class Uncompiled(PPO):
 
     def make_root(self, net, rng):
         return UncompiledCell(net, self.cfg.learn)
+
+
+class RecentBuffer(ReplayBuffer):
+    """Samples the newest tenth of its rows only."""
+
+    def __init__(self, cfg, fields):
+        super().__init__(cfg.policy.other.buffer_size, fields, seed=cfg.seed)
+
+    def sample(self, updates, batch_size):
+        age = self.rng.integers(0, max(1, len(self) // 10), size=(updates, batch_size), dtype=np.int32)
+        return self.ring.batch((self.ring.cursor - 1 - age) % self.capacity)
+
+
+class ByError(ReplayBuffer):
+    """Samples by priority."""
+
+    prioritized = True
+
+    def __init__(self, cfg, fields):
+        super().__init__(cfg.policy.other.buffer_size, fields, priority=Priority(alpha=1.0), seed=cfg.seed)
+
+
+class NoBuffer:
+    def __init__(self, cfg, fields): ...
+
+
+class BrokenBuffer(ReplayBuffer):
+    def __init__(self, cfg, fields):
+        raise KeyError(cfg.policy.other.buffer_size)

@@ -7,7 +7,7 @@ import pytest
 
 from minding.configs import compile_run
 from minding.engine import ChainError, Config, OnlineRLContext, Task, task
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint
 from minding.engine.data.batch import Field
 from minding.envs import make_env_manager
@@ -55,7 +55,7 @@ def run_off_policy(cfg, iterations, folder):
     """The off-policy chain as it is documented, on the global task."""
     policy = get_policy_class(cfg.policy.type)(cfg)
     collector_env, evaluator_env = environments(cfg)
-    buffer_ = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    buffer_ = ReplayBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
     with task.start(async_mode=False, ctx=OnlineRLContext()):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         if "eps" in cfg.policy.other:
@@ -163,7 +163,7 @@ def test_an_estimator_without_a_collector_says_what_to_add(parts):
 
 def test_a_buffer_of_other_fields_says_how_to_make_it(parts):
     cfg, made = parts
-    buffer = UniformBuffer(100, {"obs": Field((3,))})
+    buffer = ReplayBuffer(100, {"obs": Field((3,))})
     text = problem(
         StepCollector(cfg.dqn, made["dqn"].collect_mode, made["env"]),
         data_pusher(cfg.dqn, buffer),

@@ -46,7 +46,7 @@ CHAIN = """
 from minding.engine import Config
 from minding.configs import compile_run
 from minding.engine import OnlineRLContext, task
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ReplayBuffer
 from minding.envs import make_env_manager
 from minding.middleware import *
 from minding.policies import {policy}
@@ -71,7 +71,7 @@ for file_format in ("onnx", "mindir"):
 """
 PREPARATIONS = {
     "dqn": CHAIN.format(policy="DQN", type="dqn", few="warmup=64")
-    + "buffer_ = UniformBuffer(1000, policy.learn_mode.fields, seed=cfg.seed)\n",
+    + "buffer_ = ReplayBuffer(1000, policy.learn_mode.fields, seed=cfg.seed)\n",
     "ppo": PPO_CHAIN,
     "async": PPO_CHAIN,
     "gymnasium": "import gymnasium\nimport numpy as np\n",

@@ -181,7 +181,59 @@ def test_a_loss_that_does_not_compile_is_one_line_with_its_place(tmp_path, capfd
     assert where.startswith("  in middleware 'multistep_trainer'")
 
 
-@pytest.mark.parametrize("key", ["policy.type", "policy.model.encoder", "chain", "use"])
+OFF_POLICY = (
+    "policy.learn.warmup=32", "policy.learn.batch_size=8", "policy.collect.n_sample=16", "run.max_env_step=128", *SMALL,
+)  # fmt: skip
+
+
+def learner_of(made):
+    return next(member for member in made._session.task.members if type(member).__name__ == "OffPolicyLearner")
+
+
+@pytest.mark.parametrize("buffer", ["RecentBuffer", "ByError"])
+def test_a_replay_buffer_of_ones_own_is_filled_sampled_saved_and_resumed(buffer, tmp_path, caplog):
+    caplog.set_level("INFO", logger="minding")
+    setting = f"policy.other.replay=own_parts:{buffer}"
+
+    def train(steps, folder):
+        keys = [f"run.out_dir={tmp_path / folder}", setting, *OFF_POLICY]
+        made = minding.Agent("dqn", "CartPole-v1", settings=keys, progress=False)
+        made.learn(steps, total=128)
+        return made
+
+    whole, first = train(128, "whole"), train(64, "half")
+    held = learner_of(whole)._buffer
+    assert (type(held).__name__, len(held)) == (buffer, 128)
+    if buffer == "ByError":
+        assert len(set(held.state_dict()["priorities"].tolist())) > 10
+    first.close()
+    again = minding.load(first.run_dir, trust=True, progress=False)
+    again.learn(total=128)
+    assert "at env_step 64 (exact)" in caplog.text
+    for name, value in whole.policy.params.items():
+        np.testing.assert_array_equal(value.asnumpy(), again.policy.params[name].asnumpy())
+    whole.close()
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "buffer", "message"),
+    [
+        ("dqn", "NoBuffer", r"expected a class derived from minding.engine.buffers.BaseBuffer, .* got .*NoBuffer"),
+        ("dqn", "BrokenBuffer", r"replay='own_parts:BrokenBuffer': making it failed: KeyError: .*own_parts.py:\d+ in"),
+        ("dqn", "RecentBufer", "own_parts has no 'RecentBufer'; did you mean 'RecentBuffer'"),
+        ("discrete_sac", "ByError", "the buffer draws by priority, and the policy returns none"),
+        ("qmix", "RecentBuffer", "samples single rows, and the policy learns from sequences"),
+    ],
+)
+def test_buffers_of_ones_own_that_do_not_fit_are_refused(algorithm, buffer, message, tmp_path):
+    place = "mpe2/simple_spread_v3" if algorithm == "qmix" else "CartPole-v1"
+    keys = [f"run.out_dir={tmp_path}", f"policy.other.replay=own_parts:{buffer}", *OFF_POLICY]
+    with pytest.raises((ConfigError, ChainError), match=message):
+        minding.Agent(algorithm, place, settings=keys, progress=False).learn(128)
+
+
+@pytest.mark.parametrize("key", ["policy.type", "policy.model.encoder", "policy.other.replay", "chain", "use"])
 @pytest.mark.parametrize("name", ["users:Nope", "nowhere:X", "users_broken:X"])
 def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, name, tmp_path, monkeypatch, capsys):
     (tmp_path / "users.py").write_text("class Here:\n    pass\n")
@@ -189,7 +241,7 @@ def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, nam
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "users", raising=False)
-    given = [name] if key == "policy.type" else ["ppo", f"{key}=['{name}']" if key == "use" else f"{key}={name}"]
+    given = [name] if key == "policy.type" else ["dqn", f"{key}=['{name}']" if key == "use" else f"{key}={name}"]
     assert command(["train", *given, "--env=CartPole-v1", "exp_name=run"]) == 2
     said = capsys.readouterr().err
     assert re.search(r"has no 'Nope'|there is no module 'nowhere'|users_broken.py, line 1", said)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import minding
 from minding.configs import compile_run, load_preset
 from minding.engine import Config, Context, Middleware, OfflineRLContext, OnlineRLContext, Task, task
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.context import LearningContext
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
@@ -206,7 +206,7 @@ def off_policy(folder: Path) -> None:
     overrides = [f"run.out_dir={folder}", "env.collector_env_num=4", "policy.learn.nstep=1"]
     cfg = compile_run(load_preset("cartpole_dqn"), overrides)
     policy = DQN(cfg)
-    buffer_ = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    buffer_ = ReplayBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
     assert_type(policy.learn_mode.fields, Mapping[str, Field])
 
     def learn_once(ctx: OnlineRLContext) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from minding.configs.chains import Chain
-from minding.engine.buffers import EpisodeBuffer
+from minding.configs.chains.off_policy import own_buffer
+from minding.engine.buffers import ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -39,7 +40,10 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     assert cfg.env.spec.max_episode_steps is not None, "see check"
     limit, size = cfg.env.spec.max_episode_steps, cfg.policy.other.buffer_size
-    buffer = EpisodeBuffer(size, policy.learn_mode.fields, length=limit, whole=True, images_once=True, seed=cfg.seed)
+    buffer = own_buffer(cfg, policy)
+    if buffer is None:
+        episodes = Sequences(limit, whole=True)
+        buffer = ReplayBuffer(size, policy.learn_mode.fields, sequences=episodes, images_once=True, seed=cfg.seed)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))

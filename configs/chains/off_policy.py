@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from minding.configs.chains import Chain
-from minding.engine.buffers import PrioritizedBuffer, Table, UniformBuffer
+from minding.engine.blame import building
+from minding.engine.buffers import Priority, ReplayBuffer, Table
+from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.limiters import Limiter, make_limiter
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
+from minding.engine.config.named import is_named
 from minding.engine.data.batch import Field
 from minding.engine.errors import ConfigError
 from minding.engine.types import Buffer, Policy
@@ -31,15 +35,27 @@ REPLAY = ("policy.other.buffer_size", "policy.learn.batch_size", "policy.learn.w
 def replay_buffer(cfg: Config, policy: Policy, *, images_once: bool = True) -> Buffer:
     """The configured buffer for the fields of the policy; rows that do not follow each other contain their images."""
     other, fields = cfg.policy.other, policy.learn_mode.fields
-    if other.get("replay") == "prioritized":
-        alpha, beta, beta_steps = other.priority.alpha, other.priority.beta, other.priority.beta_steps
-        return PrioritizedBuffer(
-            other.buffer_size, fields, alpha=alpha, beta=beta, beta_steps=beta_steps, images_once=images_once,
-            seed=cfg.seed,
-        )  # fmt: skip
+    if (own := own_buffer(cfg, policy)) is not None:
+        return own
     if other.get("replay") == "table":
         return _table(cfg, fields)
-    return UniformBuffer(other.buffer_size, fields, images_once=images_once, seed=cfg.seed)
+    priority = _priority(cfg) if other.get("replay") == "prioritized" else None
+    return ReplayBuffer(other.buffer_size, fields, priority=priority, images_once=images_once, seed=cfg.seed)
+
+
+def own_buffer(cfg: Config, policy: Policy) -> Buffer | None:
+    """The buffer that ``policy.other.replay`` names as ``module:Class``; None if it names one of minding's own.
+
+    Raises:
+      CodeError, ConfigError: there is no such class (`buffer_class`), or making the buffer failed.
+    """
+    name = cfg.policy.other.read("replay", str, "uniform")
+    if not is_named(name):
+        return None
+    kind: Any = buffer_class(name)
+    with building(f"policy.other.replay={name!r}: making it"):
+        buffer: Buffer = kind(cfg, policy.learn_mode.fields)
+    return buffer
 
 
 def table_limiter(cfg: Config) -> Limiter:
@@ -76,7 +92,7 @@ def check(cfg: Config) -> None:
 
 def _table(cfg: Config, fields: Mapping[str, Field]) -> Table:
     other = cfg.policy.other
-    settings, priority = other.table, other.priority
+    settings = other.table
     return Table(
         other.buffer_size,
         fields,
@@ -84,11 +100,14 @@ def _table(cfg: Config, fields: Mapping[str, Field]) -> Table:
         settings.remover,
         settings.max_times_sampled,
         table_limiter(cfg),
-        alpha=priority.alpha,
-        beta=priority.beta,
-        beta_steps=priority.beta_steps,
+        priority=_priority(cfg),
         seed=cfg.seed,
     )
+
+
+def _priority(cfg: Config) -> Priority:
+    priority = cfg.policy.other.priority
+    return Priority(priority.alpha, priority.beta, priority.beta_steps)
 
 
 def explores_by_chance(cfg: Config) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minding.configs.chains import Chain
-from minding.engine.buffers import UniformBuffer
+from minding.configs.chains.off_policy import own_buffer
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -62,7 +63,9 @@ def evaluate(cfg: Config, policy: Policy, n_episode: int, stop: Callable[[], boo
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     game: BoardGame = make_board_game(cfg)
-    buffer = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    buffer = own_buffer(cfg, policy)
+    if buffer is None:
+        buffer = ReplayBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
     task.use(arena_evaluator(cfg, policy.eval_mode, game, opponents_of(cfg), task=task))
     task.use(SelfPlayCollector(cfg, policy.collect_mode, game))
     task.use(symmetry_enhancer(game))

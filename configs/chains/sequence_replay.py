@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import explores_by_chance
-from minding.engine.buffers import EpisodeBuffer, PrioritizedSequenceBuffer
-from minding.engine.buffers.episode import check_lengths
+from minding.configs.chains.off_policy import explores_by_chance, own_buffer
+from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -29,7 +28,7 @@ def check(cfg: Config) -> None:
     """Refuses sequences that are longer than the buffer or than any episode, and strides that use some rows more often
     than others."""
     learn, other = cfg.policy.learn, cfg.policy.other
-    check_lengths(other.buffer_size, learn.length, _burn_in(cfg), other.priority.stride if _by_priority(cfg) else 1)
+    _sequences(cfg).check(other.buffer_size)
     longest = cfg.env.spec.max_episode_steps
     if longest is not None and learn.length > longest:
         raise ConfigError(
@@ -40,14 +39,15 @@ def check(cfg: Config) -> None:
 
 def sequence_buffer(cfg: Config, policy: Policy) -> Buffer:
     """The configured buffer for the fields of the policy."""
-    learn, other, fields = cfg.policy.learn, cfg.policy.other, policy.learn_mode.fields
-    size, burn_in = learn.length, _burn_in(cfg)
-    if not _by_priority(cfg):
-        return EpisodeBuffer(other.buffer_size, fields, length=size, burn_in=burn_in, images_once=True, seed=cfg.seed)
-    priority = other.priority
-    return PrioritizedSequenceBuffer(
-        other.buffer_size, fields, length=size, burn_in=burn_in, stride=priority.stride, eta=priority.eta,
-        alpha=priority.alpha, beta=priority.beta, beta_steps=priority.beta_steps, images_once=True, seed=cfg.seed,
+    if (own := own_buffer(cfg, policy)) is not None:
+        return own
+    priority = None
+    if _by_priority(cfg):
+        settings = cfg.policy.other.priority
+        priority = Priority(settings.alpha, settings.beta, settings.beta_steps, settings.eta)
+    return ReplayBuffer(
+        cfg.policy.other.buffer_size, policy.learn_mode.fields, priority=priority, sequences=_sequences(cfg),
+        images_once=True, seed=cfg.seed,
     )  # fmt: skip
 
 
@@ -69,8 +69,9 @@ def _by_priority(cfg: Config) -> bool:
     return cfg.policy.other.read("replay", str, "uniform") == "prioritized"
 
 
-def _burn_in(cfg: Config) -> int:
-    return cfg.policy.learn.read("burn_in", int, 0)
+def _sequences(cfg: Config) -> Sequences:
+    stride = cfg.policy.other.priority.stride if _by_priority(cfg) else 1
+    return Sequences(cfg.policy.learn.length, cfg.policy.learn.read("burn_in", int, 0), stride)
 
 
 chain = Chain(fill, OnlineRLContext, check, ("policy.learn.length", "policy.other.buffer_size"), staleness=4)

@@ -2,33 +2,33 @@
 
 from typing import TYPE_CHECKING
 
-from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
+from minding.engine.buffers.base import BaseBuffer
+from minding.engine.buffers.dataset_rows import DatasetTables, MappedTables
+from minding.engine.buffers.device_tables import DeviceTables
 from minding.engine.buffers.mixed import MixedBuffer
-from minding.engine.buffers.prioritized import PrioritizedBuffer
-from minding.engine.buffers.recorded import DatasetTables, MappedTables
+from minding.engine.buffers.priorities import Priority
+from minding.engine.buffers.replay import ReplayBuffer
 from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
-from minding.engine.buffers.sequences import PrioritizedSequenceBuffer
+from minding.engine.buffers.sequences import SequenceBatch, Sequences
 from minding.engine.buffers.table import Rows, Table, Tables
-from minding.engine.buffers.tables import DeviceTables
-from minding.engine.buffers.uniform import UniformBuffer
 from minding.other_names import missing_name
 
 __all__ = [
+    "BaseBuffer",
     "DatasetTables",
     "DeviceTables",
-    "EpisodeBuffer",
     "MappedTables",
     "MixedBuffer",
-    "PrioritizedBuffer",
-    "PrioritizedSequenceBuffer",
+    "Priority",
+    "ReplayBuffer",
     "ReservoirBuffer",
     "Ring",
     "Rows",
     "SequenceBatch",
+    "Sequences",
     "Table",
     "Tables",
-    "UniformBuffer",
 ]
 
 if not TYPE_CHECKING:

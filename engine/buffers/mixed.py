@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from minding.engine.buffers.base import BaseBuffer
+from minding.engine.buffers.device_tables import DeviceTables, TablesPart
+from minding.engine.buffers.replay import RingBuffer
 from minding.engine.buffers.ring import Ring
-from minding.engine.buffers.tables import DeviceTables, TablesPart
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError
-from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, StateDict
+from minding.engine.seeding import SeedStreams
 
 
-class MixedBuffer:
+class MixedBuffer(BaseBuffer):
     """Several buffers, each with its own `data_pusher`; each provides a fixed share of every minibatch.
 
     The parts are rings of transitions in the same tables, so that one compiled update gathers from all of them. Within
@@ -71,7 +72,7 @@ class MixedBuffer:
         return IndexedBatch(self._layout, self._tables, np.concatenate(index, axis=1))
 
 
-class BufferPart:
+class BufferPart(RingBuffer):
     """A buffer in a range of rows of tables; see `MixedBuffer`, which creates it.
 
     Args:
@@ -84,20 +85,8 @@ class BufferPart:
     def __init__(
         self, layout: RowLayout, tables: DeviceTables, start: int, capacity: int, rng: np.random.Generator
     ) -> None:
-        self.ring = Ring(capacity, layout, tables=TablesPart(tables, start, capacity))
-        self.capacity = capacity
-        self._tables, self._start, self._rng = tables, start, rng
-
-    @property
-    def fields(self) -> Mapping[str, Field]:
-        return self.ring.layout.fields
-
-    def __len__(self) -> int:
-        return len(self.ring)
-
-    def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends transitions, one array ``(n, *shape)`` per field."""
-        self.ring.push(transitions)
+        super().__init__(Ring(capacity, layout, tables=TablesPart(tables, start, capacity)), rng)
+        self._tables, self._start = tables, start
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Samples the rows of `updates` minibatches of `batch_size` from this part alone.
@@ -105,14 +94,6 @@ class BufferPart:
         Raises:
           ConfigError: if the part is empty.
         """
-        if not len(self):
-            raise ConfigError("sample from an empty buffer: push transitions into every part first")
-        index = self._rng.integers(0, len(self), size=(updates, batch_size), dtype=np.int32)
+        self.refuse_empty()
+        index = self.rng.integers(0, len(self), size=(updates, batch_size), dtype=np.int32)
         return IndexedBatch(self.ring.layout, self._tables, index + np.int32(self._start))
-
-    def state_dict(self) -> StateDict:
-        return {"ring": self.ring.state_dict(), "rng": generator_state(self._rng)}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        self.ring.load_state_dict(state["ring"])
-        restore_generator(self._rng, state["rng"])

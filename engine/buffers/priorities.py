@@ -1,11 +1,12 @@
 """Priorities of rows or sequences in a buffer (Schaul et al., 2016, https://arxiv.org/abs/1511.05952, sections 3.3 and
-3.4)."""
+3.4), and the sums over which rows are found by priority."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-from minding.engine.buffers.sum_tree import SumTree
 from minding.engine.errors import ConfigError, NonFiniteError
 from minding.engine.types import Array, StateDict
 
@@ -13,41 +14,92 @@ SMALLEST = 1e-6
 """Added to every priority, so that each row can be sampled again."""
 UNKNOWN = -1.0
 """Marks rows that were never learned from, whose priority is the highest one so far."""
+HEIGHT = 8
+"""Minimum number of levels of the trees over blocks of a `SumTree`."""
+ROOTS = 1 << 12
+"""Maximum number of blocks: each sampling adds up their sums and searches them as one sorted array."""
 
 
-class Priorities:
-    """Samples rows in proportion to ``(priority + SMALLEST)^alpha``, one from each of B equal parts of the sum.
+@dataclasses.dataclass(frozen=True)
+class Priority:
+    """How a buffer samples by priority.
 
         w_i = (N P(i))^-beta / max_j w_j,   the largest of a minibatch is 1
 
-    Args:
-      capacity: number of rows; rows without a priority are not sampled.
-      alpha: 0 samples uniformly, 1 in proportion to the priority.
+    Attributes:
+      alpha: exponent of the priorities: 0 samples uniformly, 1 in proportion to the priority.
       beta: exponent of the importance weights at the start; it rises linearly to 1.
       beta_steps: number of minibatches after which beta is 1.
-
-    Attributes:
-      drawn: number of minibatches so far.
+      eta: share of the largest error in the priority of a sequence, see `ReplayBuffer`.
 
     Raises:
       ConfigError: if one of these is out of range.
     """
 
-    def __init__(self, capacity: int, alpha: float, beta: float, beta_steps: int) -> None:
-        for name, value in {"alpha": alpha, "beta": beta}.items():
-            if not 0 <= value <= 1:
-                raise ConfigError(f"buffer that draws by priority: expected {name} in [0, 1], got {value}")
-        if beta_steps < 1:
-            raise ConfigError(f"buffer that draws by priority: expected beta_steps >= 1, got {beta_steps}")
-        self._capacity = capacity
-        self._alpha, self._beta, self._beta_steps = alpha, beta, beta_steps
+    alpha: float = 0.6
+    beta: float = 0.4
+    beta_steps: int = 100_000
+    eta: float = 0.9
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta", "eta"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"priority: expected {name} in [0, 1], got {getattr(self, name)}")
+        if self.beta_steps < 1:
+            raise ConfigError(f"priority: expected beta_steps >= 1, got {self.beta_steps}")
+
+    def beta_after(self, minibatches: int) -> float:
+        """The exponent of the weights after a number of minibatches."""
+        return self.beta + (1.0 - self.beta) * min(1.0, minibatches / self.beta_steps)
+
+    def weights(self, mass: Array, minibatches: int) -> Array:
+        """The importance weights of minibatches, float32 ``(K, B)``.
+
+        Args:
+          mass: the sampling probabilities up to a factor per minibatch, float64 ``(K, B)``, above 0.
+          minibatches: number of minibatches before these.
+        """
+        weight = np.empty(mass.shape, np.float32)
+        for k, row in enumerate(mass):
+            weight[k] = (row / row.min()) ** -self.beta_after(minibatches + k)
+        return weight
+
+
+def checked_errors(errors: Array) -> Array:
+    """Errors as float64.
+
+    Raises:
+      NonFiniteError: if one is NaN or infinite.
+      ConfigError: if one is negative.
+    """
+    given: Array = errors.astype(np.float64)
+    if not np.isfinite(given).all():
+        raise NonFiniteError(f"priority {np.flatnonzero(~np.isfinite(given))[0]} of those given is NaN or infinite")
+    if (given < 0.0).any():
+        raise ConfigError(f"priority {given.min()}: expected the size of an error, at least 0")
+    return given
+
+
+class Priorities:
+    """Samples rows in proportion to ``(priority + SMALLEST)^alpha``, one from each of B equal parts of the sum.
+
+    Args:
+      capacity: number of rows; rows without a priority are not sampled.
+      priority: the exponents.
+
+    Attributes:
+      minibatches: number of minibatches so far.
+    """
+
+    def __init__(self, capacity: int, priority: Priority) -> None:
+        self._capacity, self._priority = capacity, priority
         self._tree = SumTree(capacity)
-        self._highest, self.drawn = 1.0, 0
+        self._highest, self.minibatches = 1.0, 0
 
     @property
     def beta(self) -> float:
         """Exponent of the weights of the next minibatch."""
-        return self._beta + (1.0 - self._beta) * min(1.0, self.drawn / self._beta_steps)
+        return self._priority.beta_after(self.minibatches)
 
     def begin(self, rows: Array, given: Array) -> None:
         """Adds rows that were never learned from.
@@ -62,7 +114,7 @@ class Priorities:
         known = given != UNKNOWN
         scaled = np.full(len(rows), self._highest)
         if known.any():
-            scaled[known] = self._scaled(rows[known], given[known])
+            scaled[known] = self._scaled(given[known])
             self._highest = max(self._highest, float(scaled.max()))
         self._tree.write(rows, scaled)
 
@@ -73,7 +125,7 @@ class Priorities:
           NonFiniteError: if a priority is NaN or infinite; nothing is written then.
           ConfigError: if a priority is negative; nothing is written then.
         """
-        scaled = self._scaled(rows, priorities)
+        scaled = self._scaled(priorities)
         self._tree.write(rows, scaled)
         self._highest = max(self._highest, float(scaled.max()))
 
@@ -88,53 +140,92 @@ class Priorities:
         self._tree.write(places, kept)
 
     def draw(self, updates: int, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Samples `updates` minibatches of `batch_size`.
+        """Samples `updates` minibatches of `batch_size`; at least one row must have a priority.
 
         Returns:
           (rows int64, importance weights float32), ``(updates, batch_size)`` each.
-
-        Raises:
-          ConfigError: if no row has a priority.
         """
-        total = self._tree.total
-        if not total:
-            raise ConfigError("sample from an empty buffer: push transitions first (data_pusher), or wait for warm-up")
         part = np.arange(batch_size) + rng.random((updates, batch_size))
-        rows = self._tree.find(part * (total / batch_size))
+        rows = self._tree.find(part * (self._tree.total / batch_size))
         found = self._tree.read(rows)
         if not found.all():
             # Rounding may lead to rows without a priority, such as rows past the last one: take the row before.
-            rows = self._with_priority(rows)
+            having = np.flatnonzero(self._tree.read(np.arange(self._capacity)))
+            rows = having[np.maximum(np.searchsorted(having, rows, side="right") - 1, 0)]
             found = self._tree.read(rows)
-        weight = np.empty(rows.shape, np.float32)
-        for k, priorities in enumerate(found):
-            weight[k] = (priorities / priorities.min()) ** -self.beta
-            self.drawn += 1
+        weight = self._priority.weights(found, self.minibatches)
+        self.minibatches += updates
         return rows, weight
 
-    def _with_priority(self, rows: Array) -> Array:
-        """For each row, the last row up to it that has a priority, or else the first row with a priority."""
-        having = np.flatnonzero(self._tree.read(np.arange(self._capacity)))
-        nearest: Array = having[np.maximum(np.searchsorted(having, rows, side="right") - 1, 0)]
-        return nearest
-
-    def _scaled(self, rows: Array, priorities: Array) -> Array:
-        given = priorities.astype(np.float64)
-        if not np.isfinite(given).all():
-            raise NonFiniteError(f"priority of row {rows[~np.isfinite(given)][0]} is NaN or infinite")
-        if (given < 0.0).any():
-            raise ConfigError(
-                f"priority of row {rows[given < 0.0][0]} is {given.min()}: expected the size of an error, at least 0"
-            )
-        scaled: Array = (given + SMALLEST) ** self._alpha
+    def _scaled(self, priorities: Array) -> Array:
+        scaled: Array = (checked_errors(priorities) + SMALLEST) ** self._priority.alpha
         return scaled
 
     def state_dict(self, rows: Array) -> StateDict:
         """State of a buffer that holds these rows."""
-        return {"priorities": self._tree.read(rows), "highest": self._highest, "drawn": self.drawn}
+        return {"priorities": self._tree.read(rows), "highest": self._highest, "drawn": self.minibatches}
 
     def load_state_dict(self, state: StateDict, rows: Array, capacity: int) -> None:
         """Restores the priorities of the same rows, of `capacity`."""
         self._capacity, self._tree = capacity, SumTree(capacity)
         self._tree.write(rows, np.asarray(state["priorities"]))
-        self._highest, self.drawn = float(state["highest"]), int(state["drawn"])
+        self._highest, self.minibatches = float(state["highest"]), int(state["drawn"])
+
+
+class SumTree:
+    """Priorities of rows, float64; reading and writing n of them takes O(n).
+
+    Blocks hold ``2^HEIGHT`` rows or more, each with a binary tree whose inner nodes are the sums of their two children;
+    the running sum over the trees' roots finds the block. The whole structure follows from the priorities alone.
+
+    Args:
+      capacity: number of rows; rows without a priority have 0.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        depth = max(1, (capacity - 1).bit_length())
+        self._leaves = 1 << depth
+        self._height = min(depth, max(HEIGHT, depth + 1 - ROOTS.bit_length()))
+        # Indexed like one tree over all rows: node i is the sum of 2i and 2i + 1. Nodes above the roots are not kept.
+        self._tree = np.zeros(2 * self._leaves)
+        self._first_root = self._leaves >> self._height
+        self._roots = self._tree[self._first_root : 2 * self._first_root]
+
+    @property
+    def total(self) -> float:
+        return float(self._bounds()[-1])
+
+    def read(self, rows: Array) -> Array:
+        """Priorities of rows, float64 of the same shape."""
+        priorities: Array = self._tree[self._leaves + rows]
+        return priorities
+
+    def write(self, rows: Array, priorities: Array) -> None:
+        """Sets priorities (n,) of rows (n,); for a row that occurs twice the last one counts."""
+        tree, node = self._tree, self._leaves + rows
+        tree[node] = priorities
+        for _ in range(self._height):
+            node = node >> 1
+            left = node << 1
+            tree[node] = tree[left] + tree[left + 1]
+
+    def find(self, mass: Array) -> Array:
+        """The rows at which the running sum of priorities passes `mass`, in [0, total); int64 of the same shape."""
+        bounds = self._bounds()
+        root = np.searchsorted(bounds[1:-1], mass, side="right")
+        tree, node = self._tree, self._first_root + root
+        mass = mass - bounds[root]
+        for _ in range(self._height):
+            node = node << 1
+            left = tree[node]
+            right = mass >= left
+            mass -= left * right
+            node += right
+        rows: Array = node - self._leaves
+        return rows
+
+    def _bounds(self) -> Array:
+        """The running sum of priorities before each block and, last, after all of them."""
+        bounds = np.zeros(len(self._roots) + 1)
+        np.cumsum(self._roots, out=bounds[1:])
+        return bounds

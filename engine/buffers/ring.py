@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from minding.engine.buffers import saved
-from minding.engine.buffers.links import Links
-from minding.engine.buffers.successors import Successors
-from minding.engine.buffers.tables import DeviceTables, TablesPart
+from minding.engine.buffers.device_tables import DeviceTables, TablesPart, check_fits, described, in_blocks, new_origin
+from minding.engine.buffers.row_order import RowOrder, Successors
 from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import Array, StateDict
@@ -33,7 +31,7 @@ class Ring:
       tables: tables for the rows; None creates them. A layout that stores images once needs its own tables.
 
     Attributes:
-      links: the order of rows; None if it is not recorded.
+      order: the order of rows; None if it is not recorded.
     """
 
     def __init__(
@@ -43,15 +41,15 @@ class Ring:
             raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
         self.capacity = capacity
         self.layout = layout
-        self.links = Links(capacity) if ordered or layout.linked else None
+        self.order = RowOrder(capacity) if ordered or layout.linked else None
         self._successors: Successors | None = None
-        if layout.linked and self.links is not None:
-            self._successors = Successors(self.links, capacity)
+        if layout.linked and self.order is not None:
+            self._successors = Successors(self.order, capacity)
             self._successors.grow(max(FEW, capacity // 16))
         spare = self._successors.spare if self._successors else 0
         self.tables: DeviceTables | TablesPart = DeviceTables(layout, capacity, spare) if tables is None else tables
         self._pushed = 0
-        self._origin = saved.new_origin()
+        self._origin = new_origin()
 
     def __len__(self) -> int:
         return min(self._pushed, self.capacity)
@@ -78,8 +76,8 @@ class Ring:
         count = len(block[0])
         if count > self.capacity:
             raise ConfigError(f"push of {count} rows into a buffer of {self.capacity}: raise the capacity")
-        if self.links is not None and count:
-            self._link(self.links, values, count)
+        if self.order is not None and count:
+            self._link(self.order, values, count)
         start = self.cursor
         head = min(count, self.capacity - start)
         self.tables.write(start, [new[:head] for new in block])
@@ -88,7 +86,7 @@ class Ring:
         self._pushed += count
         return (start + np.arange(count)) % self.capacity
 
-    def _link(self, links: Links, values: Mapping[str, Array], count: int) -> None:
+    def _link(self, order: RowOrder, values: Mapping[str, Array], count: int) -> None:
         """Records the order of new rows, and stores the observations that no row holds."""
         missing = [name for name in (*ORDER, *self.layout.linked) if name not in values and name != "steps"]
         if missing:
@@ -104,7 +102,7 @@ class Ring:
         rows = self._pushed + np.arange(count)
         if self._successors is not None:
             self._successors.release(rows[rows >= self.capacity] - self.capacity)
-        links.add(*columns[:3])
+        order.add(*columns[:3])
         if self._successors is not None:
             self._keep_successors(self._successors, rows, columns[3], values)
 
@@ -134,7 +132,7 @@ class Ring:
 
     def state_dict(self) -> StateDict:
         """The rows in use (views, not copies, in blocks) and the number of rows ever pushed."""
-        state: StateDict = {} if self.links is None else {"links": self.links.state_dict()}
+        state: StateDict = {} if self.order is None else {"links": self.order.state_dict()}
         if self._successors is not None:
             used = self._successors.used()
             state["successors"] = self._successors.state_dict(len(self))
@@ -142,10 +140,8 @@ class Ring:
         return {
             **state,
             "pushed": self._pushed,
-            **saved.described(self.layout, self.capacity),
-            "tables": {
-                str(i): saved.in_blocks(table, len(self), self._versions) for i, table in enumerate(self.tables.host)
-            },
+            **described(self.layout, self.capacity),
+            "tables": {str(i): in_blocks(table, len(self), self._versions) for i, table in enumerate(self.tables.host)},
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -154,9 +150,9 @@ class Ring:
         Raises:
           CheckpointError: if the saved rows have other fields or another capacity.
         """
-        saved.check_fits(state, self.layout, self.capacity)
-        if self.links is not None:
-            self.links.load_state_dict(state["links"])
+        check_fits(state, self.layout, self.capacity)
+        if self.order is not None:
+            self.order.load_state_dict(state["links"])
         if self._successors is not None:
             self._successors.load_state_dict(state["successors"])
             if self._successors.spare != self.tables.spare:
@@ -165,7 +161,7 @@ class Ring:
                 self.tables.put(table, self._successors.used(), np.asarray(state["spare"][str(table)]))
         self.tables.write(0, [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))])
         self._pushed = int(state["pushed"])
-        self._origin = saved.new_origin()
+        self._origin = new_origin()
 
     def _looked_up(self) -> list[int]:
         """The tables in which successors are looked up."""

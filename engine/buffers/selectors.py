@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from minding.engine.buffers.sum_tree import SumTree
+from minding.engine.buffers.priorities import SumTree
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.types import Array, StateDict
 

@@ -8,59 +8,39 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from minding.engine.buffers import limiters, saved
+from minding.engine.buffers import limiters
+from minding.engine.buffers.base import BaseBuffer
+from minding.engine.buffers.device_tables import StampedRows
 from minding.engine.buffers.limiters import Limiter
-from minding.engine.buffers.priorities import UNKNOWN
+from minding.engine.buffers.priorities import UNKNOWN, Priority, checked_errors
 from minding.engine.buffers.selectors import make_selector, uses_priority
-from minding.engine.buffers.tables import DeviceTables
-from minding.engine.data.batch import PRIORITY, Field, IndexedBatch, RowLayout
-from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
+from minding.engine.data.batch import PRIORITY, Field, IndexedBatch
+from minding.engine.errors import CheckpointError, ConfigError, LimitError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, StateDict
 
 
-class Rows:
+class Rows(StampedRows):
     """Rows in device memory that several tables can share; a row is free again once no table refers to it.
 
     Args:
       capacity: number of rows.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
 
-    Attributes:
-      layout: fields of the rows.
-      tables: the tables with the rows.
-
     Raises:
       ConfigError: for a capacity below 1.
     """
 
     def __init__(self, capacity: int, fields: Mapping[str, Field]) -> None:
-        if capacity < 1:
-            raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
-        self.capacity = capacity
-        self.layout = RowLayout(fields)
-        self.tables = DeviceTables(self.layout, capacity)
+        super().__init__(capacity, fields)
         self._references = np.zeros(capacity, np.int64)
         # A released place is the last to be written again: a learner that sampled it may not have gathered it yet.
         self._free = deque(range(capacity))
-        self._pushed, self._written = 0, np.zeros(capacity, np.int64)
-        self._origin = saved.new_origin()
 
     @property
     def num_free(self) -> int:
         """The number of rows that still fit."""
         return len(self._free)
-
-    def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
-        """Packs rows, one array ``(n, *shape)`` per field, for `take`.
-
-        Raises:
-          ShapeError: if a field is missing or has another shape.
-          NonFiniteError: if a value is NaN or infinite.
-        """
-        block = self.layout.pack(values)
-        self.layout.check_finite(block, "replay push")
-        return block
 
     def take(self, block: Sequence[Array]) -> Array:
         """Writes rows to free places; returns the places, int64 ``(n,)``.
@@ -75,10 +55,7 @@ class Rows:
                 f"{self.num_free} are free; give Rows a capacity of at least the sum of its tables' capacities"
             )
         places = np.array([self._free.popleft() for _ in range(count)], np.int64)
-        for table, new in enumerate(block):
-            self.tables.put(table, places, new)
-        self._pushed += count
-        self._written[places] = self._pushed
+        self.put(places, block, count)
         return places
 
     def hold(self, places: Array) -> None:
@@ -92,46 +69,23 @@ class Rows:
 
     def state_dict(self) -> StateDict:
         """The rows (views, not copies, in blocks) and the free places, in the order in which they will be used."""
-        used = int(np.flatnonzero(self._written).max(initial=-1)) + 1
         return {
-            **saved.described(self.layout, self.capacity),
-            "pushed": self._pushed,
-            "used": used,
+            **super().state_dict(),
+            "used": self.used,
             "free": np.array(self._free, np.int64),
             "references": self._references.copy(),
-            "tables": {
-                str(i): saved.in_blocks(table, used, lambda rows: self._versions(rows, used))
-                for i, table in enumerate(self.tables.host)
-            },
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores rows in place.
-
-        Raises:
-          CheckpointError: if the saved rows have other fields or another capacity.
-        """
-        saved.check_fits(state, self.layout, self.capacity)
-        self.tables.write(0, [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))])
-        self._pushed, used = int(state["pushed"]), int(state["used"])
+        super().load_state_dict(state)
         self._free = deque(np.asarray(state["free"]).tolist())
         self._references = np.asarray(state["references"]).astype(np.int64)
-        self._written[:] = 0
-        self._written[:used] = self._pushed
-        self._origin = saved.new_origin()
-
-    def _versions(self, block_rows: int, used: int) -> list[int]:
-        """For each block, the number of rows pushed up to its last change, counted from the origin."""
-        if not used:
-            return []
-        last = np.maximum.reduceat(self._written[:used], np.arange(0, used, block_rows))
-        return [self._origin + int(pushed) for pushed in last]
 
 
-class Table:
+class Table(BaseBuffer):
     """A store of transitions with a sampler, a remover that makes room, and a limiter of inserts and samples.
 
-    With ``uniform`` and ``fifo`` it samples like `UniformBuffer`, which is faster because it does not track single
+    With ``uniform`` and ``fifo`` it samples like a `ReplayBuffer`, which is faster because it does not track single
     rows. Each row stores its own images (no ``images_once``).
 
     Args:
@@ -141,9 +95,7 @@ class Table:
         `priority_calculator`) or get the highest one so far; `update` changes them.
       max_times_sampled: number of samples after which a row is removed; 0: no limit.
       limiter: see `limiters`; None: `limiters.none()`.
-      alpha: exponent of the priorities of the sampler ``prioritized``.
-      beta: exponent of its importance weights at the start; it rises linearly to 1.
-      beta_steps: number of minibatches after which beta is 1.
+      priority: exponents of the sampler ``prioritized``.
       seed: seed of the sampling stream.
 
     Attributes:
@@ -152,9 +104,6 @@ class Table:
     Raises:
       ConfigError: if one of these is out of range.
     """
-
-    takes_order = False
-    """Whether new rows bring `engine.buffers.ring.ORDER`."""
 
     def __init__(
         self,
@@ -165,9 +114,7 @@ class Table:
         max_times_sampled: int = 0,
         limiter: Limiter | None = None,
         *,
-        alpha: float = 0.6,
-        beta: float = 0.4,
-        beta_steps: int = 100_000,
+        priority: Priority | None = None,
         seed: int = 0,
     ) -> None:
         self.rows = fields if isinstance(fields, Rows) else Rows(capacity, fields)
@@ -175,14 +122,9 @@ class Table:
             raise ConfigError(f"table capacity: expected 1 to {self.rows.capacity} rows, got {capacity}")
         if max_times_sampled < 0:
             raise ConfigError(f"max_times_sampled={max_times_sampled}: expected at least 0 (0: no limit)")
-        for name, value in {"alpha": alpha, "beta": beta}.items():
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{name}={value}: expected a number in [0, 1]")
-        if beta_steps < 1:
-            raise ConfigError(f"beta_steps={beta_steps}: expected at least 1")
         self.capacity = capacity
         self.sampler, self.remover, self.max_times_sampled = sampler, remover, max_times_sampled
-        self.limiter = limiters.none() if limiter is None else limiter
+        self.limiter: Limiter = limiters.none() if limiter is None else limiter
         if self.limiter.min_size > capacity:
             raise ConfigError(
                 f"the limiter waits for {self.limiter.min_size} rows, and the table holds {capacity}: raise its "
@@ -195,10 +137,10 @@ class Table:
                 "samples per insert"
             )
         self.prioritized = uses_priority(sampler) or uses_priority(remover)
-        """Whether it wants priorities back from learning, see `update`."""
-        self._beta, self._beta_steps, self.drawn = beta, beta_steps, 0
+        self._priority = priority or Priority()
+        self.minibatches: int | None = 0
         self.inserted = self.sampled = 0
-        self._sampler = make_selector(sampler, self.rows.capacity, alpha, "sampler")
+        self._sampler = make_selector(sampler, self.rows.capacity, self._priority.alpha, "sampler")
         self._remover = make_selector(remover, self.rows.capacity, 1.0, "remover")
         self._times: dict[int, int] = {}
         """How often each row that is held was drawn."""
@@ -214,12 +156,7 @@ class Table:
     @property
     def beta(self) -> float:
         """The exponent of the importance weights of the next minibatch."""
-        return self._beta_after(self.drawn)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether its limiter makes inserts wait for samples, and samples for inserts."""
-        return self.limiter.bounded
+        return self._priority.beta_after(self.minibatches or 0)
 
     def __len__(self) -> int:
         return len(self._times)
@@ -254,8 +191,7 @@ class Table:
           LimitError: the limiter does not allow it, see `can_sample`; nothing is sampled then.
         """
         count = updates * batch_size
-        if not len(self):
-            raise ConfigError("sample from an empty buffer: push transitions first (data_pusher), or wait for warm-up")
+        self.refuse_empty()
         if count > self.limiter.max_diff - self.limiter.min_diff:
             raise ConfigError(
                 f"sample of {count} rows: the limiter never lets more than "
@@ -264,7 +200,7 @@ class Table:
             )
         if not self.can_sample(count):
             raise LimitError(
-                f"sample of {count} rows: the limiter does not allow it: {self.standing()}; insert rows first "
+                f"sample of {count} rows: the limiter does not allow it: {self.status()}; insert rows first "
                 "(can_sample tells whether sampling is allowed)"
             )
         size = np.full(count, len(self))
@@ -285,8 +221,8 @@ class Table:
         index = places.astype(np.int32).reshape(updates, batch_size)
         weight = None
         if self.sampler == "prioritized":
-            weight = self._weights((size * probability).reshape(updates, batch_size))
-        self.drawn += updates
+            weight = self._priority.weights((size * probability).reshape(updates, batch_size), self.minibatches or 0)
+        self.minibatches = (self.minibatches or 0) + updates
         return IndexedBatch(self.rows.layout, self.rows.tables, index, weight)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
@@ -300,15 +236,11 @@ class Table:
           NonFiniteError: if a priority is NaN or infinite; nothing is written then.
           ConfigError: if a priority is negative; nothing is written then.
         """
-        given, places = _checked(priorities.reshape(-1)), batch.index.reshape(-1).astype(np.int64)
+        given, places = checked_errors(priorities.reshape(-1)), batch.index.reshape(-1).astype(np.int64)
         there = np.array([place in self._times for place in places.tolist()], np.bool_)
         for selector in (self._sampler, self._remover):
             selector.update(places[there], given[there])
         self._highest = max(self._highest, float(given.max(initial=0.0)))
-
-    def read(self, name: str, rows: Array) -> Array:
-        """A field of the rows at the given places, as a copy."""
-        return self.rows.layout.read(self.rows.tables.host, name, rows).copy()
 
     def state_dict(self) -> StateDict:
         """The rows and the whole state on which later samples depend. The limiter's settings are not part of it: a
@@ -333,7 +265,7 @@ class Table:
             "times": np.array(list(self._times.values()), np.int64),
             "sampler": self._sampler.state_dict(),
             "remover": self._remover.state_dict(),
-            "counts": {"inserted": self.inserted, "sampled": self.sampled, "drawn": self.drawn},
+            "counts": {"inserted": self.inserted, "sampled": self.sampled, "drawn": self.minibatches},
             "highest": self._highest,
             "rng": generator_state(self._rng),
         }
@@ -353,7 +285,7 @@ class Table:
         self._sampler.load_state_dict(state["sampler"])
         self._remover.load_state_dict(state["remover"])
         counts = state["counts"]
-        self.inserted, self.sampled, self.drawn = (int(counts[name]) for name in ("inserted", "sampled", "drawn"))
+        self.inserted, self.sampled, self.minibatches = (int(counts[name]) for name in ("inserted", "sampled", "drawn"))
         self._highest = float(state["highest"])
         restore_generator(self._rng, state["rng"])
 
@@ -381,16 +313,7 @@ class Table:
         self._left += self.max_times_sampled * len(places)
         self.inserted += len(places)
 
-    def _beta_after(self, minibatches: int) -> float:
-        return self._beta + (1.0 - self._beta) * min(1.0, minibatches / self._beta_steps)
-
-    def _weights(self, mass: Array) -> Array:
-        """Importance weights ``(N P)^-beta``, the largest of a minibatch is 1; mass: N P, float64 (K, B)."""
-        betas = [self._beta_after(self.drawn + k) for k in range(len(mass))]
-        scaled: Array = (mass / mass.min(axis=1, keepdims=True)) ** -np.array(betas)[:, None]
-        return scaled.astype(np.float32)
-
-    def standing(self) -> str:
+    def status(self) -> str:
         """The numbers of inserts and samples and their bounds, for messages."""
         limit = self.limiter
         diff = self.inserted * limit.samples_per_insert - self.sampled
@@ -401,7 +324,7 @@ class Table:
         )
 
 
-class Tables:
+class Tables(BaseBuffer):
     """Several tables that share their `Rows`, as one buffer for a `data_pusher`: each row is stored once.
 
     Learners sample from the single tables.
@@ -412,8 +335,6 @@ class Tables:
     Raises:
       ConfigError: no tables are given, or they do not share their rows.
     """
-
-    takes_order = False
 
     def __init__(self, *tables: Table) -> None:
         if not tables or any(table.rows is not tables[0].rows for table in tables):
@@ -437,9 +358,9 @@ class Tables:
         """Whether the limiter of a table makes inserts wait for samples, and samples for inserts."""
         return any(table.bounded for table in self.tables)
 
-    def standing(self) -> str:
+    def status(self) -> str:
         """The numbers of inserts and samples of all tables and their bounds, for messages."""
-        return ", and ".join(table.standing() for table in self.tables)
+        return ", and ".join(table.status() for table in self.tables)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
         """Inserts transitions into all tables, see `Table.push`."""
@@ -468,13 +389,13 @@ def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
     """Inserts transitions into tables that share their rows, see `Table.push`."""
     count = len(next(iter(transitions.values())))
     given = np.asarray(transitions.get(PRIORITY, np.full(count, UNKNOWN)), np.float64)
-    _checked(given[given != UNKNOWN])
+    checked_errors(given[given != UNKNOWN])
     for table in tables:
         if count > table.capacity:
             raise ConfigError(f"push of {count} rows into a buffer of {table.capacity}: raise the capacity")
         if not table.can_insert(count):
             raise LimitError(
-                f"push of {count} rows: the limiter does not allow it: {table.standing()}; insert fewer rows at once, "
+                f"push of {count} rows: the limiter does not allow it: {table.status()}; insert fewer rows at once, "
                 "raise the limiter's error, or sample in between (can_insert says whether rows fit); an asynchronous "
                 "run with lanes.order=arrival waits until it is allowed"
             )
@@ -485,14 +406,3 @@ def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
     places = rows.take(block)
     for table in tables:
         table._insert(places, given)
-
-
-def _checked(priorities: Array) -> Array:
-    """Priorities as float64; refuses NaN, infinity and negative values."""
-    given: Array = priorities.astype(np.float64)
-    if not np.isfinite(given).all():
-        bad = int(np.flatnonzero(~np.isfinite(given))[0])
-        raise NonFiniteError(f"priority {bad} of those given is NaN or infinite")
-    if (given < 0.0).any():
-        raise ConfigError(f"priority {given.min()}: expected the size of an error, at least 0")
-    return given

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from minding.engine.annealing import SHAPES
-from minding.engine.config.options import Declared, Option, setting
+from minding.engine.config.options import MODULE_CLASS, Declared, Option, setting
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -602,9 +602,9 @@ class OtherSection(OpenSection):
     save_buffer: bool = setting(True, None, "save the replay buffer in checkpoints; otherwise a resumed run refills it")
     replay: str = setting(
         "uniform",
-        ("uniform", "prioritized", "table"),
-        "sample transitions uniformly, by priority (the size of their TD error), or from a table with the settings "
-        "policy.other.table",
+        ("uniform", "prioritized", "table", MODULE_CLASS),
+        "sample transitions uniformly, by priority (the size of their TD error), from a table with the settings "
+        "policy.other.table, or from a buffer of your own, see howto/custom_algorithms.md",
     )
     priority: PrioritySection
     table: TableSection

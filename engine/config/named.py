@@ -21,7 +21,7 @@ from typing import Any
 from minding.engine.blame import places_of, user_location
 from minding.engine.errors import CodeError, ConfigError, nearest
 
-CODE_KEYS = ("env.env_id", "policy.type", "policy.model.encoder", "chain", "use")
+CODE_KEYS = ("env.env_id", "policy.type", "policy.model.encoder", "policy.other.replay", "chain", "use")
 """The settings that can name code; `load_code` imports for no other."""
 _given: dict[str, Any] = {}
 """What this program gave as objects: a script that runs is not imported a second time for them."""

@@ -21,6 +21,8 @@ _TYPE_NAMES: dict[type, str] = {
     list: "a list",
     dict: "a section",
 }
+MODULE_CLASS = "module:Class"
+"""A choice that stands for every name of code, see `engine.config.named`."""
 MOST_COUNT = 10**12
 """No count, size or seed of a run is larger; what is computed from one fits into 64 bits."""
 _NUMBER = r"[-+]?(?:inf|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
@@ -74,6 +76,9 @@ class Option:
         text = each if self.element is None else f"{_TYPE_NAMES[self.kind]}, each element {each}"
         return text + (" or None" if self.nullable else "")
 
+    def _names_code(self, item: Any) -> bool:
+        return isinstance(self.allowed, tuple) and MODULE_CLASS in self.allowed and ":" in str(item)
+
     def check(self, value: Any, path: str) -> Any:
         """Returns a new plain copy of `value` in the option's type.
 
@@ -93,7 +98,7 @@ class Option:
         except (TypeError, OverflowError) as error:
             raise ConfigError(f"{path}={short(value)}: expected {self.expected}; {error}") from None
         for item in checked if self.kind is list else [checked]:
-            if self.allowed is not None and item not in self.allowed:
+            if self.allowed is not None and item not in self.allowed and not self._names_code(item):
                 hint = _nearest_choice(item, self.allowed)
                 raise ConfigError(f"{path}={short(value)}: expected {self.expected}{hint}")
         return checked

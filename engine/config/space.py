@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.config.compiler import Schema, fill_schema, load_config
-from minding.engine.config.named import CODE_KEYS
+from minding.engine.config.named import CODE_KEYS, is_named
 from minding.engine.config.options import plain, short
 from minding.engine.errors import ConfigError
 
@@ -105,7 +105,7 @@ def _checked(key: str, values: Range | Choice, schema: Schema, where: str) -> Ra
         checked = [_check(key, value, schema) for value in tried]
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    if key in CODE_KEYS and key not in _COMPARED_BY:
+    if key in CODE_KEYS and key not in _COMPARED_BY and any(is_named(value) for value in tried):
         raise ConfigError(f"{where}: {key} names code, which a space may not contain: run a study for each value")
     if not key.startswith(_SEARCHED) or key in _COMPARED_BY:
         raise ConfigError(

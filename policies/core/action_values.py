@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.selectors import uses_priority
+from minding.engine.config.named import is_named
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies.acting.actors import GreedyActor, Network
@@ -32,6 +34,8 @@ def draws_by_priority(other: Mapping[str, Any]) -> bool:
       other: the section `policy.other` of the configuration.
     """
     kind = other.get("replay")
+    if is_named(kind):
+        return buffer_class(str(kind)).prioritized
     if kind != "table":
         return bool(kind == "prioritized")
     table = other["table"]

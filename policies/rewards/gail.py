@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.buffers import DeviceTables
-from minding.engine.buffers.recorded import check_fields
+from minding.engine.buffers.dataset_rows import check_fields
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves

@@ -17,6 +17,7 @@ from minding.engine.config.config import (
     OtherSection,
     TargetSection,
 )
+from minding.engine.config.options import MODULE_CLASS, opt
 
 Schema = dict[str, Any]
 
@@ -75,7 +76,12 @@ def recorded_evaluation() -> Schema:
 
 def replay(size: int) -> Schema:
     """Keys of a replay buffer."""
-    return OtherSection.options("save_buffer", buffer_size=size)
+    kinds = opt(
+        "uniform",
+        ("uniform", MODULE_CLASS),
+        "sample uniformly, or from a buffer of your own, see howto/custom_algorithms.md",
+    )
+    return {**OtherSection.options("save_buffer", buffer_size=size), "replay": kinds}
 
 
 def hindsight() -> Schema:
@@ -128,7 +134,7 @@ def online(n_sample: int) -> tuple[Schema, Schema, Schema]:
     parts = (
         CollectSection.options(n_sample=n_sample),
         LearnSection.options("updates_per_step", "warmup", "nstep", update_per_collect=n_sample),
-        replay(1_000_000),
+        OtherSection.options("save_buffer", buffer_size=1_000_000),
     )
     collect, learn, other = (
         described(part, **{key: f"chain=prior_data: {option.doc}" for key, option in part.items()}) for part in parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection, PrioritySection
+from minding.engine.config.options import MODULE_CLASS
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -30,8 +31,9 @@ def schema() -> groups.Schema:
         del other[name]
     other["replay"] = opt(
         "prioritized",
-        ("uniform", "prioritized"),
-        "sample sequences uniformly, or by priority (the size of their TD errors)",
+        ("uniform", "prioritized", MODULE_CLASS),
+        "sample sequences uniformly, by priority (the size of their TD errors), or from a buffer of your own, see "
+        "howto/custom_algorithms.md",
     )
     other["priority"] = PrioritySection.options("beta_steps", "eta", "stride", alpha=0.9, beta=0.6)
     return keys

@@ -7,7 +7,7 @@ import pytest
 from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
 from treevalue import FastTreeValue
 
-from minding.engine.buffers import EpisodeBuffer, PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field
 from minding.middleware import StepCollector, data_pusher, nstep_reward_enhancer
@@ -65,7 +65,7 @@ def test_an_n_step_transition_takes_successor_end_and_discount_from_its_last_ste
 @pytest.mark.parametrize("reset_rows", [False, True])
 def test_the_buffer_holds_what_was_pushed(counting_config, reset_rows):
     cfg = counting_config()
-    ctx, buffer = context(cfg, CountingEnv(reset_rows=reset_rows)), UniformBuffer(20, COUNTING_FIELDS)
+    ctx, buffer = context(cfg, CountingEnv(reset_rows=reset_rows)), ReplayBuffer(20, COUNTING_FIELDS)
     data_pusher(cfg, buffer)(ctx)
     flat = transitions(ctx.trajectories)
     assert len(buffer) == len(flat["reward"]) == (6 if reset_rows else 8)
@@ -76,7 +76,7 @@ def test_the_buffer_holds_what_was_pushed(counting_config, reset_rows):
 
 def test_a_rollout_of_resets_only_pushes_nothing(counting_config):
     cfg = counting_config()
-    ctx, buffer = context(cfg, CountingEnv()), UniformBuffer(20, COUNTING_FIELDS)
+    ctx, buffer = context(cfg, CountingEnv()), ReplayBuffer(20, COUNTING_FIELDS)
     ctx.trajectories.valid = np.zeros((4, 2), bool)
     data_pusher(cfg, buffer)(ctx)
     assert len(buffer) == 0
@@ -98,7 +98,7 @@ def test_nested_observations_become_one_column_a_leaf(counting_config):
 @pytest.mark.parametrize(("save_buffer", "guarantee", "rows"), [(True, "exact", 8), (False, "without-buffer", 0)])
 def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save_buffer, guarantee, rows):
     cfg = counting_config(**{"policy.other.save_buffer": save_buffer})
-    pusher, fresh = data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS)), UniformBuffer(50, COUNTING_FIELDS)
+    pusher, fresh = data_pusher(cfg, ReplayBuffer(50, COUNTING_FIELDS)), ReplayBuffer(50, COUNTING_FIELDS)
     pusher(context(cfg, CountingEnv(lengths=(3, 2))))
     resumed = data_pusher(cfg, fresh)
     resumed.load_state_dict(pusher.state_dict())
@@ -108,7 +108,7 @@ def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save
 @pytest.mark.parametrize("save_buffer", [True, False])
 def test_beta_goes_on_from_the_minibatches_drawn_also_where_the_buffer_is_refilled(counting_config, save_buffer):
     cfg = counting_config(**{"policy.other.save_buffer": save_buffer})
-    buffer, fresh = (PrioritizedBuffer(50, COUNTING_FIELDS, beta=0.4, beta_steps=10) for _ in range(2))
+    buffer, fresh = (ReplayBuffer(50, COUNTING_FIELDS, priority=Priority(beta=0.4, beta_steps=10)) for _ in range(2))
     pusher, resumed = data_pusher(cfg, buffer), data_pusher(cfg, fresh)
     pusher(context(cfg, CountingEnv(lengths=(3, 2))))
     buffer.sample(5, 4)
@@ -124,7 +124,7 @@ def test_a_buffer_of_sequences_gets_whole_episodes_over_the_borders_of_rollouts(
     cfg = counting_config("dqn")
     env, lengths = CountingEnv(lengths=(3, 5), reset_rows=reset_rows), (3, 5)
     collector = StepCollector(cfg, AgePolicy(value=False).collect_mode, env)
-    buffer = EpisodeBuffer(40, {"obs": Field((3,)), "reward": Field()}, length=5, whole=True)
+    buffer = ReplayBuffer(40, {"obs": Field((3,)), "reward": Field()}, sequences=Sequences(5, whole=True))
     pusher = data_pusher(cfg, buffer)
     for _ in range(4):
         ctx = OnlineRLContext()
@@ -137,4 +137,4 @@ def test_a_buffer_of_sequences_gets_whole_episodes_over_the_borders_of_rollouts(
         assert obs[filled].astype(int).tolist() == [[env_id, episode, age] for age in range(lengths[env_id])]
         drawn.add((env_id, episode))
     # 16 rows of time: with a step for each reset, episodes take one row more.
-    assert buffer.num_episodes == len(drawn) == ((4 + 2) if reset_rows else (5 + 3))
+    assert len(buffer.ring.order.episodes()) == len(drawn) == ((4 + 2) if reset_rows else (5 + 3))

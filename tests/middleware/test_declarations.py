@@ -20,7 +20,7 @@ from fakes import (
 import minding.middleware as library
 from minding.configs import compile_run
 from minding.engine import Config, Task
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.data.batch import Field
 from minding.engine.data.dataset import Dataset
@@ -127,7 +127,7 @@ def with_goals(rollout):
 
 
 def filled_buffer():
-    buffer = UniformBuffer(50, COUNTING_FIELDS)
+    buffer = ReplayBuffer(50, COUNTING_FIELDS)
     zeros = np.zeros((20, 3), np.float32)
     buffer.push({"obs": zeros, "next_obs": zeros, **dict.fromkeys(("action", "reward", "terminated"), zeros[:, 0])})
     return buffer
@@ -142,9 +142,9 @@ MIDDLEWARE = {
     "SelfPlayCollector": lambda cfg, path: library.SelfPlayCollector(cfg, NoOpinion(), BOARD),
     "StepCollector": lambda cfg, path: library.StepCollector(cfg, ACT.collect_mode, CountingEnv()),
     "arena_evaluator": lambda cfg, path: library.arena_evaluator(cfg, NoOpinion(), BOARD, [opponents.random()]),
-    "data_pusher": lambda cfg, path: library.data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS)),
+    "data_pusher": lambda cfg, path: library.data_pusher(cfg, ReplayBuffer(50, COUNTING_FIELDS)),
     "dataset_evaluator": lambda cfg, path: library.dataset_evaluator(cfg, ALWAYS_FIRST, TWO_EPISODES),
-    "episode_pusher": lambda cfg, path: library.episode_pusher(cfg, UniformBuffer(50, {"outcome": Field()})),
+    "episode_pusher": lambda cfg, path: library.episode_pusher(cfg, ReplayBuffer(50, {"outcome": Field()})),
     "epoch_timer": lambda cfg, path: library.epoch_timer(1),
     "eps_greedy_handler": lambda cfg, path: library.eps_greedy_handler(cfg),
     "eps_greedy_masker": lambda cfg, path: library.eps_greedy_masker(),
@@ -164,7 +164,7 @@ MIDDLEWARE = {
     "recorded_data_pusher": lambda cfg, path: library.recorded_data_pusher(Nowhere(), TWO_EPISODES),
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
-    "sqil_data_pusher": lambda cfg, path: library.sqil_data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS), True),
+    "sqil_data_pusher": lambda cfg, path: library.sqil_data_pusher(cfg, ReplayBuffer(50, COUNTING_FIELDS), True),
     "symmetry_enhancer": lambda cfg, path: library.symmetry_enhancer(BOARD),
     "termination_checker": lambda cfg, path: library.termination_checker(
         max_env_step=10**6, max_train_iter=10**6, stop_value=10**6, task=Task().start()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import Stream
 
+from minding.engine.buffers import BaseBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.data import trees
@@ -21,7 +22,7 @@ STEPS = 4
 FIELDS = (*(f"{when}.{what}" for when in ("obs", "next_obs") for what in ("observation", "achieved_goal")),)
 
 
-class Pushed:
+class Pushed(BaseBuffer):
     """Keeps what is pushed."""
 
     def __init__(self, capacity=1000):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine.buffers import EpisodeBuffer, PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.config.config import Config
 from minding.engine.config.limits import updates_per_step
@@ -25,7 +25,7 @@ def parts(counting_config):
         settings = {"warmup": 10, "batch_size": 4, "update_per_collect": 3, **overrides}
         learn = {f"policy.learn.{key}": value for key, value in settings.items()}
         cfg = counting_config(**{**learn, "run.max_env_step": 100})
-        learner, buffer = ReadingLearner(FIELDS), UniformBuffer(capacity, buffer_fields)
+        learner, buffer = ReadingLearner(FIELDS), ReplayBuffer(capacity, buffer_fields)
         return OffPolicyLearner(cfg, learner, buffer), learner, buffer
 
     return make
@@ -113,7 +113,7 @@ class Judge(ReadingLearner):
 def test_a_prioritized_buffer_learns_the_priorities_of_the_rows_that_were_drawn(counting_config):
     learn = {"warmup": 4, "batch_size": 4, "update_per_collect": 3}
     cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
-    buffer = PrioritizedBuffer(4, FIELDS, alpha=1.0)
+    buffer = ReplayBuffer(4, FIELDS, priority=Priority(alpha=1.0))
     buffer.push(numbers(4, start=6))
     middleware = OffPolicyLearner(cfg, Judge(FIELDS), buffer)
     assert middleware.requirements() == []
@@ -123,11 +123,13 @@ def test_a_prioritized_buffer_learns_the_priorities_of_the_rows_that_were_drawn(
 
 
 def test_a_buffer_that_wants_priorities_from_a_policy_without_them_is_refused_with_the_fix(counting_config):
-    middleware = OffPolicyLearner(counting_config(), ReadingLearner(FIELDS), PrioritizedBuffer(10_000, FIELDS))
+    middleware = OffPolicyLearner(
+        counting_config(), ReadingLearner(FIELDS), ReplayBuffer(10_000, FIELDS, priority=Priority())
+    )
     (problem,) = middleware.requirements()
     assert problem == (
         "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
-        "algorithm has it, or use a UniformBuffer"
+        "algorithm has it, or make the buffer without `priority`"
     )
 
 
@@ -203,7 +205,7 @@ def test_what_another_ratio_has_not_done_is_not_made_up_for(parts):
 def test_episodes_that_end_late_are_not_made_up_for(counting_config):
     learn = {"warmup": 1, "batch_size": 1, "update_per_collect": 3, "updates_per_step": 0.5}
     cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
-    buffer = EpisodeBuffer(500, FIELDS, length=200, whole=True)
+    buffer = ReplayBuffer(500, FIELDS, sequences=Sequences(200, whole=True))
     middleware, ctx = OffPolicyLearner(cfg, ReadingLearner(FIELDS), buffer), OnlineRLContext()
     order = {"sequence": np.zeros(100, int), "begun": np.arange(100) == 0}
     buffer.push({**numbers(100), **order, "ended": np.zeros(100, bool)})
@@ -224,7 +226,7 @@ class Counts(ReadingLearner):
 def test_metrics_are_means_over_the_calls_of_an_iteration(counting_config):
     learn = {"warmup": 4, "batch_size": 4, "update_per_collect": 3, "updates_per_step": 1.0}
     cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
-    buffer = UniformBuffer(10, FIELDS)
+    buffer = ReplayBuffer(10, FIELDS)
     buffer.push(numbers(4))
     middleware, ctx = OffPolicyLearner(cfg, Counts(FIELDS), buffer), OnlineRLContext(env_step=4)
     middleware(ctx)
@@ -252,7 +254,7 @@ def test_one_ratio_for_several_learners_is_refused(parts):
 
 def test_sequences_go_to_policies_that_learn_from_them_and_rows_to_the_others(counting_config):
     cfg = counting_config(**{"policy.learn.warmup": 1})
-    sequences, rows = EpisodeBuffer(100, FIELDS, length=4), UniformBuffer(100, FIELDS)
+    sequences, rows = ReplayBuffer(100, FIELDS, sequences=Sequences(4)), ReplayBuffer(100, FIELDS)
 
     def problems(buffer, learns):
         learner = ReadingLearner(FIELDS)
@@ -261,22 +263,22 @@ def test_sequences_go_to_policies_that_learn_from_them_and_rows_to_the_others(co
 
     assert problems(sequences, True) == problems(rows, False) == problems(sequences, None) == problems(rows, None) == []
     assert problems(sequences, False) == [
-        "EpisodeBuffer draws sequences, and the policy learns from single rows: use a UniformBuffer"
+        "the buffer samples sequences, and the policy learns from single rows: make it without `sequences`"
     ]
     assert problems(rows, True) == [
-        "UniformBuffer draws single rows, and the policy learns from sequences: use an EpisodeBuffer"
+        "the buffer samples single rows, and the policy learns from sequences: make it with `sequences`"
     ]
 
 
 def test_a_policy_in_place_of_its_mode_is_refused(counting_config):
-    learner = OffPolicyLearner(counting_config(**{"policy.learn.warmup": 1}), object(), UniformBuffer(100, FIELDS))
+    learner = OffPolicyLearner(counting_config(**{"policy.learn.warmup": 1}), object(), ReplayBuffer(100, FIELDS))
     assert learner.requirements() == ["expected policy.learn_mode, got a object"]
 
 
 def test_n_step_returns_that_nothing_computes_are_missed(counting_config):
     cfg = counting_config(**{"policy.learn.warmup": 1, "policy.learn.nstep": 3, "policy.other.save_buffer": True})
     fields = {**FIELDS, "discount": Field()}
-    buffer = UniformBuffer(100, fields)
+    buffer = ReplayBuffer(100, fields)
     learner, pusher = OffPolicyLearner(cfg, ReadingLearner(fields), buffer), data_pusher(cfg, buffer)
     enhancer = nstep_reward_enhancer(cfg)
     (problem,) = learner.clashes([pusher, learner])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
 
-from minding.engine.buffers import PrioritizedBuffer
+from minding.engine.buffers import Priority, ReplayBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import StepCollector, data_pusher, priority_calculator
@@ -24,7 +24,7 @@ def test_the_buffer_takes_rows_up_with_what_the_function_says_of_them(collected,
     before = collected.trajectories
     priority_calculator(lambda rollout: 10.0 * rollout.reward + 1.0)(collected)
     assert "priority" not in before.record
-    buffer = PrioritizedBuffer(20, COUNTING_FIELDS, alpha=1.0)
+    buffer = ReplayBuffer(20, COUNTING_FIELDS, priority=Priority(alpha=1.0))
     data_pusher(counting_config(), buffer)(collected)
     # Without the rows of resets.
     assert buffer.state_dict()["priorities"] == pytest.approx([11, 11, 21, 21, 31, 11])

@@ -5,7 +5,7 @@ import pytest
 from fakes import dict_of, discrete, mask_of, space_of
 
 from minding.engine import Config, OnlineRLContext
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.data import trees
 from minding.engine.data.batch import Field
 from minding.engine.errors import CheckpointError, FieldError, GameError, MiddlewareError, NonFiniteError, ShapeError
@@ -211,7 +211,7 @@ def test_symmetric_games_follow_each_game_and_reach_the_buffer():
         "policy": Field((9,)),
         "outcome": Field(),
     }
-    buffer = UniformBuffer(200, fields)
+    buffer = ReplayBuffer(200, fields)
     pusher = episode_pusher(config(game), buffer)
     pusher(ctx)
     assert len(buffer) == 8 * length
@@ -219,7 +219,7 @@ def test_symmetric_games_follow_each_game_and_reach_the_buffer():
     ctx.episodes = []
     pusher(ctx)
     assert len(buffer) == 8 * length
-    restored = episode_pusher(config(game), UniformBuffer(200, fields))
+    restored = episode_pusher(config(game), ReplayBuffer(200, fields))
     restored.load_state_dict(pusher.state_dict())
     assert fingerprint(restored.state_dict()) == fingerprint(pusher.state_dict())
 

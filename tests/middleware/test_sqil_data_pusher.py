@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
 
-from minding.engine.buffers import EpisodeBuffer, MixedBuffer, UniformBuffer
+from minding.engine.buffers import MixedBuffer, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.types import LearnOutput
@@ -25,7 +25,7 @@ def collected(cfg, **env):
 
 @pytest.mark.parametrize(("expert", "reward"), [(True, 1.0), (False, 0.0)])
 def test_only_the_rewards_of_what_is_pushed_are_replaced(cfg, expert, reward):
-    ctx, buffer = collected(cfg, lengths=(3, 2), reset_rows=True), UniformBuffer(20, COUNTING_FIELDS)
+    ctx, buffer = collected(cfg, lengths=(3, 2), reset_rows=True), ReplayBuffer(20, COUNTING_FIELDS)
     before = ctx.trajectories.reward.copy()
     sqil_data_pusher(cfg, buffer, expert)(ctx)
     flat = transitions(ctx.trajectories)
@@ -39,9 +39,9 @@ def test_only_the_rewards_of_what_is_pushed_are_replaced(cfg, expert, reward):
 
 
 def test_a_buffer_of_sequences_is_told_what_follows_what(cfg):
-    buffer = EpisodeBuffer(20, COUNTING_FIELDS, length=3)
+    buffer = ReplayBuffer(20, COUNTING_FIELDS, sequences=Sequences(3))
     sqil_data_pusher(cfg, buffer, True)(collected(cfg, lengths=(3, 3)))
-    assert buffer.num_episodes == 2
+    assert len(buffer.ring.order.episodes()) == 2
 
 
 class Halves:
@@ -86,5 +86,5 @@ class ExpertEnv(CountingEnv):
 
 def test_returns_of_several_steps_are_refused(counting_config):
     cfg = counting_config("dqn", **{"policy.learn.nstep": 3})
-    (problem,) = sqil_data_pusher(cfg, UniformBuffer(20, COUNTING_FIELDS), False).requirements()
+    (problem,) = sqil_data_pusher(cfg, ReplayBuffer(20, COUNTING_FIELDS), False).requirements()
     assert problem.startswith("policy.learn.nstep=3 sums rewards of the environment")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fakes import rows_of, tiny_config
 
-from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import Priority, ReplayBuffer
 from minding.engine.chain.check import check_chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.lifecycle import load_middleware_state, middleware_state
@@ -36,13 +36,13 @@ def union(*policies):
 @pytest.mark.slow
 def test_two_policies_learn_from_one_buffer_what_each_learns_from_rows_of_its_own():
     dqn, cloned = policy_of("dqn", **REPLAY), policy_of("bc")
-    shared = UniformBuffer(ROWS, union(dqn, cloned), seed=1)
+    shared = ReplayBuffer(ROWS, union(dqn, cloned), seed=1)
     values = rows_of(RowLayout(shared.fields), ROWS, np.random.default_rng(0), {"action": 3})
     shared.push(values)
     batches = {"dqn": shared.sample(3, 4), "bc": shared.sample(2, 8)}
     for policy in (dqn, cloned):
         alone = policy_of(policy.name, **(REPLAY if policy is dqn else {}))
-        own = UniformBuffer(ROWS, alone.learn_mode.fields)
+        own = ReplayBuffer(ROWS, alone.learn_mode.fields)
         own.push({name: values[name] for name in own.fields})
         batch = own.sample(1, 1)
         batch.index = batches[policy.name].index
@@ -54,7 +54,7 @@ def test_two_policies_learn_from_one_buffer_what_each_learns_from_rows_of_its_ow
 def test_rows_without_a_field_that_is_learned_from_are_refused_by_name():
     policy = policy_of("dqn", **REPLAY)
     fields = {name: field for name, field in policy.learn_mode.fields.items() if name != "terminated"}
-    buffer = UniformBuffer(ROWS, fields)
+    buffer = ReplayBuffer(ROWS, fields)
     buffer.push(rows_of(RowLayout(fields), ROWS, np.random.default_rng(0), {"action": 3}))
     with pytest.raises(ShapeError, match=r"no field 'terminated', which a policy learns from; they have obs, next_obs"):
         policy.learn_mode.forward(buffer.sample(1, 4))
@@ -66,7 +66,7 @@ def test_rows_without_a_field_that_is_learned_from_are_refused_by_name():
 def test_learners_that_expect_another_discount_in_one_field_are_refused():
     one, other = (policy_of("dqn", **REPLAY, **{"policy.learn.gamma": gamma}) for gamma in (0.9, 0.8))
     (problem,) = OffPolicyLearner(
-        other.config, other.learn_mode, UniformBuffer(ROWS, one.learn_mode.fields)
+        other.config, other.learn_mode, ReplayBuffer(ROWS, one.learn_mode.fields)
     ).requirements()
     assert "field 'discount' has the default 0.9 in the buffer, and the policy expects 0.8" in problem
 
@@ -85,7 +85,7 @@ def learners(buffer, *priorities):
 
 @pytest.mark.parametrize(("given", "found"), [((True, True), "2 of the 2"), ((False, False), "none of the 2")])
 def test_priorities_of_a_shared_buffer_are_set_by_one_learner(given, found):
-    buffer = PrioritizedBuffer(ROWS, policy_of("dqn").learn_mode.fields)
+    buffer = ReplayBuffer(ROWS, policy_of("dqn").learn_mode.fields, priority=Priority())
     policies, chain = learners(buffer, *given)
     pusher = data_pusher(policies[0].config, buffer)
     with pytest.raises(ChainError, match=f"{found} learners of its buffer set the priorities of rows"):
@@ -96,7 +96,7 @@ def test_priorities_of_a_shared_buffer_are_set_by_one_learner(given, found):
 
 @pytest.mark.slow
 def test_the_learner_without_priorities_leaves_them_alone():
-    buffer = PrioritizedBuffer(ROWS, policy_of("dqn").learn_mode.fields, alpha=1.0)
+    buffer = ReplayBuffer(ROWS, policy_of("dqn").learn_mode.fields, alpha=1.0, priority=Priority())
     buffer.push(rows_of(RowLayout(buffer.fields), ROWS, np.random.default_rng(0), {"action": 3}))
     (_, _), (setting, reading) = learners(buffer, True, False)
     ctx = OnlineRLContext()
@@ -112,7 +112,7 @@ def test_the_learner_without_priorities_leaves_them_alone():
 def test_a_shared_buffer_is_saved_once_and_restored_for_all():
     def parts(rows):
         dqn, other = policy_of("dqn", **REPLAY), policy_of("dqn", seed=1, **REPLAY)
-        buffer = UniformBuffer(ROWS, union(dqn), seed=3)
+        buffer = ReplayBuffer(ROWS, union(dqn), seed=3)
         if rows:
             buffer.push(rows_of(RowLayout(buffer.fields), rows, np.random.default_rng(0), {"action": 3}))
         chain = [

@@ -51,9 +51,10 @@ def check_runnable(cfg: Config) -> None:
       SetupError: if the device is not available.
     """
     check_chain(cfg)
-    encoder: Any = cfg.policy.model.get("encoder")
-    if encoder:
-        check_named(encoder, "policy.model.encoder")
+    for section, key in ((cfg.policy.model, "model.encoder"), (cfg.policy.other, "other.replay")):
+        name: Any = section.get(key.partition(".")[2])
+        if name and (is_named(name) or key == "model.encoder"):
+            check_named(name, f"policy.{key}")
     for entry in cfg.use:
         own_middleware(entry)
     runtime.check_device(cfg.device)

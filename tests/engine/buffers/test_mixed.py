@@ -4,18 +4,10 @@ import copy
 
 import numpy as np
 import pytest
+from buffer_kit import FIELDS, evenly, numbers, rows
 
 from minding.engine.buffers import MixedBuffer
-from minding.engine.data.batch import Field
 from minding.engine.errors import ConfigError
-
-FIELDS = {"number": Field(), "image": Field((2,), "uint8")}
-
-
-def rows(start, count):
-    """Rows of two tables that tell which they are."""
-    x = np.arange(start, start + count)
-    return {"number": x.astype(np.float32), "image": np.repeat(x.astype(np.uint8), 2).reshape(-1, 2)}
 
 
 def mixed(pushed=(5, 3), parts=((4, 0.75), (6, 0.25)), seed=0):
@@ -23,15 +15,8 @@ def mixed(pushed=(5, 3), parts=((4, 0.75), (6, 0.25)), seed=0):
     made = MixedBuffer(parts, FIELDS, seed=seed)
     for number, (part, count) in enumerate(zip(made.parts, pushed)):
         for row in range(count):
-            part.push(rows(100 * number + row, 1))
+            part.push(rows(100 * number + row))
     return made
-
-
-def numbers(batch):
-    """The drawn rows; checks that the fields of a row belong together."""
-    found, image = (batch.layout.read(batch.tables.host, name, batch.index) for name in FIELDS)
-    assert np.array_equal(image, np.repeat(found[..., None], 2, axis=-1))
-    return found.astype(int)
 
 
 def test_every_minibatch_has_its_share_of_each_part_whose_rows_are_drawn_alike():
@@ -39,12 +24,10 @@ def test_every_minibatch_has_its_share_of_each_part_whose_rows_are_drawn_alike()
     assert (batch.index.shape, batch.index.dtype) == ((500, 16), np.int32)
     found = numbers(batch)
     # The first part has overwritten its oldest row.
-    for drawn, held in ((found[:, :12], [1, 2, 3, 4]), (found[:, 12:], [100, 101, 102])):
-        numbered, counts = np.unique(drawn, return_counts=True)
+    for sampled, held in ((found[:, :12], [1, 2, 3, 4]), (found[:, 12:], [100, 101, 102])):
+        numbered, counts = np.unique(sampled, return_counts=True)
         assert numbered.tolist() == held
-        expected = drawn.size / len(held)
-        # At most 3 degrees of freedom: chi-square is below 16.3 in 99.9 % of cases.
-        assert ((counts - expected) ** 2 / expected).sum() < 16.3
+        assert evenly(counts)
 
 
 def test_a_part_is_a_buffer_of_its_own():
@@ -91,5 +74,5 @@ def test_parts_that_make_no_sense_are_refused(parts, message):
 def test_minibatches_that_cannot_be_divided_or_drawn_are_refused():
     with pytest.raises(ConfigError, match="minibatches of 10 rows cannot be divided by"):
         mixed().sample(1, 10)
-    with pytest.raises(ConfigError, match="push transitions into every part first"):
+    with pytest.raises(ConfigError, match="sample from an empty buffer"):
         mixed((3, 0)).sample(1, 4)

@@ -5,21 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from buffer_kit import FIELDS, contents, evenly, rows, saved_twice
 
-from minding.engine.buffers import ReservoirBuffer
-from minding.engine.buffers import saved as storage
-from minding.engine.checkpoint import load_checkpoint, save_checkpoint
-from minding.engine.data.batch import Field
+from minding.engine.buffers import ReservoirBuffer, device_tables
 from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError
 from minding.engine.seeding import generator_state
-
-FIELDS = {"number": Field(), "image": Field((2,), "uint8")}
-
-
-def rows(*numbers):
-    """Rows of two tables that tell which they are."""
-    x = np.array(numbers)
-    return {"number": x.astype(np.float32), "image": np.repeat(x.astype(np.uint8), 2).reshape(-1, 2)}
 
 
 def buffer(capacity=4, seed=0, pushes=()):
@@ -35,22 +25,19 @@ def push(made, start, counts):
         start += count
 
 
-def contents(made):
-    """The numbers of the held rows, by place; checks that the fields of a row belong together."""
-    place = np.arange(len(made))
-    numbers = made.read("number", place).astype(int)
-    assert np.array_equal(made.read("image", place), np.repeat(numbers % 256, 2).reshape(-1, 2))
-    return numbers.tolist()
+def held(made):
+    """The numbers of the held rows, by place."""
+    return contents(made.rows, np.arange(len(made)))
 
 
 def test_all_rows_are_held_until_it_is_full():
     made = buffer(capacity=6, pushes=(1, 3))
-    assert (contents(made), len(made)) == ([0, 1, 2, 3], 4)
+    assert (held(made), len(made)) == ([0, 1, 2, 3], 4)
     push(made, 4, (2,))
-    assert contents(made) == [0, 1, 2, 3, 4, 5]
+    assert held(made) == [0, 1, 2, 3, 4, 5]
     push(made, 6, (40,))
     assert len(made) == 6
-    assert len(set(contents(made))) == 6
+    assert len(set(held(made))) == 6
 
 
 PUSHES = {"one by one": [1] * 5, "several at a time": [1, 3, 1], "more at a time than it holds": [5]}
@@ -66,17 +53,15 @@ def test_every_set_of_rows_is_equally_likely_to_be_held_however_they_come(pushes
         fresh = generator_state(np.random.default_rng(seed))
         made.load_state_dict({**start, "rng": {"drawn": fresh, "kept": fresh}})
         push(made, 0, pushes)
-        counts[tuple(sorted(contents(made)))] += 1
-    expected = draws / len(sets)
-    # 9 degrees of freedom: chi-square is below 27.9 in 99.9 % of cases.
-    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 27.9
+        counts[tuple(sorted(held(made)))] += 1
+    assert evenly(list(counts.values()))
 
 
 def test_old_rows_are_held_as_often_as_new_ones():
     made = buffer(capacity=500, pushes=[100] * 100)
-    held = np.array(contents(made))
+    numbers = np.array(held(made))
     # Shares of the first and of the last tenth: binomial, 50 rows with a deviation of 6.5.
-    for tenth in (held < 1000, held >= 9000):
+    for tenth in (numbers < 1000, numbers >= 9000):
         assert abs(tenth.sum() - 50) < 4 * math.sqrt(500 * 0.1 * 0.9)
 
 
@@ -84,44 +69,36 @@ def test_held_rows_are_drawn_alike():
     made = buffer(capacity=5, pushes=(3,))
     batch = made.sample(500, 12)
     assert (batch.index.shape, batch.index.dtype) == ((500, 12), np.int32)
-    assert batch.tables is made.tables
+    assert batch.tables is made.rows.tables
     counts = np.bincount(batch.index.reshape(-1), minlength=5)
     assert counts[3:].tolist() == [0, 0]
-    # 2 degrees of freedom: chi-square is below 13.8 in 99.9 % of cases.
-    assert ((counts[:3] - 2000) ** 2 / 2000).sum() < 13.8
+    assert evenly(counts[:3])
 
 
 def test_the_seed_decides_what_is_held_and_draws_do_not():
-    held = []
+    found = []
     for seed, draws in ((0, 0), (0, 3), (1, 0)):
         made = buffer(seed=seed, pushes=(10,))
         made.sample(draws, 5)
         push(made, 10, (20,))
-        held.append(contents(made))
-    assert held[0] == held[1]
-    assert held[0] != held[2]
+        found.append(held(made))
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_checkpoint_brings_it_back_and_the_next_one_links_what_did_not_change(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "BLOCK_BYTES", 8)  # Two rows of the numbers, four of the images.
+    monkeypatch.setattr(device_tables, "BLOCK_BYTES", 8)  # Two rows of the numbers, four of the images.
     made = buffer(capacity=8, pushes=(8,))
-    save_checkpoint(tmp_path / "iter_1", made.state_dict(), {})
-    before = contents(made)
-    push(made, 8, (4,))
-    kept = [a == b for a, b in zip(before, contents(made))]
-    assert True in kept
-    assert False in kept
-    save_checkpoint(tmp_path / "iter_2", made.state_dict(), {}, previous=tmp_path / "iter_1")
-    pairs = zip(sorted((tmp_path / "iter_1").glob("block-*")), sorted((tmp_path / "iter_2").glob("block-*")))
-    unchanged = [all(kept[i : i + n]) for n in (2, 4) for i in range(0, 8, n)]
-    assert sorted(one.samefile(two) for one, two in pairs) == sorted(unchanged)
-    assert True in unchanged
+    before = held(made)
+    state, linked = saved_twice(tmp_path, made, lambda: push(made, 8, (4,)))
+    kept = [a == b for a, b in zip(before, held(made))]
+    assert linked == [all(kept[i : i + n]) for n in (2, 4) for i in range(0, 8, n)]
+    assert set(linked) == {True, False}
     other = buffer(capacity=8, seed=7)
-    other.load_state_dict(load_checkpoint(tmp_path / "iter_2")[0])
-    assert contents(other) == contents(made)
+    other.load_state_dict(state)
+    assert held(other) == held(made)
     for each in (made, other):
         push(each, 12, (5, 30))
-    assert contents(other) == contents(made)
+    assert held(other) == held(made)
     assert np.array_equal(other.sample(2, 4).index, made.sample(2, 4).index)
 
 
@@ -135,4 +112,4 @@ def test_what_does_not_fit_is_refused():
     made = buffer(pushes=(2,))
     with pytest.raises(NonFiniteError, match="replay push: field 'number' of row 1"):
         made.push({**rows(3, 4), "number": np.array([3, np.nan], np.float32)})
-    assert contents(made) == [0, 1]
+    assert held(made) == [0, 1]

@@ -2,39 +2,18 @@
 
 import numpy as np
 import pytest
+from buffer_kit import FIELDS, contents, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minding.engine.buffers import Ring
-from minding.engine.buffers import saved as storage
+from minding.engine.buffers import Ring, device_tables
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
 from minding.engine.process.runtime import ms, nn, ops, to_device
 
-FIELDS = {"obs": Field((2,)), "action": Field((), "int32"), "image": Field((2, 2), "uint8")}
-
 
 def ring(capacity=5, fields=FIELDS):
     return Ring(capacity, RowLayout(fields))
-
-
-def rows(*numbers):
-    """One row for each number, from which all its fields follow."""
-    x = np.array(numbers, np.int64)
-    return {
-        "obs": np.stack([x, -x], axis=1).astype(np.float32) / 2,
-        "action": x,
-        "image": np.repeat((x % 256).astype(np.uint8), 4).reshape(-1, 2, 2),
-    }
-
-
-def contents(buffer):
-    """The numbers whose rows it holds, by row; checks that all fields of a row belong together."""
-    held = buffer.read("action", np.arange(len(buffer)))
-    expected = rows(*held.tolist())
-    for name in FIELDS:
-        assert np.array_equal(buffer.read(name, np.arange(len(buffer))), expected[name])
-    return held.tolist()
 
 
 def test_the_oldest_row_is_overwritten_first():
@@ -83,7 +62,7 @@ def test_a_compiled_graph_sees_every_push_and_every_load():
 
     def seen():
         numbers, images = gather(index)
-        return numbers.asnumpy()[:, 2].tolist(), images.asnumpy()[:, 3].tolist()
+        return numbers.asnumpy()[:, 0].tolist(), images.asnumpy()[:, 1].tolist()
 
     assert seen() == ([0, 0, 0], [0, 0, 0])
     buffer.push(rows(1, 2, 3, 4))
@@ -100,8 +79,8 @@ def test_a_push_with_a_nan_writes_nothing():
     buffer = ring()
     buffer.push(rows(1, 2))
     bad = rows(3, 4)
-    bad["obs"][1, 0] = np.nan
-    with pytest.raises(NonFiniteError, match="replay push: field 'obs' of row 1 is nan"):
+    bad["number"][1] = np.nan
+    with pytest.raises(NonFiniteError, match="replay push: field 'number' of row 1 is nan"):
         buffer.push(bad)
     assert contents(buffer) == [1, 2]
     buffer.push(rows(5))
@@ -109,8 +88,8 @@ def test_a_push_with_a_nan_writes_nothing():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ShapeError, match="'obs'"):
-        ring().push({**rows(1), "obs": np.zeros((1, 3), np.float32)})
+    with pytest.raises(ShapeError, match="'image'"):
+        ring().push({**rows(1), "image": np.zeros((1, 3), np.uint8)})
     with pytest.raises(ConfigError, match="push of 6 rows into a buffer of 5"):
         ring().push(rows(*range(6)))
     with pytest.raises(ConfigError, match="at least 1 row, got 0"):
@@ -122,8 +101,8 @@ def test_the_state_of_another_buffer_is_refused():
     saved.push(rows(1))
     with pytest.raises(CheckpointError, match=r"4 rows of .* this run has 5 rows"):
         ring(5).load_state_dict(saved.state_dict())
-    with pytest.raises(CheckpointError, match="'obs'"):
-        ring(4, {**FIELDS, "obs": Field((3,))}).load_state_dict(saved.state_dict())
+    with pytest.raises(CheckpointError, match="'image'"):
+        ring(4, {**FIELDS, "image": Field((3,), "uint8")}).load_state_dict(saved.state_dict())
 
 
 def saved_versions(buffer):
@@ -135,8 +114,8 @@ def saved_versions(buffer):
 def test_the_version_of_a_block_changes_if_and_only_if_one_of_its_rows_is_written(capacity, pushes):
     buffer, pushed = ring(capacity), 0
     with pytest.MonkeyPatch.context() as patch:
-        # Rows of table 0 have 3 float32: two of them make a block.
-        patch.setattr(storage, "BLOCK_BYTES", 24)
+        # Rows of table 0 have one float32: two of them make a block.
+        patch.setattr(device_tables, "BLOCK_BYTES", 8)
         for count in (min(count, capacity) for count in pushes):
             before = saved_versions(buffer)
             written = {int(row) // 2 for row in buffer.push(rows(*range(pushed, pushed + count)))}

@@ -1,4 +1,4 @@
-"""Prioritized sequences: where they begin, their priorities by hand and against a list of episodes, exact resume."""
+"""Sequences and episodes from replay, uniformly and by priority, against lists of episodes."""
 
 import copy
 
@@ -6,15 +6,207 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_episode import FIELDS, World, fill, histories, numbers, sequences
 
-from minding.engine.buffers import PrioritizedSequenceBuffer
+from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.buffers.sequences import mix
-from minding.engine.errors import ConfigError, NonFiniteError
+from minding.engine.data.batch import Field
+from minding.engine.errors import ConfigError, NonFiniteError, ShapeError
+
+FIELDS = {"number": Field(), "age": Field((), "int32")}
 
 
-def buffer(capacity=20, length=3, **options):
-    return PrioritizedSequenceBuffer(capacity, FIELDS, length=length, **{"alpha": 1.0, **options})
+def buffer(capacity=20, length=3, seed=0, **options):
+    return ReplayBuffer(capacity, FIELDS, sequences=Sequences(length, **options), seed=seed)
+
+
+def prioritized(capacity=20, length=3, seed=0, burn_in=0, stride=1, whole=False, **options):
+    priority, sequences = Priority(**{"alpha": 1.0, **options}), Sequences(length, burn_in, stride, whole)
+    return ReplayBuffer(capacity, FIELDS, priority=priority, sequences=sequences, seed=seed)
+
+
+class World:
+    """Environments whose rows say which episode they are of and how old it is: ``1000 * episode + age``.
+
+    Every row that is pushed is also kept in a list for each episode.
+    """
+
+    def __init__(self, envs):
+        self.envs = envs
+        self.episode = [None] * envs
+        self.count = 0
+        self.episodes = []
+
+    def rows(self, steps):
+        """One rollout; `steps`: for each row of time, what each environment does: 'go', 'end', 'reset' or 'fault'."""
+        number, sequence, begun, ended = [], [], [], []
+        for doing in steps:
+            for n, what in enumerate(doing):
+                if what in ("reset", "fault"):
+                    # No transition; a fault drops the running episode without an end.
+                    self.episode[n] = None
+                    continue
+                new = self.episode[n] is None
+                if new:
+                    self.episode[n] = {"rows": [], "ended": False}
+                    self.episodes.append(self.episode[n])
+                    self.count += 1
+                    self.episode[n]["id"] = self.count
+                episode = self.episode[n]
+                number.append(1000 * episode["id"] + len(episode["rows"]))
+                episode["rows"].append(number[-1])
+                sequence.append(n)
+                begun.append(new)
+                ended.append(what == "end")
+                if what == "end":
+                    episode["ended"] = True
+                    self.episode[n] = None
+        number = np.array(number)
+        columns = {"sequence": np.array(sequence, int), "begun": np.array(begun, bool), "ended": np.array(ended, bool)}
+        return {"number": number.astype(np.float32), "age": number % 1000, **columns}
+
+
+@st.composite
+def histories(draw):
+    """(environments, capacity, rollouts of what they do)."""
+    envs = draw(st.integers(1, 3))
+    doing = st.lists(st.sampled_from(["go", "go", "go", "end", "reset", "fault"]), min_size=envs, max_size=envs)
+    rollouts = draw(st.lists(st.lists(doing, min_size=1, max_size=4), min_size=1, max_size=8))
+    return envs, draw(st.integers(12, 24)), rollouts
+
+
+def fill(history, made, fresh=None, reload_at=None, errors=False):
+    """Pushes a history; returns (buffer, the rows stored, all episodes).
+
+    Args:
+      fresh: makes a buffer that takes the place of the first one after the rollout `reload_at`.
+      errors: whether rows bring their age as their error.
+    """
+    envs, _, rollouts = history
+    world, pushed = World(envs), []
+    for k, rollout in enumerate(rollouts):
+        rows = world.rows(rollout)
+        if len(rows["age"]):
+            made.push({**rows, "priority": rows["age"].astype(np.float32)} if errors else rows)
+            pushed += rows["number"].astype(int).tolist()
+        if k == reload_at:
+            other = fresh()
+            other.load_state_dict(copy.deepcopy(made.state_dict()))
+            made = other
+    return made, pushed[-made.capacity :], world.episodes
+
+
+def numbers(batch):
+    return batch.layout.read(batch.tables.host, "number", batch.index).astype(int)
+
+
+def sequences(batch):
+    """For each sequence of all minibatches its numbers, and what is filled and learned, in the order of time."""
+    columns = (numbers(batch), batch.filled, batch.learned)
+    return zip(*(column.transpose(0, 2, 1).reshape(-1, column.shape[1]) for column in columns), strict=True)
+
+
+# Uniformly
+
+
+class EachOnce:
+    """A generator that returns each number once, if it is asked for as many as there are."""
+
+    def integers(self, low, high, size):
+        self.count = high - low
+        return np.resize(np.arange(low, high), size)
+
+
+def all_windows(made):
+    """Each window that can be drawn, once."""
+    made.rng = EachOnce()
+    made.sample(1, 1)
+    return made.sample(1, made.rng.count)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(history=histories(), length=st.integers(1, 5), burn_in=st.integers(0, 4))
+def test_a_window_is_burn_in_and_rows_of_one_episode_in_order(history, length, burn_in):
+    made, stored, episodes = fill(history, buffer(history[1], length, burn_in=burn_in))
+    if not stored:
+        return
+    batch = all_windows(made)
+    expected = []
+    for kept in ([number for number in e["rows"] if number in stored] for e in episodes):
+        for start in range(1 - length, len(kept)) if kept else ():
+            first = max(start, 0)
+            # All the burn-in that there is behind its first row again, and all the rows, then the last of them again.
+            before, after = kept[max(0, first - burn_in) : first], kept[first : start + length]
+            missing, left = burn_in - len(before), length - len(after)
+            expected.append(
+                (
+                    (*[[*before, *after][0]] * missing, *before, *after, *[after[-1]] * left),
+                    (*[False] * missing, *[True] * len(before + after), *[False] * left),
+                    (*[False] * burn_in, *[True] * len(after), *[False] * left),
+                )
+            )
+    assert sorted(tuple(tuple(part.tolist()) for part in window) for window in sequences(batch)) == sorted(expected)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(history=histories(), length=st.integers(1, 8))
+def test_each_stored_row_is_sampled_equally_often(history, length):
+    made, stored, _ = fill(history, buffer(history[1], length))
+    if not stored:
+        return
+    batch = all_windows(made)
+    drawn, times = np.unique(numbers(batch)[batch.learned], return_counts=True)
+    assert drawn.tolist() == sorted(stored)
+    assert set(times.tolist()) == {length}
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(history=histories())
+def test_whole_episodes_are_those_that_ended_and_are_stored_from_their_first_row_on(history):
+    made, stored, episodes = fill(history, buffer(history[1], 12, whole=True))
+    whole = [e["rows"] for e in episodes if e["ended"] and set(e["rows"]) <= set(stored) and len(e["rows"]) <= 12]
+    assert made.ready == bool(whole)
+    if not whole:
+        with pytest.raises(ConfigError, match=r"no whole episode is stored yet|sample from an empty buffer"):
+            made.sample(1, 1)
+        return
+    batch = made.sample(4, 16)
+    sampled = {tuple(row[filled]) for row, filled, _ in sequences(batch)}
+    assert sampled <= {tuple(rows) for rows in whole}
+    assert np.array_equal(batch.learned, batch.filled)
+    if len(whole) <= 4:
+        assert len(sampled) == len(whole)
+
+
+def test_the_windows_of_two_environments_of_which_one_resets():
+    world, made = World(2), buffer(length=2, burn_in=1)
+    made.push(world.rows([["go", "go"], ["go", "end"], ["go", "reset"], ["go", "go"]]))
+    made.push(world.rows([["end", "go"]]))
+    batch = made.sample(1, 200)
+    windows = {(*row.tolist(), *filled.tolist(), *learned.tolist()) for row, filled, learned in sequences(batch)}
+    t, f = True, False
+    # Those that begin before the first row.
+    early = {(n, n, n, f, t, f, f, t, f) for n in (1000, 2000, 3000)}
+    assert windows == early | {
+        (1000, 1000, 1001, f, t, t, f, t, t),
+        (1000, 1001, 1002, t, t, t, f, t, t),
+        (1001, 1002, 1003, t, t, t, f, t, t),
+        (1002, 1003, 1004, t, t, t, f, t, t),
+        (1003, 1004, 1004, t, t, f, f, t, f),
+        (2000, 2000, 2001, f, t, t, f, t, t),
+        (2000, 2001, 2001, t, t, f, f, t, f),
+        (3000, 3000, 3001, f, t, t, f, t, t),
+        (3000, 3001, 3001, t, t, f, f, t, f),
+    }
+
+
+def test_a_recorded_episode_is_pushed_as_a_whole():
+    made = buffer(length=4, whole=True)
+    made.push_episode({"number": np.arange(3, dtype=np.float32), "age": np.arange(3)})
+    made.push_episode({"number": np.arange(7, 9, dtype=np.float32), "age": np.arange(2)})
+    assert {tuple(row) for row, _, _ in sequences(made.sample(1, 50))} == {(0, 1, 2, 2), (7, 8, 8, 8)}
+
+
+# By priority
 
 
 def priorities(made):
@@ -27,7 +219,7 @@ def priorities(made):
     return found
 
 
-def test_the_mix_by_hand():
+def test_the_priority_of_a_sequence_mixes_the_largest_and_the_mean_error():
     errors = np.array([[9.0, 1.0, 3.0], [2.0, 0.0, 7.0], [4.0, 5.0, 8.0]], np.float32)
     learned = np.array([[False, True, True], [True, True, False], [True, False, False]])
     assert mix(errors, learned, 0.75) == pytest.approx([0.75 * 4 + 0.25 * 3, 0.75 + 0.25 * 0.5, 3.0])
@@ -35,7 +227,7 @@ def test_the_mix_by_hand():
 
 
 def test_sequences_begin_with_every_stride_th_row_of_an_episode_and_before_the_first_and_grow_with_it():
-    world, made = World(2), buffer(length=4, stride=2, eta=0.5)
+    world, made = World(2), prioritized(length=4, stride=2, eta=0.5)
 
     def push(*steps):
         rows = world.rows(steps)
@@ -59,7 +251,7 @@ def test_sequences_begin_with_every_stride_th_row_of_an_episode_and_before_the_f
 
 
 def test_sequences_without_errors_have_the_highest_priority_and_learning_sets_theirs():
-    world, made = World(1), buffer(length=2, stride=2, eta=0.25, burn_in=1)
+    world, made = World(1), prioritized(length=2, stride=2, eta=0.25, burn_in=1)
     made.push(world.rows([["go"], ["go"], ["go"], ["go"]]))
     assert priorities(made) == {(1000, 2): 1.0, (1002, 2): 1.0}
     batch = made.sample(1, 4)
@@ -72,12 +264,12 @@ def test_sequences_without_errors_have_the_highest_priority_and_learning_sets_th
     made.push(world.rows([["go"]]))
     assert priorities(made)[1004, 2] == pytest.approx(6.5, abs=1e-5)
     errors[1, 0] = np.nan
-    with pytest.raises(NonFiniteError, match="priority of row 0 is NaN or infinite"):
+    with pytest.raises(NonFiniteError, match="priority 0 of those given is NaN or infinite"):
         made.update(batch, errors[None])
 
 
 def test_learning_sets_the_priorities_of_sequences_that_are_still_held():
-    world, made = World(1), buffer(4, length=2, stride=1, eta=0.0)
+    world, made = World(1), prioritized(4, length=2, stride=1, eta=0.0)
     made.push(world.rows([["go"], ["go"], ["go"]]))
     assert list(priorities(made)) == [(1000, 2), (1000, 1), (1001, 2), (1002, 2)]
     batch = made.sample(1, 4)
@@ -90,9 +282,9 @@ def test_learning_sets_the_priorities_of_sequences_that_are_still_held():
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(history=histories(), length=st.integers(1, 6), part=st.integers(1, 6), burn_in=st.integers(0, 2))
-def test_each_row_of_an_episode_is_drawn_equally_often(history, length, part, burn_in):
+def test_equal_priorities_sample_each_row_of_an_episode_equally_often(history, length, part, burn_in):
     stride = length // part if part <= length and length % part == 0 else 1
-    made = buffer(100, length=length, stride=stride, burn_in=burn_in)
+    made = prioritized(100, length=length, stride=stride, burn_in=burn_in)
     made, stored, _ = fill(history, made)
     if not stored:
         return
@@ -104,7 +296,7 @@ def test_each_row_of_an_episode_is_drawn_equally_often(history, length, part, bu
 
 
 def test_there_is_room_for_any_number_of_sequences():
-    world, made = World(1), buffer(60, length=6, stride=1, eta=0.0)
+    world, made = World(1), prioritized(60, length=6, stride=1, eta=0.0)
     for _ in range(5):
         rows = world.rows([["end"]] * 30)
         made.push({**rows, "priority": np.arange(30, dtype=np.float32)})
@@ -112,14 +304,14 @@ def test_there_is_room_for_any_number_of_sequences():
     assert len(found) == 60 * 6
     assert set(found) == {(1000 * episode, count) for episode in range(91, 151) for count in range(1, 7)}
     assert [found[1000 * episode, 3] for episode in range(91, 151)] == pytest.approx([*range(30)] * 2, abs=1e-5)
-    copied = buffer(60, length=6, stride=1, eta=0.0)
+    copied = prioritized(60, length=6, stride=1, eta=0.0)
     copied.load_state_dict(copy.deepcopy(made.state_dict()))
     assert priorities(copied) == found
     made.sample(1, 8)
 
 
-def test_weights_by_hand():
-    made = buffer(length=1, beta=0.5, beta_steps=2)
+def test_weights_are_those_of_the_formula():
+    made = prioritized(length=1, beta=0.5, beta_steps=2)
     made.push({**World(1).rows([["go"], ["go"]]), "priority": np.array([1.0, 4.0], np.float32)})
     batch = made.sample(3, 5)
     for k, beta in enumerate((0.5, 0.75, 1.0)):
@@ -140,36 +332,61 @@ def expected_priorities(stored, episodes, length, stride, eta):
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)
-@given(history=histories(), parts=st.integers(1, 3), stride=st.integers(1, 3), reload_at=st.integers(0, 7))
-def test_all_sequences_have_the_priorities_of_their_rows_also_after_a_resume(history, parts, stride, reload_at):
-    envs, capacity, rollouts = history
+@given(history=histories(), parts=st.integers(1, 3), stride=st.integers(1, 3))
+def test_all_sequences_have_the_priorities_of_their_rows(history, parts, stride):
     length = parts * stride
-    options = {"length": length, "stride": stride, "eta": 0.75, "burn_in": min(2, capacity - length)}
-    made, other = buffer(capacity, **options), None
-    world, pushed = World(envs), []
-    for k, rollout in enumerate(rollouts):
-        rows = world.rows(rollout)
-        pushed += rows["number"].astype(int).tolist()
-        for each in [made] if other is None else [made, other]:
-            each.push({**rows, "priority": rows["age"].astype(np.float32)})
-        if k == reload_at:
-            other = buffer(capacity, **options, seed=9)
-            other.load_state_dict(copy.deepcopy(made.state_dict()))
-    stored = pushed[-capacity:]
-    expected = expected_priorities(stored, world.episodes, length, options["stride"], 0.75)
+    burn_in = min(2, history[1] - length)
+    made = prioritized(history[1], length=length, stride=stride, eta=0.75, burn_in=burn_in)
+    made, stored, episodes = fill(history, made, errors=True)
+    expected = expected_priorities(stored, episodes, length, stride, 0.75)
     assert priorities(made) == pytest.approx(expected, abs=1e-4)
-    if other is not None and stored:
-        mine, theirs = made.sample(2, 8), other.sample(2, 8)
-        for name in ("index", "filled", "learned", "weight"):
-            assert np.array_equal(getattr(mine, name), getattr(theirs, name))
-        assert set(numbers(mine)[:, options["burn_in"]].ravel()) <= {first for first, _ in expected}
+    if stored:
+        assert set(numbers(made.sample(2, 8))[:, burn_in].ravel()) <= {first for first, _ in expected}
 
 
-def test_what_does_not_fit_is_refused():
+KINDS = {
+    "windows": lambda capacity, seed=0: buffer(capacity, burn_in=2, seed=seed),
+    "whole": lambda capacity, seed=0: buffer(capacity, 12, whole=True, seed=seed),
+    "prioritized": lambda capacity, seed=0: prioritized(capacity, 4, stride=2, eta=0.75, burn_in=2, seed=seed),
+}
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(history=histories(), reload_at=st.integers(0, 7), kind=st.sampled_from(sorted(KINDS)))
+def test_a_buffer_that_was_saved_and_loaded_samples_as_if_nothing_had_happened(history, reload_at, kind):
+    make = KINDS[kind]
+    made, _, _ = fill(history, make(history[1]), errors=True)
+    other, _, _ = fill(history, make(history[1]), lambda: make(history[1], seed=9), reload_at, errors=True)
+    if not made.ready:
+        return
+    mine, theirs = made.sample(2, 8), other.sample(2, 8)
+    for name in ("index", "filled", "learned", "weight"):
+        assert np.array_equal(getattr(mine, name), getattr(theirs, name))
+
+
+def test_sequences_that_do_not_fit_are_refused():
     with pytest.raises(ConfigError, match="both together at most the capacity of 5 rows, got length=4, burn_in=2"):
         buffer(5, length=4, burn_in=2)
+    with pytest.raises(ConfigError, match="whole episodes begin with an empty memory: set burn_in=0, not 2"):
+        buffer(whole=True, burn_in=2)
+    with pytest.raises(ConfigError, match="whole episodes begin with an empty memory: they are sampled uniformly"):
+        prioritized(whole=True)
     for stride, fitting in ((9, 6), (4, 3), (5, 6), (0, 1)):
         with pytest.raises(ConfigError, match=f"a stride that divides length=6, got {stride}: .*; use {fitting}"):
-            buffer(length=6, stride=stride)
-    with pytest.raises(ConfigError, match="sample from an empty buffer"):
-        buffer().sample(1, 1)
+            prioritized(length=6, stride=stride)
+    for made in (buffer(), prioritized()):
+        with pytest.raises(ConfigError, match="sample from an empty buffer"):
+            made.sample(1, 1)
+
+
+def test_rows_without_an_order_and_episodes_that_are_too_long_are_refused():
+    made = buffer(length=2, whole=True)
+    rows = World(1).rows([["go"], ["go"], ["end"]])
+    made.push(rows)
+    with pytest.raises(ConfigError, match="an episode has more than length=2 rows: raise it to the time limit"):
+        made.sample(1, 1)
+    with pytest.raises(ShapeError, match=r"expected one number per row, \(3,\), got sequence \(1,\)"):
+        made.push({**rows, "sequence": np.zeros(1, int)})
+    del rows["begun"]
+    with pytest.raises(ShapeError, match=r"the rows lack begun, which link each row to its successor.*data_pusher"):
+        made.push(rows)

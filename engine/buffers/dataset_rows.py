@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from minding.engine.buffers.tables import DeviceTables
+from minding.engine.buffers.device_tables import DeviceTables
 from minding.engine.data.batch import Field, IndexedBatch, Recorded, RowLayout
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.holdout import DatasetPart

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import Stream
 
-from minding.engine.buffers import EpisodeBuffer, PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.buffers import ring as storage
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
@@ -66,7 +66,7 @@ def check_same(once, stored):
 )
 def test_successors_are_those_that_were_seen(seed, lengths, n, resets, capacity, collectors, reloads):
     streams = [Stream(seed + k, sum(lengths), resets=resets, image=PIXELS) for k in range(collectors)]
-    once, stored = (UniformBuffer(capacity, FIELDS, images_once=given) for given in (True, False))
+    once, stored = (ReplayBuffer(capacity, FIELDS, images_once=given) for given in (True, False))
     push, start = pushing([once, stored], n), 0
     for k, length in enumerate(lengths):
         for number, stream in enumerate(streams):
@@ -85,7 +85,7 @@ def test_successors_are_those_that_were_seen(seed, lengths, n, resets, capacity,
 def test_observations_at_ends_find_room_and_leave_it_to_others(monkeypatch):
     monkeypatch.setattr(storage, "FEW", 1)
     stream = Stream(3, 400, image=PIXELS)
-    once, stored = (UniformBuffer(90, FIELDS, images_once=given) for given in (True, False))
+    once, stored = (ReplayBuffer(90, FIELDS, images_once=given) for given in (True, False))
     push = pushing([once, stored], 3)
     for start in range(0, 400, 5):
         push(stream.rollout(start, start + 5))
@@ -96,7 +96,7 @@ def test_observations_at_ends_find_room_and_leave_it_to_others(monkeypatch):
 
 def test_it_is_restored_from_a_checkpoint_into_a_new_buffer(tmp_path):
     stream = Stream(4, 60, image=PIXELS)
-    once, stored, other = (UniformBuffer(50, FIELDS, images_once=given) for given in (True, False, True))
+    once, stored, other = (ReplayBuffer(50, FIELDS, images_once=given) for given in (True, False, True))
     buffers = [once, stored]
     push = pushing(buffers, 2)
     for start in range(0, 30, 3):
@@ -109,15 +109,14 @@ def test_it_is_restored_from_a_checkpoint_into_a_new_buffer(tmp_path):
         push(stream.rollout(start, start + 3))
         check_same(other, stored)
     with pytest.raises(CheckpointError, match="linked"):
-        UniformBuffer(50, FIELDS).load_state_dict(once.state_dict())
+        ReplayBuffer(50, FIELDS).load_state_dict(once.state_dict())
 
 
 def test_images_take_half_the_memory():
     shape = (4, 84, 84)
     fields = {**FIELDS, "obs": Field(shape, "uint8"), "next_obs": Field(shape, "uint8")}
     once, stored = (
-        sum(t.nbytes for t in UniformBuffer(1600, fields, images_once=given).ring.tables.host)
-        for given in (True, False)
+        sum(t.nbytes for t in ReplayBuffer(1600, fields, images_once=given).ring.tables.host) for given in (True, False)
     )
     assert once / stored == pytest.approx(17 / 32, rel=1e-3)
 
@@ -134,13 +133,13 @@ def test_numbers_stay_with_their_row_and_other_images_too():
     assert [t.shape for t in layout.empty(10, 3)] == [(10, 6), (13, 2), (10, 2)]
     assert list(layout.columns) == list(layout.fields)
     assert RowLayout({**fields, "next_obs.i": Field((3,), "uint8")}, images_once=True).linked == ()
-    assert not UniformBuffer(5, {"obs": Field((3,)), "next_obs": Field((3,))}, images_once=True).takes_order
+    assert not ReplayBuffer(5, {"obs": Field((3,)), "next_obs": Field((3,))}, images_once=True).takes_order
 
 
 def test_rows_that_do_not_say_what_follows_what_are_refused():
     rows = {name: np.zeros((2, *field.shape), field.dtype) for name, field in FIELDS.items()}
     with pytest.raises(ShapeError, match="the rows lack sequence, begun, ended, which link each row to its successor"):
-        UniformBuffer(5, FIELDS, images_once=True).push(rows)
+        ReplayBuffer(5, FIELDS, images_once=True).push(rows)
 
 
 # Learning from them
@@ -155,17 +154,16 @@ def stream_into(buffers, rollouts=12):
         yield k
 
 
-def make(policy, kind, once):
-    return kind(60, policy.learn_mode.fields, images_once=once, seed=2)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [UniformBuffer, PrioritizedBuffer])
-def test_training_is_the_same_to_the_bit(kind, monkeypatch):
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_training_is_the_same_to_the_bit(replay, monkeypatch):
     monkeypatch.setattr(storage, "FEW", 8)  # It grows, which needs another compilation.
-    replay = "prioritized" if kind is PrioritizedBuffer else "uniform"
+    priority = Priority() if replay == "prioritized" else None
     policies = [get_policy_class("dqn")(tiny_config("dqn", IMAGE, **{"policy.other.replay": replay})) for _ in range(2)]
-    buffers = [make(policy, kind, once) for policy, once in zip(policies, (True, False))]
+    buffers = [
+        ReplayBuffer(60, policy.learn_mode.fields, priority=priority, images_once=once, seed=2)
+        for policy, once in zip(policies, (True, False))
+    ]
     for k in stream_into(buffers):
         if k < 2:
             continue
@@ -179,7 +177,9 @@ def test_training_is_the_same_to_the_bit(kind, monkeypatch):
 
 
 def test_sequences_find_their_successors_and_a_batch_its_rows():
-    once, stored = (EpisodeBuffer(60, FIELDS, length=3, images_once=given, seed=1) for given in (True, False))
+    once, stored = (
+        ReplayBuffer(60, FIELDS, sequences=Sequences(3), images_once=given, seed=1) for given in (True, False)
+    )
     stream, push = Stream(8, 48, image=PIXELS), pushing([once, stored], 1)
     for start in range(0, 48, 4):
         push(stream.rollout(start, start + 4))

@@ -4,41 +4,25 @@ import types
 
 import numpy as np
 import pytest
+from buffer_kit import FIELDS, contents, numbers, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minding.configs.chains.off_policy import replay_buffer
-from minding.engine.buffers import Rows, Table, Tables, limiters
+from minding.engine.buffers import Priority, Rows, Table, Tables, limiters
 from minding.engine.buffers.selectors import SELECTORS, make_selector
 from minding.engine.config.config import TableSection
-from minding.engine.data.batch import Field
 from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
-
-FIELDS = {"number": Field(), "image": Field((2,), "uint8")}
-
-
-def rows(*numbers, priority=None):
-    """Rows of two tables that tell which they are."""
-    x = np.array(numbers)
-    given = {} if priority is None else {"priority": np.array(priority, np.float64)}
-    return {
-        "number": x.astype(np.float32),
-        "image": np.repeat(x.astype(np.uint8), 2).reshape(-1, 2),
-        **given,
-    }
 
 
 def held(table):
     """The numbers of the rows that it holds."""
-    places = np.array(list(table._times), np.int64)
-    numbers = table.read("number", places).astype(int)
-    assert np.array_equal(table.read("image", places), np.repeat(numbers % 256, 2).reshape(-1, 2))
-    return sorted(numbers.tolist())
+    return sorted(contents(table.rows, np.array(list(table._times), np.int64)))
 
 
-def drawn(table, updates=1, batch=1):
+def sampled(table, updates=1, batch=1):
     """The numbers of a batch."""
-    return table.read("number", table.sample(updates, batch).index.reshape(-1)).astype(int).tolist()
+    return numbers(table.sample(updates, batch)).reshape(-1).tolist()
 
 
 class Listed:
@@ -156,12 +140,12 @@ def test_a_row_that_was_drawn_often_enough_is_removed_and_stays_readable_until_t
     table = Table(4, FIELDS, "fifo", "fifo", max_times_sampled=2)
     table.push(rows(0, 1, 2))
     batch = table.sample(1, 4)
-    assert table.read("number", batch.index[0]).tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert numbers(batch).tolist() == [[0, 0, 1, 1]]
     assert held(table) == [2]
     with pytest.raises(LimitError, match="sample of 3 rows: the limiter does not allow it: 1 rows"):
         table.sample(1, 3)
     table.push(rows(3, 4, 5))
-    assert drawn(table, 2, 2) == [2, 2, 3, 3]
+    assert sampled(table, 2, 2) == [2, 2, 3, 3]
 
 
 @pytest.mark.parametrize(("kind", "order"), [("fifo", [0, 1, 2]), ("lifo", [2, 1, 0])])
@@ -173,35 +157,35 @@ def test_a_queue_and_a_stack_give_each_row_once(kind, order):
         LimitError, match=r"push of 1 rows: .* 3 inserted x 1 samples per insert - 0 sampled = 3, to sta"
     ):
         table.push(rows(3))
-    assert [drawn(table)[0] for _ in range(3)] == order
+    assert [sampled(table)[0] for _ in range(3)] == order
     with pytest.raises(ConfigError, match="sample from an empty buffer"):
         table.sample(1, 1)
     table.push(rows(3))
-    assert drawn(table) == [3]
+    assert sampled(table) == [3]
 
 
 def test_rows_are_drawn_uniformly_and_the_oldest_makes_room():
     table = Table(6, FIELDS, seed=1)
     for n in range(0, 10, 2):
         table.push(rows(n, n + 1))
-    share = np.bincount(drawn(table, 10, 3000), minlength=10) / 30_000
+    share = np.bincount(sampled(table, 10, 3000), minlength=10) / 30_000
     np.testing.assert_allclose(share, [0] * 4 + [1 / 6] * 6, atol=0.01)
     assert held(table) == [4, 5, 6, 7, 8, 9]
 
 
 def test_importance_weights_are_those_of_the_paper_and_updates_change_what_is_drawn():
-    table = Table(4, FIELDS, "prioritized", alpha=1.0, beta=0.5, beta_steps=2)
+    table = Table(4, FIELDS, "prioritized", priority=Priority(1.0, 0.5, 2))
     table.push(rows(0, 1, priority=[1.0, 3.0]))
     batch = table.sample(1, 64)
-    numbers = table.read("number", batch.index[0])
+    found = numbers(batch)[0]
     # (N P)^-0.5: N P = 0.5 and 1.5; the largest weight is 1.
-    np.testing.assert_allclose(batch.weight[0], np.where(numbers == 0, 1.0, (0.5 / 1.5) ** 0.5), rtol=1e-6)
+    np.testing.assert_allclose(batch.weight[0], np.where(found == 0, 1.0, (0.5 / 1.5) ** 0.5), rtol=1e-6)
     assert table.beta == 0.75
-    table.update(batch, np.where(numbers == 0, 1.0, 0.0)[None].astype(np.float32))
-    assert set(drawn(table, 1, 64)) == {0}
+    table.update(batch, np.where(found == 0, 1.0, 0.0)[None].astype(np.float32))
+    assert set(sampled(table, 1, 64)) == {0}
     # What comes without a priority has the highest one so far.
     table.push(rows(2))
-    share = np.bincount(drawn(table, 10, 1000), minlength=3) / 10_000
+    share = np.bincount(sampled(table, 10, 1000), minlength=3) / 10_000
     np.testing.assert_allclose(share, [0.25, 0.0, 0.75], atol=0.03)
 
 
@@ -214,9 +198,9 @@ def test_tables_share_rows_and_a_row_stays_as_long_as_one_of_them_refers_to_it()
         both.push(rows(n, priority=[priority]))
     both.push(rows(3, priority=[3.0]))
     assert (held(recent), held(best), len(both)) == ([2, 3], [0, 2, 3], 3)
-    assert drawn(recent, 1, 2) == [2, 3]
+    assert sampled(recent, 1, 2) == [2, 3]
     assert (held(recent), len(both)) == ([], 3)
-    assert drawn(best) == [0]
+    assert sampled(best) == [0]
     with pytest.raises(ConfigError, match="expected tables that share their rows"):
         Tables(recent, Table(2, FIELDS))
 
@@ -224,14 +208,16 @@ def test_tables_share_rows_and_a_row_stays_as_long_as_one_of_them_refers_to_it()
 @pytest.mark.parametrize("sampler", SELECTORS)
 def test_a_restored_table_goes_on_as_if_it_had_not_been_saved(sampler):
     def made(limiter=None):
-        return Table(5, FIELDS, sampler, "min_heap", max_times_sampled=3, limiter=limiter, alpha=1.0, seed=3)
+        return Table(
+            5, FIELDS, sampler, "min_heap", max_times_sampled=3, limiter=limiter, priority=Priority(1.0), seed=3
+        )
 
     def go_on(table, start):
         found = []
         for n in range(start, start + 6):
             table.push(rows(n, priority=[float(n % 4 + 1)]))
             batch = table.sample(1, 2)
-            found.append(table.read("number", batch.index[0]).tolist())
+            found.append(numbers(batch)[0].tolist())
             table.update(batch, np.full((1, 2), 2.0, np.float32))
         return found, held(table)
 
@@ -241,7 +227,7 @@ def test_a_restored_table_goes_on_as_if_it_had_not_been_saved(sampler):
     state = table.state_dict()
     copy = made()
     copy.load_state_dict({**state, "rows": plain(state["rows"])})
-    assert (copy.inserted, copy.sampled, copy.drawn) == (table.inserted, table.sampled, table.drawn)
+    assert (copy.inserted, copy.sampled, copy.minibatches) == (table.inserted, table.sampled, table.minibatches)
     assert go_on(copy, 10) == go_on(table, 10)
     # The limiter of the running configuration counts, with what was inserted and sampled so far.
     limited = made(limiters.ratio(1.0, 1, 1.0))
@@ -266,7 +252,6 @@ def plain(state):
         (lambda: Table(4, FIELDS, remover="oldest"), "remover='oldest' is unknown"),
         (lambda: Table(4, FIELDS, max_times_sampled=-1), "max_times_sampled=-1: expected at least 0"),
         (lambda: Table(4, FIELDS, limiter=limiters.min_size(5)), "waits for 5 rows, and the table holds 4"),
-        (lambda: Table(4, FIELDS, alpha=2.0), r"alpha=2.0: expected a number in \[0, 1\]"),
         (lambda: Table(5, Rows(4, FIELDS)), "expected 1 to 4 rows, got 5"),
         (lambda: Table(4, FIELDS).push(rows(*range(5))), "push of 5 rows into a buffer of 4"),
         (lambda: Table(4, FIELDS).push(rows(0, priority=[-2.0])), "priority -2.0: expected the size of an error"),
