@@ -3,18 +3,19 @@
 Each proof runs in a separate process: presets learn to a target, synchronously and in lanes, the same seed gives the
 same parameters, a long run neither grows nor compiles again, variants of a preset learn beside it. Results are lines of
 JSON in ``docs/results``; what stands there for the same configuration is not run again. After each run the tables and
-curves of the pages in ``docs`` are redrawn.
+curves of the pages in ``docs`` are redrawn. Presets that take hours are trained with ``--queue``, see `proofs.queue`.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from proofs import data_sets
+from proofs import data_sets, queue
 from proofs import pages as proof_pages
 from proofs.runs import (
     ASYNC,
@@ -51,6 +52,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as presets and studies say)")
+    parser.add_argument("--queue", action="store_true", help="train the presets of proofs/queue.py in the background")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)")
     parser.add_argument("--steps", type=int, help="environment steps of each run, to try the machinery out")
     parser.add_argument("--again", action="store_true", help="run also what is done")
@@ -62,12 +64,18 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--steps makes runs that prove nothing: also give --docs FOLDER, a copy of docs")
     if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
         parser.error("--jobs and --seeds must be at least 1")
+    if queued := [name for name in args.only or () if name in queue.PRESETS and not args.queue]:
+        parser.error(f"--only {queued[0]} takes hours: also give --queue, which can be stopped and continued")
     return args
 
 
 def plan(args: argparse.Namespace) -> list[Job]:
-    """All jobs that were asked for, the short ones first."""
+    """All jobs that were asked for: those of the queue by priority, or all others, the short ones first."""
     steps = args.steps
+    if args.queue:
+        queued = [job for job in queue.in_order() if not args.only or job.preset in args.only]
+        queued = [job for job in queued if args.seeds is None or job.seed < args.seeds]
+        return [dataclasses.replace(job, env_step=steps or job.env_step) for job in queued]
     jobs = [
         Job("determinism", preset, 0, steps or DETERMINISM)
         for preset in COLLECTING
@@ -95,7 +103,7 @@ def plan(args: argparse.Namespace) -> list[Job]:
 
 
 def _wanted(args: argparse.Namespace, name: str) -> bool:
-    return not args.only or name in args.only
+    return name in args.only if args.only else name.rpartition(":")[2] not in queue.PRESETS
 
 
 def run_all(jobs: Iterable[Job], results: Results, runs: Path, parallel: int) -> list[Job]:
@@ -132,6 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     jobs = plan(args)
     waiting = jobs if args.again else [job for job in jobs if not results.has(job)]
     print(f"{len(jobs)} runs, {len(jobs) - len(waiting)} of them done before", flush=True)
+    if args.queue:
+        return queue.work(waiting, results, args.runs)
     return 1 if run_all(waiting, results, args.runs, args.jobs) else 0
 
 
