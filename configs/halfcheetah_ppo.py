@@ -13,7 +13,9 @@ main_config = EasyDict(
         model=dict(hidden=[64, 64], activation="tanh", normalize_obs=True, log_std=-0.5),
         learn=dict(
             learning_rate=3e-4,
+            # To two thirds at the end of the run, as in the benchmark of Tianshou.
             anneal_lr=True,
+            anneal_steps=3_000_000,
             n_epoch=10,
             n_minibatch=32,
             entropy_weight=0.0,

@@ -18,6 +18,7 @@ from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
 from proofs import offline_tables
+from proofs.mujoco_table import mujoco_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
@@ -395,6 +396,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "gail_rewards": lambda results: offline_tables.gail_table(results) or NOT_YET,
     "kills": _kills,
     "memory": _memory,
+    "mujoco": mujoco_table,
     "offline": lambda results: offline_tables.offline_table(results) or NOT_YET,
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,

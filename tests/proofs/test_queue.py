@@ -12,9 +12,9 @@ import pytest
 
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.run.run_dir import RunDir
-from proofs import queue
+from proofs import run
 from proofs.queue import QUEUE, Queued, in_order
-from proofs.run import main, parse_arguments, plan
+from proofs.run import main, parse_arguments, plan, run_queue
 from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest, run_learning
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -26,9 +26,9 @@ JOB = Job("learning", "cartpole_ppo", 0, 12_000, SMALL)
 def call(folder):
     """A process that works through a queue of one job, with its rows and its runs in `folder`."""
     program = (
-        "import sys; from pathlib import Path; from proofs import queue; from proofs.runs import Job, Results\n"
+        "import sys; from pathlib import Path; from proofs.run import run_queue; from proofs.runs import Job, Results\n"
         f"docs, runs = Path({str(folder / 'docs')!r}), Path({str(folder / 'runs')!r})\n"
-        f"sys.exit(queue.work([{JOB!r}], Results(docs), runs))"
+        f"sys.exit(run_queue([{JOB!r}], Results(docs), runs))"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -128,9 +128,9 @@ def test_what_has_a_row_is_not_run_again_and_a_failure_does_not_stop_the_queue(t
         row = {"preset": job.preset, "seed": job.seed, "config_hash": job.config_hash}
         return {**row, "settings_hash": "x", "eval_mean": 1.0, "eval_std": 0.0, "seconds": 1.0}
 
-    monkeypatch.setattr(queue, "run_learning", learn)
-    monkeypatch.setattr(queue, "stay_in_the_background", lambda: None)
-    monkeypatch.setattr(queue.pages, "update", lambda results: None)
+    monkeypatch.setattr(run, "run_learning", learn)
+    monkeypatch.setattr(run, "stay_in_the_background", lambda: None)
+    monkeypatch.setattr(run.proof_pages, "update", lambda results: None)
     given = ["--queue", "--only", "hopper_ppo", "--seeds", "3", "--docs", str(tmp_path / "docs")]
     given += ["--runs", str(tmp_path / "runs")]
     assert main(given) == 1
@@ -148,8 +148,8 @@ def test_a_second_queue_does_not_start(tmp_path, capsys):
     ) as process:
         assert process.stdout.readline() == "1\n"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(queue, "stay_in_the_background", lambda: None)
-            assert queue.work([JOB], Results(tmp_path / "docs"), runs) == 2
+            patch.setattr(run, "stay_in_the_background", lambda: None)
+            assert run_queue([JOB], Results(tmp_path / "docs"), runs) == 2
         process.communicate("\n")
     assert "another queue is at work: " in capsys.readouterr().err
     assert not Path(runs / JOB.folder).exists()
@@ -157,7 +157,7 @@ def test_a_second_queue_does_not_start(tmp_path, capsys):
 
 def test_the_queue_has_the_lowest_priority_and_one_core():
     program = (
-        "import os; from proofs.queue import stay_in_the_background; stay_in_the_background();"
+        "import os; from proofs.run import stay_in_the_background; stay_in_the_background();"
         "print(os.nice(0), len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else 1)"
     )
     out = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=ENV, capture_output=True, text=True, check=True)
