@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -382,9 +383,11 @@ def last_run(folder: Path) -> RunDir:
 
 def _run(command: list[str]) -> str:
     """What a command prints; an exception meanwhile, such as Ctrl-C, ends it with SIGTERM and waits for it."""
-    # In a session of its own, Ctrl-C in a terminal does not reach it a second time: that would end it at once.
+    # In a session of its own, Ctrl-C in a terminal does not reach it a second time, which would end it at once. It is
+    # only in the main thread that Ctrl-C raises an exception.
+    alone = threading.current_thread() is threading.main_thread()
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=alone
     ) as process:
         try:
             out, err = process.communicate()
