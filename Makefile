@@ -46,8 +46,9 @@ bench: $(INSTALLED) ## speed against other libraries, and how it grows (about 40
 	test -f benchmarks/results/scaling.json || $(BIN)/python -m benchmarks.scaling
 	test -f benchmarks/results/dreamer.json || $(BIN)/python -m benchmarks.dreamer
 
-proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
+proofs: $(INSTALLED) ## the long evidence (hours; continues where it stopped); with ARGS only the runs that it selects
 	$(BIN)/python -m proofs.run $(ARGS)
+ifeq ($(strip $(ARGS)),)
 	test -f docs/results/switch.json || $(BIN)/python -m proofs.switch
 	test -f docs/images/pendulum_coverage.png || $(BIN)/python -m proofs.coverage
 	test -f docs/results/defaults.json || $(BIN)/python -m proofs.defaults
@@ -60,6 +61,7 @@ proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, 
 	test -f docs/results/async_kills.json || $(BIN)/python -m proofs.soak kills
 	$(BIN)/python -m proofs.repeated_runs
 	test -f docs/results/signals.json || $(BIN)/python -m proofs.faults signals
+endif
 
 zoo: $(INSTALLED) ## train the agents of zoo/ that are missing (all of them: 10 minutes)
 	$(BIN)/python -m proofs.zoo $(ARGS)

@@ -86,6 +86,8 @@ def overrides(case: Case) -> list[str]:
         case SACCase():
             keys |= _replay_keys(case) | {
                 "policy.learn.tau": case.tau,
+                "policy.learn.auto_alpha": True,
+                "policy.learn.alpha": 1.0,
             }
         case TD3Case():
             keys |= _replay_keys(case) | {

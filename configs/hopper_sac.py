@@ -1,19 +1,20 @@
 """SAC on Hopper-v5: hop on one leg, three continuous torques (extra mujoco).
 
-Expected: an evaluation mean of at least 3000 within 1M environment steps (a target, not measured yet).
+Expected: the scores in docs/results.md within 1M environment steps.
 """
 
 from easydict import EasyDict
 
 main_config = EasyDict(
-    run=dict(max_env_step=1_000_000, metrics_freq=5_000, target=3000.0),
+    run=dict(max_env_step=1_000_000, metrics_freq=5_000),
     env=dict(env_id="Hopper-v5", collector_env_num=1),
     policy=dict(
         type="sac",
-        learn=dict(warmup=10_000, update_per_collect=1),
+        # Learning rate and temperature of Tianshou's benchmark.
+        learn=dict(learning_rate=1e-3, auto_alpha=False, alpha=0.2, warmup=10_000, update_per_collect=1),
         collect=dict(n_sample=1, random_steps=10_000),
         eval=dict(freq=20_000),
     ),
 )
 
-proof = None
+proof = dict(seeds=3)

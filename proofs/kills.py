@@ -27,7 +27,7 @@ from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_algorithm
 from proofs import pages as proof_pages
-from proofs.runs import Job, Record, Results, RunFailed, head_of
+from proofs.runs import Job, Record, Results, RunFailed, head_of, last_run
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = 6
@@ -115,7 +115,7 @@ def run_kills(job: KillJob, runs: Path) -> Record:
         # Short enough for several kills on the way to the end.
         while not train(job, killed, rng.uniform(0.0, seconds / 2) if kills < job.kills else None):
             kills += 1
-        found = outcome(_last_run(killed))
+        found = outcome(last_run(killed))
         different |= {key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)}
     return {
         **head_of(job),
@@ -141,11 +141,6 @@ def outcome(run_dir: RunDir) -> dict[str, str]:
         "guarantee": manifest["guarantee"],
         **{f"summary/{key}": repr(summary[key]) for key in ends},
     }
-
-
-def _last_run(folder: Path) -> RunDir:
-    """The run that finished: one that was killed before its first checkpoint is started again in another folder."""
-    return RunDir(max((path.parent for path in folder.glob("*/summary.json")), key=lambda path: path.stat().st_mtime))
 
 
 def command_of(job: KillJob, folder: Path) -> list[str]:

@@ -18,6 +18,7 @@ from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
 from proofs import offline_tables
+from proofs.mujoco_table import mujoco_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
@@ -194,13 +195,13 @@ def _command_of(records: list[Record]) -> str:
 
 
 def _study(results: Results, name: str) -> str:
-    """The preset as it is, then its variants."""
+    """The variants of a preset, below the preset as it is where they run as long as its proof."""
     study, found = STUDIES[name], results.of_study(name)
     groups = {variant: found[variant] for variant in study.variants if variant in found}
     if not groups:
         return NOT_YET
-    if whole := results.of("learning", study.preset)[: study.seeds]:
-        groups = {"nothing": [_until(record, study.env_step) for record in whole], **groups}
+    if study.env_step is None and (whole := results.of("learning", study.preset)[: study.seeds]):
+        groups = {"nothing": whole, **groups}
     rows = []
     for variant, records in groups.items():
         means = [record["eval_mean"] for record in records]
@@ -210,16 +211,6 @@ def _study(results: Results, name: str) -> str:
     head = f"| {study.doing} | mean of the evaluations during training | return of the final policy | its seeds |"
     end = _setting([record for records in groups.values() for record in records])
     return "\n".join([head, "|---|---:|---:|---|", *rows, "", end, ""])
-
-
-def _until(record: Record, env_step: int | None) -> Record:
-    """What the record of a run would be if the run had ended with the evaluation at that step."""
-    if env_step is None or env_step == record["env_step"]:
-        return record
-    steps, returns = record["curve"]["env_step"], record["curve"]["eval_return"]
-    end = steps.index(env_step)
-    curve = {"env_step": steps[:end], "eval_return": returns[:end]}
-    return {**record, "env_step": env_step, "eval_mean": returns[end], "curve": curve}
 
 
 def _async(results: Results) -> str:
@@ -405,6 +396,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "gail_rewards": lambda results: offline_tables.gail_table(results) or NOT_YET,
     "kills": _kills,
     "memory": _memory,
+    "mujoco": mujoco_table,
     "offline": lambda results: offline_tables.offline_table(results) or NOT_YET,
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,

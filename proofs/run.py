@@ -4,17 +4,26 @@ Each proof runs in a separate process: presets learn to a target, synchronously 
 same parameters, a long run neither grows nor compiles again, variants of a preset learn beside it. Results are lines of
 JSON in ``docs/results``; what stands there for the same configuration is not run again. After each run the tables and
 curves of the pages in ``docs`` are redrawn.
+
+``--queue`` trains what takes hours, the list in `proofs.queue`: one process at the lowest priority on one core. SIGTERM
+or Ctrl-C ends it within seconds; the run that is training saves a checkpoint, and the next call continues there.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from proofs import data_sets
+from minding.engine.errors import RunInUseError
+from minding.engine.run.lock import RunLock
+from proofs import data_sets, queue
 from proofs import pages as proof_pages
 from proofs.runs import (
     ASYNC,
@@ -51,6 +60,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as presets and studies say)")
+    parser.add_argument("--queue", action="store_true", help="train the presets of proofs/queue.py in the background")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)")
     parser.add_argument("--steps", type=int, help="environment steps of each run, to try the machinery out")
     parser.add_argument("--again", action="store_true", help="run also what is done")
@@ -62,12 +72,18 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--steps makes runs that prove nothing: also give --docs FOLDER, a copy of docs")
     if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
         parser.error("--jobs and --seeds must be at least 1")
+    if queued := [name for name in args.only or () if name in queue.PRESETS and not args.queue]:
+        parser.error(f"--only {queued[0]} takes hours: also give --queue, which can be stopped and continued")
     return args
 
 
 def plan(args: argparse.Namespace) -> list[Job]:
-    """All jobs that were asked for, the short ones first."""
+    """All jobs that were asked for: those of the queue by priority, or all others, the short ones first."""
     steps = args.steps
+    if args.queue:
+        queued = [job for job in queue.in_order() if not args.only or job.preset in args.only]
+        queued = [job for job in queued if args.seeds is None or job.seed < args.seeds]
+        return [dataclasses.replace(job, env_step=steps or job.env_step) for job in queued]
     jobs = [
         Job("determinism", preset, 0, steps or DETERMINISM)
         for preset in COLLECTING
@@ -95,7 +111,7 @@ def plan(args: argparse.Namespace) -> list[Job]:
 
 
 def _wanted(args: argparse.Namespace, name: str) -> bool:
-    return not args.only or name in args.only
+    return name in args.only if args.only else name.rpartition(":")[2] not in queue.PRESETS
 
 
 def run_all(jobs: Iterable[Job], results: Results, runs: Path, parallel: int) -> list[Job]:
@@ -122,6 +138,60 @@ def run_all(jobs: Iterable[Job], results: Results, runs: Path, parallel: int) ->
     return failed
 
 
+def run_queue(jobs: Iterable[Job], results: Results, runs: Path) -> int:
+    """Trains each job, from where it was stopped, writes down its row and draws the proof_pages.
+
+    Args:
+      jobs: what is to be run, in this order.
+      results: where the rows are.
+      runs: folder of the run folders; a file there keeps a second queue from starting.
+    Returns:
+      An exit code: 0; 1 if a run ended with an error; 2 if another process works through a queue in `runs`.
+    Raises:
+      SystemExit: after SIGTERM or SIGINT, with 143 or 130.
+    """
+    stay_in_the_background()
+    failed = False
+    try:
+        with RunLock(runs), ended_by_signals():
+            for job in jobs:
+                try:
+                    record = run_learning(job, runs, resume=True)
+                except RunFailed as error:
+                    failed = True
+                    print(f"{job}: FAILED\n{error}", file=sys.stderr, flush=True)
+                    continue
+                results.append(job.kind, record)
+                proof_pages.update(results)
+                print(f"{job}: {proof_pages.one_line(job.kind, record)}", flush=True)
+    except RunInUseError as error:
+        print(f"another queue is at work: {error}", file=sys.stderr)
+        return 2
+    return 1 if failed else 0
+
+
+def stay_in_the_background() -> None:
+    """Gives this process and those that it starts the lowest priority and, where the system can, one core."""
+    os.nice(19)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGINT raise SystemExit, with the exit code of the signal."""
+
+    def end(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0, or 1 when something did not run; a missed target is shown in the tables but is not an error."""
     args = parse_arguments(argv)
@@ -132,6 +202,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     jobs = plan(args)
     waiting = jobs if args.again else [job for job in jobs if not results.has(job)]
     print(f"{len(jobs)} runs, {len(jobs) - len(waiting)} of them done before", flush=True)
+    if args.queue:
+        return run_queue(waiting, results, args.runs)
     return 1 if run_all(waiting, results, args.runs, args.jobs) else 0
 
 

@@ -12,10 +12,12 @@ import platform
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import cpu_model
 from minding.configs import PRESETS, compile_run, load_named
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.config.config import Config
@@ -23,6 +25,7 @@ from minding.engine.data.dataset import load_dataset
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array
 from proofs.recordings import Source, folder_name
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,6 +75,8 @@ STUDY = "studies"
 """Variants of presets, see `proofs.studies`."""
 OFFLINE = "offline"
 """BC on all recorded data, and presets on those of others, see `proofs.data_sets`."""
+COMMITS = "commits.txt"
+"""In the folder of a job: the commit of each call that ran or continued it."""
 _OFF_BY_DEFAULT = ("info_keys", "episodic_life")
 """Settings of environments that are part of what is learned only where they are set."""
 MEMORY = 1_000_000
@@ -250,24 +255,39 @@ def _same_settings(record: Record, other: Record) -> bool:
     return bool(record["settings_hash"] == other["settings_hash"])
 
 
-def run_learning(job: Job, runs: Path) -> Record:
-    """Trains a preset and takes its final evaluation and its curve."""
+def run_learning(job: Job, runs: Path, resume: bool = False) -> Record:
+    """Trains a preset and takes its final evaluation, the best of the evaluations on the way, and its curve.
+
+    Args:
+      job: what is trained.
+      runs: the folder of all run folders.
+      resume: continue where an interrupted run of this job stopped, instead of starting again.
+    """
     data = _recorded(job, runs)
-    run_dir = train(job, runs / job.folder, [] if data is None else [f"policy.other.data={data}"])
+    folder = runs / job.folder
+    run_dir = train(job, folder, [] if data is None else [f"policy.other.data={data}"], resume=resume)
     summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
     steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
     return {
-        **head_of(job),
+        **head_of(job, folder),
         **({} if data is None else {"data": data_figures(data)}),
         "eval_mean": summary["eval_return"],
         "eval_std": summary["eval_std"],
         "eval_episodes": summary["n_eval_episodes"],
+        **({"best": _best(job, summary["unit"], steps, returns)} if len(returns) else {}),
         **({"eval_info": summary["eval_info"]} if summary["eval_info"] else {}),
         "env_step": summary["env_step"],
         "train_iter": summary["train_iter"],
         "seconds": round(summary["wall_time"], 1),
         "curve": {summary["unit"]: steps.tolist(), "eval_return": returns.round(2).tolist()},
     }
+
+
+def _best(job: Job, unit: str, steps: Array, returns: Array) -> Record:
+    """The best of the evaluations on the way: its step, its mean return, and over how many episodes that is."""
+    best = int(returns.argmax())
+    episodes = compiled(job.preset, job.overrides).policy.eval.n_episode
+    return {unit: int(steps[best]), "eval_mean": round(float(returns[best]), 2), "eval_episodes": episodes}
 
 
 def run_determinism(job: Job, runs: Path) -> Record:
@@ -336,25 +356,61 @@ def _part(source: Source, env_id: str, folder: Path) -> Path:
     return data
 
 
-def train(job: Job, folder: Path, more: Sequence[str] = ()) -> RunDir:
-    """Runs ``minding train`` into a separate folder; what an interrupted run left there is removed."""
-    shutil.rmtree(folder, ignore_errors=True)
+def train(job: Job, folder: Path, more: Sequence[str] = (), resume: bool = False) -> RunDir:
+    """Runs ``minding train`` into a separate folder; what an interrupted run left there is removed, or resumed."""
+    if not resume:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / COMMITS, "a", encoding="utf-8") as file:
+        file.write(commit().get("commit", "") + "\n")
     overrides = [*job.overrides, *more, f"run.out_dir={folder}", f"exp_name={job.preset}"]
-    _run([sys.executable, "-m", job.program, "train", job.preset, *overrides, "--no-progress"])
-    return RunDir.open(folder / job.preset)
+    how = ["--resume", "--no-progress"] if resume else ["--no-progress"]
+    _run([sys.executable, "-m", job.program, "train", job.preset, *overrides, *how])
+    return last_run(folder)
+
+
+def last_run(folder: Path) -> RunDir:
+    """The run that finished: one that was interrupted before its first checkpoint is started again in another folder.
+
+    Raises:
+      RunFailed: no run in `folder` finished.
+    """
+    finished = [path for path in folder.glob("*/summary.json") if path.is_file()]
+    if not finished:
+        raise RunFailed(f"no run in {folder} wrote its summary")
+    return RunDir(max(finished, key=lambda path: path.stat().st_mtime).parent)
 
 
 def _run(command: list[str]) -> str:
-    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if out.returncode:
-        raise RunFailed(f"{' '.join(command[1:])}: exit code {out.returncode}\n{(out.stdout + out.stderr)[-2000:]}")
-    return out.stdout
+    """What a command prints; an exception meanwhile, such as Ctrl-C, ends it with SIGTERM and waits for it."""
+    # In a session of its own, Ctrl-C in a terminal does not reach it a second time, which would end it at once. It is
+    # only in the main thread that Ctrl-C raises an exception.
+    alone = threading.current_thread() is threading.main_thread()
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=alone
+    ) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            process.terminate()
+            process.communicate()
+            raise
+    if process.returncode:
+        raise RunFailed(f"{' '.join(command[1:])}: exit code {process.returncode}\n{(out + err)[-2000:]}")
+    return out
 
 
-def head_of(job: Job) -> Record:
-    """What every record begins with."""
+def head_of(job: Job, folder: Path | None = None) -> Record:
+    """What every record begins with.
+
+    Args:
+      job: what was run.
+      folder: where `train` ran it. The commit is then the one that it began with; if it was continued with others, all
+        of them.
+    """
     packages = ("minding", "mindspore", "numpy", "gymnasium")
     program = "minding" if job.program == "minding" else f"python -m {job.program}"
+    began = {} if folder is None else _commits(folder)
     return {
         "preset": job.preset,
         **({"study": job.study, "variant": job.variant} if job.study else {}),
@@ -363,7 +419,8 @@ def head_of(job: Job) -> Record:
         # That of seed 0: the same for all seeds of one experiment.
         "settings_hash": dataclasses.replace(job, seed=0).config_hash,
         "command": " ".join([program, "train", job.preset, *job.overrides]),
-        "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}, **commit()},
+        "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}, **commit(), **began},
+        "processor": cpu_model(),
     }
 
 
@@ -377,6 +434,12 @@ def commit() -> dict[str, str]:
     except (OSError, subprocess.CalledProcessError):
         return {}
     return {"commit": head.stdout.strip() + ("+" if changed else "")}
+
+
+def _commits(folder: Path) -> dict[str, str]:
+    """The commits that ran the job of a folder, each once, as `commit` gives one."""
+    lines = (folder / COMMITS).read_text(encoding="utf-8").split()
+    return {"commit": ", ".join(dict.fromkeys(lines))} if lines else {}
 
 
 def _version(package: str) -> str:

@@ -1,6 +1,6 @@
 """Presets beside variants of themselves, over the same seeds: what a part of an algorithm, or a setting, is worth.
 
-The preset as it is comes from its own learning proof.
+The preset as it is comes from its own learning proof, if the variants run as long.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class Study:
       doing: what the variants do with what they are named after, the head of the first column.
       variants: by name.
       seeds: how many, from 0.
-      env_step: environment steps of a variant, one at which the preset is evaluated; None: those of the preset's proof.
-        Fewer only where nothing follows a schedule over the run, or on other data.
+      env_step: environment steps of a variant; None: those of the preset's proof, whose rows then stand beside it.
       recorded: what the data of all variants are made of, if not those of the preset.
     """
 
@@ -46,6 +45,9 @@ _CONSTANT = {
     for sign, name in (("+", "plus"), ("-", "minus"))
 }
 _JUDGED = {kind: Variant((f"policy.other.gail.reward={kind}",)) for kind in ("positive", "negative", "logit")}
+_SLOW, _FAST = (f"policy.learn.learning_rate={rate}" for rate in ("0.0003", "0.001"))
+_LEARNED = ("policy.learn.auto_alpha=true", "policy.learn.alpha=1.0")
+_FIXED = ("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")
 _CARTPOLE = "env.env_id=CartPole-v1"
 STUDIES: dict[str, Study] = {
     # The preset's own is the logit.
@@ -73,13 +75,15 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "rnd": Study("deepsea_ppo_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}),
+    # Each changes one thing of the paper's settings, which the preset does not have.
     "sac_steps": Study(
         "halfcheetah_sac",
         "changed",
         {
-            "critics step first": Variant(program="proofs.critics_first"),
-            "learning rate 1e-3": Variant(("policy.learn.learning_rate=0.001",)),
-            "temperature 0.2, fixed": Variant(("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")),
+            "nothing": Variant((_SLOW, *_LEARNED)),
+            "critics step first": Variant((_SLOW, *_LEARNED), "proofs.critics_first"),
+            "learning rate 1e-3": Variant((_FAST, *_LEARNED)),
+            "temperature 0.2, fixed": Variant((_SLOW, *_FIXED)),
         },
         env_step=100_000,
     ),

@@ -1,6 +1,5 @@
 """The proofs: what is run again, what is written down, and the tables made of it."""
 
-import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -17,6 +16,7 @@ from proofs import pages as proof_pages
 from proofs.data_sets import CROSSED, data_sets
 from proofs.data_sets import jobs as jobs_on_data
 from proofs.kills import KILLED, make_job
+from proofs.queue import PRESETS
 from proofs.recordings import Source, folder_name
 from proofs.run import main, parse_arguments, plan
 from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, head_of, parameter_digest
@@ -135,13 +135,14 @@ def test_a_study_compares_the_newest_settings_of_each_variant_with_the_preset_as
 
 def test_the_variants_of_a_study_are_runs_of_their_own():
     jobs = plan(parse_arguments(["--only", "study:sac_steps"]))
-    assert len(jobs) == len({job.config_hash for job in jobs}) == len({job.folder for job in jobs}) == 9
-    other, first = jobs[0], jobs[3]
-    assert first.overrides == ("seed=0", "run.max_env_step=100000", "policy.learn.learning_rate=0.001")
+    assert len(jobs) == len({job.config_hash for job in jobs}) == len({job.folder for job in jobs}) == 12
+    nothing, other, last = jobs[0], jobs[3], jobs[-1]
+    assert last.overrides[:3] == ("seed=2", "run.max_env_step=100000", "policy.learn.learning_rate=0.0003")
+    assert last.overrides[3:] == ("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")
     assert head_of(other)["command"].startswith("python -m proofs.critics_first train halfcheetah_sac seed=0")
-    as_it_is = dataclasses.replace(other, kind="learning", program="minding", study="", variant="")
-    assert as_it_is.config_hash == config_hash("halfcheetah_sac", ("seed=0", "run.max_env_step=100000"))
-    assert as_it_is.config_hash != other.config_hash
+    assert (other.overrides, other.program) == (nothing.overrides, "proofs.critics_first")
+    assert nothing.config_hash == config_hash("halfcheetah_sac", nothing.overrides)
+    assert nothing.config_hash != other.config_hash
 
 
 def test_every_measured_variant_is_one_of_its_study():
@@ -152,29 +153,19 @@ def test_every_measured_variant_is_one_of_its_study():
     }
 
 
-def test_variants_that_end_early_stand_beside_what_the_preset_had_reached_by_then(results, tmp_path):
+def test_variants_that_end_early_do_not_stand_beside_the_whole_run_of_the_preset(results, tmp_path):
     (tmp_path / "sac.md").write_text(PAGE.replace("cartpole_ppo", "sac_steps"))
-    curve = {"env_step": [5e4, 1e5, 2e5], "eval_return": [10.0, 20.0, 30.0]}
-    results.append("learning", {**record(0, 40.0), "preset": "halfcheetah_sac", "env_step": 300_000, "curve": curve})
-    short = {"env_step": 100_000, "curve": {"env_step": [5e4], "eval_return": [12.0]}}
-    variant = {"preset": "halfcheetah_sac", "study": "sac_steps", "variant": "learning rate 1e-3"}
-    results.append("studies", {**record(0, 25.0), **variant, **short})
+    results.append("learning", {**record(0, 40.0), "preset": "halfcheetah_sac", "env_step": 300_000})
+    variant = {"preset": "halfcheetah_sac", "study": "sac_steps", "env_step": 100_000}
+    curve = {"env_step": [5e4], "eval_return": [12.0]}
+    for name, score in (("learning rate 1e-3", 25.0), ("nothing", 20.0)):
+        results.append("studies", {**record(0, score), **variant, "variant": name, "curve": curve})
     proof_pages.update(results)
     rows = (tmp_path / "sac.md").read_text().splitlines()
-    assert "| nothing | 10.0 | 20.0 | 20.0 |" in rows
-    assert "| learning rate 1e-3 | 12.0 | 25.0 | 25.0 |" in rows
-
-
-# On other data the preset as it is does not stand beside its variants.
-BESIDE = [study for study in STUDIES.values() if study.env_step and not study.recorded]
-
-
-@pytest.mark.parametrize("study", BESIDE, ids=lambda x: x.preset)
-def test_only_presets_without_schedules_have_variants_that_end_early(study):
-    cfg = compile_run(load_preset(study.preset), ())
-    assert not cfg.policy.learn.anneal_lr
-    assert study.env_step % cfg.policy.eval.freq == 0
-    assert study.env_step < LEARNING[study.preset].env_step
+    assert [row for row in rows if row.startswith(("| nothing", "| learning rate"))] == [
+        "| nothing | 12.0 | 20.0 | 20.0 |",
+        "| learning rate 1e-3 | 12.0 | 25.0 | 25.0 |",
+    ]
 
 
 def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(results, tmp_path):
@@ -242,11 +233,14 @@ def test_the_plan_has_all_seeds_of_what_is_asked_for():
         "learning cartpole_ppo seed 1",
         "memory cartpole_ppo seed 0",
     ]
-    # Determinism; all seeds synchronously and, of what collects, in lanes; variants; memory.
-    seeds, in_lanes = (sum(proof.seeds for proof in proofs.values()) for proofs in (LEARNING, COLLECTING))
+    # Determinism; all seeds synchronously and, of what collects, in lanes; variants; memory. The queue is left out.
+    learned, collected = (
+        [each for each in proofs.values() if each.preset not in PRESETS] for proofs in (LEARNING, COLLECTING)
+    )
+    seeds, in_lanes = (sum(proof.seeds for proof in proofs) for proofs in (learned, collected))
     in_studies = sum(study.seeds * len(study.variants) for study in STUDIES.values())
     on_data = len(jobs_on_data())
-    assert len(plan(parse_arguments([]))) == len(COLLECTING) + seeds + in_lanes + in_studies + on_data + 1
+    assert len(plan(parse_arguments([]))) == len(collected) + seeds + in_lanes + in_studies + on_data + 1
 
 
 def test_a_preset_that_learns_from_recorded_data_runs_for_its_own_gradient_steps():
@@ -310,7 +304,7 @@ def test_the_table_of_recorded_data_counts_gradient_steps(results, tmp_path):
 
 def test_what_is_proved_is_what_the_presets_say():
     assert LEARNING["cartpole_ppo"] == Learning("cartpole_ppo", 100_000, 475.0, seeds=5)
-    assert LEARNING["halfcheetah_sac"] == Learning("halfcheetah_sac", 300_000, None, seeds=3)
+    assert LEARNING["halfcheetah_sac"] == Learning("halfcheetah_sac", 1_000_000, None, seeds=3)
     assert "pong_ppo" not in LEARNING
     for name, proof in LEARNING.items():
         expected = importlib.import_module(f"minding.configs.{name}").__doc__.rpartition("Expected: ")[2]

@@ -1,0 +1,164 @@
+"""The queue: its order, what it leaves out, and that a run which is stopped and continued is the same run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from minding.engine.checkpoint import list_checkpoints
+from minding.engine.run.run_dir import RunDir
+from proofs import run
+from proofs.queue import QUEUE, Queued, in_order
+from proofs.run import main, parse_arguments, plan, run_queue
+from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest, run_learning
+
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+PATIENCE = 120.0
+SMALL = ("run.final_episodes=5", "run.ckpt_freq=16", "policy.eval.freq=2000", "policy.eval.n_episode=3")
+JOB = Job("learning", "cartpole_ppo", 0, 12_000, SMALL)
+
+
+def call(folder):
+    """A process that works through a queue of one job, with its rows and its runs in `folder`."""
+    program = (
+        "import sys; from pathlib import Path; from proofs.run import run_queue; from proofs.runs import Job, Results\n"
+        f"docs, runs = Path({str(folder / 'docs')!r}), Path({str(folder / 'runs')!r})\n"
+        f"sys.exit(run_queue([{JOB!r}], Results(docs), runs))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def stopped_at_a_checkpoint(process, run_dir):
+    """Ends the process by SIGTERM once its run has a checkpoint; returns its exit code."""
+    deadline = time.monotonic() + PATIENCE
+    while process.poll() is None and not list_checkpoints(run_dir.checkpoints):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.terminate()
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert not (run_dir.path / "summary.json").is_file() or "SIGTERM" in run_dir.summary.read_text(), out
+    return process.returncode
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_and_continued_ends_as_without_a_stop(tmp_path):
+    whole = run_learning(JOB, tmp_path / "whole")
+    folder = tmp_path / "runs" / JOB.folder
+    run_dir = RunDir(folder / JOB.preset)
+    assert stopped_at_a_checkpoint(call(tmp_path), run_dir) == 128 + signal.SIGTERM
+    assert not (tmp_path / "docs").exists()
+    with call(tmp_path) as process:
+        out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, out
+    assert [each.name for each in folder.iterdir() if each.is_dir()] == [JOB.preset]
+    assert len((folder / COMMITS).read_text().split()) == 2
+    (row,) = map(json.loads, (tmp_path / "docs/results/learning.jsonl").read_text().splitlines())
+    assert parameter_digest(run_dir) == parameter_digest(RunDir(tmp_path / "whole" / JOB.folder / JOB.preset))
+    assert {**row, "seconds": 0} == {**whole, "seconds": 0}
+    assert Results(tmp_path / "docs").has(JOB)
+
+
+def test_a_row_has_both_definitions_of_a_score_and_the_processor(tmp_path, monkeypatch):
+    summary = {"eval_return": 9.0, "eval_std": 1.0, "n_eval_episodes": 100, "eval_info": {}, "env_step": 3000}
+    summary |= {"train_iter": 7, "wall_time": 1.25, "unit": "env_step"}
+
+    def train(job, folder, more, resume):
+        run_dir = RunDir(folder / job.preset)
+        run_dir.path.mkdir(parents=True)
+        (folder / COMMITS).write_text("0123abcd\n0123abcd\n4567cdef+\n")
+        run_dir.summary.write_text(json.dumps(summary))
+        run_dir.metrics.write_text("env_step,eval/return_mean\n1000,8.0\n2000,12.004\n3000,10.0\n")
+        return run_dir
+
+    monkeypatch.setattr("proofs.runs.train", train)
+    row = run_learning(JOB, tmp_path)
+    assert (row["eval_mean"], row["eval_episodes"]) == (9.0, 100)
+    assert row["best"] == {"env_step": 2000, "eval_mean": 12.0, "eval_episodes": 3}
+    assert row["curve"] == {"env_step": [1000, 2000, 3000], "eval_return": [8.0, 12.0, 10.0]}
+    assert row["versions"]["commit"] == "0123abcd, 4567cdef+"
+    assert row["processor"]
+
+
+def test_runs_with_a_lower_priority_number_are_first_and_others_in_the_order_of_the_list():
+    listed = [Queued("a", 0, 10, 1), Queued("b", 0, 10, 0), Queued("a", 1, 10, 1), Queued("b", 1, 10, 0)]
+    assert [(job.preset, job.seed) for job in in_order(listed)] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
+    presets = [job.preset for job in in_order()]
+    assert len(presets) == len(QUEUE) == 20 + 8 + 16 + 3
+    assert all(preset.endswith("_ppo") for preset in presets[:20])
+    assert presets[-3:] == ["halfcheetah_ddpg"] * 3
+
+
+def test_each_run_of_the_queue_has_a_folder_and_a_row_of_its_own():
+    jobs = in_order()
+    assert len({job.folder for job in jobs}) == len({job.config_hash for job in jobs}) == len(jobs)
+    assert {job.env_step for job in jobs} == {1_000_000}
+    pool, first = next(job for job in jobs if job.preset == "halfcheetah_sac"), jobs[0]
+    assert ("pool.freq=50000" in pool.overrides, "pool.freq=50000" in first.overrides) == (True, False)
+
+
+def test_only_the_queue_trains_its_presets():
+    assert plan(parse_arguments(["--queue"])) == in_order()
+    others = plan(parse_arguments([]))
+    assert not {job.preset for job in others if job.kind != "studies"} & {each.preset for each in QUEUE}
+    (job,) = plan(parse_arguments(["--queue", "--only", "hopper_ppo", "--seeds", "1", "--steps", "64", "--docs", "x"]))
+    assert (job.preset, job.seed, job.env_step) == ("hopper_ppo", 0, 64)
+
+
+def test_a_preset_of_the_queue_is_not_trained_without_it(capsys):
+    with pytest.raises(SystemExit):
+        main(["--only", "hopper_ppo"])
+    assert "also give --queue" in capsys.readouterr().err
+
+
+def test_what_has_a_row_is_not_run_again_and_a_failure_does_not_stop_the_queue(tmp_path, monkeypatch, capsys):
+    ran = []
+
+    def learn(job, runs, resume):
+        assert resume
+        ran.append((job.preset, job.seed))
+        if job.seed == 1:
+            raise RunFailed("out of memory")
+        row = {"preset": job.preset, "seed": job.seed, "config_hash": job.config_hash}
+        return {**row, "settings_hash": "x", "eval_mean": 1.0, "eval_std": 0.0, "seconds": 1.0}
+
+    monkeypatch.setattr(run, "run_learning", learn)
+    monkeypatch.setattr(run, "stay_in_the_background", lambda: None)
+    monkeypatch.setattr(run.proof_pages, "update", lambda results: None)
+    given = ["--queue", "--only", "hopper_ppo", "--seeds", "3", "--docs", str(tmp_path / "docs")]
+    given += ["--runs", str(tmp_path / "runs")]
+    assert main(given) == 1
+    assert main(given) == 1
+    assert ran == [("hopper_ppo", 0), ("hopper_ppo", 1), ("hopper_ppo", 2), ("hopper_ppo", 1)]
+    assert "learning hopper_ppo seed 1: FAILED\nout of memory" in capsys.readouterr().err
+
+
+def test_a_second_queue_does_not_start(tmp_path, capsys):
+    runs = tmp_path / "runs"
+    lock = f"from minding.engine.run.lock import RunLock; RunLock({str(runs)!r}).acquire()"
+    hold = f"{lock}; print(1, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], env=ENV, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "1\n"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, "stay_in_the_background", lambda: None)
+            assert run_queue([JOB], Results(tmp_path / "docs"), runs) == 2
+        process.communicate("\n")
+    assert "another queue is at work: " in capsys.readouterr().err
+    assert not Path(runs / JOB.folder).exists()
+
+
+def test_the_queue_has_the_lowest_priority_and_one_core():
+    program = (
+        "import os; from proofs.run import stay_in_the_background; stay_in_the_background();"
+        "print(os.nice(0), len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else 1)"
+    )
+    out = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=ENV, capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["19", "1"]
