@@ -11,8 +11,8 @@ from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length, updates_per_step
-from minding.engine.config.named import is_named, setting_at
-from minding.engine.config.options import Option, short
+from minding.engine.config.named import is_named
+from minding.engine.config.options import Option, setting_at, short
 from minding.engine.data.agents import num_agents
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.rollout import uneven

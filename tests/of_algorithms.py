@@ -27,6 +27,7 @@ import numpy as np
 
 from minding.configs import compile_run
 from minding.engine import Config
+from minding.engine.config.options import setting_at
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.description import describe
 from minding.envs import make_evaluator_env
@@ -62,12 +63,7 @@ def environment(algorithm):
 
 def has(algorithm, path):
     """Whether the algorithm has a key, such as ``learn.n_epoch``."""
-    node = get_algorithm(algorithm).config_schema()
-    for key in path.split("."):
-        if key not in node:
-            return False
-        node = node[key]
-    return True
+    return setting_at(get_algorithm(algorithm).config_schema(), path) is not None
 
 
 def is_offline(algorithm):

@@ -13,8 +13,7 @@ from minding.cli import run
 from minding.cli.seeds import SeedList, display_of
 from minding.configs import compile_run, load_preset
 from minding.engine.config.compiler import load_config
-from minding.training import group
-from minding.training import seeds as seed_runs
+from minding.training import run_group
 
 TOYS = str(Path(seed_toys.__file__).parent)
 
@@ -23,7 +22,7 @@ TOYS = str(Path(seed_toys.__file__).parent)
 def train(tmp_path, monkeypatch, capsys):
     """Runs the command with toys for trainings; returns exit code, standard output and errors."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TOYS, *sys.path]))
-    monkeypatch.setattr(group, "_MINDING", "seed_toys:main")
+    monkeypatch.setattr(run_group, "_MINDING", "seed_toys:main")
 
     def command(plan, *args):
         (tmp_path / "plan.json").write_text(json.dumps({str(seed): what for seed, what in plan.items()}))
@@ -148,7 +147,7 @@ def test_settings_that_change_no_return_hold_for_the_seeds_that_are_still_to_be_
 
 def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys):
     train({0: 1.0}, "--seeds", "0")
-    runs = seed_runs.SeedRuns.of(compile_run(load_preset("cartpole_ppo"), [f"run.out_dir={tmp_path}"]))
+    runs = run_group.SeedRuns.of(compile_run(load_preset("cartpole_ppo"), [f"run.out_dir={tmp_path}"]))
     (tmp_path / "plan.json").write_text(json.dumps({"5": "waits"}))
     commands = {5: runs.command(5), 6: runs.command(6)}
     shown, quiet = (display_of(runs, commands, progress) for progress in (True, False))

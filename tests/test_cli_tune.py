@@ -16,7 +16,7 @@ from minding.cli import run  # noqa: E402
 from minding.configs import compile_run, load_user_config  # noqa: E402
 from minding.engine.errors import ConfigError  # noqa: E402
 from minding.engine.run.run_dir import RunDir  # noqa: E402
-from minding.training import group  # noqa: E402
+from minding.training import run_group  # noqa: E402
 from minding.training.study import objective  # noqa: E402
 
 TOYS = str(Path(tune_toys.__file__).parent)
@@ -25,8 +25,8 @@ SHORT = ["run.max_env_step=2500", "policy.eval.freq=500"]
 TUNE = """
 import sys
 from minding.cli import run
-from minding.training import group
-group._MINDING = "tune_toys:main"
+from minding.training import run_group
+run_group._MINDING = "tune_toys:main"
 sys.exit(run(sys.argv[1:]))
 """
 
@@ -36,7 +36,7 @@ def tune(tmp_path, monkeypatch, capsys):
     """Runs the command with toys for trainings; returns exit code, standard output and errors."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TOYS, *sys.path]))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(group, "_MINDING", "tune_toys:main")
+    monkeypatch.setattr(run_group, "_MINDING", "tune_toys:main")
     (tmp_path / "space.yaml").write_text(SPACE)
 
     def command(plan, *args, preset="cartpole_ppo", space=True):

@@ -13,6 +13,7 @@ from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import is_named, load_code
+from minding.engine.config.options import setting_at
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.types import EpisodeEnd, Policy
 
@@ -75,13 +76,10 @@ def check_chain(cfg: Config) -> None:
     """
     chain = get_chain(cfg.chain)
     for key in chain.settings:
-        section: object = cfg
-        for name in key.split("."):
-            if not isinstance(section, dict) or name not in section:
-                raise ConfigError(
-                    f"chain={cfg.chain!r} with policy.type={cfg.policy.type!r}: the chain reads {key}, which the "
-                    "algorithm does not have; leave chain out for the algorithm's own"
-                )
-            section = section[name]
+        if setting_at(cfg, key, ...) is ...:
+            raise ConfigError(
+                f"chain={cfg.chain!r} with policy.type={cfg.policy.type!r}: the chain reads {key}, which the "
+                "algorithm does not have; leave chain out for the algorithm's own"
+            )
     check_collects(cfg, collects=issubclass(chain.context, OnlineRLContext))
     chain.check(cfg)

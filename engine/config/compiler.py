@@ -17,7 +17,7 @@ import yaml
 
 from minding.engine.config.config import Config, EnvSection, Section
 from minding.engine.config.limits import set_length
-from minding.engine.config.options import Option, opt, plain, short
+from minding.engine.config.options import Option, opt, plain, setting_at, short
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text, replace
@@ -238,15 +238,8 @@ def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str], schema: Sch
             section = section.setdefault(key, {})
             if not isinstance(section, dict):
                 raise ConfigError(f"override {override!r}: {key!r} is a value, not a section")
-        section[keys[-1]] = _parse_override(text, _find(schema, keys), override)
+        section[keys[-1]] = _parse_override(text, setting_at(schema, ".".join(keys)), override)
     return tree
-
-
-def _find(schema: Schema, keys: list[str]) -> Any:
-    node: Any = schema
-    for key in keys:
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return node
 
 
 def _parse_override(text: str, option: Any, override: str) -> Any:

@@ -12,7 +12,7 @@ from minding.engine.chain.context import UNITS
 from minding.engine.chain.lanes import UNDIVIDED
 from minding.engine.checkpoint import Checkpoint, not_finite, read_manifest, resumable_checkpoints
 from minding.engine.config.limits import run_length
-from minding.engine.config.options import plain
+from minding.engine.config.options import plain, setting_at
 from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
 
 POLICY = {
@@ -59,8 +59,8 @@ class Change:
 
 def identity(cfg: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run: the values of all settings of `RUN` in a compiled configuration, None for missing ones."""
-    values = {path: plain(_value(cfg, path)) for path in RUN}
-    if not _value(cfg, "lanes.async_mode"):
+    values = {path: plain(setting_at(cfg, path)) for path in RUN}
+    if not setting_at(cfg, "lanes.async_mode"):
         values.update(UNDIVIDED)
     return values
 
@@ -171,7 +171,7 @@ def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: 
     """
     unit, limit = run_length(cfg)
     made = next((manifest.get(unit) for _, manifest in _readable(folder)), None)
-    if limit == _value(saved, f"run.max_{unit}") or not isinstance(made, int) or limit >= made:
+    if limit == setting_at(saved, f"run.max_{unit}") or not isinstance(made, int) or limit >= made:
         return
     raise ConfigError(
         f"run.max_{unit}={limit}: the run {str(run)!r} has already made {made:,} {UNITS[unit]}: give at least as "
@@ -202,13 +202,6 @@ def describe_changes(found: list[Change]) -> str:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def _value(cfg: Mapping[str, Any], path: str) -> Any:
-    node: Any = cfg
-    for key in path.split("."):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return node
 
 
 def _compare(saved: Any, now: Any, path: str) -> Iterator[Change]:

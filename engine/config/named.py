@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from minding.engine.blame import places_of, user_location
+from minding.engine.config.options import setting_at
 from minding.engine.errors import CodeError, ConfigError, nearest
 
 CODE_KEYS = ("env.env_id", "policy.type", "policy.model.encoder", "policy.other.replay", "chain", "use")
@@ -35,13 +36,6 @@ def is_named(text: object) -> bool:
 def is_given(text: str) -> bool:
     """Whether this program passed the object of this name itself."""
     return text in _given
-
-
-def setting_at(cfg: Mapping[str, Any], key: str) -> Any:
-    node: Any = cfg
-    for part in key.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node
 
 
 def texts_in(value: Any, where: str) -> Iterator[tuple[str, str]]:

@@ -180,6 +180,15 @@ def _parse_allowed(allowed: str | tuple[Any, ...] | None) -> tuple[Interval | tu
     return Interval(float(low), float(high), left == "(", right == ")", text), or_none is not None
 
 
+def setting_at(settings: object, path: str, default: Any = None) -> Any:
+    """What settings, or a schema, hold at a dotted path such as ``learn.gamma``; `default` if there is no such key."""
+    for key in path.split("."):
+        if not isinstance(settings, Mapping) or key not in settings:
+            return default
+        settings = settings[key]
+    return settings
+
+
 def plain(value: Any) -> Any:
     """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None.
 

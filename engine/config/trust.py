@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from minding.engine.config.named import CODE_KEYS, is_given, is_named, setting_at, texts_in
-from minding.engine.config.options import short
+from minding.engine.config.named import CODE_KEYS, is_given, is_named, texts_in
+from minding.engine.config.options import setting_at, short
 from minding.engine.errors import TrustError
 
 _ARGUMENTS = "env.env_kwargs"

@@ -16,7 +16,7 @@ from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import changes
-from minding.engine.config.options import plain
+from minding.engine.config.options import plain, setting_at
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
@@ -263,8 +263,8 @@ def _read_run(path: Path) -> _Run:
 
 def unjudged(cfg: Mapping[str, Any]) -> str:
     """A sentence that nothing evaluates the policy of a run, and what would; empty if something does."""
-    judges = (_value(cfg, path) for path in ("policy.other.holdout", "policy.eval.fqe"))
-    if _value(cfg, "env.env_id") != RECORDED or any(judges):
+    judges = (setting_at(cfg, path) for path in ("policy.other.holdout", "policy.eval.fqe"))
+    if setting_at(cfg, "env.env_id") != RECORDED or any(judges):
         return ""
     return (
         "nothing judges the policy: train with policy.other.holdout=0.1, which holds episodes out to judge it, or with "
@@ -298,7 +298,7 @@ def _labels(firsts: Sequence[_Run]) -> list[str]:
         name = str(run.cfg.policy.get("type"))
         rivals = [other for other in firsts if _kind_of(other) == _kind_of(run) and other is not run]
         paths = dict.fromkeys(change.path for other in rivals for change in changes(run.settings, other.settings))
-        shown = [f"{path.rpartition('.')[2]}={_value(run.settings, path)}" for path in list(paths)[:_MOST_SETTINGS]]
+        shown = [f"{path.rpartition('.')[2]}={setting_at(run.settings, path)}" for path in list(paths)[:_MOST_SETTINGS]]
         if len(paths) > _MOST_SETTINGS:
             shown = [str(run.path.name)]
         labels.append(", ".join([name, *shown]))
@@ -309,20 +309,13 @@ def _kind_of(run: _Run) -> tuple[str, str]:
     return str(run.cfg.env.env_id), str(run.cfg.policy.get("type"))
 
 
-def _value(settings: Mapping[str, Any], path: str) -> Any:
-    node: Any = settings
-    for key in path.split("."):
-        node = node.get(key) if isinstance(node, dict) else None
-    return node
-
-
 def _curves_of(label: str, runs: Sequence[_Run]) -> list[Curve]:
     first = runs[0].cfg
     curve = _curve_of(label, runs)
     if not plays_itself(first):
         return [curve]
     # A script may compose its own evaluator.
-    games = max(1, int(_value(first, "policy.eval.n_episode") or 1))
+    games = max(1, int(setting_at(first, "policy.eval.n_episode") or 1))
     columns = {opponent: f"eval/{score_key(opponent)}" for opponent in opponents_of(first)}
     known = {opponent: column for opponent, column in columns.items() if all(column in run.points for run in runs)}
     scores = [_score_curve(label, runs, opponent, column, games) for opponent, column in known.items()]
@@ -356,7 +349,7 @@ def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
     members = [run.points[column] for run in runs if column in run.points]
     curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), column=column)
     found = [final for run in runs if (final := final_evaluation(run.figures, column)) is not None]
-    targets = {_value(run.cfg, "run.target") for run in runs}
+    targets = {setting_at(run.cfg, "run.target") for run in runs}
     return dataclasses.replace(
         curve,
         unit=runs[0].unit,

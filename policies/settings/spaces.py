@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
 
 SHARED: Mapping[str, Range | Choice] = {
@@ -44,11 +45,5 @@ def space_of(algorithm: str, schema: Mapping[str, Any]) -> dict[str, Range | Cho
       schema: keys of the algorithm in the section `policy`.
     """
     known = {**SHARED, **OF.get(algorithm, {})}
-    return {f"policy.{key}": values for key, values in known.items() if values is not None and _has(schema, key)}
-
-
-def _has(schema: Mapping[str, Any], key: str) -> bool:
-    node: Any = schema
-    for name in key.split("."):
-        node = node.get(name) if isinstance(node, Mapping) else None
-    return node is not None
+    has = {key: values for key, values in known.items() if values is not None and setting_at(schema, key) is not None}
+    return {f"policy.{key}": values for key, values in has.items()}

@@ -33,15 +33,13 @@ from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.training.arguments import check_count, place_keys, refuse_arguments, settings_of
-from minding.training.assembly import build, check_runnable, make_policy
+from minding.training.assembly import Given, build, check_runnable, given_middleware, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
-from minding.training.own import Given, given_middleware
 from minding.training.player import Player
-from minding.training.runner import only_if_begun
-from minding.training.session import Session, Summary
+from minding.training.session import Session, Summary, only_if_begun
 from minding.training.sharing import CONFIG, check_saved, is_saved, read_weights, save_policy
-from minding.training.taking_over import check_begin
+from minding.training.warm_start import check_begin
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -159,7 +157,7 @@ class Agent:
           steps: environment steps of this call, or gradient steps when learning from recorded data; by default the
             steps that remain of the run's length in the settings.
           total: steps of all calls that share their schedules.
-          use: your own middleware (callback), a class or factory that makes one (see `training.own.add_given`), or
+          use: your own middleware (callback), a class or factory that makes one (see `training.assembly.add_given`), or
             several. They run after the chain's own, and stay for later calls unless a later call replaces them.
         Returns:
           The figures of the run so far.

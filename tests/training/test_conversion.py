@@ -14,9 +14,9 @@ from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError, MissingExtraError
+from minding.training import formats
 from minding.training.conversion import convert, open_source
-from minding.training.formats import source as source_module
-from minding.training.formats.minari_sets import export_minari
+from minding.training.formats import export_minari
 
 BOX = space_of(2, low=[-np.inf] * 2, high=[np.inf] * 2)
 ENV = described(BOX, env_kwargs={"g": 9.8}, max_episode_steps=6)
@@ -442,7 +442,7 @@ def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
 
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     write_d4rl(tmp_path / "set.hdf5", generated(2), successors=True)
-    monkeypatch.setattr(source_module.importlib, "import_module", _absent)
+    monkeypatch.setattr(formats.importlib, "import_module", _absent)
     with pytest.raises(
         MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install 'minding\[data\]'"
     ):

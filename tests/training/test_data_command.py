@@ -12,8 +12,8 @@ from minding.engine.data.dataset import episodes_of, joined, load_dataset, recor
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.references import References
 from minding.training.conversion import Converted
-from minding.training.formats.minari_sets import check_id
-from minding.training.inspection import check_source, describe_dataset
+from minding.training.data_inspection import check_source, describe_dataset
+from minding.training.formats import check_id
 
 
 class Given:

@@ -294,9 +294,9 @@ def test_a_file_without_ends_is_refused_before_it_is_read(actions, tmp_path, mon
 
 
 def test_an_episode_of_a_set_that_is_too_large_is_damaged(tmp_path, monkeypatch):
-    from minding.training.formats.minari_sets import export_minari
+    from minding.training.formats import export_minari
 
-    monkeypatch.setattr("minding.training.formats.source.LARGEST", 40)
+    monkeypatch.setattr("minding.training.formats.LARGEST", 40)
     export_minari(Dataset.of_episodes(swings(1)), tmp_path / "set", "toy/one-v0")
     (found,) = open_source(tmp_path / "set").episodes()
     assert str(found).startswith("observations has 0.0 GB: an episode is read as a whole")

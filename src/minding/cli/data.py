@@ -153,7 +153,7 @@ def info(folder: str) -> None:
     """Describe the recorded data in FOLDER: sizes, spaces, returns, episode ends, fingerprint."""
     with bad_input():
         from minding.engine.data.dataset import load_dataset
-        from minding.training.inspection import describe_dataset
+        from minding.training.data_inspection import describe_dataset
 
         rows = describe_dataset(load_dataset(folder, mapped=True))
     width = max(map(len, rows))
@@ -220,7 +220,7 @@ def check(source: str, **how: Any) -> int:
     """Check the data SOURCE (a folder, a Minari set or a D4RL file) for faults; exit code 1 if there is one."""
     with bad_input():
         from minding.engine.errors import DamagedDataError
-        from minding.training.inspection import Finding, check_source
+        from minding.training.data_inspection import Finding, check_source
 
         try:
             findings = check_source(_open(source, **how))
@@ -261,7 +261,7 @@ def convert(
 
         references = _references(random_return, expert_return)
         if to_minari is not None:
-            from minding.training.formats.minari_sets import check_id
+            from minding.training.formats import check_id
 
             check_id(to_minari)
         opened = [_open(source, **how) for source in sources]
@@ -294,8 +294,7 @@ def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id:
 
     from minding.engine.data.dataset import load_dataset
     from minding.engine.data.references import carrying
-    from minding.training.formats.minari_sets import export_minari
-    from minding.training.formats.source import OwnSource
+    from minding.training.formats import OwnSource, export_minari
 
     if len(opened) != 1 or not isinstance(opened[0], OwnSource):
         raise click.UsageError(

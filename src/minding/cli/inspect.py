@@ -20,7 +20,7 @@ from minding.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from minding.training.imagining import Horizon, Window
+    from minding.training.world_model_check import Horizon, Window
 
 _TOLD = (1, 5, 15)
 
@@ -60,14 +60,14 @@ def inspect(
         raise click.UsageError("nothing to inspect: give --imagine, which inspects the agent's world model")
     with bad_input():
         from minding.engine.run.run_dir import RunDir
-        from minding.training.imagining import check_window, imaginable
+        from minding.training.world_model_check import check_window, imaginable
 
         run_dir = RunDir.open(run, trust=trust)
         chosen = checkpoint_of(run_dir, ckpt)
         cfg = imaginable(run_dir, chosen)
         check_window(cfg, context, horizon)
 
-    from minding.training.imagining import inspect_imagination
+    from minding.training.world_model_check import inspect_imagination
 
     errors, window, found = inspect_imagination(run_dir, steps, context, horizon, seed=seed, ckpt=chosen)
     echo(f"{cfg.policy.type} on {cfg.env.env_id}, {found.name}")

@@ -55,7 +55,7 @@ def play(
     """
     with bad_input():
         from minding.engine.run.run_dir import RunDir
-        from minding.training.table import BoardAgent, Table, board_game_of, opponent_named
+        from minding.training.board_table import BoardAgent, Table, board_game_of, opponent_named
 
         run_dir = RunDir.open(run, trust=trust)
         cfg, game = board_game_of(run_dir)

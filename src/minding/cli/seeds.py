@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from minding.engine.run.aggregates import Estimate
     from minding.engine.run.lock import RunLock
     from minding.engine.run.run_dir import RunDir
-    from minding.training.seeds import SeedRuns
+    from minding.training.run_group import SeedRuns
 
 _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 _INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
@@ -69,7 +69,7 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
       jobs: number of simultaneous processes.
       progress: whether to show the progress of each seed.
     """
-    from minding.training.seeds import SeedRuns
+    from minding.training.run_group import SeedRuns
 
     with contextlib.ExitStack() as held:
         with bad_input():
@@ -130,7 +130,7 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
 
 def display_of(runs: SeedRuns, commands: Mapping[int, Command], progress: bool) -> Display:
     """The display of the progress of seeds."""
-    from minding.training.seeds import name_of
+    from minding.training.run_group import name_of
 
     return Display("seed", commands, name_of, lambda seed, command: _outcome(runs, seed, command), progress)
 

@@ -37,6 +37,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
       ConfigError: an option and a KEY=VALUE give the same setting different values.
     """
     from minding.engine.config.compiler import parse_overrides
+    from minding.engine.config.options import setting_at
     from minding.engine.errors import ConfigError
 
     given = parse_overrides(overrides)
@@ -49,7 +50,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
             continue
         # JSON is valid YAML, so that the name of a folder stays a string, whatever it looks like.
         text = f"{key}={json.dumps(value)}"
-        said, meant = _at(given, key), _at(parse_overrides([text]), key)
+        said, meant = setting_at(given, key), setting_at(parse_overrides([text]), key)
         if said not in (None, meant):
             flag = _FLAGS.get(option, f"--{option}")
             shown = flag if value is True else f"{flag} {options[option]}"
@@ -90,9 +91,10 @@ def check_source(config: str | None, overrides: Sequence[str]) -> None:
     """
     from minding.configs.names import is_algorithm
     from minding.engine.config.compiler import parse_overrides
+    from minding.engine.config.options import setting_at
     from minding.engine.errors import ConfigError
 
-    algorithm = _at(parse_overrides(overrides), "policy.type")
+    algorithm = setting_at(parse_overrides(overrides), "policy.type")
     if config is None and algorithm is None:
         raise ConfigError(
             "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an algorithm and an "
@@ -146,12 +148,6 @@ def check_seed_options(overrides: Sequence[str], seeds: Sequence[int] | None, jo
         raise ConfigError(f"--seeds and seed={_yaml(seed)} contradict each other: give only one of them")
     if resume:
         raise ConfigError("--resume has no effect with --seeds, which always resumes: leave it out")
-
-
-def _at(tree: Any, key: str) -> Any:
-    for part in key.split("."):
-        tree = tree.get(part) if isinstance(tree, Mapping) else None
-    return tree
 
 
 def _yaml(value: Any) -> str:

@@ -5,9 +5,8 @@ from minding.training.evaluation import Evaluation, evaluate, final_evaluation, 
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
 from minding.training.recording import check_recordable, record_data, record_random
-from minding.training.runner import train
-from minding.training.session import Session, Summary
-from minding.training.taking_over import check_begin
+from minding.training.session import Session, Summary, train
+from minding.training.warm_start import check_begin
 
 __all__ = [
     "Evaluation",

@@ -1,9 +1,11 @@
-"""Builds a policy and fills a chain from a compiled configuration."""
+"""Builds a policy and fills a chain from a compiled configuration, with the user's own middleware."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.blame import building
@@ -11,8 +13,9 @@ from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.config.named import check_named, is_named
+from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.data.episode import RECORDED
+from minding.engine.errors import ConfigError, MiddlewareError, nearest
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import check_transport
 from minding.engine.process import runtime
@@ -23,7 +26,6 @@ from minding.engine.types import Policy
 from minding.envs.making import check_backend
 from minding.middleware import model_pool
 from minding.policies import get_algorithm, get_policy_class
-from minding.training.own import add_own, own_middleware
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -56,7 +58,7 @@ def check_runnable(cfg: Config) -> None:
         if name and (is_named(name) or key == "model.encoder"):
             check_named(name, f"policy.{key}")
     for entry in cfg.use:
-        own_middleware(entry)
+        named_middleware(entry)
     runtime.check_device(cfg.device)
     if cfg.env.env_id != RECORDED:
         check_backend(cfg.env)
@@ -85,7 +87,7 @@ def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:
     with seeded(cfg.seed, "chain"):
         get_chain(cfg.chain).fill(task, cfg, policy)
         for entry in cfg.use:
-            add_own(task, cfg, entry)
+            add_named(task, cfg, entry)
         _add_pool(task, cfg, policy)
     return policy
 
@@ -97,3 +99,84 @@ def _add_pool(task: Task, cfg: Config, policy: Policy) -> None:
     nodes = chain_nodes(task.members)
     first = next(node for node in nodes if any(leaf.role is not Role.EVALUATE for leaf in node.leaves()))
     task.use(model_pool(policy, ModelPool.of(cfg), cfg.pool.freq), before=first.name, optional=True)
+
+
+_KEYS = ("call", "before", "role")
+Given: TypeAlias = Callable[..., object] | Iterable[Callable[..., object]]
+"""Type of the argument `use`: a middleware, a class or factory that makes a middleware, or several of these."""
+
+
+def named_middleware(entry: Any) -> tuple[Any, str | None, Role | None]:
+    """Reads an entry of `use`: the code that it names, imported, the member that it comes before, and its role.
+
+    Raises:
+      ConfigError: the entry is neither ``'module:Name'`` nor a section with `call`, or the code or role does not exist.
+    """
+    section: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"call": entry}
+    for key in section:
+        if key not in _KEYS:
+            raise ConfigError(f"use: unknown key {key!r}{nearest(key, _KEYS)}; expected {', '.join(_KEYS)}")
+    if not is_named(section.get("call")):
+        raise ConfigError(f"use: {entry!r}: expected 'module:Name', or {{call: 'module:Name', before: ..., role: ...}}")
+    made = load_code(section["call"], "use")
+    if not callable(made):
+        raise ConfigError(f"use: {section['call']} is {made!r}: expected a middleware, or a function that makes one")
+    try:
+        role = None if section.get("role") is None else Role.of(section["role"])
+    except MiddlewareError as error:
+        raise ConfigError(f"use: {section['call']}: {error}") from None
+    return made, section.get("before"), role
+
+
+def add_named(task: Task, cfg: Config, entry: Any) -> None:
+    """Adds an entry of `use` to the chain.
+
+    A function whose argument is named `ctx` is a middleware itself. Anything else is a factory: it is called with the
+    configuration if it takes an argument, and with the task if one of its arguments is named `task`.
+    """
+    named, before, role = named_middleware(entry)
+    with building(f"use: {entry!r}: making it"):
+        made = _make(named, task, cfg)
+    task.use(made, before=before, role=role, optional=True)
+
+
+def given_middleware(use: object) -> tuple[Any, ...]:
+    """The middleware, or factories of middleware, in the argument `use` of a call, in order.
+
+    Raises:
+      ConfigError: `use` is neither a middleware nor a list of middleware, or an item cannot be called.
+    """
+    members = (use,) if callable(use) else use
+    if isinstance(members, (str, Mapping)) or not isinstance(members, Iterable):
+        raise ConfigError(f"use={use!r}: expected a middleware, a function that makes one, or a list of them")
+    members = tuple(members)
+    for each in members:
+        if not callable(each):
+            raise ConfigError(f"use: {each!r} cannot be called: expected a middleware, or a class that makes one")
+    return members
+
+
+def add_given(task: Task, cfg: Config, given: Any) -> None:
+    """Adds an entry of the argument `use` of a call to the chain.
+
+    A class, or a function whose return annotation is `Middleware`, is a factory, as in `add_named`; anything else is a
+    middleware."""
+    makes = inspect.isclass(given) or (inspect.isfunction(given) and _says_middleware(given))
+    task.use(_make(given, task, cfg) if makes else given, optional=True)
+
+
+def _says_middleware(function: Any) -> bool:
+    returned = inspect.signature(function).return_annotation
+    if isinstance(returned, str):
+        return returned.split("[")[0].split(".")[-1] == "Middleware"
+    return typing.get_origin(returned) is Callable
+
+
+def _make(made: Any, task: Task, cfg: Config) -> Any:
+    parameters = inspect.signature(made).parameters
+    if inspect.isfunction(made) and [*parameters][:1] == ["ctx"]:
+        return made
+    needed = [each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    own = [each for each in needed if each.name != "task"]
+    arguments = (cfg,) if own else ()
+    return made(*arguments, task=task) if "task" in parameters else made(*arguments)

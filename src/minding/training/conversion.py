@@ -17,9 +17,7 @@ from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.inferred_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
 from minding.engine.errors import DataError, nearest
-from minding.training.formats.d4rl import D4RLSource
-from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource
-from minding.training.formats.source import OwnSource, Source
+from minding.training.formats import MAIN, METADATA, D4RLSource, MinariSource, OwnSource, Source
 
 _SPACES = ("observation", "env_action")
 

@@ -1,12 +1,14 @@
-"""A run in this process: built once, and run to one limit after another."""
+"""A run in this process: its chain, its checkpoints and logs, its final evaluation."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import json
+import shutil
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,10 +23,11 @@ from minding.engine.config.identity import collectors_of
 from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import MissingExtraError
+from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.process import compiled
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
-from minding.engine.run.lock import RunLock
+from minding.engine.run.lock import LOCK_FILE, RunLock
 from minding.engine.run.plotting import DRAWN, plot_trace
 from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
@@ -32,11 +35,10 @@ from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd, Policy
 from minding.middleware import CkptSaver, model_pool, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
-from minding.training.assembly import build
+from minding.training.assembly import Given, add_given, build, check_runnable, given_middleware
 from minding.training.evaluation import final_evaluation
 from minding.training.film import film_run
-from minding.training.own import Given, add_given, given_middleware
-from minding.training.taking_over import take_over
+from minding.training.warm_start import take_over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,3 +281,84 @@ class Session(contextlib.AbstractContextManager["Session"]):
             ),
             data_eval=dict(self._logger.judged(counters.train_iter)),
         )
+
+
+_BEFORE = {"config.yaml", "status.json", LOCK_FILE}
+"""Contents of a run folder before the run has done anything."""
+
+
+def train(
+    cfg: Config,
+    run_dir: RunDir,
+    *,
+    progress: bool = True,
+    resume: str | Path | None = None,
+    raise_signals: bool = True,
+    use: Given = (),
+) -> Summary:
+    """Runs the configured chain to its end and evaluates the final policy.
+
+    Args:
+      cfg: compiled configuration.
+      run_dir: a new run folder, or the folder of the run to resume. A new one is removed if the run fails before it has
+        written more than its configuration.
+      progress: whether to show a progress bar.
+      resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
+      raise_signals: whether to raise the exception listed below after SIGINT or SIGTERM, once the run is saved, so that
+        a caller's loop ends, too. If False, the figures are returned, and their `stop_reason` names the signal.
+      use: further middleware, in this order, after the chain's own.
+
+    Returns:
+      The run's figures.
+
+    Raises:
+      KeyboardInterrupt: after SIGINT.
+      SystemExit: after SIGTERM, with the exit code 143.
+      ConfigError, DataError, MissingExtraError, SetupError: as for `check_runnable`, before MindSpore is loaded.
+    """
+    try:
+        with contextlib.nullcontext() if resume else only_if_begun(run_dir):
+            if not run_dir.path.is_dir():
+                raise ConfigError(f"there is no run folder {str(run_dir.path)!r}: RunDir.create(cfg) creates one")
+            check_runnable(cfg)
+            session = Session(cfg, run_dir, progress=progress, resume=resume, use=use)
+            with SignalGuard(session.task.interrupt):
+                with session:
+                    session.run()
+                summary = session.summarize()
+    finally:
+        # Frees the memory of this run for the next run in this process.
+        compiled.release()
+    if raise_signals:
+        _raise_signal(summary)
+    return summary
+
+
+def _raise_signal(summary: Summary) -> None:
+    """Raises the exception for the signal that ended a run, with a note about the run folder."""
+    meant: dict[str, BaseException] = {
+        "SIGINT": KeyboardInterrupt(),
+        "SIGTERM": SystemExit(128 + signal.SIGTERM),
+    }
+    error = meant.get(summary.stop_reason)
+    if error is not None:
+        saved = "was not saved" if summary.unsaved else "is saved"
+        console_logger().warning(
+            "ended by %s: the run %s in %s; minding resume %s continues it",
+            summary.stop_reason,
+            saved,
+            summary.run_dir,
+            summary.run_dir,
+        )
+        raise error
+
+
+@contextlib.contextmanager
+def only_if_begun(run_dir: RunDir) -> Iterator[None]:
+    """Removes the folder of a run that failed before it wrote more than its configuration and status."""
+    try:
+        yield
+    except Exception:
+        if run_dir.path.is_dir() and {each.name for each in run_dir.path.iterdir()} <= _BEFORE:
+            shutil.rmtree(run_dir.path, ignore_errors=True)
+        raise

@@ -22,7 +22,7 @@ from minding.engine.run.curves import settings_of
 from minding.envs import config_schema
 from minding.policies import get_algorithm
 from minding.policies.settings.spaces import space_of
-from minding.training.group import RunGroup
+from minding.training.run_group import RunGroup
 
 LEAST_EVALUATIONS = 3
 """Least number of evaluations, because the objective is the mean of the last third of them."""

@@ -19,7 +19,7 @@ from minding.engine.errors import DataError
 from minding.engine.files import Folder
 from minding.training.conversion import convert, open_source
 from minding.training.data_plot import plot_dataset
-from minding.training.formats.minari_sets import export_minari
+from minding.training.formats import export_minari
 
 EPISODES = [log(2, [0, 1])]
 

@@ -16,7 +16,7 @@ from minding.engine.data.references import references_of
 from minding.engine.errors import MOST_NAMED, DamagedDataError, DataError, few
 from minding.engine.types import Array
 from minding.training.conversion import problem_of
-from minding.training.formats.source import Source
+from minding.training.formats import Source
 
 _MANY = 0.01
 """Share of action components at their limits above which this is reported."""

@@ -20,7 +20,7 @@ from minding.engine.run.run_dir import RunDir
 from minding.training.assembly import make_policy
 from minding.training.session import Session
 from minding.training.sharing import write_checksums
-from minding.training.taking_over import take_over
+from minding.training.warm_start import take_over
 
 OFFLINE = (*SMALL, "run.max_train_iter=40", "policy.learn.batch_size=32", "policy.other.reward=return_range")
 ONLINE = (

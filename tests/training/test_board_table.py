@@ -18,7 +18,7 @@ from minding.engine.search import opponents
 from minding.engine.search.solution import Solution
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
-from minding.training.table import BoardAgent, Table, board_text, checkpoint, opponent_named
+from minding.training.board_table import BoardAgent, Table, board_text, checkpoint, opponent_named
 
 GAME = TicTacToe()
 SOLUTION = Solution(GAME)

@@ -17,7 +17,7 @@ from minding.engine.data.dataset import Dataset
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
-from minding.training.imagining import check_window, compare
+from minding.training.world_model_check import check_window, compare
 
 
 def episode(begin, rewards, *, terminated):
