@@ -8,7 +8,7 @@ from board_toys import connect_four
 
 from minding import training
 from minding.cli import run
-from minding.cli.report import report
+from minding.cli.summary import print_summary
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.config.compiler import save_config
@@ -216,7 +216,7 @@ def saved(ended):
 
 
 def test_the_summary_of_a_run_says_how_to_play_against_it(ended, capsys):
-    report(*ended, draw=True)
+    print_summary(*ended, draw=True)
     lines = capsys.readouterr().out.splitlines()
     assert f"  play             minding play {ended[1].path}" in lines
     assert f"  evaluate         minding eval {ended[1].path}" in lines
