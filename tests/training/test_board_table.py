@@ -249,10 +249,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_what_follows_the_end_of_the_input_of_a_terminal_begins_a_line(saved, capsys, monkeypatch):
+def test_what_follows_the_end_of_the_input_of_a_terminal_begins_a_line(saved, printed, monkeypatch):
     monkeypatch.setattr("sys.stdin", Terminal())
-    assert run(["play", str(saved.path)]) == 0
-    assert capsys.readouterr().out.endswith("your move (X): \nleft after 0 plies\n")
+    assert printed("play", saved.path).endswith("your move (X): \nleft after 0 plies\n")
 
 
 def test_the_agent_of_another_run_is_an_opponent(saved, capsys, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +52,7 @@ def compare(runs: tuple[str, ...]) -> None:
     judged = [[f"{name} {text}" for name, text in judged_figures(run.judged).items()] for run in compared]
     against = [[f"against {name} {score}" for name, score in run.scores.items()] for run in compared]
     notes = [
-        ", ".join([*settings_text(run.settings), *texts, *scores])
+        ", ".join([*(f"{path}={_value(value)}" for path, value in run.settings.items()), *texts, *scores])
         for run, texts, scores in zip(compared, judged, against, strict=True)
     ]
     title = f"Runs in {line(above)}, with the settings that differ:"
@@ -74,12 +73,8 @@ def _row(run: ComparedRun) -> tuple[str, ...]:
     return value, episodes, f"{run.steps:,}{unit}", seconds, run.ended_by
 
 
-def settings_text(settings: Mapping[str, Any]) -> list[str]:
-    """Settings in the form of the command line."""
-    return [f"{path}={_value(value)}" for path, value in settings.items()]
-
-
 def _value(value: Any) -> str:
+    """The value of a setting in the form of the command line."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value)
