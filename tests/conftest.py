@@ -75,3 +75,32 @@ def tiny_config():
     ``tiny_config("dqn", observation=..., action=..., **{"policy.learn.gamma": 0.9})``; hidden layers of 8.
     """
     return fakes.tiny_config
+
+
+@pytest.fixture
+def printed(capsys):
+    """Runs a command that must succeed; returns what it prints on standard output."""
+    from minding.cli import run
+
+    def run_printed(*arguments):
+        capsys.readouterr()
+        assert run([*map(str, arguments)]) == 0
+        return capsys.readouterr().out
+
+    return run_printed
+
+
+@pytest.fixture
+def refused(capsys):
+    """Runs a command that must end as bad input does, with exit code 2; returns its one line on standard error."""
+    from minding.cli import run
+
+    def run_refused(*arguments):
+        capsys.readouterr()
+        assert run([*map(str, arguments)]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("minding: ")
+        assert error.count("\n") == 1
+        return error
+
+    return run_refused

@@ -154,13 +154,10 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
     ],
 )
 def test_options_that_contradict_each_other_or_do_nothing_are_bad_input(
-    args, message, training, capsys, tmp_path, monkeypatch
+    args, message, training, refused, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert run(["train", "cartpole_ppo", *args]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused("train", "cartpole_ppo", *args)
     assert (training.calls, list(tmp_path.iterdir())) == ([], [])
 
 
@@ -172,11 +169,11 @@ def test_options_that_repeat_what_a_setting_says_are_fine(training, tmp_path, mo
     assert [(cfg.seed, cfg.lanes.collectors) for cfg, _ in training.calls] == [(3, None), (0, 2)]
 
 
-def test_resuming_with_settings_of_lanes_that_the_run_has_not_is_bad_input(training, tmp_path, capsys):
+def test_resuming_with_settings_of_lanes_that_the_run_has_not_is_bad_input(training, tmp_path, refused):
     folder = train_to_a_checkpoint(tmp_path).path
-    assert run(["resume", str(folder), "lanes.collectors=2"]) == 2
-    error = capsys.readouterr().err
-    assert "lanes.collectors=2 has no effect on a run without lanes: add lanes.async_mode=true" in error
+    assert "lanes.collectors=2 has no effect on a run without lanes: add lanes.async_mode=true" in refused(
+        "resume", folder, "lanes.collectors=2"
+    )
 
 
 def test_help_is_there_within_half_a_second():
@@ -190,9 +187,8 @@ def test_help_is_there_within_half_a_second():
     assert min(times) < 0.5
 
 
-def test_without_a_command_the_help_is_shown(capsys):
-    assert run([]) == 0
-    assert "Usage: minding" in capsys.readouterr().out
+def test_without_a_command_the_help_is_shown(printed):
+    assert "Usage: minding" in printed()
 
 
 @pytest.mark.parametrize(
@@ -427,12 +423,13 @@ def test_eval_plays_the_checkpoint_that_is_named(training, compiled, capsys, tmp
     assert training.calls == [(100, 3, None, tmp_path)]
 
 
-def test_the_word_best_is_the_checkpoint_of_the_best_evaluation(training, compiled, capsys, tmp_path, monkeypatch):
+def test_the_word_best_is_the_checkpoint_of_the_best_evaluation(
+    training, compiled, capsys, tmp_path, monkeypatch, refused
+):
     monkeypatch.chdir(tmp_path)
     run(["train", "cartpole_ppo"])
     training.calls.clear()
-    assert run(["eval", "runs/cartpole_ppo", "--ckpt", "best"]) == 2
-    assert "'runs/cartpole_ppo' has no best checkpoint" in capsys.readouterr().err
+    assert "'runs/cartpole_ppo' has no best checkpoint" in refused("eval", "runs/cartpole_ppo", "--ckpt", "best")
     best = Path("runs/cartpole_ppo/ckpt/best")
     # A folder that is called so is given as a path.
     for folder in (best, Path("best")):
@@ -456,32 +453,29 @@ def test_each_seed_plays_its_own_best_checkpoint(seeds, training, capsys):
     assert sorted((call[3] for call in training.calls), key=str) == folders
 
 
-def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path):
+def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path, printed):
     pytest.importorskip("matplotlib")
     for _ in range(2):
         run(["train", "cartpole_ppo"])
     folders = [str(tmp_path / "runs" / name) for name in ("cartpole_ppo", "cartpole_ppo-1")]
     capsys.readouterr()
     picture = tmp_path / "pictures" / "curves.png"
-    assert run(["plot", *folders, "--out", str(picture)]) == 0
-    out = capsys.readouterr().out
+    out = printed("plot", *folders, "--out", picture)
     assert "487.5" in out
     assert f"curves: {picture}\n" in out
     assert picture.is_file()
-    assert run(["plot", *folders, "-o", str(picture)]) == 0
-    assert f"curves: {picture}, in place of an earlier file" in capsys.readouterr().out
+    assert f"curves: {picture}, in place of an earlier file" in printed("plot", *folders, "-o", picture)
 
 
-def listed(capsys, *args):
+def listed(printed, *args):
     """The lines of `minding list`, none wider than 80 columns, where the output is no terminal."""
-    assert run(["list", *args]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed("list", *args).splitlines()
     assert [line for line in lines if len(line) > 80] == []
     return lines
 
 
-def test_list_fits_a_screen_and_names_everything_but_middleware(capsys):
-    lines = listed(capsys)
+def test_list_fits_a_screen_and_names_everything_but_middleware(printed):
+    lines = listed(printed)
     assert len(lines) <= 40
     text = "\n".join(lines)
     assert "  simple_spread     coma, idqn, ippo, maddpg, mappo, qmix, vdn\n" in text
@@ -493,8 +487,8 @@ def test_list_fits_a_screen_and_names_everything_but_middleware(capsys):
 
 
 @pytest.mark.parametrize("what", ["presets", "algorithms", "environments", "middleware"])
-def test_a_list_has_one_line_each(what, capsys):
-    _, _, *lines = listed(capsys, what)
+def test_a_list_has_one_line_each(what, printed):
+    _, _, *lines = listed(printed, what)
     names = [line.split()[0] for line in lines]
     if what == "presets":
         assert names == list(PRESETS)
@@ -507,8 +501,8 @@ def test_a_list_has_one_line_each(what, capsys):
     assert len(set(names)) == len(names)
 
 
-def test_list_presets_says_what_to_expect(capsys):
-    (line,) = [line for line in listed(capsys, "presets") if line.startswith("  pendulum_sac ")]
+def test_list_presets_says_what_to_expect(printed):
+    (line,) = [line for line in listed(printed, "presets") if line.startswith("  pendulum_sac ")]
     assert re.match(r"  pendulum_sac +SAC on Pendulum-v1: .* -200 +15k$", line)
 
 
@@ -525,8 +519,8 @@ def test_list_presets_says_what_to_expect(capsys):
         ("termination_checker", ["env_step?, train_iter?, train_epoch?, eval_value?", "Args:"]),
     ],
 )
-def test_list_shows_the_details_of_a_name(name, texts, capsys):
-    out = "\n".join(listed(capsys, name))
+def test_list_shows_the_details_of_a_name(name, texts, printed):
+    out = "\n".join(listed(printed, name))
     for text in texts:
         assert text in out
 
@@ -543,18 +537,16 @@ def test_list_shows_the_details_of_a_name(name, texts, capsys):
         ("0", "0 is not in the range"),
     ],
 )
-def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, capsys):
+def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, refused):
     if message is None:
         assert COUNT.convert(text, None, None) == int(float(text))
         return
     for command in (["check-env", "CartPole-v1"], ["data", "record", "--random", "--env", "CartPole-v1"]):
-        assert run([*command, "--steps", text]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused(*command, "--steps", text)
 
 
-def test_check_env_of_an_unknown_environment_is_bad_input(capsys):
-    assert run(["check-env", "CartPol-v1"]) == 2
-    assert "CartPole" in capsys.readouterr().err
+def test_check_env_of_an_unknown_environment_is_bad_input(refused):
+    assert "CartPole" in refused("check-env", "CartPol-v1")
 
 
 def test_check_env_counts_its_errors_in_words_that_fit(capsys, monkeypatch):
@@ -586,9 +578,8 @@ def test_check_env_prints_findings_as_they_are_made_and_its_limit_first(capsys, 
     ]
 
 
-def test_check_env_finds_cartpole_fit(capsys):
-    assert run(["check-env", "CartPole-v1", "--steps", "200"]) == 0
-    assert "CartPole-v1: fit for training" in capsys.readouterr().out
+def test_check_env_finds_cartpole_fit(printed):
+    assert "CartPole-v1: fit for training" in printed("check-env", "CartPole-v1", "--steps", "200")
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -680,37 +671,34 @@ def test_a_run_folder_of_the_train_command_can_be_opened(training, compiled, tmp
         ("policy.type=zzz", "unknown algorithm 'zzz'. Expected one of "),
     ],
 )
-def test_a_wrong_setting_makes_no_run_folder(override, message, capsys, tmp_path, monkeypatch):
+def test_a_wrong_setting_makes_no_run_folder(override, message, refused, tmp_path, monkeypatch):
     monkeypatch.setattr(runtime, "_DEVICE_FILES", {"Ascend": "absent*", "GPU": "absent*"})
     monkeypatch.setitem(sys.modules, "envpool", None)
-    assert run(["train", "cartpole_ppo", override, "--out", str(tmp_path / "runs")]) == 2
-    assert message in capsys.readouterr().err
+    assert message in refused("train", "cartpole_ppo", override, "--out", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_backend_that_the_environment_has_not_makes_no_run_folder(capsys, tmp_path):
+def test_a_backend_that_the_environment_has_not_makes_no_run_folder(refused, tmp_path):
     settings = ["env.env_id=minding/PixelCatch-v0", "env.backend=native", "--out", str(tmp_path / "runs")]
-    assert run(["train", "cartpole_ppo", *settings]) == 2
-    assert "has no vector version" in capsys.readouterr().err
+    assert "has no vector version" in refused("train", "cartpole_ppo", *settings)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_configuration_without_an_algorithm_says_which_key_is_meant(capsys, tmp_path):
+def test_a_configuration_without_an_algorithm_says_which_key_is_meant(refused, tmp_path):
     config = tmp_path / "mine.py"
     config.write_text("main_config = dict(env=dict(env_id='CartPole-v1'), policy=dict(typ='ppo'))")
-    assert run(["train", str(config)]) == 2
-    assert "policy.type is not given; did you mean 'type' by 'typ'?" in capsys.readouterr().err
+    assert "policy.type is not given; did you mean 'type' by 'typ'?" in refused("train", config)
 
 
-def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(training, tmp_path, capsys, monkeypatch):
-    assert run(["plot", "absent", "-o", "curve.xyz"]) == 2
-    assert "picture 'curve.xyz': expected a name that ends with one of ." in capsys.readouterr().err
+def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(training, tmp_path, capsys, monkeypatch, refused):
+    assert "picture 'curve.xyz': expected a name that ends with one of ." in refused(
+        "plot", "absent", "-o", "curve.xyz"
+    )
     run(["train", "cartpole_ppo", "--out", str(tmp_path)])
     for file, message in (("film.txt", "ends with one of .gif, .mp4"), ("film.mp4", "(.gif needs nothing)")):
         monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
         capsys.readouterr()
-        assert run(["record", str(tmp_path / "cartpole_ppo"), "--out", file]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused("record", tmp_path / "cartpole_ppo", "--out", file)
 
 
 def test_a_wrong_setting_is_found_before_mindspore_loads():
@@ -741,7 +729,7 @@ def train_to_a_checkpoint(folder, *settings):
     return run_dir
 
 
-def test_train_resume_goes_on_in_the_newest_run_folder_with_new_settings(training, tmp_path):
+def test_train_resume_continues_in_the_newest_run_folder_with_new_settings(training, tmp_path):
     train_to_a_checkpoint(tmp_path)
     assert run(["train", "cartpole_ppo", "policy.learn.gamma=0.9", "--resume", "--out", str(tmp_path)]) == 0
     assert training.resumes == [("cartpole_ppo", None), ("cartpole_ppo", "latest")]
@@ -767,12 +755,10 @@ def test_train_resume_takes_the_run_of_the_same_seed_and_policy_or_starts_one(tr
 
 
 @pytest.mark.parametrize("setting", ["seed=1", "env.env_id=Acrobot-v1", "policy.model.hidden=[8]", "chain=trajectory"])
-def test_resume_refuses_what_would_be_another_run_and_says_why(training, tmp_path, capsys, setting):
+def test_resume_refuses_what_would_be_another_run_and_says_why(training, tmp_path, refused, setting):
     folder = train_to_a_checkpoint(tmp_path).path
     before = (folder / "config.yaml").read_text()
-    assert run(["resume", str(folder), setting]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("minding: ")
+    error = refused("resume", folder, setting)
     assert "belongs to another run" in error or "env.spec" in error
     assert (folder / "config.yaml").read_text() == before
     assert len(training.calls) == 1
@@ -810,9 +796,8 @@ def test_a_run_cannot_be_resumed_to_fewer_steps_than_it_has_made(training, tmp_p
         assert run([*command, where, f"run.max_env_step={steps}"]) == 0
 
 
-def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, capsys):
-    assert run(["train", "cartpole_ppo"]) == 0
-    assert "was removed" not in capsys.readouterr().out
+def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, capsys, printed):
+    assert "was removed" not in printed("train", "cartpole_ppo")
     training.folder_lost = True
     assert run(["train", "cartpole_ppo"]) == 0
     found = " ".join(capsys.readouterr().out.split())
@@ -820,21 +805,19 @@ def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, cap
 
 
 @pytest.mark.parametrize("command", [["resume", "cartpole_ppo"], ["train", "cartpole_ppo", "--resume", "--out", "."]])
-def test_resume_where_no_checkpoint_is_whole_is_bad_input(training, tmp_path, capsys, monkeypatch, command):
+def test_resume_where_no_checkpoint_is_whole_is_bad_input(training, tmp_path, refused, monkeypatch, command):
     # Its folder is empty.
     train_to_a_checkpoint(tmp_path)
     monkeypatch.chdir(tmp_path)
     # Checkpoints are read by training, with MindSpore.
     training.train = lambda cfg, run_dir, **kwargs: newest_checkpoint(run_dir.checkpoints)
     monkeypatch.setattr(runtime, "is_loaded", lambda: True)
-    assert run(command) == 2
-    assert "none of the 1 checkpoints is whole; name another run" in capsys.readouterr().err
+    assert "none of the 1 checkpoints is whole; name another run" in refused(*command)
 
 
-def test_resume_without_a_checkpoint_is_bad_input(training, tmp_path, capsys):
+def test_resume_without_a_checkpoint_is_bad_input(training, tmp_path, refused):
     run(["train", "cartpole_ppo", "--out", str(tmp_path)])
-    assert run(["resume", str(tmp_path / "cartpole_ppo")]) == 2
-    assert "no checkpoint in" in capsys.readouterr().err
+    assert "no checkpoint in" in refused("resume", tmp_path / "cartpole_ppo")
 
 
 @pytest.fixture
@@ -849,14 +832,12 @@ def seeds(training, tmp_path):
     return folder
 
 
-def test_the_agents_of_all_seeds_in_a_folder_play(seeds, training, capsys):
-    assert run(["eval", str(seeds), "--episodes", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_agents_of_all_seeds_in_a_folder_play(seeds, training, printed, refused):
+    lines = printed("eval", seeds, "--episodes", "2").splitlines()
     assert [line.partition(":")[0] for line in lines if line.startswith("seed")] == ["seed 0", "seed 1", "seed 10"]
     assert lines[-1] == "mean of 3 seeds 490.0, from 490.0 to 490.0"
     assert [call[:2] for call in training.calls] == [(2, 0), (2, 1), (2, 10)]
-    assert run(["eval", str(seeds), "--ckpt", str(seeds)]) == 2
-    assert "name one agent, but" in capsys.readouterr().err
+    assert "name one agent, but" in refused("eval", seeds, "--ckpt", seeds)
 
 
 def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):
@@ -872,14 +853,13 @@ def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):
     assert "the best of 3 seeds: seed_1" in capsys.readouterr().out
 
 
-def test_compare_prints_a_row_per_run_with_the_settings_that_differ_below_it(seeds, capsys):
+def test_compare_prints_a_row_per_run_with_the_settings_that_differ_below_it(seeds, printed):
     with_other_gamma = seeds.parent / "a-name-so-long-that-it-has-to-be-shortened-at-its-beginning"
     args = ["policy.learn.gamma=0.9", f"exp_name={with_other_gamma.name}", f"run.out_dir={seeds.parent}", "seed=5"]
     run_dir = RunDir.create(minding.configs.compile_run("cartpole_ppo", args))
     ended = {"unit": "env_step", "env_step": 100_352, "wall_time": 12.0, "stop_reason": "max_env_step"}
     run_dir.write_summary({**ended, "eval_return": 400.0, "eval_std": 1.5, "n_eval_episodes": 100})
-    assert run(["compare", str(seeds), str(run_dir.path)]) == 0
-    _, head, *lines = capsys.readouterr().out.splitlines()
+    _, head, *lines = printed("compare", seeds, run_dir.path).splitlines()
     assert head.split() == ["run", "return", "episodes", "steps", "seconds", "ended", "by"]
     assert re.match(r"  …\S+-beginning  400.0 ± 1.5  100 +100,352  12 +max_env_step$", lines[0])
     assert lines[1:4] == ["      seed=5, policy.learn.gamma=0.9", lines[2], "      seed=0, policy.learn.gamma=0.98"]
@@ -933,7 +913,7 @@ def test_commands_print_by_one_function():
         assert len(left) == own, (file.name, left)
 
 
-def test_of_runs_without_returns_tables_show_what_recorded_data_say(seeds, capsys):
+def test_of_runs_without_returns_tables_show_what_recorded_data_say(seeds, capsys, printed):
     figures = {"unit": "train_iter", "train_iter": 320, "wall_time": 3.0, "stop_reason": "max_train_iter"}
     judged = {**figures, "data_eval": {"other_actions": 0.125, "td_error": 2.5}}
     print_seeds({0: judged, 1: {**judged, "data_eval": {"other_actions": 0.25, "td_error": 3.5}}})
@@ -942,22 +922,22 @@ def test_of_runs_without_returns_tables_show_what_recorded_data_say(seeds, capsy
     assert rows[-2:] == [["0", "12.5%", "2.5", "320", "3", "max_train_iter"], ["1", "25.0%", "3.5", *rows[-1][3:]]]
     run_dir = RunDir(seeds / "seed_0")
     run_dir.write_summary(judged)
-    assert run(["compare", str(run_dir.path)]) == 0
-    assert "other actions 12.5% of the held-out ones, TD error 2.5 in held-out steps" in capsys.readouterr().out
+    assert "other actions 12.5% of the held-out ones, TD error 2.5 in held-out steps" in printed(
+        "compare", run_dir.path
+    )
     assert wrong_figure({"data_eval": {"td_error": "2"}}).startswith("data_eval={'td_error': '2'}: expected numbers")
 
 
-def test_a_folder_of_seeds_is_plotted(seeds, capsys):
+def test_a_folder_of_seeds_is_plotted(seeds, printed):
     for folder in seeds.glob("seed_*"):
         (folder / "metrics.csv").write_text("env_step,eval/return_mean\n0,20.0\n2048,487.5\n")
-    assert run(["plot", str(seeds), "-o", str(seeds / "curves.png")]) == 0
-    out = capsys.readouterr().out
+    out = printed("plot", seeds, "-o", seeds / "curves.png")
     assert "(mean of 3 seeds, 95 % interval)" in out
     assert "final evaluation 200.0 (100.0, 300.0)" in out
 
 
 @pytest.mark.parametrize("command", [["eval"], ["resume"], ["train"], ["export", "--format", "onnx"]])
-def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeypatch, capsys):
+def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run" / "ckpt" / "iter_1").mkdir(parents=True)
     config = tmp_path / "run" / "config.yaml"
@@ -966,8 +946,7 @@ def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeyp
         "policy: {type: ppo}\nseed: 0\ndevice: auto\nrun: {jit_threads: 1}\n"
     )
     for run_folder in ["run", *([str(config)] if command == ["train"] else [])]:
-        assert run([*command, run_folder]) == 2
-        assert "names code. A run folder" in capsys.readouterr().err
+        assert "names code. A run folder" in refused(*command, run_folder)
     assert not (tmp_path / "ran").exists()
     if command in (["resume"], ["train"]):
         # After a yes it is made, as any environment is; the other two look at the checkpoint first.

@@ -64,7 +64,7 @@ def make_run(tmp_path):
         pytest.param("catch", "mindir", marks=pytest.mark.slow),
     ],
 )
-def test_an_exported_file_plays_as_the_policy_of_its_run(name, file_format, make_run, capsys):
+def test_an_exported_file_plays_as_the_policy_of_its_run(name, file_format, make_run, capsys, printed):
     run_dir, _ = make_run(name)
     folder = str(run_dir.path)
     assert run(["export", folder, "--format", file_format]) == 0
@@ -72,19 +72,18 @@ def test_an_exported_file_plays_as_the_policy_of_its_run(name, file_format, make
     lines = capsys.readouterr().out.splitlines()
     algorithm, env_id = RUNS[name]["policy"]["type"], RUNS[name]["env"]["env_id"]
     assert lines[0] == f"{file}: {algorithm} on {env_id}, iter_3"
-    assert run(["eval", folder, "--exported", str(file), "--episodes", "4"]) == 0
-    exported = capsys.readouterr().out.splitlines()
+    exported = printed("eval", folder, "--exported", file, "--episodes", "4").splitlines()
     assert exported[0].startswith("parity: 1,000 observations, largest difference ")
     assert exported[0].endswith("(limit 1e-05), 0 other actions")
-    assert run(["eval", folder, "--episodes", "4"]) == 0
-    assert capsys.readouterr().out.splitlines() == exported[1:]
+    assert printed("eval", folder, "--episodes", "4").splitlines() == exported[1:]
 
 
-def test_the_description_holds_the_limits_of_the_environment(make_run, tmp_path, capsys):
+def test_the_description_holds_the_limits_of_the_environment(make_run, tmp_path, printed):
     run_dir, _ = make_run("pendulum")
     out = tmp_path / "elsewhere" / "torque.onnx"
-    assert run(["export", str(run_dir.path), "--format", "onnx", "--out", str(out)]) == 0
-    assert "  output action: float32 (batch, 1)\n  output policy_action: float32 (batch, 1)" in capsys.readouterr().out
+    assert "  output action: float32 (batch, 1)\n  output policy_action: float32 (batch, 1)" in printed(
+        "export", run_dir.path, "--format", "onnx", "--out", out
+    )
     description = json.loads((out.parent / "torque.onnx.json").read_text())
     assert description["env_id"] == "Pendulum-v1"
     assert description["action_space"] == {
@@ -108,18 +107,15 @@ def test_the_description_is_json_for_every_reader(make_run):
     assert low == [pytest.approx(-4.8), None, pytest.approx(-0.4189, abs=1e-4), None]
 
 
-def test_a_named_checkpoint_plays_as_it_did_when_it_was_the_newest(make_run, capsys):
+def test_a_named_checkpoint_plays_as_it_did_when_it_was_the_newest(make_run, printed):
     run_dir, policy = make_run("cartpole")
     play = ["eval", str(run_dir.path), "--episodes", "4"]
-    assert run(play) == 0
-    before = capsys.readouterr().out
+    before = printed(*play)
     for p in policy.params.values():
         p.asnumpy()[...] *= -1.0
     save(run_dir, policy, 4)
-    assert run([*play, "--ckpt", str(run_dir.checkpoints / "iter_3")]) == 0
-    assert capsys.readouterr().out == before
-    assert run(play) == 0
-    assert capsys.readouterr().out != before
+    assert printed(*play, "--ckpt", run_dir.checkpoints / "iter_3") == before
+    assert printed(*play) != before
 
 
 def test_a_file_of_an_older_checkpoint_does_not_play_and_is_exit_code_1(make_run, capsys):
@@ -137,12 +133,11 @@ def test_a_file_of_an_older_checkpoint_does_not_play_and_is_exit_code_1(make_run
     assert "return" not in captured.out
 
 
-def test_an_older_checkpoint_is_exported_when_it_is_named(make_run, capsys):
+def test_an_older_checkpoint_is_exported_when_it_is_named(make_run, printed):
     run_dir, policy = make_run("cartpole")
     save(run_dir, policy, 4)
     older = str(run_dir.checkpoints / "iter_3")
-    assert run(["export", str(run_dir.path), "--format", "onnx", "--ckpt", older]) == 0
-    assert "ppo on CartPole-v1, iter_3" in capsys.readouterr().out
+    assert "ppo on CartPole-v1, iter_3" in printed("export", run_dir.path, "--format", "onnx", "--ckpt", older)
 
 
 def test_a_file_of_another_environment_is_refused(make_run, capsys):
@@ -161,13 +156,13 @@ def test_a_file_of_another_environment_is_refused(make_run, capsys):
         (["eval", "absent", "--exported", "absent.onnx"], "'absent.onnx' does not exist"),
     ],
 )
-def test_bad_input_is_exit_code_2(args, message, capsys, tmp_path, monkeypatch):
+def test_bad_input_is_exit_code_2(args, message, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run(args) == 2
-    assert message in capsys.readouterr().err
+    assert message in refused(*args)
 
 
-def test_a_name_of_another_format_is_bad_input(make_run, capsys):
+def test_a_name_of_another_format_is_bad_input(make_run, refused):
     run_dir, _ = make_run("cartpole")
-    assert run(["export", str(run_dir.path), "--format", "onnx", "--out", "policy.mindir"]) == 2
-    assert "expected a file name that ends with .onnx" in capsys.readouterr().err
+    assert "expected a file name that ends with .onnx" in refused(
+        "export", run_dir.path, "--format", "onnx", "--out", "policy.mindir"
+    )

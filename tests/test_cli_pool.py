@@ -28,7 +28,7 @@ def pooled(tmp_path_factory):
     return str(run_dir.path)
 
 
-def test_versions_are_listed_and_pinned(pooled, capsys):
+def test_versions_are_listed_and_pinned(pooled, capsys, refused, printed):
     assert run(["pool", pooled, "--pin", "1", "--pin", "3"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][-2:] == ["3", "versions"]
@@ -37,44 +37,39 @@ def test_versions_are_listed_and_pinned(pooled, capsys):
     assert lines[2][3] == "yes"
     assert lines[3][3] == "9.5"
     assert lines[4][2:5] == ["1,000", "8", "yes"]
-    assert run(["pool", pooled, "--unpin", "3"]) == 0
-    assert capsys.readouterr().out.count("yes") == 1
+    assert printed("pool", pooled, "--unpin", "3").count("yes") == 1
     file = ModelPool(RunDir(Path(pooled)).models).find(3).path
     data = file.read_bytes()
     file.unlink()
-    assert run(["pool", pooled]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "missing"
+    assert printed("pool", pooled).splitlines()[-1].split()[-1] == "missing"
     file.write_bytes(data)
-    assert run(["pool", pooled, "--pin", "7"]) == 2
-    assert "holds no version 7; the nearest of its 3 is 3" in capsys.readouterr().err
+    assert "holds no version 7; the nearest of its 3 is 3" in refused("pool", pooled, "--pin", "7")
 
 
-def test_a_run_without_a_pool_is_told_how_to_get_one(capsys, tmp_path):
+def test_a_run_without_a_pool_says_how_to_get_one(refused, tmp_path):
     run_dir = RunDir.create(compile_run("cartpole_ppo", [f"run.out_dir={tmp_path}"]))
-    assert run(["pool", str(run_dir.path)]) == 2
-    assert "the setting pool.freq=N adds one" in capsys.readouterr().err
+    assert "the setting pool.freq=N adds one" in refused("pool", run_dir.path)
 
 
-def test_a_version_plays(pooled, capsys):
-    assert run(["eval", pooled, "--model", "best", "--episodes", "4"]) == 0
-    constant = capsys.readouterr().out
+def test_a_version_plays(pooled, printed):
+    constant = printed("eval", pooled, "--model", "best", "--episodes", "4")
     # What always pushes to one side falls at once.
     assert float(constant.split("return ")[1].split()[0]) < 11
-    assert run(["eval", pooled, "--model", "3", "--episodes", "4"]) == 0
-    assert capsys.readouterr().out != constant
+    assert printed("eval", pooled, "--model", "3", "--episodes", "4") != constant
 
 
-def test_a_version_is_filmed_and_exported(pooled, capsys, monkeypatch, tmp_path):
+def test_a_version_is_filmed_and_exported(pooled, printed, monkeypatch, tmp_path):
     taken = []
     monkeypatch.setattr(training, "record", lambda *args, ckpt, **kwargs: taken.append(ckpt.number) or [])
     assert run(["record", pooled, "--model", "2", "--out", str(tmp_path / "film.gif")]) == 0
     assert taken == [2]
-    assert run(["export", pooled, "--model", "latest", "--format", "onnx", "--out", str(tmp_path / "p.onnx")]) == 0
-    assert "p.onnx: ppo on CartPole-v1, version_3" in capsys.readouterr().out
+    assert "p.onnx: ppo on CartPole-v1, version_3" in printed(
+        "export", pooled, "--model", "latest", "--format", "onnx", "--out", tmp_path / "p.onnx"
+    )
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (["eval", "--model", "17"], "holds no version 17; the nearest of its 3 is 3"),
         (["eval", "--model", "bets"], "expected latest, best or a number"),
@@ -82,9 +77,8 @@ def test_a_version_is_filmed_and_exported(pooled, capsys, monkeypatch, tmp_path)
         (["eval", "--model", "1", "--exported", __file__], "--model and --exported name two agents"),
     ],
 )
-def test_a_version_that_is_not_there_or_one_too_many_is_refused(pooled, args, told, capsys):
-    assert run([args[0], pooled, *args[1:]]) == 2
-    assert told in capsys.readouterr().err
+def test_a_version_that_is_not_there_or_one_too_many_is_refused(pooled, args, message, refused):
+    assert message in refused(args[0], pooled, *args[1:])
 
 
 def test_a_version_of_another_network_is_refused(pooled):

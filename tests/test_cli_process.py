@@ -167,16 +167,14 @@ def test_a_run_whose_reader_goes_away_trains_to_its_end(tmp_path):
     assert (tmp_path / "run" / "summary.json").is_file()
 
 
-def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, capsys, monkeypatch):
+def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, capsys, monkeypatch, refused, printed):
     run_dir = RunDir.create(Config(exp_name="cart", run={"out_dir": str(tmp_path)}))
-    assert run(["status", str(run_dir.path)]) == 2
-    assert "has no status.json: the run has not begun" in capsys.readouterr().err
+    assert "has no status.json: the run has not begun" in refused("status", run_dir.path)
     ctx, file = OnlineRLContext(total_step=12), StatusFile(run_dir.status)
     ctx.env_step, ctx.train_iter = 6144, 48
     worker = WorkerStatus("collector", "actor", "node-b", 4711, "StepCollector", 1, 2, 3.25, 1)
     file.write(ctx, 100_000, [worker])
-    assert run(["status", str(run_dir.path)]) == 0
-    first, second, workers, header, line = capsys.readouterr().out.splitlines()
+    first, second, workers, header, line = printed("status", run_dir.path).splitlines()
     assert f"cart: running, process {os.getpid()} on " in first
     assert second == "  iteration 12, 6,144 of 100,000 environment steps, gradient step 48"
     assert workers == "  Workers:"
@@ -199,7 +197,6 @@ def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, c
     for seed in range(2):
         RunDir.create(Config(exp_name=f"seed_{seed}", run={"out_dir": str(tmp_path)}))
     StatusFile(tmp_path / "seed_0" / "status.json").write(ctx, 100_000, [])
-    assert run(["status", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = printed("status", tmp_path).splitlines()
     assert "seed_0: running, process" in lines[0]
     assert lines[2:] == [f"{tmp_path}/seed_1: has not started"]

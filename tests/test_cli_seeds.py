@@ -99,7 +99,7 @@ def test_a_seed_that_is_terminated_before_it_is_ready_for_signals_is_interrupted
     assert "minding: seed 0 failed: 0 of 1 seeds are finished; the same command trains the others" in error
 
 
-def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(train, tmp_path):
+def test_ctrl_c_ends_all_of_them_and_the_same_command_continues(train, tmp_path):
     code, out, error = train({0: 5.0, 1: "waits", 2: "calls", 3: 9.0}, "--seeds", "0-3", "--jobs", "2")
     assert code == 130
     assert "seed 1  interrupted" in out

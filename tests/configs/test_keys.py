@@ -9,7 +9,7 @@ from of_algorithms import constant, environment, has, is_offline, length, record
 from test_contract import ROWS, random_batch
 
 from minding import training
-from minding.cli.report import report
+from minding.cli.summary import print_summary
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
 from minding.engine import Config, Task
@@ -154,7 +154,7 @@ def test_every_key_of_runs_and_environments_is_read(run, tmp_path):
     read = set().union(*(run(name)[1] for name in one_of_each.values()))
     # What `minding train` prints and draws of a run that has ended.
     ended, _ = run("ppo")
-    report(configure("ppo", read), RunDir.open(ended.run_dir), ended, draw=True)
+    print_summary(configure("ppo", read), RunDir.open(ended.run_dir), ended, draw=True)
     contest = ("contest.opponents=[red_0,red_1,red_2]", "pool.freq=1")
     duel = ("env.env_id=minding/Duel-v0", "env.info_keys=[score]", "policy.collect.n_sample=200")
     build("ppo", read, tmp_path, "chain=contest", *contest, *duel)

@@ -8,7 +8,7 @@ from board_toys import connect_four
 
 from minding import training
 from minding.cli import run
-from minding.cli.report import report
+from minding.cli.summary import print_summary
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.config.compiler import save_config
@@ -216,7 +216,7 @@ def saved(ended):
 
 
 def test_the_summary_of_a_run_says_how_to_play_against_it(ended, capsys):
-    report(*ended, draw=True)
+    print_summary(*ended, draw=True)
     lines = capsys.readouterr().out.splitlines()
     assert f"  play             minding play {ended[1].path}" in lines
     assert f"  evaluate         minding eval {ended[1].path}" in lines
@@ -249,10 +249,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_what_follows_the_end_of_the_input_of_a_terminal_begins_a_line(saved, capsys, monkeypatch):
+def test_what_follows_the_end_of_the_input_of_a_terminal_begins_a_line(saved, printed, monkeypatch):
     monkeypatch.setattr("sys.stdin", Terminal())
-    assert run(["play", str(saved.path)]) == 0
-    assert capsys.readouterr().out.endswith("your move (X): \nleft after 0 plies\n")
+    assert printed("play", saved.path).endswith("your move (X): \nleft after 0 plies\n")
 
 
 def test_the_agent_of_another_run_is_an_opponent(saved, capsys, monkeypatch):

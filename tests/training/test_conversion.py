@@ -1,4 +1,4 @@
-"""Other forms of recorded data: the same steps and successors from all of them, and damage is told of by its place."""
+"""Other forms of recorded data: all give the same steps and successors, and damage is reported with its place."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError, MissingExtraError
-from minding.training import formats
+from minding.engine.process import installed
 from minding.training.conversion import convert, open_source
 from minding.training.formats import export_minari
 
@@ -218,7 +218,7 @@ def damaged(kind, episodes):
 
 
 @pytest.mark.parametrize(("kind", "message"), [("NaN", "obs holds NaN"), ("action", r"the action of step 0 is \[7")])
-def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, message, tmp_path):
+def test_damage_is_reported_with_file_episode_and_field_or_left_out_and_counted(kind, message, tmp_path):
     made = generated(6)
     write_d4rl(tmp_path / "set.hdf5", damaged(kind, made), successors=True)
     with pytest.raises(DataError, match=rf"set.hdf5', episode 2: .*{message}.*--skip-damaged"):
@@ -274,7 +274,7 @@ def _replace(group, name, change):
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_damaged_episode_of_a_minari_set_is_told_of(name, tmp_path):
+def test_a_damaged_episode_of_a_minari_set_is_reported(name, tmp_path):
     plant, message = PLANTED[name]
     export_minari(joined(generated(5), {"env": ENV}), tmp_path / "set", "toy/five-v0")
     with h5py.File(tmp_path / "set" / "data" / "main_data.hdf5", "a") as file:
@@ -442,7 +442,7 @@ def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
 
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     write_d4rl(tmp_path / "set.hdf5", generated(2), successors=True)
-    monkeypatch.setattr(formats.importlib, "import_module", _absent)
+    monkeypatch.setattr(installed, "import_installed", _absent)
     with pytest.raises(
         MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install 'minding\[data\]'"
     ):

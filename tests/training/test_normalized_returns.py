@@ -8,7 +8,7 @@ import pytest
 from of_algorithms import SMALL, recorded
 
 from minding import training
-from minding.cli.report import _figures
+from minding.cli.summary import _figures
 from minding.configs import compile_run
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import load_dataset

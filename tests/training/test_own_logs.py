@@ -84,10 +84,8 @@ def test_conversion_gives_own_logs_limits_and_the_error_says_so(logs):
         (["--env", "data"], "stands for recorded data"),
     ],
 )
-def test_what_does_not_fit_own_logs_is_refused_in_one_line(options, message, logs, capsys):
-    assert run(["data", "convert", logs, *options, "--out", "out"]) == 2
-    (line,) = lines(capsys)
-    assert message in line
+def test_what_does_not_fit_own_logs_is_refused_in_one_line(options, message, logs, refused):
+    assert message in refused("data", "convert", logs, *options, "--out", "out")
     assert [each.name for each in Path().iterdir()] == ["logs"]
 
 
@@ -131,13 +129,11 @@ NOTES = {
 
 
 @pytest.mark.parametrize("name", NOTES)
-def test_what_may_be_meant_is_noted(name, logs, capsys):
+def test_what_may_be_meant_is_noted(name, logs, printed):
     change, text = NOTES[name]
-    assert run(["data", "check", logs]) == 0
-    assert text not in capsys.readouterr().out
+    assert text not in printed("data", "check", logs)
     spoil(logs, change)
-    assert run(["data", "check", "spoiled"]) == 0
-    assert text in capsys.readouterr().out
+    assert text in printed("data", "check", "spoiled")
 
 
 def test_observations_outside_their_space_are_a_fault_of_a_folder(tmp_path, monkeypatch, capsys):
@@ -147,7 +143,7 @@ def test_observations_outside_their_space_are_a_fault_of_a_folder(tmp_path, monk
     assert "fault: episode 1: the observation of step 0 is" in capsys.readouterr().out
 
 
-def test_an_end_that_is_missing_is_noticed_where_it_goes_back_to_the_start(tmp_path, monkeypatch, capsys):
+def test_an_end_that_is_missing_is_noticed_where_it_goes_back_to_the_start(tmp_path, monkeypatch, capsys, printed):
     monkeypatch.chdir(tmp_path)
     data = load_dataset(recorded("CartPole-v1"))
     first, second, *rest = list(episodes_of(data))
@@ -155,8 +151,7 @@ def test_an_end_that_is_missing_is_noticed_where_it_goes_back_to_the_start(tmp_p
     obs = {"": np.concatenate([first.obs[""], second.obs[""]])}
     both = dataclasses.replace(second, obs=obs, **parts)
     save_dataset("merged", joined([both, *rest], data.about))
-    assert run(["data", "check", str(recorded("CartPole-v1"))]) == 0
-    assert "goes back" not in capsys.readouterr().out
+    assert "goes back" not in printed("data", "check", recorded("CartPole-v1"))
     assert run(["data", "check", "merged"]) == 0
     text = f"the observation returns to the start of an episode at step {len(first) - 1} of episode 0: an end may be"
     assert text in capsys.readouterr().out
@@ -276,7 +271,7 @@ def test_columns_are_one_number_for_each_step(tmp_path):
 
 
 @pytest.mark.parametrize("actions", ["float", "int"])
-def test_a_file_without_ends_is_refused_before_it_is_read(actions, tmp_path, monkeypatch, capsys):
+def test_a_file_without_ends_is_refused_before_it_is_read(actions, tmp_path, monkeypatch, capsys, refused):
     monkeypatch.chdir(tmp_path)
     rows = 10**13
     with h5py.File("endless.hdf5", "w") as file:
@@ -285,8 +280,7 @@ def test_a_file_without_ends_is_refused_before_it_is_read(actions, tmp_path, mon
         file.create_dataset("actions", (rows, 1), np.float32 if actions == "float" else np.int64, chunks=(64, 1))
         for name, dtype in (("rewards", np.float32), ("terminals", bool), ("timeouts", bool)):
             file.create_dataset(name, (rows,), dtype, chunks=(1 << 20,))
-    assert run(["data", "convert", "endless.hdf5", "--out", "out"]) == 2
-    (line,) = lines(capsys)
+    line = refused("data", "convert", "endless.hdf5", "--out", "out")
     assert "endless.hdf5': from row 0 on no episode ends within 334," in line
     assert "set `terminals` or `timeouts` at the last row of each, or leave `timeouts` out of the file and" in line
     assert run(["data", "check", "endless.hdf5"]) == 1

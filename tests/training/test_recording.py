@@ -7,7 +7,6 @@ from of_algorithms import SMALL, short_run
 from PIL import Image, ImageSequence
 
 from minding import training
-from minding.cli import run
 from minding.configs import compile_run, load_user_config
 from minding.engine import Config
 from minding.engine.checkpoint import newest_checkpoint
@@ -63,30 +62,25 @@ def test_the_policy_of_a_run_is_recorded_and_repeats_itself(trained, tmp_path):
     assert np.array_equal(policy.eval_mode.forward(first.obs[""]), first.action)
 
 
-def test_an_episode_of_a_run_is_filmed(trained, capsys):
-    assert run(["record", str(trained.path), "--seed", "5"]) == 0
-    told, file = capsys.readouterr().out.splitlines()[-2:]
+def test_an_episode_of_a_run_is_filmed(trained, printed):
+    ended, file = printed("record", trained.path, "--seed", "5").splitlines()[-2:]
     assert file == f"video: {trained.path / 'episode.gif'}"
     with Image.open(trained.path / "episode.gif") as film:
         assert film.size == (600, 400)
         # Equal pictures in a row are one that is shown longer; 50 per second.
         steps = round(sum(frame.info["duration"] for frame in ImageSequence.Iterator(film)) / 20) - 1
-    assert told == f"ppo on CartPole-v1: return {steps:.1f} in {steps} steps"
+    assert ended == f"ppo on CartPole-v1: return {steps:.1f} in {steps} steps"
 
 
-def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(trained, tmp_path, capsys):
+def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(trained, tmp_path, printed, refused):
     arguments = ["data", "record", str(trained.path), "--steps", "100", "--seed", "5", "--out", str(tmp_path / "data")]
-    assert run([*arguments, "--ckpt", str(newest_checkpoint(trained.checkpoints))]) == 0
-    out = capsys.readouterr().out.splitlines()
+    out = printed(*arguments, "--ckpt", newest_checkpoint(trained.checkpoints)).splitlines()
     data = load_dataset(tmp_path / "data")
     assert data.digest == training.record_data(trained, 100, tmp_path / "same", seed=5).digest
     mean, count = data.returns().mean(), len(data.returns())
     assert out[-2].startswith(f"100 steps, {count} complete episodes: return {mean:.1f} ± ")
     assert out[-1] == f"data: {tmp_path / 'data'}"
-    assert run(arguments) == 2
-    error = capsys.readouterr().err
-    assert "exists: remove it, or give another folder with --out" in error
-    assert error.count("\n") == 1
+    assert "exists: remove it, or give another folder with --out" in refused(*arguments)
     assert load_dataset(tmp_path / "data").digest == data.digest
 
 
@@ -99,16 +93,13 @@ def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(traine
         (["RUN", "--steps", "10", "--ckpt", "absent"], "Directory 'absent' does not exist"),
     ],
 )
-def test_bad_input_of_the_command_is_one_line_and_exit_code_2(arguments, message, trained, capsys):
+def test_bad_input_of_the_command_is_one_line_and_exit_code_2(arguments, message, trained, refused):
     arguments = [str(trained.path) if each == "RUN" else each for each in arguments]
-    assert run(["data", "record", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused("data", "record", *arguments)
     assert not (trained.path / "data").exists()
 
 
-def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_path, capsys, monkeypatch):
+def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_path, refused, monkeypatch):
     cfg = compile_run(load_user_config("simple_spread_vdn"), [f"run.out_dir={tmp_path}", "exp_name=team"])
     run_dir = RunDir.create(cfg)
     # Neither the policy nor the environments are made.
@@ -117,16 +108,14 @@ def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_pa
     message = "simple_spread_v3 has 3 agents, but recorded data hold the steps of one agent"
     with pytest.raises(DataError, match=message):
         training.record_data(run_dir, 10)
-    assert run(["data", "record", str(run_dir.path), "--steps", "10"]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused("data", "record", run_dir.path, "--steps", "10")
     assert not (run_dir.path / "data").exists()
 
 
-def test_steps_without_a_whole_episode_are_recorded_and_pointed_out(trained, tmp_path, capsys):
-    assert run(["data", "record", str(trained.path), "--steps", "2", "--out", str(tmp_path / "data")]) == 0
-    assert "2 steps, no complete episode: record more steps to learn the returns" in capsys.readouterr().out
+def test_steps_without_a_whole_episode_are_recorded_and_pointed_out(trained, tmp_path, printed):
+    assert "2 steps, no complete episode: record more steps to learn the returns" in printed(
+        "data", "record", trained.path, "--steps", "2", "--out", tmp_path / "data"
+    )
     assert len(load_dataset(tmp_path / "data")) == 2
 
 

@@ -10,7 +10,6 @@ import pytest
 from recordings import log
 
 from minding import training
-from minding.cli import run
 from minding.configs import compile_run
 from minding.configs import recorded as recorded_data
 from minding.engine import Config
@@ -50,7 +49,7 @@ def folders(tmp_path_factory):
 
 
 def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_they_were(
-    folders, tmp_path, capsys, monkeypatch
+    folders, tmp_path, refused, monkeypatch
 ):
     (tmp_path / "my set").mkdir()
     (tmp_path / "my set" / "metadata.json").write_text("{}")
@@ -58,23 +57,23 @@ def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_t
     (tmp_path / "sets" / "pole" / "expert-v0" / "data").mkdir(parents=True)
     (tmp_path / "sets" / "pole" / "expert-v0" / "data" / "metadata.json").write_text("{}")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "sets"))
-    assert run(["data", "info", "pole/expert-v0"]) == 2
-    assert "on this machine; `minding data convert pole/expert-v0 --out data/expert-v0`" in capsys.readouterr().err
+    assert "on this machine; `minding data convert pole/expert-v0 --out data/expert-v0`" in refused(
+        "data", "info", "pole/expert-v0"
+    )
     for name, out in (("pole.hdf5", str(tmp_path / "pole")), ("my set", f"'{tmp_path}/my set-converted'")):
         path = tmp_path / name
         given = f"'{path}'" if " " in name else path
         for command in (["data", "info"], ["data", "plot"]):
-            assert run([*command, str(path)]) == 2
-            assert f"`minding data convert {given} --out {out}` makes a folder of it" in capsys.readouterr().err
+            assert f"`minding data convert {given} --out {out}` makes a folder of it" in refused(*command, path)
         for env_id in ("data", "CartPole-v1"):
-            assert run(["train", "bc", f"env.env_id={env_id}", f"policy.other.data={path}"]) == 2
-            assert f"`minding data convert {given} --out {out}`" in capsys.readouterr().err
+            assert f"`minding data convert {given} --out {out}`" in refused(
+                "train", "bc", f"env.env_id={env_id}", f"policy.other.data={path}"
+            )
     for name in ("logs.npz", "logs.pkl", "logs.csv"):
         (tmp_path / name).touch()
         for command in (["data", "info"], ["data", "check"], ["train", "cartpole_bc"]):
             given = f"policy.other.data={tmp_path / name}" if command[0] == "train" else str(tmp_path / name)
-            assert run([*command, given]) == 2
-            assert "with save_dataset(FOLDER, Dataset.of_episodes(episodes))" in capsys.readouterr().err
+            assert "with save_dataset(FOLDER, Dataset.of_episodes(episodes))" in refused(*command, given)
     for about, remedy in (
         ({"converted": ["a.hdf5", "b c"]}, "convert a.hdf5 'b c' again with `minding data convert`, --out "),
         ({"player": "sac while it learned"}, "train the run that saved them again"),
@@ -86,10 +85,7 @@ def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_t
         save_dataset(tmp_path / "damaged", dataclasses.replace(good, about={**good.about, **about}))
         (arrays,) = (tmp_path / "damaged").glob("*.safetensors")
         arrays.write_bytes(arrays.read_bytes()[:-1] + b"x")
-        assert run(["data", "info", str(tmp_path / "damaged")]) == 2
-        error = capsys.readouterr().err
-        assert remedy in error
-        assert error.count("\n") == 1
+        assert remedy in refused("data", "info", tmp_path / "damaged")
 
 
 LOG = log(3, [[0.5]] * 3, obs=np.zeros((4, 3)))
@@ -115,13 +111,11 @@ def not_prepared(monkeypatch):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_command_ends_with_code_2_and_one_line_and_makes_no_run_folder(
-    name, folders, tmp_path, capsys, not_prepared
+    name, folders, tmp_path, refused, not_prepared
 ):
     batch_size, message = REFUSED[name]
     settings = [f"policy.other.data={folders / name}", f"policy.learn.batch_size={batch_size}"]
-    assert run(["train", "cartpole_bc", *settings, f"run.out_dir={tmp_path / 'runs'}"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
+    error = refused("train", "cartpole_bc", *settings, f"run.out_dir={tmp_path / 'runs'}")
     with pytest.raises(DataError, match=message):
         raise DataError(error)
     assert not (tmp_path / "runs").exists()
@@ -162,7 +156,7 @@ LATER = {
 
 @pytest.mark.parametrize("name", LATER)
 def test_what_is_known_only_from_the_arrays_is_refused_before_mindspore_is_prepared(
-    name, folders, tmp_path, capsys, not_prepared
+    name, folders, tmp_path, refused, not_prepared
 ):
     more, damage, message = LATER[name]
     data = shutil.copytree(folders / "good", tmp_path / "data")
@@ -171,9 +165,7 @@ def test_what_is_known_only_from_the_arrays_is_refused_before_mindspore_is_prepa
     algorithm = "discrete_cql" if name == "range" else "bc"
     settings = [f"policy.other.data={data}", "policy.learn.batch_size=3", *more, f"run.out_dir={tmp_path / 'runs'}"]
     env = "data" if name == "range" else "CartPole-v1"
-    assert run(["train", algorithm, f"env.env_id={env}", *settings]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
+    error = refused("train", algorithm, f"env.env_id={env}", *settings)
     assert re.search(message, error)
     assert not (tmp_path / "runs").exists()
 
@@ -208,7 +200,7 @@ UNFIT = {
 
 @pytest.mark.parametrize("name", UNFIT)
 def test_settings_that_do_not_fit_are_refused_before_mindspore_is_prepared(
-    name, folders, tmp_path, capsys, not_prepared
+    name, folders, tmp_path, refused, not_prepared
 ):
     arguments, message = UNFIT[name]
     if name == "fqe of several choices":
@@ -222,9 +214,7 @@ def test_settings_that_do_not_fit_are_refused_before_mindspore_is_prepared(
         arguments = [*arguments, f"policy.other.data={tmp_path / 'good'}"]
     if arguments[0] in ("bc", "iql"):
         arguments = [*arguments, "policy.learn.batch_size=4"]
-    assert run(["train", *arguments, f"run.out_dir={tmp_path / 'runs'}"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
+    error = refused("train", *arguments, f"run.out_dir={tmp_path / 'runs'}")
     assert re.search(message, error)
     assert not (tmp_path / "runs").exists()
 
@@ -254,32 +244,28 @@ def test_data_are_read_once_however_often_a_run_is_checked(folders, monkeypatch,
     assert len(read) == 2
 
 
-def test_the_nearest_folder_of_data_is_named(folders, tmp_path, capsys):
+def test_the_nearest_folder_of_data_is_named(folders, tmp_path, refused):
     for command in (
         ["train", "cartpole_bc", f"policy.other.data={folders / 'goood'}"],
         ["data", "info"],
         ["data", "plot"],
     ):
         given = [] if command[0] == "train" else [str(folders / "goood")]
-        assert run([*command, *given]) == 2
-        assert "no recorded data in '" in (error := capsys.readouterr().err)
+        assert "no recorded data in '" in (error := refused(*command, *given))
         assert "goood'; did you mean 'good'?" in error
     os.mkfifo(tmp_path / "pipe")
-    assert run(["data", "check", str(tmp_path / "pipe")]) == 2
-    assert "pipe': it is neither a file nor a folder" in capsys.readouterr().err
+    assert "pipe': it is neither a file nor a folder" in refused("data", "check", tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("place", ["folder.png", "file/picture.png"])
-def test_a_picture_that_cannot_be_written_is_one_line(place, folders, tmp_path, capsys):
+def test_a_picture_that_cannot_be_written_is_one_line(place, folders, tmp_path, refused):
     pytest.importorskip("matplotlib")
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "file").touch()
     runs = RunDir.create(config(tmp_path, folders / "good"))
     runs.metrics.write_text("train_iter,eval/return_mean\n1,2.0\n2,3.0\n")
     for command in (["data", "plot", str(folders / "good"), "-o"], ["plot", str(runs.path), "--out"]):
-        assert run([*command, str(tmp_path / place)]) == 2
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
+        error = refused(*command, tmp_path / place)
         assert re.search(r"minding: picture '.*\.png' cannot be written: ", error)
 
 

@@ -107,13 +107,12 @@ def make_run(tmp_path):
     return make
 
 
-def test_a_run_is_inspected(make_run, capsys):
+def test_a_run_is_inspected(make_run, printed):
     cfg, run_dir = make_run("dreamer", *(f"{key}={value}" for key, value in SMALL_DREAMER.items()))
     policy = training.make_policy(cfg)
     state = {"policy": policy.state_dict()}
     save_checkpoint(run_dir.checkpoints / "iter_1", state, {"train_iter": 1, "identity": identity(cfg)})
-    assert run(["inspect", str(run_dir.path), "--imagine", "--steps", "60", "--context", "3", "--horizon", "4"]) == 0
-    out = capsys.readouterr().out
+    out = printed("inspect", run_dir.path, "--imagine", "--steps", "60", "--context", "3", "--horizon", "4")
     assert "dreamer on CartPole-v1, iter_1\n" in out
     window, errors = (part.splitlines() for part in out.split("error by horizon"))
     assert [line.split()[0] for line in window[4:11]] == ["-2", "-1", "0", "1", "2", "3", "4"]

@@ -10,21 +10,17 @@ import click
 from minding import __version__
 from minding.cli.check_env import check_env
 from minding.cli.common import echo
-from minding.cli.compare import compare
+from minding.cli.compare import compare, plot, report
 from minding.cli.data import data
 from minding.cli.doctor import doctor
-from minding.cli.evaluate import evaluate
+from minding.cli.evaluate import evaluate, record
 from minding.cli.export import export
-from minding.cli.html import report
 from minding.cli.inspect import inspect
 from minding.cli.listing import list_known
 from minding.cli.play import play
-from minding.cli.plot import plot
 from minding.cli.pool import pool
-from minding.cli.record import record
-from minding.cli.resume import resume
 from minding.cli.status import status
-from minding.cli.train import train
+from minding.cli.train import resume, train
 from minding.cli.tune import tune
 
 LARGE = ("policy.model.hidden", "policy.other.buffer_size", "policy.learn.batch_size", "env.collector_env_num")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,29 @@ def line(text: object) -> str:
 def written(what: str, path: str | Path, replaced: bool) -> None:
     """Prints where a command wrote a file, and whether it replaced an earlier file."""
     echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
+
+
+def write_figures(file: Path, figures: Mapping[str, Any]) -> None:
+    """Writes figures to a JSON file; if that is not possible, only prints why."""
+    from minding.engine.files import replace
+
+    try:
+        replace(file, json.dumps(figures, indent=2) + "\n")
+    except OSError as error:
+        echo(f"minding: {file} was not written: {error.strerror}", err=True)
+
+
+def drawn(picture: Path, draw: Callable[[Path], object]) -> str:
+    """Draws a picture at the end of a command; returns its path, or why there is none."""
+    from minding.engine.errors import ConfigError, MissingExtraError
+
+    try:
+        draw(picture)
+    except (MissingExtraError, ConfigError) as error:
+        return f"not drawn: {error}"
+    except OSError as error:
+        return f"not drawn: {error.strerror}"
+    return str(picture)
 
 
 def number(value: float) -> str:
@@ -278,6 +302,12 @@ def print_lines(
         echo("".join(f"  {cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
         if note:
             echo(wrapped(line(note), "      "))
+
+
+def print_fields(fields: Mapping[str, str]) -> None:
+    """Prints names and texts in two columns; unlike a table's cells they are not wrapped, so paths can be copied."""
+    width = max(map(len, fields))
+    echo("\n".join(f"  {name:<{width}}  {text}" for name, text in fields.items()))
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -1,19 +1,30 @@
-"""`minding compare`."""
+"""Runs in one table, one picture or one page: `minding compare`, `minding plot` and `minding report`."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, line, mean_and_spread, print_lines
+from minding.cli.common import (
+    GivenPath,
+    RunFolder,
+    bad_input,
+    echo,
+    line,
+    mean_and_spread,
+    number,
+    print_lines,
+    writing,
+    written,
+)
 
 if TYPE_CHECKING:
     from minding.engine.run.comparison import ComparedRun
+    from minding.engine.run.curves import Curve
 
 
 @click.command()
@@ -41,7 +52,7 @@ def compare(runs: tuple[str, ...]) -> None:
     judged = [[f"{name} {text}" for name, text in judged_figures(run.judged).items()] for run in compared]
     against = [[f"against {name} {score}" for name, score in run.scores.items()] for run in compared]
     notes = [
-        ", ".join([*settings_text(run.settings), *texts, *scores])
+        ", ".join([*(f"{path}={_value(value)}" for path, value in run.settings.items()), *texts, *scores])
         for run, texts, scores in zip(compared, judged, against, strict=True)
     ]
     title = f"Runs in {line(above)}, with the settings that differ:"
@@ -62,12 +73,85 @@ def _row(run: ComparedRun) -> tuple[str, ...]:
     return value, episodes, f"{run.steps:,}{unit}", seconds, run.ended_by
 
 
-def settings_text(settings: Mapping[str, Any]) -> list[str]:
-    """Settings in the form of the command line."""
-    return [f"{path}={_value(value)}" for path, value in settings.items()]
-
-
 def _value(value: Any) -> str:
+    """The value of a setting in the form of the command line."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return value if isinstance(value, str) else json.dumps(value)
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
+@click.option(
+    "-o",
+    "--out",
+    type=GivenPath(),
+    metavar="FILE",
+    default="curves.png",
+    show_default=True,
+    help="The picture; its extension selects the format.",
+)
+def plot(runs: tuple[str, ...], out: str) -> None:
+    """Draw the learning curves of run folders.
+
+    Runs that differ only in their seed share one curve: the mean over their seeds with a 95 % interval, or with the
+    range of the seeds if there are only two; each seed is a faint line. A dashed line is the target (run.target), a
+    star the mean of the final evaluations. Runs of self-play also show the score against each opponent, with a 95 %
+    interval. A folder of seeds stands for the runs in it. Each environment has its own panel. Folders that cannot be
+    read are skipped with a warning.
+    """
+    with bad_input():
+        from minding.engine.run.curves import learning_curves
+        from minding.engine.run.plotting import check_format, plot_curves
+
+        check_format(out)
+        curves = learning_curves(runs)
+        replaced = Path(out).exists()
+        with writing("picture", out):
+            plot_curves(curves, out)
+    for curve in curves:
+        spread = f" [{number(curve.low[-1])}, {number(curve.high[-1])}]" if curve.n_runs > 1 or curve.opponent else ""
+        echo(f"{line(curve.env_id)}, {line(curve.label)}: {_what(curve)} {number(curve.mean[-1])}{spread}")
+        echo(f"    at {curve.steps[-1]:,.0f} {curve.counted} ({curve.seeds})")
+        if curve.finals:
+            each = f" ({', '.join(map(number, curve.finals))})" if len(curve.finals) > 1 else ""
+            echo(f"    final evaluation {number(sum(curve.finals) / len(curve.finals))}{each}")
+    written("curves", out, replaced)
+
+
+def _what(curve: Curve) -> str:
+    if curve.games:
+        return f"{curve.measure} {curve.kind}"
+    return f"{curve.kind} return" if curve.measure == "episode return" else f"{curve.kind}, {curve.measure}"
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
+@click.option(
+    "-o",
+    "--out",
+    type=GivenPath(dir_okay=False),
+    metavar="FILE",
+    help="The page; RUN/report.html by default, and report.html for several runs.",
+)
+def report(runs: tuple[str, ...], out: str | None) -> None:
+    """Write one HTML page about run folders: results, curves, settings, timeline, film.
+
+    The page needs no other file and no network. A folder of seeds stands for the runs in it. Folders that cannot be
+    read are left out with a warning. The page includes films and timelines only if the runs have them: `minding record
+    RUN` makes a film, `minding train --trace` records a timeline.
+    """
+    with bad_input():
+        from minding.configs.differences import changed_settings
+        from minding.engine.run.comparison import best_of
+        from minding.engine.run.page import write_page
+
+        folder = Path(runs[0]) if len(runs) == 1 else Path()
+        file = folder / "report.html" if out is None else Path(out)
+        replaced = file.exists()
+        with writing("page", file):
+            about = write_page(runs, file, changed_settings)
+    echo(f"{len(about)} {'run' if len(about) == 1 else 'runs'}")
+    for env_id, best in best_of(about).items():
+        echo(f"the best on {line(env_id)}: {line(best.path)}")
+    written("page", file, replaced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from minding.cli.common import (
     ckpt_option,
     echo,
     line,
+    print_fields,
     trust_option,
     writing,
     written,
@@ -33,16 +35,15 @@ def data() -> None:
     """Record, describe, draw, check and convert data for offline learning."""
 
 
-_reference_options = (
+def _with(*options: Any) -> Any:
+    """A decorator that adds options to a command."""
+    return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+
+
+_with_reference_options = _with(
     click.option("--random-return", type=float, metavar="R", help="Mean return of random actions, which scores 0."),
     click.option("--expert-return", type=float, metavar="R", help="Mean return of an expert, which scores 100."),
 )
-
-
-def _with_reference_options(command: Any) -> Any:
-    for option in reversed(_reference_options):
-        command = option(command)
-    return command
 
 
 def _references(random_return: float | None, expert_return: float | None) -> Any:
@@ -156,9 +157,8 @@ def info(folder: str) -> None:
         from minding.training.data_inspection import describe_dataset
 
         rows = describe_dataset(load_dataset(folder, mapped=True))
-    width = max(map(len, rows))
-    # This is not a table, because a wrapped fingerprint could not be copied.
-    echo("\n".join([line(folder), *(f"  {name:<{width}}  {line(text)}" for name, text in rows.items() if text)]))
+    echo(line(folder))
+    print_fields({name: line(text) for name, text in rows.items() if text})
 
 
 @data.command()
@@ -193,7 +193,7 @@ class Limits(click.ParamType[list[float]]):
             self.fail(f"{value!r}: expected a number, or several separated by commas, such as -1,-0.5")
 
 
-_source_options = (
+_with_source_options = _with(
     click.option("--horizon", type=COUNT, help="Time limit of episodes, for D4RL files without timeouts."),
     click.option("--env", metavar="ENV_ID", help="Environment of the data, instead of the one that the data name."),
     click.option(
@@ -205,12 +205,6 @@ _source_options = (
     ),
     click.option("--action-high", type=Limits(), metavar="X", help="Largest action, in the same form as --action-low."),
 )
-
-
-def _with_source_options(command: Any) -> Any:
-    for option in reversed(_source_options):
-        command = option(command)
-    return command
 
 
 @data.command()

@@ -22,7 +22,7 @@ from minding.cli.common import (
 if TYPE_CHECKING:
     from minding.training.world_model_check import Horizon, Window
 
-_TOLD = (1, 5, 15)
+_PRINTED = (1, 5, 15)
 
 
 @click.command("inspect")
@@ -74,7 +74,7 @@ def inspect(
     echo("\none window: real, imagined; the context up to step 0")
     _print(_window_lines(window))
     echo("\nerror by horizon: imagined, and in brackets the error of repeating the last observation and reward")
-    _print(_error_lines([each for each in errors if each.step in (*_TOLD, len(errors))]))
+    _print(_error_lines([each for each in errors if each.step in (*_PRINTED, len(errors))]))
 
 
 def _window_lines(window: Window) -> list[list[str]]:

@@ -11,7 +11,7 @@ import pkgutil
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -72,18 +72,12 @@ def _presets() -> None:
     rows = []
     for name in PRESETS:
         module = importlib.import_module(f"minding.configs.{name}")
-        rows.append((name, _first_line(module), _number(module.main_config.run.get("target")), _length(module)))
+        doc, target = inspect.getdoc(module) or "", module.main_config.run.get("target")
+        # Steps until the preset reaches its target.
+        within = re.search(r"within ([\d.]+[kM]?)\b", " ".join(doc.split()))
+        what, steps = doc.partition("\n")[0], "" if within is None else within[1]
+        rows.append((name, what, "" if target is None else f"{target:g}", steps))
     print_lines("Presets: minding train NAME", ("name", "what", "target", "within"), rows, long=1)
-
-
-def _number(value: Any) -> str:
-    return "" if value is None else f"{value:g}"
-
-
-def _length(module: Any) -> str:
-    """Steps until a preset reaches its target, according to its docstring; empty if that has no number."""
-    match = re.search(r"within ([\d.]+[kM]?)\b", " ".join((inspect.getdoc(module) or "").split()))
-    return match[1] if match else ""
 
 
 def _algorithms() -> None:
@@ -267,7 +261,3 @@ def _print_text(doc: str) -> None:
             blocks.append(line)
     for block in blocks:
         echo(wrapped(block.strip(), " " * (len(block) - len(block.lstrip()))))
-
-
-def _first_line(module: Any) -> str:
-    return (inspect.getdoc(module) or "").partition("\n")[0]

@@ -14,6 +14,8 @@ from types import FrameType
 from typing import Any, TextIO
 
 _CODES = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "ended by SIGTERM")}
+EXIT_CODES = {number.name: code for number, (code, _) in _CODES.items()}
+"""Exit codes of commands that a signal ended, by the signal's name."""
 _NOWHERE = (errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EBADF, errno.EDQUOT, errno.EFBIG)
 
 

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, echo, mean_and_spread, number, print_table
-from minding.cli.display import Display
-from minding.cli.process import signals_reach_the_run
+from minding.cli.common import (
+    bad_input,
+    drawn,
+    echo,
+    mean_and_spread,
+    number,
+    print_fields,
+    print_table,
+    write_figures,
+)
+from minding.cli.jobs import Display, check_jobs
+from minding.cli.process import EXIT_CODES, signals_reach_the_run
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -24,8 +33,7 @@ if TYPE_CHECKING:
     from minding.engine.run.run_dir import RunDir
     from minding.training.run_group import SeedRuns
 
-_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
-_INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
+_INTERRUPTED = (*EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of a process that a signal ended, either cleanly or before the process could handle signals."""
 _MOST_SEEDS = 1000
 _MOST_DIGITS = 12
@@ -73,14 +81,9 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
 
     with contextlib.ExitStack() as held:
         with bad_input():
-            from minding.engine.errors import ConfigError
             from minding.engine.run.lock import RunLock
 
-            if cfg.env.single_instance and jobs > 1:
-                raise ConfigError(
-                    f"--jobs {jobs} with env.single_instance=true: only one environment can exist at a time; leave "
-                    "--jobs out"
-                )
+            check_jobs(cfg, jobs)
             runs = SeedRuns.of(cfg)
             lock = held.enter_context(RunLock(runs.folder))
             changed = runs.renew()
@@ -125,7 +128,7 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
         what = f"{which} failed" if failed else f"ended by {ended_by}"
         echo(f"minding: {what}: {len(finished)} of {len(seeds)} seeds are finished; the same command trains the "
                    "others, from their checkpoints", err=True)  # fmt: skip
-    return _EXIT_CODES[ended_by] if ended_by else int(bool(failed))
+    return EXIT_CODES[ended_by] if ended_by else int(bool(failed))
 
 
 def display_of(runs: SeedRuns, commands: Mapping[int, Command], progress: bool) -> Display:
@@ -148,7 +151,8 @@ def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     """Prints the table and statistics of the finished seeds, draws their curve, and writes the figures to a file."""
     from minding.engine.run.aggregates import aggregate
-    from minding.engine.run.curves import LEAST_SEEDS
+    from minding.engine.run.curves import LEAST_SEEDS, learning_curves
+    from minding.engine.run.plotting import plot_curves
 
     figures = {seed: run_dir.figures() for seed, run_dir in finished.items()}
     echo()
@@ -164,16 +168,12 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
             lines |= {"mean": _estimate(found.mean), "interquartile mean": _estimate(found.iqm)}
         else:
             lines["mean"] = f"{number(found.mean.value)} (no interval: {found.n} of at least {LEAST_SEEDS} seeds)"
-    lines["curve"] = _draw(runs, list(finished.values()))
+    lines["curve"] = drawn(
+        runs.curve, lambda file: plot_curves(learning_curves([each.path for each in finished.values()]), file)
+    )
     lines["folder"] = str(runs.folder)
-    width = max(map(len, lines))
-    echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
-    from minding.engine.files import replace
-
-    try:
-        replace(runs.summary, json.dumps(summary, indent=2) + "\n")
-    except OSError as error:
-        echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
+    print_fields(lines)
+    write_figures(runs.summary, summary)
 
 
 def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
@@ -214,18 +214,3 @@ def _return(figures: Mapping[str, Any]) -> str:
 
 def _estimate(found: Estimate) -> str:
     return f"{number(found.value)} [{number(found.low)}, {number(found.high)}] (95 % bootstrap interval over seeds)"
-
-
-def _draw(runs: SeedRuns, run_dirs: Sequence[RunDir]) -> str:
-    """Draws the curve over the seeds; returns its path, or why it was not drawn."""
-    from minding.engine.errors import ConfigError, MissingExtraError
-    from minding.engine.run.curves import learning_curves
-    from minding.engine.run.plotting import plot_curves
-
-    try:
-        plot_curves(learning_curves([run_dir.path for run_dir in run_dirs]), runs.curve)
-    except (MissingExtraError, ConfigError) as error:
-        return f"not drawn: {error}"
-    except OSError as error:
-        return f"not drawn: {error.strerror}"
-    return str(runs.curve)

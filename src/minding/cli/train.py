@@ -1,4 +1,4 @@
-"""`minding train`."""
+"""`minding train` and `minding resume`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import WholeNumber, bad_input, echo, trust_option
-from minding.cli.process import report_lost_output, signals_reach_the_run
+from minding.cli.common import RunFolder, WholeNumber, bad_input, echo, trust_option
+from minding.cli.process import EXIT_CODES, report_lost_output, signals_reach_the_run
 from minding.cli.seeds import SeedList, train_seeds
 from minding.cli.settings import (
     check_lane_settings,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
 
-_SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 _UNSAVED = 3
 """Exit code of a run whose last state could not be saved, however it ended."""
 
@@ -130,7 +129,7 @@ def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool)
     echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
 
     from minding import training
-    from minding.cli.report import report, report_unsaved
+    from minding.cli.summary import print_summary, report_unsaved
     from minding.policies import kernels
 
     if not kernels.compiled():
@@ -142,11 +141,11 @@ def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool)
         echo(f"\n{summary.profile}")
     run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
     # Drawing takes seconds; after a signal there is no time for it.
-    report(cfg, run_dir, summary, draw=summary.stop_reason not in _SIGNAL_EXIT_CODES)
+    print_summary(cfg, run_dir, summary, draw=summary.stop_reason not in EXIT_CODES)
     if summary.unsaved:
         report_unsaved(run_dir)
         return _UNSAVED
-    return _SIGNAL_EXIT_CODES.get(summary.stop_reason, 0)
+    return EXIT_CODES.get(summary.stop_reason, 0)
 
 
 def _resumable(cfg: Config) -> RunDir | None:
@@ -179,3 +178,40 @@ def _resumable(cfg: Config) -> RunDir | None:
             missing = f"{str(run_dir.path)!r} is another run ({describe_differences(found)})"
     echo(f"minding: nothing to resume: {missing}; a new run starts from the beginning", err=True)
     return None
+
+
+@click.command()
+@click.argument("run", type=RunFolder())
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@trust_option
+@click.option("--no-progress", is_flag=True, help="Show no progress.")
+def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool) -> int:
+    """Resume the run in the folder RUN from its newest undamaged checkpoint.
+
+    KEY=VALUE changes a setting for the rest of the run, such as run.max_env_step=200000. Settings that define a
+    run, such as seed, environment and network, cannot change: see docs/reliability.md.
+    """
+    with bad_input():
+        from minding import training
+        from minding.configs import compile_run
+        from minding.engine.checkpoint import resumable_checkpoints
+        from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
+        from minding.engine.errors import NoCheckpointError
+        from minding.engine.run.run_dir import RunDir
+        from minding.training.sharing import is_saved
+
+        run_dir = RunDir.open(run, trust=trust)
+        if is_saved(run_dir.path):
+            raise NoCheckpointError(
+                f"{run!r} is a saved policy, not a run: minding.load({run!r}).learn() starts a run with its weights"
+            )
+        if not resumable_checkpoints(run_dir.checkpoints):
+            raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")
+        saved = run_dir.load_config()
+        cfg = compile_run(saved, overrides)
+        check_lane_settings(overrides, cfg, "lanes.async_mode=true")
+        check_identity(identity(compile_run(saved)), cfg, f"run folder {run!r}")
+        check_newest(run_dir.checkpoints, cfg)
+        check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
+        training.check_runnable(cfg)
+    return run_training(cfg, run_dir, resume=True, progress=not no_progress)

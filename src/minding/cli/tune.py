@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import GivenPath, WholeNumber, bad_input, echo, print_table, trust_option
-from minding.cli.display import Display
-from minding.cli.process import signals_reach_the_run
+from minding.cli.common import (
+    GivenPath,
+    WholeNumber,
+    bad_input,
+    drawn,
+    echo,
+    print_fields,
+    print_table,
+    trust_option,
+    write_figures,
+)
+from minding.cli.jobs import Display, check_jobs
+from minding.cli.process import EXIT_CODES, signals_reach_the_run
 from minding.cli.settings import check_source, split_arguments, with_shortcuts
 
 if TYPE_CHECKING:
@@ -20,8 +29,6 @@ if TYPE_CHECKING:
     from minding.engine.run.lock import RunLock
     from minding.training.study import StudyRuns
     from minding.training.tuning import Search, Trial
-
-_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
 
 @click.command()
@@ -80,11 +87,7 @@ def tune(
         found = search_space(cfg, space)
         training.check_runnable(cfg)
         load_optuna()
-        if cfg.env.single_instance and jobs > 1:
-            raise ConfigError(
-                f"--jobs {jobs} with env.single_instance=true: only one environment can exist at a time; leave --jobs "
-                "out"
-            )
+        check_jobs(cfg, jobs)
         folder = Path(cfg.run.out_dir) / f"{cfg.exp_name}-tune" if study is None else Path(study)
         runs = StudyRuns.at(folder, shared, found)
     with contextlib.ExitStack() as held:
@@ -123,7 +126,7 @@ def _search_locked(cfg: Config, runs: StudyRuns, search: Search, lock: RunLock, 
         ended_count = sum(trial.state != "unfinished" for trial in trials)
         echo(f"minding: ended by {ended_by}: {ended_count} trials have ended; the same command continues the "
                    "search, and the others from their checkpoints", err=True)  # fmt: skip
-        return _EXIT_CODES[ended_by]
+        return EXIT_CODES[ended_by]
     _report(cfg, runs, search, trials)
     if not done:
         reason = next((trial.reason for trial in reversed(trials) if trial.reason), "all were pruned")
@@ -141,7 +144,8 @@ def _outcome(search: Search, number: int) -> str:
 
 
 def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -> None:
-    """Prints the table, best trial first, writes the best configuration and draws the importance of the settings."""
+    """Prints and stores the table, the best trial first, writes the best configuration and draws the importances."""
+    from minding.engine.run.plotting import plot_importance
     from minding.training.tuning import name_of
 
     echo()
@@ -157,24 +161,7 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
         for trial in ranked
     ]
     print_table("", ("trial", "objective", "state", "evaluations", "settings"), rows)
-    _write_summary(runs, ranked)
-    lines = {}
-    best = search.write_best(cfg)
-    if best is not None:
-        lines["best"] = f"trial {best.number}: {best.value:.1f}, the mean of the last third of its evaluations"
-        lines["best run"] = str(run.path) if (run := runs.run_of(name_of(best.number))) else "was removed"
-        lines["again"] = f"minding train {shlex.quote(str(runs.best))} --seeds 0-4"
-    lines["importance"] = _draw(runs, search)
-    lines["folder"] = str(runs.folder)
-    width = max(map(len, lines))
-    echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
-
-
-def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
-    """Writes the trials to a file, by the names of their run folders, the best first, with their settings."""
-    from minding.training.tuning import name_of
-
-    trials = {
+    described = {
         name_of(trial.number): {
             "settings": dict(setting.split("=", 1) for setting in trial.settings),
             "objective": trial.value,
@@ -183,12 +170,16 @@ def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
         }
         for trial in ranked
     }
-    from minding.engine.files import replace
-
-    try:
-        replace(runs.summary, json.dumps({"trials": trials}, indent=2) + "\n")
-    except OSError as error:
-        echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
+    write_figures(runs.summary, {"trials": described})
+    lines = {}
+    best = search.write_best(cfg)
+    if best is not None:
+        lines["best"] = f"trial {best.number}: {best.value:.1f}, the mean of the last third of its evaluations"
+        lines["best run"] = str(run.path) if (run := runs.run_of(name_of(best.number))) else "was removed"
+        lines["again"] = f"minding train {shlex.quote(str(runs.best))} --seeds 0-4"
+    lines["importance"] = drawn(runs.importance, lambda file: plot_importance(search.importances(), file))
+    lines["folder"] = str(runs.folder)
+    print_fields(lines)
 
 
 def _short(setting: str) -> str:
@@ -198,17 +189,3 @@ def _short(setting: str) -> str:
         return f"{key}={text}" if text.lstrip("-").isdecimal() else f"{key}={float(text):.4g}"
     except ValueError:
         return f"{key}={text}"
-
-
-def _draw(runs: StudyRuns, search: Search) -> str:
-    """Draws the importance of each setting; returns the path, or why it was not drawn."""
-    from minding.engine.errors import ConfigError, MissingExtraError
-    from minding.engine.run.plotting import plot_importance
-
-    try:
-        plot_importance(search.importances(), runs.importance)
-    except (MissingExtraError, ConfigError) as error:
-        return f"not drawn: {error}"
-    except OSError as error:
-        return f"not drawn: {error.strerror}"
-    return str(runs.importance)

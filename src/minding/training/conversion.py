@@ -19,8 +19,6 @@ from minding.engine.data.references import References, carrying, common
 from minding.engine.errors import DataError, nearest
 from minding.training.formats import MAIN, METADATA, D4RLSource, MinariSource, OwnSource, Source
 
-_SPACES = ("observation", "env_action")
-
 
 @dataclasses.dataclass
 class Converted:
@@ -163,20 +161,16 @@ def problem_of(episode: Episode, about: Mapping[str, Any], *, limits: bool = Fal
 
 
 def _refuse_another(first: Source, source: Source) -> None:
-    told = [
+    different = [
         text
-        for name in ("env_id", "wrappers", *_SPACES, "env_kwargs", "max_episode_steps")
+        for name in ("env_id", "wrappers", "observation", "env_action", "env_kwargs", "max_episode_steps")
         for text in differences(name, source.env.get(name), first.env.get(name))
     ]
-    if told:
+    if different:
+        # If both derived their spaces from their arrays.
+        derived = all(each.env.get("env_id") == RECORDED for each in (first, source))
+        hint = "; --env ID, or --action-low X --action-high X, gives both the same spaces" if derived else ""
         raise DataError(
-            f"{str(source.path)!r} and {str(first.path)!r} have different environments and cannot be joined: {told[0]} "
-            f"(there the second, here the first){_same_spaces(first, source)}"
+            f"{str(source.path)!r} and {str(first.path)!r} have different environments and cannot be joined: "
+            f"{different[0]} (there the second, here the first){hint}"
         )
-
-
-def _same_spaces(*sources: Source) -> str:
-    """The options that give sources the same spaces, if their own were derived from their arrays."""
-    if all(source.env.get("env_id") == RECORDED for source in sources):
-        return "; --env ID, or --action-low X --action-high X, gives both the same spaces"
-    return ""

@@ -287,8 +287,11 @@ class D4RLSource(Source):
         self._rows = self._check_lengths()
         self._check_horizon(horizon)
         self._horizon = horizon
-        made = _made_of(self._arrays, self._actions(action_low, action_high)) if env is None else env
-        self._spaces = Spaces(observation_space(made["observation"]), action_space(made["env_action"]))
+        described = env or {
+            "env_action": self._actions(action_low, action_high),
+            "observation": box_of(self._arrays["observations"]),
+        }
+        self._spaces = Spaces(observation_space(described["observation"]), action_space(described["env_action"]))
         named: dict[str, Any] = {"env_id": RECORDED, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon}
         self.env: Mapping[str, Any] = env or {**named, **self._spaces.description}
 
@@ -305,8 +308,8 @@ class D4RLSource(Source):
     def _check_lengths(self) -> int:
         lengths = {name: array.shape[0] if array.ndim else 0 for name, array in self._arrays.items()}
         if len(set(lengths.values())) != 1:
-            told = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
-            raise DamagedDataError(f"{str(self.path)!r}: its arrays differ in rows: {told}")
+            rows = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+            raise DamagedDataError(f"{str(self.path)!r}: its arrays differ in rows: {rows}")
         if not lengths["actions"]:
             raise DamagedDataError(f"{str(self.path)!r} holds no rows")
         return int(lengths["actions"])
@@ -438,11 +441,6 @@ def _compare(following: Array, stored: Array, start: int) -> None:
         )
 
 
-def _made_of(arrays: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, Any]:
-    """The descriptions of the spaces, derived from the arrays."""
-    return {"observation": box_of(arrays["observations"]), "env_action": action}
-
-
 # Minari
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
@@ -543,7 +541,7 @@ def _space(metadata: Mapping[str, Any], name: str) -> spaces.Space[Any]:
 
 def _refuse_images(space: spaces.Space[Any], where: str) -> None:
     for path, leaf in _leaves(space):
-        if isinstance(leaf, spaces.Text) or (isinstance(leaf, spaces.Box) and _is_image(leaf.shape, leaf.dtype)):
+        if isinstance(leaf, spaces.Text) or (isinstance(leaf, spaces.Box) and leaf.dtype == np.uint8 and leaf.shape):
             what = "texts" if isinstance(leaf, spaces.Text) else "images, which Minari stores as JPEG"
             raise DataError(f"{where!r}: observation {path or '(root)'} holds {what}: only numbers are converted")
 
@@ -555,10 +553,6 @@ def _leaves(space: spaces.Space[Any], path: str = "") -> Iterator[tuple[str, spa
             yield from _leaves(child, f"{path}.{key}" if path else str(key))
     else:
         yield path, space
-
-
-def _is_image(shape: tuple[int, ...], dtype: Any) -> bool:
-    return dtype == np.uint8 and len(shape) >= 1
 
 
 def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:

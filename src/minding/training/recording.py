@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from minding.engine.config.config import Config
 from minding.engine.config.identity import identity
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.dataset import Dataset, as_stored, load_dataset
+from minding.engine.data.dataset import Dataset, joined, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.description import describe
+from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
@@ -70,18 +71,10 @@ def record_data(
     cfg, policy, found = load_policy(run, ckpt)
     act: Act
     act, reset = _exploring(cfg, policy) if explore else (policy.eval_mode.forward, policy.eval_mode.reset)
-    env = make_evaluator_env(Config({**cfg, "seed": cfg.seed if seed is None else seed}), "env.record")
-    about = {
-        "env": describe(cfg.env),
-        "policy": {"identity": identity(cfg), "checkpoint": found.name, "explore": explore},
-        "seed": cfg.seed if seed is None else seed,
-    }
-    try:
-        data = play_recorded(act, reset, env, steps, carrying(about, references), report)
-    finally:
-        env.close()
-    save_dataset(folder, data)
-    return load_dataset(folder)
+    seed = cfg.seed if seed is None else seed
+    made_by = {"policy": {"identity": identity(cfg), "checkpoint": found.name, "explore": explore}}
+    env = make_evaluator_env(Config({**cfg, "seed": seed}), "env.record")
+    return _record(cfg, env, act, reset, steps, folder, carrying({**made_by, "seed": seed}, references), report)
 
 
 def record_random(
@@ -105,11 +98,24 @@ def record_random(
     seed = cfg.seed if seed is None else seed
     env = make_evaluator_env(Config({**cfg, "seed": seed}), "env.record")
     play = RandomPlay(env, cfg.env.spec, SeedStreams(seed).integers("record.random", 1)[0])
-    adapter = ActionAdapter(cfg.env.spec.env_action)
-    about = {"env": describe(cfg.env), "player": "random actions", "seed": seed}
+    adapter, about = ActionAdapter(cfg.env.spec.env_action), {"player": "random actions", "seed": seed}
+    act: Act = lambda obs: adapter(play.action())  # noqa: E731
+    return _record(cfg, env, act, lambda *ids: None, steps, out, carrying(about, references), report)
+
+
+def _record(
+    cfg: Config,
+    env: EnvManager,
+    act: Act,
+    reset: Callable[..., None],
+    steps: int,
+    out: str | Path,
+    about: Mapping[str, Any],
+    report: Callable[[int], None],
+) -> Dataset:
+    """Plays in `env`, closes it, saves the steps and reads them back."""
     try:
-        act: Act = lambda obs: adapter(play.action())  # noqa: E731
-        data = play_recorded(act, lambda *ids: None, env, steps, carrying(about, references), report)
+        data = play_recorded(act, reset, env, steps, {"env": describe(cfg.env), **about}, report)
     finally:
         env.close()
     save_dataset(out, data)
@@ -177,62 +183,32 @@ def play_recorded(
         obs = step.obs
         report(recorded)
     for n, lane in enumerate(lanes):
-        lane.cut(_row(obs, n))
-    return _joined(lanes, about)
+        lane.end(_row(obs, n))
+    return joined([episode for lane in lanes for episode in lane.episodes], about)
 
 
 class _Lane:
-    """The steps recorded in one environment."""
+    """The episodes recorded in one environment."""
 
     def __init__(self) -> None:
-        self.obs: list[dict[str, Array]] = []
-        self.final_obs: list[dict[str, Array]] = []
-        self.ends: list[int] = []
-        self.columns: dict[str, list[Any]] = {"action": [], "reward": [], "terminated": [], "truncated": []}
+        self.episodes: list[Episode] = []
+        self._steps: list[tuple[dict[str, Array], Array, np.float32]] = []
 
     def add(self, n: int, obs: Obs, action: Array, step: EnvStep) -> None:
         """Adds row `n` of a step of all environments."""
-        self.obs.append(_row(obs, n))
-        values = {"action": action, "reward": step.reward, "terminated": step.terminated, "truncated": step.truncated}
-        for name, value in values.items():
-            self.columns[name].append(np.array(value[n]))
-        if step.terminated[n] or step.truncated[n]:
-            self._end(_row(step.next_obs, n))
+        self._steps.append((_row(obs, n), np.array(action[n]), np.float32(step.reward[n])))
+        terminated, truncated = bool(step.terminated[n]), bool(step.truncated[n])
+        if terminated or truncated:
+            self.end(_row(step.next_obs, n), terminated, truncated)
 
-    def cut(self, obs: dict[str, Array]) -> None:
-        """Ends the running episode before `obs`."""
-        if self.obs and (not self.ends or self.ends[-1] != len(self.obs) - 1):
-            self._end(obs)
-
-    def _end(self, final_obs: dict[str, Array]) -> None:
-        self.ends.append(len(self.obs) - 1)
-        self.final_obs.append(final_obs)
+    def end(self, final_obs: dict[str, Array], terminated: bool = False, truncated: bool = False) -> None:
+        """Ends the running episode, if it has a step, before `final_obs`."""
+        if self._steps:
+            rows, actions, rewards = zip(*self._steps, strict=True)
+            obs = {path: np.stack([row[path] for row in rows]) for path in final_obs}
+            self.episodes.append(Episode(obs, final_obs, np.stack(actions), np.array(rewards), terminated, truncated))
+            self._steps = []
 
 
 def _row(obs: Obs, n: int) -> dict[str, Array]:
     return {path: np.array(leaf[n]) for path, leaf in trees.leaves(obs)}
-
-
-def _joined(lanes: list[_Lane], about: Mapping[str, Any]) -> Dataset:
-    """The data of all environments: the episodes of the first, then those of the next."""
-    offsets = np.cumsum([0, *(len(lane.obs) for lane in lanes[:-1])])
-    ends = [offset + np.array(lane.ends, np.int64) for offset, lane in zip(offsets, lanes, strict=True)]
-
-    def column(name: str) -> Array:
-        return np.stack([value for lane in lanes for value in lane.columns[name]])
-
-    return Dataset(
-        obs=as_stored(_stacked(row for lane in lanes for row in lane.obs), about),
-        action=column("action"),
-        reward=column("reward").astype(np.float32),
-        terminated=column("terminated"),
-        truncated=column("truncated"),
-        end=np.concatenate(ends).astype(np.int64),
-        final_obs=as_stored(_stacked(row for lane in lanes for row in lane.final_obs), about),
-        about=about,
-    )
-
-
-def _stacked(rows: Iterator[dict[str, Array]]) -> dict[str, Array]:
-    every = list(rows)
-    return {path: np.stack([row[path] for row in every]) for path in every[0]}

@@ -11,14 +11,14 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minding.configs import compile_run
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
-from minding.engine.config.options import plain
+from minding.engine.config.options import plain, setting_at
 from minding.engine.config.space import Choice
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.files import Folder
@@ -209,7 +209,7 @@ class Search:
     def _choose(self) -> tuple[int, list[str]]:
         """A new trial and its settings. The first trial has the configuration's own settings."""
         first = not self._begun()
-        own = {path: _at(self.runs.cfg, path) for path in self.runs.space}
+        own = {path: plain(setting_at(self.runs.cfg, path)) for path in self.runs.space}
         inside = all(own[path] in values for path, values in self.runs.space.items())
         if first and inside:
             fixed = {
@@ -289,12 +289,6 @@ class Search:
 def name_of(number: int) -> str:
     """The name of a trial's run folder and experiment."""
     return f"trial_{number:03d}"
-
-
-def _at(tree: Any, path: str) -> Any:
-    for key in path.split("."):
-        tree = tree.get(key) if isinstance(tree, Mapping) else None
-    return plain(tree)
 
 
 def load_optuna() -> Any:

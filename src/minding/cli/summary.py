@@ -7,14 +7,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minding.cli.common import echo, mean_and_spread
+from minding.cli.common import drawn, echo, mean_and_spread, print_fields
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
 
 
-def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
+def print_summary(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     """Prints the figures of a finished run with its curve, and draws the curve as a picture.
 
     Args:
@@ -47,9 +47,8 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     elif draw and not summary.unsaved:
         del following["continue"]
     figures = {**_figures(cfg, summary), "curve": picture, **following}
-    width = max(map(len, figures))
-    # This is not a table, because a wrapped path could not be copied.
-    echo("\n" + "\n".join(f"  {name:<{width}}  {text}" for name, text in figures.items()))
+    echo()
+    print_fields(figures)
 
 
 def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
@@ -103,23 +102,15 @@ def _command(name: str, path: Path) -> str:
 
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
     """Draws the picture of the curve; returns its path, or why it was not drawn."""
-    from minding.engine.errors import MissingExtraError
     from minding.engine.run.curves import EVAL_RETURN, curves_of_run, final_evaluation, main_column, points_of
     from minding.engine.run.plotting import plot_curves, plot_run
     from minding.engine.run.scores import plays_itself
 
-    try:
-        if plays_itself(cfg):
-            plot_curves(curves_of_run(cfg, metrics, vars(summary)), run_dir.curve)
-            return str(run_dir.curve)
-        title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
-        final = final_evaluation(vars(summary), main_column(points_of(metrics)) or EVAL_RETURN)
-        plot_run(metrics, title, run_dir.curve, target=cfg.run.target, final=final)
-    except MissingExtraError as error:
-        return f"not drawn: {error}"
-    except OSError as error:
-        return f"not drawn: {error.strerror}"
-    return str(run_dir.curve)
+    if plays_itself(cfg):
+        return drawn(run_dir.curve, lambda file: plot_curves(curves_of_run(cfg, metrics, vars(summary)), file))
+    title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
+    final = final_evaluation(vars(summary), main_column(points_of(metrics)) or EVAL_RETURN)
+    return drawn(run_dir.curve, lambda file: plot_run(metrics, title, file, target=cfg.run.target, final=final))
 
 
 def _normalized(summary: Any) -> dict[str, str]:
@@ -171,11 +162,11 @@ def _figures(cfg: Config, summary: Any) -> dict[str, str]:
     from minding.engine.run.scores import plays_itself, units_of
 
     counters, units = dict.fromkeys((summary.unit, "train_iter")), units_of(cfg)
-    told = {} if plays_itself(cfg) else summary.eval_info
+    info = {} if plays_itself(cfg) else summary.eval_info
     lost = "  (removed or renamed during the run: it holds only files written later)" if summary.folder_lost else ""
     return {
         **_evaluations(cfg, summary),
-        **{f"mean {name}": f"{value:.4g}" for name, value in told.items()},
+        **{f"mean {name}": f"{value:.4g}" for name, value in info.items()},
         **{units[name]: f"{getattr(summary, name):,}" for name in counters},
         "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {units[summary.unit]}/s",
         "ended by": str(summary.stop_reason),

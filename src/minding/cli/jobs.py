@@ -1,4 +1,4 @@
-"""Progress of several processes: one line each, updated in place on a terminal and printed at intervals elsewhere."""
+"""Several processes of one command, and their progress: a line each, updated in place on a terminal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from minding.cli.common import echo
 
 if TYPE_CHECKING:
+    from minding.engine.config.config import Config
     from minding.engine.process.commands import Command
 
 _NO_NEWS = ("waiting", "starting")
@@ -20,8 +21,22 @@ _MOST_LINES = 20
 """Most processes that are shown on a terminal; the latest are shown."""
 
 
+def check_jobs(cfg: Config, jobs: int) -> None:
+    """Refuses several processes at once if only one environment can exist.
+
+    Raises:
+      ConfigError: names the setting and the option.
+    """
+    from minding.engine.errors import ConfigError
+
+    if cfg.env.single_instance and jobs > 1:
+        raise ConfigError(
+            f"--jobs {jobs} with env.single_instance=true: only one environment can exist at a time; leave --jobs out"
+        )
+
+
 class Display:
-    """One line per process while they run.
+    """One line per process while they run, printed at intervals if the output is not a terminal.
 
     Args:
       kind: the noun for a process, such as ``seed``.
