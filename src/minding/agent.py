@@ -32,13 +32,14 @@ from minding.envs.config import env_settings
 from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
+from minding.middleware.learning import last_rate
 from minding.training.arguments import check_count, place_keys, refuse_arguments, settings_of
 from minding.training.assembly import Given, build, check_runnable, given_middleware, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
 from minding.training.player import Player
 from minding.training.session import Session, Summary, only_if_begun
-from minding.training.sharing import CONFIG, check_saved, is_saved, read_weights, save_policy
+from minding.training.sharing import CONFIG, check_saved, is_saved, save_policy, trained_steps, warm_start
 from minding.training.warm_start import check_begin
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Agent:
         # The clock of the checkpoint from which the run continues, if any.
         self._resume_clock: int | None = None
         # The learning rates of the settings, and the share of them with which a loaded policy continues.
-        self._rates = {key: rate for key, rate in cfg.policy.learn.items() if key.endswith("learning_rate")}
+        learn = cfg.policy.learn
+        self._rates = {key: learn.read(key, float) for key in learn if key.endswith("learning_rate")}
         self._anneals, self._share = cfg.policy.learn.get("anneal_lr"), 1.0
         self._resume: str | Path = "latest"
         self._asked = 0
@@ -188,7 +190,7 @@ class Agent:
             raise ConfigError(f"learn(anneal={anneal!r}): expected True, False or None")
         self._take(use)
         clock, unit = self._clock(), run_length(self.cfg).unit
-        if anneal is not None or (steps is not None and total is None):
+        if anneal is not None or (total is None and (steps is not None or self._warm is not None)):
             self._set_rates(anneal)
         if total is None:
             limit = self._length if steps is None else clock + steps
@@ -359,14 +361,16 @@ class Agent:
 
     # Saving
 
-    def save(self, path: str | Path, *, evaluate: int | None = None) -> Path:
+    def save(self, path: str | Path, *, learner: bool = True, evaluate: int | None = None) -> Path:
         """Writes a folder to share: weights, settings, a model card and a video; no code and no pickle.
 
-        `minding.load` turns it into an agent that acts in the same way. To continue training exactly, keep the run
-        folder.
+        `minding.load` turns it into an agent that acts in the same way, and learns with the same critics, targets and
+        moments of the optimizer. To continue training exactly, keep the run folder.
 
         Args:
           path: a folder that does not exist yet.
+          learner: False leaves out what only learning needs, half of the folder or more; a loaded agent then learns
+            with new critics and a new optimizer.
           evaluate: number of episodes for the return on the card; 0 leaves it out. By default 100, or 0 without an
             environment (``env.env_id=data``).
         """
@@ -374,8 +378,9 @@ class Agent:
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)
-        clock = self._session.clock if self._session is not None else self._resume_clock
-        save_policy(folder, self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None, clock)
+        clock = self._session.clock if self._session is not None else self._resume_clock or 0
+        figures = self.evaluate(evaluate) if evaluate else None
+        save_policy(folder, self.cfg, self.policy, figures, clock if learner else None)
         return folder
 
     def close(self) -> None:
