@@ -60,6 +60,15 @@ class Schedule:
         return (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
 
 
+def last_rate(cfg: Mapping[str, Any], clock: int) -> float:
+    """The share of the learning rate with which a run learned in the iteration that ended at `clock`."""
+    learn, collect = cfg["policy"]["learn"], cfg["policy"].get("collect", {})
+    if not learn.get("anneal_lr"):
+        return 1.0
+    taken = collect.get("n_sample", 1) if run_length(cfg).unit == "env_step" else 1
+    return _rate(cfg, max(clock - taken, _begin(cfg))) / float(learn["learning_rate"])
+
+
 def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int) -> str | None:
     """The change of the learning rate by a changed schedule in a resumed run.
 

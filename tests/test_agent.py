@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import threading
@@ -428,7 +429,7 @@ def test_a_graph_belongs_to_its_thread(tmp_path):
 
 def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
     folder = pole.save(tmp_path / "pole", evaluate=5)
-    files = {"policy.safetensors", "config.yaml", "checksums.json", "README.md", "episode.gif"}
+    files = {"policy.safetensors", "config.yaml", "checksums.json", "README.md", "episode.gif", "learner"}
     assert {each.name for each in folder.iterdir()} == files
     card = (folder / "README.md").read_text()
     assert card.startswith('---\nlibrary_name: "minding"\n')
@@ -453,6 +454,56 @@ def test_a_run_folder_and_a_checkpoint_are_loaded_too(pole):
     obs = np.random.default_rng(2).normal(size=(50, 4))
     for path in (pole.run_dir, newest_checkpoint(pole.run_dir / "ckpt")):
         assert np.array_equal(minding.load(path, progress=False).predict(obs), pole.predict(obs))
+
+
+def rates(caplog):
+    return [message for message in caplog.messages if message.startswith("the learning rate")]
+
+
+@pytest.mark.parametrize("source", ["saved", "run"])
+def test_a_loaded_agent_learns_on_with_the_last_rate_and_the_moments_of_its_optimizer(source, tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="minding")
+    made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
+    made.learn(512)
+    state = made.policy.state_dict()["params"]
+    folder = made.save(tmp_path / "saved", evaluate=0) if source == "saved" else made.run_dir
+    made.close()
+    loaded = minding.load(folder, progress=False)
+    # Weights, critics and moments, before a further step.
+    assert all(np.array_equal(value, state[name]) for name, value in loaded.policy.state_dict()["params"].items())
+    loaded.learn(128)
+    # The last of the four rollouts of 128 steps learned with a quarter of the rate.
+    assert rates(caplog)[-1].startswith("the learning rate stays at 0.0025, where its schedule ended; learn(...")
+    assert (loaded.cfg.policy.learn.anneal_lr, loaded.cfg.policy.learn.learning_rate) == (False, 0.0025)
+    metrics = read_metrics(loaded.run_dir / "metrics.csv")
+    # The first row of the continued run is the mean over all its iterations.
+    means = {"saved": 0.0025, "run": (0.01 + 0.0075 + 0.005 + 0.0025 + 0.0025) / 5}
+    assert metrics["train/learning_rate"][-1] == pytest.approx(means[source])
+    loaded.learn(128, anneal=True)
+    assert (loaded.cfg.policy.learn.anneal_lr, loaded.cfg.policy.learn.learning_rate) == (True, 0.01)
+    loaded.close()
+
+
+def test_a_loaded_agent_takes_another_learning_rate(pole, tmp_path):
+    folder = pole.save(tmp_path / "saved", evaluate=0)
+    loaded = minding.load(folder, progress=False, learning_rate=1e-4)
+    loaded.cfg.run.out_dir = str(tmp_path)
+    loaded.learn(128)
+    assert (loaded.cfg.policy.learn.anneal_lr, loaded.cfg.policy.learn.learning_rate) == (True, 1e-4)
+    loaded.close()
+    with pytest.raises(ConfigError, match=r"policy\.learn\.learning_rate=2\.0: expected a number in \(0, 1\]"):
+        minding.load(folder, learning_rate=2.0)
+    with pytest.raises(ConfigError, match=r"learn\(anneal=1\): expected True, False or None"):
+        pole.learn(1, anneal=1)
+
+
+def test_a_folder_without_the_state_of_learning_is_smaller_and_acts_alike(pole, tmp_path):
+    whole, small = pole.save(tmp_path / "whole", evaluate=0), pole.save(tmp_path / "small", evaluate=0, learner=False)
+    assert not (small / "learner").exists()
+    shutil.rmtree(whole / "learner")
+    obs = np.random.default_rng(1).normal(size=(5, 4))
+    for folder in (whole, small):
+        assert np.array_equal(minding.load(folder, progress=False).predict(obs), pole.predict(obs))
 
 
 def test_an_earlier_checkpoint_continues_from_there(tmp_path, caplog):
@@ -567,6 +618,7 @@ def test_a_saved_folder_that_was_changed_is_refused(pole, tmp_path):
         ("policy.safetensors", lambda data: b""),
         ("config.yaml", lambda data: data.replace(b"activation: tanh", b"activation: relu")),
         ("checksums.json", lambda data: b"[]"),
+        ("learner/manifest.json", lambda data: data.replace(b'"clock"', b'"clocK"')),
     ):
         whole = (folder / name).read_bytes()
         changed = change(whole)

@@ -32,13 +32,14 @@ from minding.envs.config import env_settings
 from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
+from minding.middleware.learning import last_rate
 from minding.training.arguments import check_count, place_keys, refuse_arguments, settings_of
 from minding.training.assembly import Given, build, check_runnable, given_middleware, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
 from minding.training.player import Player
 from minding.training.session import Session, Summary, only_if_begun
-from minding.training.sharing import CONFIG, check_saved, is_saved, read_weights, save_policy
+from minding.training.sharing import CONFIG, check_saved, is_saved, save_policy, trained_steps, warm_start
 from minding.training.warm_start import check_begin
 
 if TYPE_CHECKING:
@@ -120,9 +121,14 @@ class Agent:
         self._length = run_length(cfg).steps
         # The clock of the checkpoint from which the run continues, if any.
         self._resume_clock: int | None = None
+        # The learning rates of the settings, and the share of them with which a loaded policy continues.
+        learn = cfg.policy.learn
+        self._rates = {key: learn.read(key, float) for key in learn if key.endswith("learning_rate")}
+        self._anneals, self._share = cfg.policy.learn.get("anneal_lr"), 1.0
         self._resume: str | Path = "latest"
         self._asked = 0
-        self._warm: tuple[Mapping[str, Any], str] | None = None
+        # The folder that `save` wrote, from which the policy starts.
+        self._warm: Path | None = None
         self._closing: weakref.finalize[Any, Any] | None = None
 
     @property
@@ -138,13 +144,19 @@ class Agent:
                 check_runnable(self.cfg)
             self._policy = make_policy(self.cfg)
             if self._warm is not None:
-                self._policy.load_acting_arrays(*self._warm)
+                warm_start(self._policy, self._warm)
         return self._policy
 
     # Learning
 
     def learn(
-        self, steps: int | None = None, *, total: int | None = None, use: Given | None = None, **other: NoReturn
+        self,
+        steps: int | None = None,
+        *,
+        total: int | None = None,
+        anneal: bool | None = None,
+        use: Given | None = None,
+        **other: NoReturn,
     ) -> Summary:
         """Learns, and evaluates the policy at the end; another call continues where the last one stopped.
 
@@ -153,10 +165,15 @@ class Agent:
         gives the same weights, bit by bit, as one call with a + b steps. If no steps are left, the call prints a
         message and returns the figures.
 
+        A loaded agent learns `steps` further steps with the learning rate at which its schedule ended: the full rate
+        would damage a good policy. `anneal` and ``load(..., learning_rate=...)`` change that.
+
         Args:
           steps: environment steps of this call, or gradient steps when learning from recorded data; by default the
             steps that remain of the run's length in the settings.
           total: steps of all calls that share their schedules.
+          anneal: True: a schedule from the full learning rate over the steps of this call; False: the full learning
+            rate throughout; by default as the settings say, or in a loaded agent the rate at which its schedule ended.
           use: your own middleware (callback), a class or factory that makes one (see `training.assembly.add_given`), or
             several. They run after the chain's own, and stay for later calls unless a later call replaces them.
         Returns:
@@ -169,8 +186,12 @@ class Agent:
         for name, value in (("steps", steps), ("total", total)):
             if value is not None:
                 check_count(f"learn({name}", value, 1)
+        if anneal is not None and not isinstance(anneal, bool):
+            raise ConfigError(f"learn(anneal={anneal!r}): expected True, False or None")
         self._take(use)
         clock, unit = self._clock(), run_length(self.cfg).unit
+        if anneal is not None or (total is None and (steps is not None or self._warm is not None)):
+            self._set_rates(anneal)
         if total is None:
             limit = self._length if steps is None else clock + steps
         else:
@@ -188,6 +209,27 @@ class Agent:
                 "no steps left to learn: the run is at step %d, and this call ends at step %d", clock, limit
             )
         return self._learn_until(limit, run=limit > clock or not held)
+
+    def _set_rates(self, anneal: bool | None) -> None:
+        """Sets the learning rates of the next steps. If they change, the session ends and continues from its state."""
+        learn = self.cfg.policy.learn
+        if "anneal_lr" not in learn:
+            return
+        share = self._share if anneal is None else 1.0
+        anneal = bool(self._anneals and share == 1.0) if anneal is None else anneal
+        wanted = {"anneal_lr": anneal, **{key: share * rate for key, rate in self._rates.items()}}
+        if all(learn[key] == value for key, value in wanted.items()):
+            return
+        if share != 1.0:
+            console_logger().info(
+                "the learning rate stays at %.3g, where its schedule ended; learn(..., anneal=True) begins a schedule "
+                "at %g, and load(..., learning_rate=...) sets another rate",
+                wanted["learning_rate"], self._rates["learning_rate"],
+            )  # fmt: skip
+        self._end_session()
+        learn.update(wanted)
+        # Its optimizer has the earlier rates; its state comes from the checkpoint, or from the saved folder.
+        self._policy = self._player = None
 
     def _learn_until(self, limit: int, *, run: bool) -> Summary:
         session = self._open()
@@ -319,14 +361,16 @@ class Agent:
 
     # Saving
 
-    def save(self, path: str | Path, *, evaluate: int | None = None) -> Path:
+    def save(self, path: str | Path, *, learner: bool = True, evaluate: int | None = None) -> Path:
         """Writes a folder to share: weights, settings, a model card and a video; no code and no pickle.
 
-        `minding.load` turns it into an agent that acts in the same way. To continue training exactly, keep the run
-        folder.
+        `minding.load` turns it into an agent that acts in the same way, and learns with the same critics, targets and
+        moments of the optimizer. To continue training exactly, keep the run folder.
 
         Args:
           path: a folder that does not exist yet.
+          learner: False leaves out what only learning needs, half of the folder or more; a loaded agent then learns
+            with new critics and a new optimizer.
           evaluate: number of episodes for the return on the card; 0 leaves it out. By default 100, or 0 without an
             environment (``env.env_id=data``).
         """
@@ -334,7 +378,9 @@ class Agent:
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)
-        save_policy(folder, self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None)
+        clock = self._session.clock if self._session is not None else self._resume_clock or 0
+        figures = self.evaluate(evaluate) if evaluate else None
+        save_policy(folder, self.cfg, self.policy, figures, clock if learner else None)
         return folder
 
     def close(self) -> None:
@@ -363,15 +409,24 @@ class Agent:
             return f"{self!r}\n{task!r}"
 
 
-def load(path: str | Path, env: object = None, *, trust: bool = False, progress: bool = True) -> Agent:
+def load(
+    path: str | Path,
+    env: object = None,
+    *,
+    learning_rate: float | None = None,
+    trust: bool = False,
+    progress: bool = True,
+) -> Agent:
     """Loads the agent from a folder that `Agent.save` wrote, from a run folder, or from a checkpoint in a run folder.
 
-    From a run folder, `learn` continues the run exactly, in that folder, as `minding resume` does. From a checkpoint it
-    continues at that checkpoint, and later checkpoints are set aside.
+    From a run folder, ``learn()`` continues the run exactly, in that folder, as `minding resume` does. From a
+    checkpoint it continues at that checkpoint, and later checkpoints are set aside. ``learn(steps)`` learns further
+    steps; the learning rate then stays where its schedule ended.
 
     Args:
       path: the folder, or ``zoo/NAME``, an agent that comes with minding.
       env: the environment, if it was a class or function that cannot be imported by name.
+      learning_rate: the learning rate with which it learns from now on, by the schedule of its settings.
       trust: whether to run the code that the settings name; see `engine.config.trust`. An environment that is given,
         and classes that this program has passed to an `Agent`, need no trust.
       progress: as in `Agent`.
@@ -381,11 +436,12 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
       TrustError: the settings name other code, and `trust` is false.
     """
     path = zoo.located(folder_of(path, "load"))
+    rate = [] if learning_rate is None else [f"policy.learn.learning_rate={learning_rate}"]
     if is_saved(path):
-        return _of_saved(path, env, trust, progress)
+        return _of_saved(path, env, rate, trust, progress)
     is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"
     run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust)
-    cfg = compile_run(_adopted(run_dir.load_config(_replaced_by(env)), env))
+    cfg = compile_run(_adopted(run_dir.load_config(_replaced_by(env)), env), rate)
     agent = Agent.__new__(Agent)
     agent._hold(cfg, progress)
     agent._trained, agent._run_dir = True, run_dir
@@ -403,10 +459,12 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
     else:
         use_newest(run_dir.checkpoints, use)
     agent._asked = agent._resume_clock or 0
+    if learning_rate is None:
+        agent._share = last_rate(cfg, agent._asked)
     return agent
 
 
-def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
+def _of_saved(path: Path, env: Any, rate: list[str], trust: bool, progress: bool) -> Agent:
     check_saved(path)
     cfg = load_config(path / CONFIG)
     if not trust:
@@ -414,8 +472,11 @@ def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
     # The saved weights already include those of `run.begin_from`.
     cfg.run.begin_from = None
     agent = Agent.__new__(Agent)
-    agent._hold(compile_run(_adopted(cfg, env)), progress)
-    agent._trained, agent._warm = True, read_weights(path)
+    agent._hold(compile_run(_adopted(cfg, env), rate), progress)
+    agent._trained, agent._warm = True, path
+    if not rate:
+        clock = trained_steps(path)
+        agent._share = last_rate(agent.cfg, run_length(agent.cfg).steps if clock is None else clock)
     agent.policy  # noqa: B018  # raises if the weights do not fit
     return agent
 

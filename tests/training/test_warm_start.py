@@ -157,20 +157,25 @@ def test_what_was_learned_from_is_not_held_out_afterwards(held_out, more, messag
                 training.check_begin(cfg)
 
 
-def test_a_saved_agent_is_begun_with_and_what_it_lacks_is_new(held_out, tmp_path, caplog):
-    _, saved, action = held_out
+@pytest.mark.parametrize("learner", [True, False])
+def test_a_saved_agent_is_begun_with_and_what_it_lacks_is_new(held_out, tmp_path, caplog, learner):
+    _, whole, action = held_out
+    saved = shutil.copytree(whole, tmp_path / "saved")
+    if not learner:
+        shutil.rmtree(saved / "learner")
     cfg = settings("policy.model.hidden=[16]", *HELD, f"run.begin_from={saved}", f"run.out_dir={tmp_path}")
     training.check_begin(cfg)
     policy = make_policy(cfg)
     before = policy.state_dict()["params"]
     with caplog.at_level("INFO"):
         take_over(policy, cfg)
-    assert f"starts from the acting network of {saved}; critics, optimizer and counts" in caplog.text
+    assert f"starts from the saved policy {saved}" in caplog.text
+    assert ("critics, optimizer and counts are new" in caplog.text) is not learner
     np.testing.assert_array_equal(policy.eval_mode.forward(np.zeros((1, 3), np.float32))[0], action)
     after = policy.state_dict()["params"]
     moved = {name for name in after if not np.array_equal(after[name], before[name])}
     assert moved
-    assert all(name.startswith("net.") for name in moved)
+    assert all(name.startswith("net.") for name in moved) is not learner
     with pytest.raises(CheckpointError, match=r"the saved policy .* policy\.model\.hidden is"):
         training.check_begin(settings("policy.model.hidden=[8]", *HELD, f"run.begin_from={saved}"))
 

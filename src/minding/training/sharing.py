@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minding import __version__
-from minding.engine.checkpoint.manifest import sha256
+from minding.engine.checkpoint import load_checkpoint, read_manifest, save_checkpoint
+from minding.engine.checkpoint.manifest import MANIFEST, sha256
 from minding.engine.checkpoint.store import MISFITS, arrays_of
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
@@ -25,14 +27,19 @@ if TYPE_CHECKING:
 
 WEIGHTS = "policy.safetensors"
 CONFIG = "config.yaml"
+LEARNER = "learner"
+"""Folder with what learning continues from, in the form of a checkpoint; it may be missing."""
 CHECKSUMS = "checksums.json"
-"""File with the checksums of `WEIGHTS` and `CONFIG`, which belong together: either determines what the other means."""
+"""File with the checksums of `WEIGHTS`, `CONFIG` and the manifest of `LEARNER`, which belong together: each determines
+what the others mean."""
 _MAX_CHECKSUMS = 1 << 16
 _MAX_BYTES = 1 << 34
 _log = logging.getLogger("minding")
 
 
-def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation | None) -> None:
+def save_policy(
+    path: Path, cfg: Config, policy: Policy, evaluation: Evaluation | None, clock: int | None = None
+) -> None:
     """Writes the folder of a trained policy.
 
     Args:
@@ -40,6 +47,8 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
       cfg: the compiled configuration.
       policy: the policy, whose acting weights are saved.
       evaluation: the evaluation of this policy, for the model card; None if it was not evaluated.
+      clock: clock of the run at which the policy is saved; critics, targets and the moments of the optimizer are then
+        saved as well. None leaves them out.
     Raises:
       ConfigError: the folder exists, or cannot be written.
     """
@@ -56,6 +65,8 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
             metadata={"format": "minding", "version": __version__, "network": network},
         )
         save_config(cfg, path / CONFIG)
+        if clock is not None:
+            save_checkpoint(path / LEARNER, {"policy": policy.state_dict()}, {"clock": clock})
         write_checksums(path)
         film = _film(path / "episode.gif", cfg, policy)
         (path / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
@@ -72,8 +83,14 @@ def is_saved(path: Path) -> bool:
 
 def write_checksums(path: Path) -> None:
     """Writes the checksums of a folder's weights and configuration."""
-    files = {name: sha256((path / name).read_bytes()) for name in (WEIGHTS, CONFIG)}
+    files = {name: sha256((path / name).read_bytes()) for name in _files(path)}
     (path / CHECKSUMS).write_text(json.dumps({"sha256": files}, indent=2) + "\n", encoding="utf-8")
+
+
+def _files(path: Path) -> list[str]:
+    """The files with checksums; `LEARNER` may have been removed to make the folder smaller."""
+    manifest = f"{LEARNER}/{MANIFEST}"
+    return [WEIGHTS, CONFIG, *([manifest] if os.path.lexists(path / LEARNER) else [])]
 
 
 def check_saved(path: Path) -> None:
@@ -85,7 +102,7 @@ def check_saved(path: Path) -> None:
     again = "copy the folder again, or save the agent again"
     try:
         saved = json.loads(read_bounded(path / CHECKSUMS, _MAX_CHECKSUMS))["sha256"]
-        expected = {name: saved[name] for name in (WEIGHTS, CONFIG)}
+        expected = {name: saved[name] for name in _files(path)}
     except (OSError, *MISFITS) as error:
         what = getattr(error, "strerror", None) or type(error).__name__
         raise CheckpointError(
@@ -113,6 +130,31 @@ def read_weights(path: Path) -> tuple[dict[str, Array], str]:
         return arrays, str(metadata.get("network", ""))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / WEIGHTS} cannot be read: {error}") from None
+
+
+def warm_start(policy: Policy, path: Path) -> None:
+    """Copies the learned state of a saved folder into a new policy. Random streams and the memory of recurrent policies
+    stay its own.
+
+    Without `LEARNER` these are the weights of the acting network, which are also copied to its target, and the moments
+    of observations; everything else keeps its initial values.
+
+    Raises:
+      CheckpointError: the folder is damaged, or belongs to another network.
+    """
+    acting: Any = policy
+    acting.load_acting_arrays(*read_weights(path))
+    if (path / LEARNER).is_dir():
+        saved, own = load_checkpoint(path / LEARNER)[0]["policy"], policy.state_dict()
+        policy.load_state_dict({**saved, "acting": own["acting"], "rng": own["rng"]})
+
+
+def trained_steps(path: Path) -> int | None:
+    """The clock of the run at which a folder was saved; None without `LEARNER`."""
+    if not (path / LEARNER).is_dir():
+        return None
+    clock = read_manifest(path / LEARNER).get("clock")
+    return clock if isinstance(clock, int) else None
 
 
 def _film(file: Path, cfg: Config, policy: Policy) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from minding.configs.recorded import data_folder, is_same_data
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_newest
@@ -14,7 +13,7 @@ from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
-from minding.training.sharing import check_saved, is_saved, read_weights
+from minding.training.sharing import check_saved, is_saved, trained_steps, warm_start
 
 _LEARNED = {path: what for path, what in RUN.items() if path in POLICY or path == "policy.other.reward"}
 """Settings that both runs must have in common: those of the policy, and of the scale of its values."""
@@ -54,8 +53,7 @@ def take_over(policy: Policy, cfg: Config) -> None:
     moments of observations, the scale of rewards, counts of gradient steps. Random streams and the memory of recurrent
     policies stay those of the new run.
 
-    A folder that `Agent.save` wrote holds less: the weights of the acting network, which are also copied to its target,
-    and the moments of observations. Everything else keeps its initial values.
+    For a folder that `Agent.save` wrote see `sharing.warm_start`.
 
     Raises:
       ConfigError, CheckpointError: as for `check_begin`, or a checkpoint is damaged.
@@ -63,13 +61,9 @@ def take_over(policy: Policy, cfg: Config) -> None:
     folder = _run(cfg).path
     if is_saved(folder):
         check_saved(folder)
-        acting: Any = policy
-        acting.load_acting_arrays(*read_weights(folder))
-        console_logger().info(
-            "starts from the acting network of %s; critics, optimizer and counts are new, because it does not contain "
-            "them",
-            folder,
-        )
+        warm_start(policy, folder)
+        lacks = "" if trained_steps(folder) is not None else "; critics, optimizer and counts are new: it lacks them"
+        console_logger().info("starts from the saved policy %s%s", folder, lacks)
         return
 
     def use(found: Checkpoint) -> None:
