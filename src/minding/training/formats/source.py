@@ -206,5 +206,3 @@ def whole(array: Any) -> Array:
     except OSError as error:
         raise ShapeError(f"{array.name.rpartition('/')[2]} cannot be read ({str(error)[:100]})") from None
     return values
-
-
