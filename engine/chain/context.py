@@ -158,7 +158,7 @@ class Context:
                 if name in self._kept and type(value) not in _kept_types(type(self))[name]:
                     self._check_kept(name, value)
                 _set(self, name, value)
-            elif self._is_property(name):
+            elif inspect.isdatadescriptor(getattr(type(self), name, None)):
                 _set(self, name, value)
             else:
                 raise AttributeError(self._no_such_field(name))
@@ -182,9 +182,6 @@ class Context:
                 f"ctx.{name} is kept and declared as {declared}: expected a value of that type, got {value!r} of type "
                 f"{type(value).__name__}"
             )
-
-    def _is_property(self, name: str) -> bool:
-        return inspect.isdatadescriptor(getattr(type(self), name, None))
 
     def _no_such_field(self, name: str) -> str:
         fields = [field.name for field in dataclasses.fields(self)]

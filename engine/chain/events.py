@@ -154,14 +154,9 @@ class EventBus:
     def wait_for(
         self, event: str, timeout: float | None = None, interrupted: Callable[[], bool] = lambda: False
     ) -> Arguments:
-        """Blocks until another thread emits `event`; returns the positional and keyword arguments.
-
-        A member of `parallel` also receives events that other members emitted since it began, each once. The wait
-        leaves no handler registered, however it ends.
+        """As `Task.wait_for`; the wait leaves no handler registered, however it ends.
 
         Args:
-          event: name of the event.
-          timeout: seconds; None waits forever.
           interrupted: returns whether the end of the run was requested; called several times a second.
         Raises:
           TimeoutError: no thread emitted the event in time.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from minding.engine.blame import in_code_of
-from minding.engine.chain.context import Context
 from minding.engine.chain.pipeline import Node, all_leaves
 from minding.engine.errors import ChainError, CheckpointError, add_note
 from minding.engine.types import StateDict, Stateful
@@ -159,28 +158,26 @@ def _required(named: Sequence[tuple[str, object]]) -> list[str]:
     return [name for name, _ in named if not name.startswith(_OPTIONAL)]
 
 
-def call_begin_hooks(nodes: Iterable[Node]) -> list[Exception]:
-    """Calls ``begin()`` of every middleware that has it, in order, whatever fails; returns the errors."""
-    return _call(all_leaves(nodes), "begin")
+def call_hooks(nodes: Iterable[Node], name: str, *args: Any) -> list[Exception]:
+    """Calls the method of this name of every middleware that has it, in order, whatever fails; returns the errors.
 
-
-def call_resumed_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
-    """Calls ``resumed(ctx)`` of every middleware that has it, in order, whatever fails; returns the errors."""
-    return _call(all_leaves(nodes), "resumed", ctx)
-
-
-def call_finish_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
-    """Calls ``finish(ctx)`` of every middleware that has it, whatever fails; returns the errors.
-
-    They run in the order of the chain, except that middleware that write checkpoints come first: the changes that other
-    hooks make at the end of this run must not be in the state of a run that resumes.
+    ``finish`` of middleware that write checkpoints comes before the others: the changes that other hooks make at the
+    end of this run must not be in the state of a run that resumes.
     """
-    return _call(sorted(all_leaves(nodes), key=_writes_no_checkpoint), "finish", ctx)
-
-
-def call_close_hooks(nodes: Iterable[Node]) -> list[Exception]:
-    """Calls ``close()`` of every middleware that has it, in order, whatever fails; returns the errors."""
-    return _call(all_leaves(nodes), "close")
+    leaves = list(all_leaves(nodes))
+    if name == "finish":
+        leaves.sort(key=lambda leaf: not isinstance(leaf.middleware, Checkpointer))
+    errors: list[Exception] = []
+    for leaf in leaves:
+        hook: Any = getattr(leaf.middleware, name, None)
+        if hook is None:
+            continue
+        try:
+            hook(*args)
+        except Exception as error:
+            add_note(error, f"in {name}() of middleware {leaf.name!r} (position {leaf.position})")
+            errors.append(error)
+    return errors
 
 
 def raise_first(errors: Sequence[Exception], note: str) -> None:
@@ -194,22 +191,3 @@ def note_others(error: BaseException, others: Sequence[Exception], note: str) ->
     """Adds the other errors to an error as notes, each prefixed with `note`."""
     for other in others:
         add_note(error, f"{note}: {other!r}")
-
-
-def _writes_no_checkpoint(leaf: Node) -> bool:
-    middleware: object = leaf.middleware
-    return not isinstance(middleware, Checkpointer)
-
-
-def _call(leaves: Iterable[Node], name: str, *args: Any) -> list[Exception]:
-    errors: list[Exception] = []
-    for leaf in leaves:
-        hook: Any = getattr(leaf.middleware, name, None)
-        if hook is None:
-            continue
-        try:
-            hook(*args)
-        except Exception as error:
-            add_note(error, f"in {name}() of middleware {leaf.name!r} (position {leaf.position})")
-            errors.append(error)
-    return errors

@@ -268,10 +268,12 @@ class Parallel(Composite):
 
             def attempt(index: int) -> BaseException | None:
                 with bus.join(gathering):
-                    error = _attempt(self._steps[index], ctx, stacks[index])
-                if error is not None:
-                    gathering.fail()
-                return error
+                    try:
+                        run_first_halves([self._steps[index]], ctx, stacks[index])
+                    except BaseException as error:
+                        gathering.fail()
+                        return error
+                return None
 
             others = [index for index in range(len(stacks)) if index != self._own_index]
             futures = {index: pool.submit(attempt, index) for index in others}
@@ -300,15 +302,6 @@ def _reason(outcomes: Sequence[BaseException | None], bus: EventBus) -> BaseExce
         if not isinstance(other, (Interrupted, WaitCancelled)):
             add_note(errors[0], f"another member of parallel failed too: {other!r}")
     return errors[0]
-
-
-def _attempt(step: Step, ctx: Any, stack: list[Half]) -> BaseException | None:
-    """Runs a first half; returns the error instead of raising it."""
-    try:
-        run_first_halves([step], ctx, stack)
-    except BaseException as error:
-        return error
-    return None
 
 
 class Wrapped(Composite):

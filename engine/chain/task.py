@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, overload
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cas
 from minding.engine.chain import lifecycle
 from minding.engine.chain.check import check_chain, pipeline_view
 from minding.engine.chain.context import Context, ContextT, OnlineRLContext
-from minding.engine.chain.di_engine_hints import ATTRIBUTES, refuse_arguments
 from minding.engine.chain.events import Arguments, EventBus, Handler
 from minding.engine.chain.lanes import UNDIVIDED, LaneFactory, Lanes, MakeLanes
 from minding.engine.chain.middleware import Middleware, Role, check_callable, declaration_of, name_of
@@ -32,6 +31,7 @@ from minding.engine.chain.trace import ProfileTable, Trace
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.process.signals import Interrupted, SignalGuard
 from minding.engine.types import StateDict
+from minding.other_names import TASK_ARGUMENTS, TASK_ATTRIBUTES
 
 Wrapper = Callable[[Middleware[ContextT]], Middleware[ContextT]]
 _FnContext = TypeVar("_FnContext", bound=Context)
@@ -139,7 +139,7 @@ class Task(Generic[ContextT]):
         if ctx is not None and not isinstance(ctx, Context):
             workers = f"; processes that collect: lanes={{'collectors': {ctx}}}" if isinstance(ctx, int) else ""
             raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}{workers}")
-        refuse_arguments("start", other, ("async_mode", "ctx", "lanes", "profile", "trace", "resume"))
+        _refuse_arguments("start", other, ("async_mode", "ctx", "lanes", "profile", "trace", "resume"))
         if self._entered:
             raise ChainError("start: the block of an earlier start has not ended; use another Task() inside it")
         if resume is not None and not isinstance(resume, (str, Path)):
@@ -162,7 +162,7 @@ class Task(Generic[ContextT]):
         self.stop()
         if self._lanes is not None:
             self._lanes.close()
-        failed = lifecycle.call_close_hooks(self._nodes())
+        failed = lifecycle.call_hooks(self._nodes(), "close")
         if error is None:
             lifecycle.raise_first(failed, "closing failed too")
         else:
@@ -217,7 +217,7 @@ class Task(Generic[ContextT]):
             `before`.
           MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
         """
-        refuse_arguments("use", other, ("role", "before", "optional"))
+        _refuse_arguments("use", other, ("role", "before", "optional"))
         self._require_started("use")
         self._require_idle("use")
         if self._lanes is not None:
@@ -279,7 +279,7 @@ class Task(Generic[ContextT]):
         `back` runs the second half, if there is one. If it is never called, the second half runs with the second
         halves of the chain.
         """
-        refuse_arguments("wrap", other, ("fn",))
+        _refuse_arguments("wrap", other, ("fn",))
         return Wrapped(fn, self._open)
 
     def forward(self, fn: Middleware[_FnContext], ctx: _FnContext | None = None) -> Half | None:
@@ -340,7 +340,7 @@ class Task(Generic[ContextT]):
         try:
             with SignalGuard(self.interrupt, "stopping after this iteration"):
                 # Outside of the block that ends a run: a run that could not begin or resume has nothing to save.
-                lifecycle.raise_first(lifecycle.call_begin_hooks(nodes), "another begin hook failed too")
+                lifecycle.raise_first(lifecycle.call_hooks(nodes, "begin"), "another begin hook failed too")
                 self._resume(nodes)
                 self._run_and_end(steps, nodes, limit)
         finally:
@@ -378,7 +378,7 @@ class Task(Generic[ContextT]):
             return
         lifecycle.checkpointer(nodes).resume(self._resume_request)
         self._resume_request = None
-        lifecycle.raise_first(lifecycle.call_resumed_hooks(nodes, self._ctx), "another resumed hook failed too")
+        lifecycle.raise_first(lifecycle.call_hooks(nodes, "resumed", self._ctx), "another resumed hook failed too")
         self._events.emit("resumed")
 
     def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
@@ -453,7 +453,7 @@ class Task(Generic[ContextT]):
 
     def _end(self, nodes: list[Node]) -> list[Exception]:
         """Calls the hooks and emits ``finish``; returns the errors that occurred."""
-        errors = lifecycle.call_finish_hooks(nodes, self._ctx)
+        errors = lifecycle.call_hooks(nodes, "finish", self._ctx)
         try:
             self._events.emit("finish")
             self._events.raise_pending()
@@ -518,7 +518,7 @@ class Task(Generic[ContextT]):
 
     def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
         """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
-        refuse_arguments("emit", kwargs.keys() & {"only_remote", "only_local"}, ())
+        _refuse_arguments("emit", kwargs.keys() & {"only_remote", "only_local"}, ())
         self._events.emit(event, *args, **kwargs)
 
     def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Arguments:
@@ -533,7 +533,7 @@ class Task(Generic[ContextT]):
         Raises:
           TimeoutError: no thread emitted the event in time.
         """
-        refuse_arguments("wait_for", other, ("timeout",))
+        _refuse_arguments("wait_for", other, ("timeout",))
         return self._events.wait_for(event, timeout, lambda: self.interrupted_by is not None)
 
     # The roles that this process plays, for code that asks
@@ -653,9 +653,16 @@ class Task(Generic[ContextT]):
 
         def __getattr__(self, name: str) -> NoReturn:
             # Only called when the usual look-up fails.
-            hint = ATTRIBUTES.get(name)
+            hint = TASK_ATTRIBUTES.get(name)
             known = [each for each in dir(type(self)) if not each.startswith("_")]
             raise AttributeError(f"task.{name}: {hint}" if hint else f"there is no task.{name}{nearest(name, known)}")
+
+
+def _refuse_arguments(method: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuses arguments that a method does not have: names their replacements, or the nearest of `known`."""
+    for name in given:
+        hint = TASK_ARGUMENTS.get(name) or f"there is no argument {name!r}{nearest(name, known)}"
+        raise ChainError(f"{method}: {hint}")
 
 
 def _limit(max_step: int | None) -> int | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.pipeline import Node
+from minding.engine.chain.pipeline import Node, all_leaves
 
 _ROLLOUTS = frozenset({"trajectories", "episodes"})
 # The lanes themselves write these fields.
@@ -36,7 +36,7 @@ class Part:
     @property
     def leaves(self) -> tuple[Node, ...]:
         """The members that are not composites."""
-        return tuple(leaf for member in self.members for leaf in member.leaves())
+        return tuple(all_leaves(self.members))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ def divide(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = (
     away = [*evaluators, *collect]
     here = _without(nodes, away)
     # Results of evaluations enter the context at the place of their lane, for the main process.
-    results = {name for leaf in _leaves(evaluators) if leaf.declaration for name in leaf.declaration.writes}
+    results = {name for leaf in all_leaves(evaluators) if leaf.declaration for name in leaf.declaration.writes}
     open_fields = [name for name in fields if name not in results | _LATER]
     return Division(
         collect=_part(collect, here, kept, open_fields) if collect else None,
@@ -106,20 +106,20 @@ def collects(node: Node) -> bool:
 
 
 def _open(nodes: Sequence[Node]) -> bool:
-    return any(leaf.declaration is None for leaf in _leaves(nodes))
+    return any(leaf.declaration is None for leaf in all_leaves(nodes))
 
 
 def _part(members: Sequence[Node], outside: Sequence[Node], kept: Sequence[str], fields: Sequence[str]) -> Part:
     inputs: list[str] = []
     written: list[str] = []
-    for leaf in _leaves(members):
+    for leaf in all_leaves(members):
         if leaf.declaration is None:
             inputs += [name for name in fields if name not in written]
             continue
         declaration = leaf.declaration
         inputs += [name for name in (*declaration.reads, *declaration.optional) if name not in written]
         written += declaration.writes
-    others = list(_leaves(outside))
+    others = list(all_leaves(outside))
     wanted = {*kept}
     for leaf in others:
         if leaf.declaration is not None:
@@ -138,10 +138,5 @@ def _part(members: Sequence[Node], outside: Sequence[Node], kept: Sequence[str],
     )
 
 
-def _place(node: Node) -> tuple[int, ...]:
-    return tuple(int(part) for part in node.position.split("."))
-
-
-def _leaves(nodes: Sequence[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield from node.leaves()
+def _place(node: Node) -> list[int]:
+    return [int(part) for part in node.position.split(".")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from minding.engine.chain.middleware import Declaration, Role
 from minding.engine.chain.pipeline import Node
@@ -45,6 +45,7 @@ def next_move(fits: bool | None, may_learn: bool) -> Move:
     return Move.WAIT if fits is None else Move.STUCK
 
 
+@runtime_checkable
 class Inserter(Protocol):
     """A middleware that inserts rollouts into a buffer of learners, see `engine.chain.middleware.Middleware`."""
 
@@ -53,6 +54,7 @@ class Inserter(Protocol):
     def cannot_insert(self, rollouts: Sequence[Rollout]) -> str | None: ...
 
 
+@runtime_checkable
 class Sampler(Protocol):
     """A middleware that learns from rows that a `Inserter` inserted, see `engine.chain.middleware.Middleware`."""
 
@@ -138,16 +140,18 @@ def free_run(
     changed = _ROLLOUT not in part.outputs
     for node in later:
         leaves = list(node.leaves())
+        members: list[object] = [leaf.middleware for leaf in leaves]
         writes = {name for declared in _declared(node) for name in declared.writes} & open_fields
-        inserters += [leaf.middleware for leaf in leaves if _inserts(leaf)]  # type: ignore[misc]
+        inserters += [each for each in members if isinstance(each, Inserter) and each.bounded]
         if not any(leaf.declaration is None or missing.intersection(leaf.declaration.reads) for leaf in leaves):
-            samplers += [leaf.middleware for leaf in leaves if _samples(leaf)]  # type: ignore[misc]
+            learning: list[object] = [leaf.middleware for leaf in leaves if leaf.role is Role.LEARN]
+            samplers += [each for each in learning if isinstance(each, Sampler)]
             missing -= writes
             there |= writes
             continue
         needing.append(node)
         missing |= writes if len(_declared(node)) == len(leaves) else open_fields - there
-        # A inserter after a member that changes the rollout does not insert the rollout as it arrived.
+        # An inserter after a member that changes the rollout does not insert the rollout as it arrived.
         changed = changed or (not inserters and _ROLLOUT in writes)
     if changed or not inserters or not samplers:
         return None
@@ -156,14 +160,6 @@ def free_run(
 
 def _declared(node: Node) -> list[Declaration]:
     return [leaf.declaration for leaf in node.leaves() if leaf.declaration is not None]
-
-
-def _inserts(leaf: Node) -> bool:
-    return bool(getattr(leaf.middleware, "bounded", False)) and hasattr(leaf.middleware, "cannot_insert")
-
-
-def _samples(leaf: Node) -> bool:
-    return leaf.role is Role.LEARN and hasattr(leaf.middleware, "cannot_learn")
 
 
 class WithRollout:

@@ -1,4 +1,4 @@
-"""The workers of one lane, and the weights with which they act."""
+"""The workers of one lane, the weights with which they act, and their members as the main process sees them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import logging
 import math
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.lanes import Run
+from minding.engine.chain.lifecycle import GUARANTEES
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import Node
 from minding.engine.chain.trace import Trace
 from minding.engine.console import console_logger
-from minding.engine.errors import ChainError, ConfigError
+from minding.engine.errors import ChainError, CheckpointError, ConfigError
 from minding.engine.lanes.division import Part
 from minding.engine.lanes.inference import InferenceService
 from minding.engine.lanes.options import LaneOptions
-from minding.engine.lanes.remote_member import remote_member
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.lanes.supervised import SupervisedWorker, Ticket, Wait, close_all
 from minding.engine.lanes.transport import Answer, Request, Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
-from minding.engine.types import Array
+from minding.engine.types import Array, StateDict, Stateful
 
 _log = logging.getLogger("minding.lanes")
 _GLANCE = 0.01  # s, for one look at all workers of which one is waited for
@@ -106,9 +106,12 @@ class WorkerGroup:
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that represent the members in the views of the main process."""
+        kinds = [
+            StatefulRemoteMember if isinstance(leaf.middleware, Stateful) else RemoteMember for leaf in self.part.leaves
+        ]
         return tuple(
-            Node(remote_member(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
-            for leaf in self.part.leaves
+            Node(kind(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
+            for kind, leaf in zip(kinds, self.part.leaves)
         )
 
     def prepare(self, context: type[Context]) -> None:
@@ -352,3 +355,70 @@ def close_groups(groups: Sequence[WorkerGroup]) -> None:
     close_all([worker for group in groups for worker in group.everyone])
     for service in services:
         service.close_port()
+
+
+class RemoteMember:
+    """Represents a member of a lane for hooks and checkpoints: its state is the workers' after their last answers.
+
+    Args:
+      leaf: the member.
+      workers: the workers that run it; the first continues the state of a synchronous run.
+      guarantee: returns the best guarantee that the lane gives, see `engine.chain.lifecycle.GUARANTEES`.
+    """
+
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
+        self._member: Any = leaf.middleware
+        self._guarantee = guarantee
+        self.declaration = leaf.declaration
+
+    def __call__(self, ctx: Any) -> None:
+        raise AssertionError("runs in a worker")
+
+    @property
+    def resume_guarantee(self) -> str:
+        """The weaker guarantee of the member's and the lane's: rollouts under way are collected again, and with
+        ``lanes.order=arrival`` the order in which rollouts are used does not repeat."""
+        own = str(getattr(self._member, "resume_guarantee", "exact"))
+        return max(own, self._guarantee(), key=GUARANTEES.index)
+
+    def close(self) -> None:
+        """Closes the member in the main process."""
+        getattr(self._member, "close", lambda: None)()
+
+
+class StatefulRemoteMember(RemoteMember):
+    """A remote member with state. With several workers it holds the states of the others under ``workers``, with their
+    random streams for acting; the stream of the first worker is part of the policy's state."""
+
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
+        super().__init__(leaf, workers, guarantee)
+        self._key = f"{leaf.position}:{leaf.name}"
+        self._workers = workers
+
+    def state_dict(self) -> StateDict:
+        first = self._state_of(self._workers[0])
+        # Before its first answer, the state of a worker is the state of the member in this process.
+        state = dict(self._member.state_dict() if first is None else first)
+        others = {str(k): worker for k, worker in enumerate(self._workers) if k and worker.state is not None}
+        if others:
+            acting = {k: enumerate((worker.state or {})["acting"]) for k, worker in others.items()}
+            state["workers"] = {
+                k: {"member": self._state_of(worker), "acting": {str(place): state for place, state in acting[k]}}
+                for k, worker in others.items()
+            }
+        return state
+
+    def load_state_dict(self, state: StateDict) -> None:
+        if any(worker.started for worker in self._workers):
+            raise CheckpointError(f"{self._key} already runs in a lane: load its state before the first run")
+        others = state.get("workers", {})
+        for k, worker in enumerate(self._workers):
+            own = {"member": state, "acting": {}} if k == 0 else others.get(str(k))
+            if own is not None:
+                start = worker.state or {"members": {}, "acting": list(own["acting"].values())}
+                start["members"][self._key] = own["member"]
+                worker.state = start
+
+    def _state_of(self, worker: SupervisedWorker) -> StateDict | None:
+        members = worker.state["members"] if worker.state else {}
+        return members.get(self._key)

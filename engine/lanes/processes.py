@@ -223,7 +223,9 @@ class SharedMemoryChannel:
             # The bytes come from a process of this run, see the class.
             header, sizes, grown, place = pickle.loads(self._connection.recv_bytes())  # noqa: S301
             if grown:
-                self._replace_in(_Segment(reduction.recv_handle(self._connection), grown, self._depth))
+                if self._in is not None:
+                    self._in.close()
+                self._in = _Segment(reduction.recv_handle(self._connection), grown, self._depth)
         except TimeoutError:
             raise
         except (EOFError, OSError) as error:
@@ -254,11 +256,6 @@ class SharedMemoryChannel:
             self._out.close()
         self._out = _Segment(_anonymous_file(), slot, self._depth)
         return slot
-
-    def _replace_in(self, segment: _Segment) -> None:
-        if self._in is not None:
-            self._in.close()
-        self._in = segment
 
 
 class _Segment:

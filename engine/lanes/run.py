@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from minding.engine.chain.check import pipeline_rows, table
 from minding.engine.chain.context import Context
 from minding.engine.chain.lanes import Run, WorkerStatus
 from minding.engine.chain.middleware import Role
-from minding.engine.chain.pipeline import Node
+from minding.engine.chain.pipeline import Node, all_leaves
 from minding.engine.chain.trace import Trace
 from minding.engine.console import console_logger
 from minding.engine.lanes.collect import CollectLane
@@ -43,7 +43,7 @@ class WorkerLanes:
     """
 
     def __init__(self, nodes: Sequence[Node], ctx: Context, options: LaneOptions, run: Run) -> None:
-        leaves = [leaf for node in nodes for leaf in node.leaves()]
+        leaves = list(all_leaves(nodes))
         self._transport = make_transport(options)
         self.options = options.resolve(leaves, self._transport.room)
         staleness = self.options.max_staleness or 0
@@ -194,14 +194,10 @@ def _pin_process(to: frozenset[int]) -> None:
     """Restricts all threads of this process to the given cores."""
     if not hasattr(os, "sched_setaffinity"):
         return
-    for thread in _threads():
+    folder = Path("/proc/self/task")
+    for thread in [int(entry.name) for entry in folder.iterdir()] if folder.is_dir() else [0]:
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(thread, to)
-
-
-def _threads() -> Iterator[int]:
-    folder = Path("/proc/self/task")
-    yield from (int(entry.name) for entry in folder.iterdir()) if folder.is_dir() else [0]
 
 
 def make_transport(options: LaneOptions) -> Transport:

@@ -15,7 +15,7 @@ import cloudpickle
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.middleware import declaration_of, name_of
-from minding.engine.chain.pipeline import Step, chain_nodes
+from minding.engine.chain.pipeline import Step, all_leaves, chain_nodes
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.shared_state_check import SharedStateCheck
@@ -165,7 +165,7 @@ class Worker:
         self._version = -1
         task.enter(plan.lane)
         members, built = plan.members.rebuild(self._lane, None if self._remote is None else self._remote.network)
-        leaves = [leaf for node in chain_nodes(members) for leaf in node.leaves()]
+        leaves = list(all_leaves(chain_nodes(members)))
         self._leaves: dict[str, Any] = {key: leaf.middleware for key, leaf in zip(plan.keys, leaves, strict=True)}
         self._acting = [built[place] for place in plan.members.acting]
         self._increments = Increments() if plan.increments else None

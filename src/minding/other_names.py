@@ -2,7 +2,8 @@
 
 `missing_name` answers for imports that a package of minding lacks, and `Modules` for missing modules, once ``ding`` or
 ``mindspore_rl`` has been renamed to ``minding`` in a script. `setting_hint` answers for settings, and `relative` for
-algorithms; `ARGUMENTS` are arguments of an agent's methods. The pages docs/from_*.md list the rest.
+algorithms; `ARGUMENTS` are arguments of an agent's methods,
+`TASK_ARGUMENTS` and `TASK_ATTRIBUTES` those of a task. The pages docs/from_*.md list the rest.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ NAMES = {
     "Actor": "policy.collect_mode and policy.eval_mode, which StepCollector of minding.middleware calls",
     "Barrier": "not in this version",
     "BarrierRuntime": "not in this version",
-    "BaseBuffer": "the buffers of minding.engine.buffers",
     "BaseEnv": "any Gymnasium environment works as it is",
     "BaseEnvManagerV2": _MANAGER,
     "BaseEnvTimestep": "any Gymnasium environment works as it is, with the five values of its `step`",
@@ -81,7 +81,6 @@ NAMES = {
     "PPOFStepCollector": "StepCollector of minding.middleware",
     "PPOSession": "minding.Agent: Agent('ppo', 'CartPole-v1')",
     "PriorityReplayBuffer": "ReplayBuffer of minding.engine.buffers, with priority=Priority()",
-    "ReplayBuffer": "ReplayBuffer of minding.engine.buffers",
     "RndRewardModel": "RND of minding.policies.rewards.rnd, or policy.other.rnd.weight",
     "rolloutor": "a part of StepCollector and EpisodeCollector of minding.middleware",
     "Session": "minding.Agent: Agent('ppo', 'CartPole-v1'), or minding.training.train",
@@ -154,6 +153,34 @@ ARGUMENTS = {
     "total_timesteps": "the number of steps is `steps`, as in learn(100_000)",
 }
 """Arguments of the methods of Stable-Baselines3's models."""
+_NO_LABELS = "there are no labels; use an `if` around task.use"
+_LOCK = "omit `lock`: no two middleware of a process run at the same time, except within `parallel`"
+_LOCAL = ": events stay in the run; those of lanes reach the handlers in the main process"
+TASK_ARGUMENTS = {
+    "n_async_workers": "n_async_workers is the number of DI-engine's threads; lanes are processes: "
+    "start(async_mode=True, lanes={'collectors': 2, 'max_staleness': 1})",
+    "labels": _NO_LABELS,
+    "filter_labels": _NO_LABELS,
+    "attach_callback": "processes are not attached to a run; resume= continues from its checkpoint",
+    "lock": _LOCK,
+    "only_remote": f"omit `only_remote`{_LOCAL}",
+    "only_local": f"omit `only_local`{_LOCAL}",
+    "ignore_timeout_exception": "omit `ignore_timeout_exception`: wait_for raises TimeoutError, to be caught",
+}
+"""Arguments of DI-engine's task that `Task` does not have."""
+TASK_ATTRIBUTES = {
+    "router": "lanes start their own processes: task.start(async_mode=True)",
+    "parallel_ctx": "lanes start their own processes: task.start(async_mode=True)",
+    "labels": _NO_LABELS,
+    "match_labels": _NO_LABELS,
+    "void": "use `lambda ctx: None`, or an `if` around task.use",
+    "sync": "there is nothing to wait for: an iteration ends when all of its middleware have",
+    "async_executor": "use task.parallel(...) for middleware that wait for something",
+    "sequence": "use task.serial(...)",
+    "use_step_wrapper": "use task.use_wrapper(...)",
+    "emit_remote": f"use emit; {_LOCAL.removeprefix(': ')}",
+}
+"""Attributes of DI-engine's task that `Task` does not have."""
 _RELATIVES = {
     "a2c": ("acktr",),
     "alphazero": ("muzero", "efficientzero", "gumbelmuzero"),

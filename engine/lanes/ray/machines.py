@@ -88,8 +88,9 @@ def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
     nodes = [node for node in ray.nodes() if node["Alive"]]
     present = int(sum(node["Resources"].get("CPU", 0.0) for node in nodes))
     if workers * cpus > present:
+        run = "1 worker, which takes" if workers == 1 else f"{workers} workers, each of which takes"
         raise ConfigError(
-            f"lanes.address={address!r}: the run has {_workers(workers)} {_cpus(cpus)}, and the "
+            f"lanes.address={address!r}: the run has {run} {'a CPU' if cpus == 1 else f'{cpus} CPUs'}, and the "
             f"cluster has {present}: lower lanes.collectors (and lanes.shards), or add machines with "
             f"`ray start --address={address}`"
         )
@@ -168,14 +169,6 @@ def wanted_place(ray: Any, cpus: int) -> str:
     """The resources that a worker without a place requests, and the available ones."""
     free = [f"{name} has {now:g} of {total:g}" for name, now, total in free_cpus(ray)]
     return f"it asks for {cpus} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
-
-
-def _workers(number: int) -> str:
-    return "1 worker, which takes" if number == 1 else f"{number} workers, each of which takes"
-
-
-def _cpus(number: int) -> str:
-    return "a CPU" if number == 1 else f"{number} CPUs"
 
 
 def _name(node: Mapping[str, Any]) -> str:
