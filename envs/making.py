@@ -9,6 +9,7 @@ from typing import Any
 
 from minding.engine.config.options import short
 from minding.engine.errors import ConfigError
+from minding.engine.paths import anchored
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import LaneContext
 from minding.envs.backends.atari import atari_options
@@ -94,6 +95,7 @@ class ManagerFactory:
             seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
         return self.make(seed, lane.share(self.num_envs))
 
+    @anchored()
     def make(self, seed: int, envs: int | None = None) -> BatchedEnvManager:
         """Makes a manager of `envs` of the environments, with the backend that all of them together would have."""
         envs = self.num_envs if envs is None else envs

@@ -16,6 +16,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.files import Folder, hidden, replace
+from minding.engine.paths import anchored
 from minding.engine.process.installed import import_installed
 from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode
 from minding.envs.config import env_settings
@@ -51,6 +52,7 @@ def video_writer(path: str | Path) -> Writer:
     return lambda path, frames, fps: imageio.mimsave(str(path), frames, fps=fps)
 
 
+@anchored()
 def record_episodes(
     env_cfg: Mapping[str, Any],
     policy: EvalMode,

@@ -65,6 +65,27 @@ class Corridor(gymnasium.Env):
         return np.full(1, self.steps, np.float32), float(action), False, self.steps == 10, {}
 
 
+class Wanderer(Corridor):
+    """Makes another folder the current one, in the call that `moves` names."""
+
+    def __init__(self, moves, to):
+        self.moves, self.to = moves, to
+        self.go("__init__")
+
+    def go(self, call):
+        if self.moves == call:
+            os.makedirs(self.to, exist_ok=True)
+            os.chdir(self.to)
+
+    def reset(self, **kwargs):
+        self.go("reset")
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.go("step")
+        return super().step(action)
+
+
 def agent(algorithm, out_dir, *settings, **keys):
     settings = [f"run.out_dir={out_dir}", *(each for each in SMALL if "eval.n_episode" not in each), *settings]
     return minding.Agent(algorithm, environment(algorithm), settings=settings, progress=False, **keys)
@@ -531,6 +552,49 @@ def test_the_home_folder_is_meant_by_its_sign(pole, tmp_path, monkeypatch, capfd
     assert capfd.readouterr().err == ""
     assert command(["record", "~/saved", "--out=~/films/one.gif"]) == 0
     assert f"video: {tmp_path}/films/one.gif, in place of an earlier file" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("call", ["__init__", "reset", "step"])
+def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kwargs = [f"env.env_kwargs.moves={call}", f"env.env_kwargs.to={tmp_path / 'away'}"]
+    for number in ("", "-1"):
+        made = minding.Agent("ppo", Wanderer, settings=["run.out_dir=runs", *SMALL[:3], *kwargs], n_sample=64)
+        made.learn(64)
+        assert made.run_dir == tmp_path / "runs" / f"test-agent-Wanderer_ppo{number}"
+        made.learn(64)
+        assert {"ckpt", "metrics.csv", "summary.json"} <= {each.name for each in made.run_dir.iterdir()}
+        made.close()
+    assert os.getcwd() == str(tmp_path / "away")
+    assert made.save("saved", evaluate=1) == tmp_path / "saved"
+    assert minding.load("saved", trust=True).evaluate(1).lengths == (10,)
+    again = minding.load("runs/test-agent-Wanderer_ppo", trust=True)
+    assert again.learn(64).env_step == 192
+    again.close()
+    assert os.listdir(tmp_path / "away") == []
+    # The folder that the program itself makes current is meant.
+    monkeypatch.chdir(tmp_path / "runs")
+    assert minding.load("../saved", trust=True).save("other", evaluate=0) == tmp_path / "runs" / "other"
+
+
+def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_path, monkeypatch, capfd):
+    lines = ["import os", "os.makedirs('assets', exist_ok=True)", "os.chdir('assets')"]
+    lines += ["from minding.envs.games.tmaze import TMaze", "Moving = TMaze"]
+    (tmp_path / "moving_module.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(tmp_path)
+    length = ["run.max_env_step=128", "policy.collect.n_sample=64", *SMALL[:6]]
+    assert command(["train", "ppo", "--env=moving_module:Moving", *length, "--no-progress"]) == 0
+    assert os.getcwd() == str(tmp_path / "assets")
+    assert "in runs/moving-module-Moving_ppo" in capfd.readouterr().out
+    run = "runs/moving-module-Moving_ppo"
+    assert command(["eval", run, "--episodes=1", "--trust"]) == 0
+    assert command(["data", "record", run, "--steps=20", "--out=recorded", "--trust"]) == 0
+    learned = ["policy.other.data=recorded", "run.max_train_iter=8", "policy.learn.batch_size=8"]
+    assert command(["train", "bc", "--env=moving_module:Moving", *learned, "--no-progress"]) == 0
+    assert {each.name for each in tmp_path.iterdir()} == {"assets", "moving_module.py", "recorded", "runs"}
+    assert os.listdir(tmp_path / "assets") == []
 
 
 def test_what_is_no_agent_is_refused(pole, tmp_path):

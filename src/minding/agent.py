@@ -23,7 +23,7 @@ from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, add_note
-from minding.engine.files import folder_of
+from minding.engine.paths import absolute, folder_of
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
@@ -330,7 +330,7 @@ class Agent:
           evaluate: number of episodes for the return on the card; 0 leaves it out. By default 100, or 0 without an
             environment (``env.env_id=data``).
         """
-        folder = folder_of(path, "save")
+        folder = absolute(folder_of(path, "save"))
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)

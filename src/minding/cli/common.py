@@ -98,7 +98,9 @@ def line(text: object) -> str:
 
 def written(what: str, path: str | Path, replaced: bool) -> None:
     """Prints where a command wrote a file, and whether it replaced an earlier file."""
-    echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
+    from minding.engine.paths import shown
+
+    echo(f"{what}: {shown(path)}" + (", in place of an earlier file" if replaced else ""))
 
 
 def number(value: float) -> str:
@@ -196,13 +198,14 @@ def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:
     """
     from minding.engine.checkpoint import BEST as FOLDER
     from minding.engine.errors import NoCheckpointError
+    from minding.engine.paths import absolute, shown
 
     if ckpt != BEST:
-        return None if ckpt is None else Path(ckpt)
+        return None if ckpt is None else absolute(ckpt)
     best = run.checkpoints / FOLDER
     if not best.is_dir():
         raise NoCheckpointError(
-            f"{str(run.path)!r} has no best checkpoint, because no evaluation was saved: leave --ckpt out, which "
+            f"{shown(run.path)!r} has no best checkpoint, because no evaluation was saved: leave --ckpt out, which "
             "takes the newest"
         )
     return best

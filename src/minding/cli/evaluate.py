@@ -94,13 +94,14 @@ def _play(
 ) -> float:
     """Plays with the agent of one run, prints the results and returns the mean."""
     from minding import training
+    from minding.engine.paths import absolute
     from minding.training.evaluation import Evaluation
 
     played = training.evaluate(
         run_dir,
         episodes,
         cfg.seed if seed is None else seed,
-        acting=_verified(run_dir, Path(exported)) if exported else None,
+        acting=_verified(run_dir, absolute(exported)) if exported else None,
         ckpt=ckpt,
         played=cfg,
     )

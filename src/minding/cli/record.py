@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -59,6 +58,7 @@ def record(
     """
     with bad_input():
         from minding.configs import compile_run
+        from minding.engine.paths import absolute
         from minding.engine.run.run_dir import RunDir, run_folders
         from minding.envs.video import video_writer
 
@@ -66,7 +66,7 @@ def record(
         run_dir = max(runs, key=_final_return)
         if len(runs) > 1:
             echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
-        file = run_dir.products / run_dir.video.name if out is None else Path(out)
+        file = run_dir.products / run_dir.video.name if out is None else absolute(out)
         video_writer(file)
         cfg = played_in(compile_run(run_dir.load_config()), env)
         chosen = chosen_of(run_dir, ckpt, model)

@@ -86,24 +86,28 @@ def report_unsaved(run_dir: RunDir) -> None:
     """Reports which checkpoint remains of a run whose last state could not be saved."""
     from minding.engine.checkpoint import newest_checkpoint, read_manifest
     from minding.engine.errors import CheckpointError
+    from minding.engine.paths import shown
 
     try:
         newest = newest_checkpoint(run_dir.checkpoints)
         manifest = read_manifest(newest)
         at = f"{manifest['unit']} {manifest[manifest['unit']]:,}"
-        left = f"the newest is {newest} at {at}: {_command('resume', run_dir.path)}"
+        left = f"the newest is {shown(newest)} at {at}: {_command('resume', run_dir.path)}"
     except CheckpointError:
         left = "there is no earlier checkpoint: start the run again"
     echo(f"minding: the last checkpoint could not be saved; {left}", err=True)
 
 
 def _command(name: str, path: Path) -> str:
-    return f"minding {name} {shlex.quote(str(path))}"
+    from minding.engine.paths import shown
+
+    return f"minding {name} {shlex.quote(shown(path))}"
 
 
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
     """Draws the picture of the curve; returns its path, or why it was not drawn."""
     from minding.engine.errors import MissingExtraError
+    from minding.engine.paths import shown
     from minding.engine.run.curves import EVAL_RETURN, curves_of_run, final_evaluation, main_column, points_of
     from minding.engine.run.plotting import plot_curves, plot_run
     from minding.engine.run.scores import plays_itself
@@ -111,7 +115,7 @@ def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str
     try:
         if plays_itself(cfg):
             plot_curves(curves_of_run(cfg, metrics, vars(summary)), run_dir.curve)
-            return str(run_dir.curve)
+            return shown(run_dir.curve)
         title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
         final = final_evaluation(vars(summary), main_column(points_of(metrics)) or EVAL_RETURN)
         plot_run(metrics, title, run_dir.curve, target=cfg.run.target, final=final)
@@ -119,7 +123,7 @@ def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str
         return f"not drawn: {error}"
     except OSError as error:
         return f"not drawn: {error.strerror}"
-    return str(run_dir.curve)
+    return shown(run_dir.curve)
 
 
 def _normalized(summary: Any) -> dict[str, str]:
@@ -168,6 +172,7 @@ def _scores(cfg: Config, summary: Any) -> dict[str, str]:
 
 
 def _figures(cfg: Config, summary: Any) -> dict[str, str]:
+    from minding.engine.paths import shown
     from minding.engine.run.scores import plays_itself, units_of
 
     counters, units = dict.fromkeys((summary.unit, "train_iter")), units_of(cfg)
@@ -179,6 +184,6 @@ def _figures(cfg: Config, summary: Any) -> dict[str, str]:
         **{units[name]: f"{getattr(summary, name):,}" for name in counters},
         "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {units[summary.unit]}/s",
         "ended by": str(summary.stop_reason),
-        "run folder": f"{summary.run_dir}{lost}",
-        "checkpoints": str(summary.ckpt),
+        "run folder": f"{shown(summary.run_dir)}{lost}",
+        "checkpoints": shown(summary.ckpt),
     }

@@ -74,6 +74,7 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
     with contextlib.ExitStack() as held:
         with bad_input():
             from minding.engine.errors import ConfigError
+            from minding.engine.paths import shown
             from minding.engine.run.lock import RunLock
 
             if cfg.env.single_instance and jobs > 1:
@@ -84,7 +85,8 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
             runs = SeedRuns.of(cfg)
             lock = held.enter_context(RunLock(runs.folder))
             changed = runs.renew()
-        echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
+        numbers = ", ".join(map(str, seeds))
+        echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {numbers}, in {shown(runs.folder)}")
         for name, differing in runs.differences().items():
             echo(f"settings that differ from {name}: {_differences_text(differing)}")
         for key, (before, now) in changed.items():
@@ -137,6 +139,7 @@ def display_of(runs: SeedRuns, commands: Mapping[int, Command], progress: bool) 
 
 def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
     """A text about how the process of a seed ended."""
+
     run_dir = runs.finished(seed)
     if run_dir is not None:
         return f"done: {_evaluation(run_dir.figures())}"
@@ -147,6 +150,7 @@ def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
 
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     """Prints the table and statistics of the finished seeds, draws their curve, and writes the figures to a file."""
+    from minding.engine.paths import shown
     from minding.engine.run.aggregates import aggregate
     from minding.engine.run.curves import LEAST_SEEDS
 
@@ -165,7 +169,7 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
         else:
             lines["mean"] = f"{number(found.mean.value)} (no interval: {found.n} of at least {LEAST_SEEDS} seeds)"
     lines["curve"] = _draw(runs, list(finished.values()))
-    lines["folder"] = str(runs.folder)
+    lines["folder"] = shown(runs.folder)
     width = max(map(len, lines))
     echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
     from minding.engine.files import replace
@@ -219,6 +223,7 @@ def _estimate(found: Estimate) -> str:
 def _draw(runs: SeedRuns, run_dirs: Sequence[RunDir]) -> str:
     """Draws the curve over the seeds; returns its path, or why it was not drawn."""
     from minding.engine.errors import ConfigError, MissingExtraError
+    from minding.engine.paths import shown
     from minding.engine.run.curves import learning_curves
     from minding.engine.run.plotting import plot_curves
 
@@ -228,4 +233,4 @@ def _draw(runs: SeedRuns, run_dirs: Sequence[RunDir]) -> str:
         return f"not drawn: {error}"
     except OSError as error:
         return f"not drawn: {error.strerror}"
-    return str(runs.curve)
+    return shown(runs.curve)
