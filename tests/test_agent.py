@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import threading
 
 import gymnasium
@@ -447,7 +448,7 @@ def test_a_graph_belongs_to_its_thread(tmp_path):
     assert "works only in the thread that made it" in errors[0]
 
 
-def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
+def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path, monkeypatch):
     folder = pole.save(tmp_path / "pole", evaluate=5)
     files = {"policy.safetensors", "config.yaml", "checksums.json", "README.md", "episode.gif"}
     assert {each.name for each in folder.iterdir()} == files
@@ -458,8 +459,51 @@ def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
     obs = np.random.default_rng(1).normal(size=(50, 4))
     assert np.array_equal(loaded.predict(obs), pole.predict(obs))
     assert loaded.evaluate(3).returns == pole.evaluate(3).returns
-    with pytest.raises(ConfigError, match="exists already"):
+    monkeypatch.setattr(pole, "evaluate", lambda *_: pytest.fail("the agent was evaluated first"))
+    with pytest.raises(ConfigError, match=r"save: '.*' exists: remove it, or give another folder"):
         pole.save(folder)
+
+
+class Drawn(Corridor):
+    """Renders what `picture` names."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    picture = None
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        if self.picture == "absurd":
+            raise AssertionError("no screen")
+        return None if self.picture == "late" and self.steps > 2 else np.zeros((4, 4, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("picture", "reason"),
+    [("absurd", "AssertionError: no screen"), ("late", "with render_mode='rgb_array', returned None")],
+)
+def test_a_film_that_fails_costs_no_saved_agent(picture, reason, tmp_path, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, logger="minding")
+    monkeypatch.setattr(Drawn, "picture", picture)
+    folder = minding.Agent("ppo", Drawn, hidden=[8]).save(tmp_path / "saved", evaluate=0)
+    assert "saved without a video: " in caplog.text
+    assert reason in caplog.text
+    assert sorted(os.listdir(folder)) == ["README.md", "checksums.json", "config.yaml", "policy.safetensors"]
+    assert minding.load(folder, trust=True).predict(np.zeros(1)) in (0, 1)
+
+
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_save_that_is_interrupted_leaves_no_folder(how, pole, tmp_path):
+    saved = pole.save(tmp_path / "saved", evaluate=0)
+    lines = ["import os, signal, minding", "from minding.training import sharing", "def film(*args):"]
+    lines += [f"    {how}", "sharing.film_episode = film", f"minding.load({str(saved)!r}).save('again', evaluate=0)"]
+    program = [sys.executable, "-c", "\n".join(lines)]
+    ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ended.returncode in (-signal.SIGINT, -signal.SIGKILL), ended.stderr
+    assert not (tmp_path / "again").exists()
+    pole.save(tmp_path / "again", evaluate=0)
+    assert {each.name for each in tmp_path.iterdir()} == {"saved", "again"}
 
 
 def test_what_was_saved_has_its_moments_and_each_array_its_shape(tmp_path):

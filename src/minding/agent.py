@@ -322,6 +322,7 @@ class Agent:
     def save(self, path: str | Path, *, evaluate: int | None = None) -> Path:
         """Writes a folder to share: weights, settings, a model card and a video; no code and no pickle.
 
+        The folder appears when all of it is written. If the environment cannot be filmed, the video is left out.
         `minding.load` turns it into an agent that acts in the same way. To continue training exactly, keep the run
         folder.
 
@@ -334,7 +335,7 @@ class Agent:
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)
-        save_policy(folder, self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None)
+        save_policy(folder, self.cfg, self.policy, (lambda: self.evaluate(evaluate)) if evaluate else None)
         return folder
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from minding.engine.checkpoint.store import MISFITS, arrays_of
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.data.scratch import Scratch
+from minding.engine.errors import CheckpointError, ConfigError, DataError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array, Policy
 from minding.training.film import film_episode
@@ -32,14 +34,15 @@ _MAX_BYTES = 1 << 34
 _log = logging.getLogger("minding")
 
 
-def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation | None) -> None:
-    """Writes the folder of a trained policy.
+def save_policy(path: Path, cfg: Config, policy: Policy, evaluate: Callable[[], Evaluation] | None) -> None:
+    """Writes the folder of a trained policy: all of it, or nothing.
 
     Args:
       path: a folder that does not exist yet.
       cfg: the compiled configuration.
       policy: the policy, whose acting weights are saved.
-      evaluation: the evaluation of this policy, for the model card; None if it was not evaluated.
+      evaluate: evaluates this policy for the model card, once it is known that the folder can be written; None leaves
+        the evaluation out.
     Raises:
       ConfigError: the folder exists, or cannot be written.
     """
@@ -48,19 +51,21 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
     acting: Any = policy
     arrays, network = acting.acting_arrays()
     try:
-        path.mkdir(parents=True)
-        save_file(
-            # Not `ascontiguousarray`, which turns a single number into an array with an axis.
-            {name: np.asarray(array, order="C") for name, array in arrays.items()},
-            path / WEIGHTS,
-            metadata={"format": "minding", "version": __version__, "network": network},
-        )
-        save_config(cfg, path / CONFIG)
-        write_checksums(path)
-        film = _film(path / "episode.gif", cfg, policy)
-        (path / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
-    except FileExistsError:
-        raise ConfigError(f"save: {str(path)!r} exists already: remove it, or give another name") from None
+        with Scratch(path) as scratch:
+            evaluation = None if evaluate is None else evaluate()
+            save_file(
+                # Not `ascontiguousarray`, which turns a single number into an array with an axis.
+                {name: np.asarray(array, order="C") for name, array in arrays.items()},
+                scratch.folder / WEIGHTS,
+                metadata={"format": "minding", "version": __version__, "network": network},
+            )
+            save_config(cfg, scratch.folder / CONFIG)
+            write_checksums(scratch.folder)
+            film = _film(scratch.folder / "episode.gif", cfg, policy)
+            (scratch.folder / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
+            scratch.finish()
+    except DataError as error:
+        raise ConfigError(f"save: {error}") from None
     except OSError as error:
         raise ConfigError(f"save: {str(path)!r} cannot be written: {error.strerror}") from None
 
