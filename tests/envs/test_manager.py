@@ -275,6 +275,35 @@ def test_an_environment_that_ignores_its_seed_resumes_at_an_episode_boundary(mak
     assert all(end.episode_return == end.episode_length * (end.episode_length + 1) / 2 for end in ends)
 
 
+@pytest.mark.parametrize(
+    ("world", "backend", "guarantee"),
+    [
+        ("Counter", "sync", "exact"),
+        ("Counter", "subprocess", "exact"),
+        ("Nested", "sync", "exact"),
+        ("Squad", "sync", "exact"),
+        ("Unseeded", "sync", "episode-boundary"),
+        ("Clocked", "sync", "episode-boundary"),
+        ("Clocked", "subprocess", "episode-boundary"),
+        ("normalized_obs", "sync", "episode-boundary"),
+        ("normalized_reward", "sync", "episode-boundary"),
+        ("Shortening", "sync", "episode-boundary"),
+    ],
+)
+def test_the_guarantee_is_known_before_the_first_step(make, world, backend, guarantee):
+    manager = make(world, 2, backend=backend)
+    assert manager.resume_guarantee == guarantee
+    manager.reset()
+    assert (manager.resume_guarantee, manager.fault_count) == (guarantee, 0)
+
+
+@pytest.mark.parametrize(("kind", "backend"), [("raise", "sync"), ("hang", "sync"), ("die", "subprocess")])
+def test_an_environment_with_faults_is_taken_to_repeat_its_episodes(make, kind, backend):
+    limit = 0.2 if kind == "hang" else 30.0
+    manager = make("Faulty", 1, env_kwargs={"kind": kind}, step_timeout=limit, backend=backend)
+    assert (manager.resume_guarantee, manager.fault_count) == ("exact", 0)
+
+
 def test_a_state_of_another_number_of_environments_is_refused(make):
     for world, backend in (("Counter", "sync"), ("CartPole-v1", "native")):
         with pytest.raises(CheckpointError, match="expected 3 environments, got 2"):
