@@ -109,7 +109,7 @@ def _findings(
         return
     if masked:
         fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; the checks below use this setting"
-        yield Finding("warn", "info holds an action_mask that is not declared", fix)
+        yield Finding("warn", "there is an action_mask that is not declared, in info or as action_masks()", fix)
         settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
         yield from _findings(settings, steps, env_fn, budget)
         return

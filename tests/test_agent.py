@@ -66,6 +66,10 @@ class Corridor(gymnasium.Env):
         return np.full(1, self.steps, np.float32), float(action), False, self.steps == 10, {}
 
 
+class Plain(gymnasium.Wrapper):
+    """A wrapper as most people write it."""
+
+
 class Wanderer(Corridor):
     """Makes another folder the current one, in the call that `moves` names."""
 
@@ -342,6 +346,27 @@ def pole(tmp_path_factory):
 
 
 OBS = np.float32([0.01, -0.02, 0.03, 0.04])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env_id", "settings", "obs", "shape"),
+    [
+        ("ppo", "FrozenLake-v1", [], np.zeros(0, np.int64), (0,)),
+        ("ppo", "CartPole-v1", ["policy.model.memory=gru"], [], (0,)),
+        ("sac", "Pendulum-v1", [], np.zeros((0, 3)), (0, 1)),
+        ("mappo", "agent_worlds:Parts", [], {"observation": np.zeros((0, 3, 4))}, (0, 3)),
+    ],
+)
+def test_an_empty_batch_of_observations_has_an_empty_batch_of_actions(algorithm, env_id, settings, obs, shape):
+    made = minding.Agent(algorithm, env_id, settings=settings, hidden=[8])
+    whole = made.make_env().reset(seed=0)[0]
+    if isinstance(obs, dict):
+        obs = {**{key: np.zeros((0, *np.shape(value))) for key, value in whole.items()}, **obs}
+    single = np.asarray(made.predict(whole))
+    for explore in (False, True):
+        found = made.predict(obs, explore=explore)
+        assert (found.shape, found.dtype) == (shape, single.dtype)
+    assert shape[1:] == single.shape
 
 
 def test_single_observations_and_batches(pole):
@@ -714,7 +739,12 @@ def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
         (("ppo", "CartPole-v1"), {"learning_rat": 1}, r"learning_rat=1: no key in .* did you mean 'learning_rate'"),
         (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of strings"),
         (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),
-        (("ppo", Corridor()), {}, "it has no spec"),
+        (("ppo", Corridor()), {}, r"it has no spec; pass a function, such as lambda: Corridor\(...\)"),
+        (
+            ("ppo", Plain(gymnasium.make("CartPole-v1"))),
+            {},
+            r"its wrapper Plain does not record .* lambda: Plain\(gymnasium.make\('CartPole-v1'\)\)",
+        ),
         (("ppo", "CartPole-v1"), {"gamma": 2.0}, "policy.learn.gamma"),
         (("ppo", 7), {}, "expected an id"),
     ],

@@ -24,7 +24,7 @@ from minding.envs.guards.answers import as_info, brief, reset_answer, step_answe
 from minding.envs.guards.faults import describe
 from minding.envs.guards.values import PLAIN
 from minding.envs.single.told import by_agent, check_told, entry_of, flags_of, reward_of, told_of, true_agents
-from minding.envs.spaces.actions import without_placeholders
+from minding.envs.spaces.actions import as_multi_discrete, without_placeholders
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
@@ -306,6 +306,8 @@ def _agent_names(env: Any, name: str) -> tuple[str, ...]:
 
 
 def _acted_in(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    if isinstance(space, spaces.MultiBinary):
+        return as_multi_discrete(space)
     return without_placeholders(space) if isinstance(space, spaces.Box) else space
 
 

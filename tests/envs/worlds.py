@@ -203,6 +203,30 @@ class Shortening(Counter):
         return obs, reward, terminated or self.episodes > 2, *rest
 
 
+class Switches(Counter):
+    """Earns the number of switches that are on.
+
+    Args:
+      masked: info holds a mask that leaves only on.
+    """
+
+    def __init__(self, masked=False):
+        super().__init__()
+        self.action_space = spaces.MultiBinary((2, 2))
+        self.masked = masked
+
+    def info(self):
+        return {"action_mask": np.tile(np.array([0, 1], np.int8), 4)} if self.masked else {}
+
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)[0], self.info()
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        obs, _, *ends, _ = super().step(0)
+        return obs, float(action.sum()), *ends, self.info()
+
+
 class Torque(gymnasium.Env):
     """Action in [-2, 6] x [0, 1]; the observation is the action it got."""
 
