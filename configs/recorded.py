@@ -20,6 +20,7 @@ from minding.engine.data.dataset import (
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.references import References
 from minding.engine.errors import ConfigError, DataError
+from minding.engine.paths import absolute
 
 
 def data_folder(cfg: Config) -> str:
@@ -62,7 +63,7 @@ def open_data(cfg: Config, batch_size: int, key: str = BATCH_SIZE) -> Dataset:
     """
     folder = data_folder(cfg)
     check_folder(folder, cfg.env, batch_size, key)
-    path = Path(folder).expanduser()
+    path = absolute(folder)
     found = [(each.name, each.stat()) for each in sorted(path.iterdir()) if each.exists()]
     stamp = tuple((name, of.st_ino, of.st_size, of.st_mtime_ns) for name, of in found)
     key = str(path.resolve())

@@ -156,7 +156,7 @@ class ExportError(MindingError):
 
 
 class SetupError(MindingError):
-    """The process cannot run MindSpore; the message says how to fix it."""
+    """A package, a setting or a device does not fit; the message says how to fix it."""
 
 
 class NonFiniteError(MindingError, ArithmeticError):

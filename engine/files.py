@@ -31,20 +31,6 @@ _ODD = "not a regular file"
 _SHARED = "it has other names (hard links), whose contents would change, too"
 
 
-def folder_of(path: object, what: str) -> Path:
-    """The path of a folder as the user gave it; ``~/`` is the home folder.
-
-    Args:
-      path: the argument.
-      what: the function that takes it, for the message.
-    Raises:
-      ConfigError: the argument is not a path.
-    """
-    if not isinstance(path, str | os.PathLike) or not str(path).strip():
-        raise ConfigError(f"{what}({path!r}): expected the path of a folder, such as 'runs/cartpole_ppo'")
-    return Path(path).expanduser()
-
-
 # Reading
 
 

@@ -2,6 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from minding.engine.process.versions import check_package
+
+# Before other modules import what an older version lacks.
+check_package("numpy")
+check_package("gymnasium")
+
 import gymnasium
 
 from minding.envs.check import Finding, check_env, iter_findings

@@ -29,7 +29,7 @@ from minding.envs.guards.faults import Hang, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
-from minding.envs.random_play import RandomPlay
+from minding.envs.random_play import RandomPlay, replay_difference
 from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
@@ -42,6 +42,8 @@ _FAST = 2000
 _MEASUREMENTS = 5
 # Number of steps for which two runs with one seed are compared.
 _ROUNDS = 50
+# Number of steps in which an episode should end before it is repeated.
+_PAST = 1000
 # Seconds after which a pause of the machine no longer distorts a measurement, and the most that a measurement takes.
 _LONG_ENOUGH = 1.0
 _LONGEST = 3.0
@@ -49,6 +51,10 @@ _INTERFACE = "reset(*, seed=None, options=None) returns (obs, info); step(action
 _TAKE_TURNS = (
     "env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1: collecting and evaluation share one "
     "environment; the checks below use this setting"
+)
+_REPEAT = (
+    "let reset(seed=seed) and the actions determine the episode, and keep nothing from earlier ones: in place of "
+    "NormalizeObservation set policy.model.normalize_obs=true, in place of NormalizeReward env.normalize_reward=true"
 )
 _CALLERS = ("minding.", "gymnasium.core.", "gymnasium.wrappers.")
 
@@ -103,7 +109,7 @@ def _findings(
         return
     if masked:
         fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; the checks below use this setting"
-        yield Finding("warn", "info holds an action_mask that is not declared", fix)
+        yield Finding("warn", "there is an action_mask that is not declared, in info or as action_masks()", fix)
         settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
         yield from _findings(settings, steps, env_fn, budget)
         return
@@ -308,23 +314,24 @@ def _check_resume(
     if not budget.covers(4):
         return [_left_out("whether a running episode can be resumed", budget)]
     settings = dict(settings, backend=_single_backend(settings), on_error="raise")
-    manager = make_env_manager(settings, 1, SEED, env_fn=env_fn)
-    copy = make_env_manager(settings, 1, SEED + 1, env_fn=env_fn)
+    manager = make_env_manager(settings, 1, SEED, training=False, env_fn=env_fn)
+    copy = make_env_manager(settings, 1, SEED + 1, training=False, env_fn=env_fn)
+    told = "a resumed run begins new episodes: "
     try:
-        manager.reset()
-        play, end = RandomPlay(manager, description), budget.left * 0.8
-        for _ in range(20):
-            play.step()
-            if budget.left < end:
-                break
+        # The time is for twice the steps of the first environment, and for the replay in the other one.
+        seconds = min(_LONGEST, budget.left * 0.2)
+        differing = replay_difference(manager, description, past=_PAST, seconds=seconds)
+        if differing:
+            used = f"after others, an episode with the same seed and actions has another {differing}"
+            return [Finding("warn", told + used, _REPEAT)]
+        copy.repeats = lambda: True
         copy.load_state_dict(manager.state_dict())
         if copy.resume_guarantee == "exact":
             return [Finding("ok", "a running episode can be resumed exactly, from its seed and actions")]
     finally:
         manager.close()
         copy.close()
-    fix = "make reset(seed=seed) and the actions determine the episode"
-    return [Finding("warn", "a resumed run begins new episodes, because replay does not repeat this one", fix)]
+    return [Finding("warn", f"{told}a replay in another environment does not repeat this one", _REPEAT)]
 
 
 def _measure_speed(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from minding.engine.config.options import short
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, MindingError
+from minding.engine.paths import anchored
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import LaneContext
 from minding.envs.backends.atari import atari_options
@@ -16,11 +19,13 @@ from minding.envs.backends.native import native_env, native_objection
 from minding.envs.backends.source import Source
 from minding.envs.config import env_settings
 from minding.envs.manager import BatchedEnvManager, VectorEnvManager, action_adapter
+from minding.envs.random_play import replay_difference
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.given import AnyVectorEnv, GivenVector
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.layout import ObsLayout
+from minding.envs.spec import describe_spaces
 
 _log = logging.getLogger("minding.envs")
 
@@ -94,6 +99,7 @@ class ManagerFactory:
             seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
         return self.make(seed, lane.share(self.num_envs))
 
+    @anchored()
     def make(self, seed: int, envs: int | None = None) -> BatchedEnvManager:
         """Makes a manager of `envs` of the environments, with the backend that all of them together would have."""
         envs = self.num_envs if envs is None else envs
@@ -132,18 +138,34 @@ class ManagerFactory:
             adapter = action_adapter(action_space, settings, factory.name, warn=warn)
         else:
             adapter = action_adapter(agents.one_action, settings, factory.name, len(agents.names), warn=warn)
-        restart = settings["on_error"] == "restart"
-        source: Source
-        if backend == "sync":
-            from minding.envs.backends.local import LocalSource
 
-            source = LocalSource(factory, layout, adapter, envs, seed, restart)
-        else:
+        def source(num_envs: int, restart: bool) -> Source:
+            if backend == "sync":
+                from minding.envs.backends.local import LocalSource
+
+                return LocalSource(factory, layout, adapter, num_envs, seed, restart)
             from minding.envs.backends.processes import ProcessSource, WorkerOptions
 
             options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
-            source = ProcessSource(factory, layout, adapter, envs, seed, options)
-        return BatchedEnvManager(source, adapter, settings, self.training)
+            return ProcessSource(factory, layout, adapter, num_envs, seed, options)
+
+        @functools.cache
+        def repeats() -> bool:
+            if any("episodic_life" in entry for entry in factory.wrappers):
+                # An episode continues the game of the last one, which no seed leads to.
+                return False
+            try:
+                description = describe_spaces(observation_space, action_space, rescale=settings["rescale_action"])
+                trial = BatchedEnvManager(source(1, restart=False), adapter, settings, training=False)
+                with contextlib.closing(trial):
+                    return not replay_difference(trial, description)
+            except MindingError:
+                # A fault is reported where it happens in the environments of the run.
+                return True
+
+        manager = BatchedEnvManager(source(envs, settings["on_error"] == "restart"), adapter, settings, self.training)
+        manager.repeats = repeats
+        return manager
 
 
 def _check_single(settings: Mapping[str, Any], num_envs: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class BatchedEnvManager:
 
     Attributes:
       origin: factory that rebuilds this manager in another process; None if that is impossible.
+      repeats: finds out if the environments repeat an episode from its seed and actions; `resume_guarantee` asks it.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class BatchedEnvManager:
         self._one_step = np.ones(self.num_envs, np.int64)
         self._closed = False
         self.origin: Factory | None = None
+        self.repeats: Callable[[], bool] = lambda: True
 
     def factory(self) -> Factory:
         """The factory that rebuilds this manager in another process.
@@ -99,8 +101,12 @@ class BatchedEnvManager:
 
     @property
     def resume_guarantee(self) -> str:
-        """``'exact'`` or ``'episode-boundary'``: the guarantee of `load_state_dict`, or the result of its last call."""
-        return self._source.resume_guarantee
+        """``'exact'`` or ``'episode-boundary'``: the guarantee of `load_state_dict`, or the result of its last call.
+
+        The first call may make another environment, to see in half a second if it repeats an episode.
+        """
+        own = self._source.resume_guarantee
+        return "episode-boundary" if own == "exact" and not self.repeats() else own
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

@@ -55,19 +55,26 @@ def describe_env(env_cfg: Mapping[str, object], env_fn: Callable[..., AnyEnv] | 
 
 def describe_made(env: AnyEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The description, as by `describe_env`, of an environment that was made from these complete settings."""
-    rescale, team = settings["rescale_action"], agents_space(env.observation_space)
+    spaces_of_it = describe_spaces(env.observation_space, env.action_space, rescale=settings["rescale_action"])
+    return {**spaces_of_it, "max_episode_steps": episode_limit(env)}
+
+
+def describe_spaces(
+    observation_space: spaces.Space[Any], action_space: spaces.Space[Any], *, rescale: bool
+) -> dict[str, Any]:
+    """The part of `describe_env` that follows from an environment's spaces."""
+    team = agents_space(observation_space)
     if team is None:
-        observation, action = describe_observation(env.observation_space, env.action_space), env.action_space
+        observation, action = describe_observation(observation_space, action_space), action_space
     else:
-        ObsLayout(env.observation_space)  # raises for spaces that managers refuse
+        ObsLayout(observation_space)  # raises for spaces that managers refuse
         observation, action = describe_observation(team.one_observation, team.one_action), team.one_action
     return {
         "observation": observation,
         "action": describe_space(policy_action_space(action, rescale=rescale)),
         "env_action": describe_actions(action, rescale=rescale),
-        "max_episode_steps": episode_limit(env),
         "num_agents": 1 if team is None else len(team.names),
-        **_described_info(env.observation_space, team),
+        **_described_info(observation_space, team),
         **({} if team is None else {"agents": _described_agents(team, rescale)}),
     }
 

@@ -16,14 +16,19 @@ import numpy as np
 
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.files import Folder, hidden, replace
+from minding.engine.paths import anchored
 from minding.engine.process.installed import import_installed
 from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode
 from minding.envs.config import env_settings
+from minding.envs.guards.answers import brief
 from minding.envs.making import make_env_manager
 from minding.envs.single.factory import env_factory
 
 _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
+_CHANNELS = (1, 3, 4)
+_ONE = 1.001
+"""Floats up to this number are taken as fractions of the full brightness; rounding may exceed 1."""
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 Writer = Callable[[str | Path, Sequence[Array], float], None]
 """Function that writes images ``(H, W, 3)`` to a video file, at a given number of images per second."""
@@ -51,6 +56,7 @@ def video_writer(path: str | Path) -> Writer:
     return lambda path, frames, fps: imageio.mimsave(str(path), frames, fps=fps)
 
 
+@anchored()
 def record_episodes(
     env_cfg: Mapping[str, Any],
     policy: EvalMode,
@@ -107,9 +113,15 @@ def record_episodes(
         ends = [_play_episode(manager, policy, film, env_cfg["env_id"], max_steps, stop) for _ in range(episodes)]
     finally:
         manager.close()
-        film.env.close()
+        factory.close(film.env)
     if stop():
         return []
+    sizes = sorted({frame.shape[:2] for frame in film.frames})
+    if len(sizes) > 1:
+        raise ConfigError(
+            f"env.env_id={env_cfg['env_id']!r} renders images of different sizes, (H, W) = {sizes[0]} and {sizes[1]}: "
+            "a film needs one size"
+        )
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"draft{Path(path).suffix}"
         write(draft, film.frames, film.metadata.get("render_fps") or _FPS)
@@ -123,14 +135,14 @@ def _play_episode(
     """Plays an episode from a reset to its end, or until it is cut off or stopped."""
     film.begin()
     obs = manager.reset()
-    if film.frames[0] is None:
-        raise ConfigError(
-            f"env.env_id={env_id!r} renders no images with render_mode='rgb_array': its render() must return an array "
-            "(H, W, 3)"
-        )
     policy.reset()
     episode_return = 0.0
-    for _ in range(max_steps):
+    for steps in range(max_steps):
+        if film.fault:
+            raise ConfigError(
+                f"env.env_id={env_id!r} cannot be filmed: after {steps} steps its render(), with "
+                f"render_mode='rgb_array', returned {film.fault}; expected an image, an array (H, W, 3) of uint8"
+            )
         if stop():
             break
         step = manager.play(policy.forward(obs))
@@ -171,12 +183,15 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
       env: an environment that renders images.
 
     Attributes:
-      frames: the images, uint8 ``(H, W, 3)`` each; None if `render` returned nothing.
+      frames: the images, uint8 ``(H, W, 3)`` each.
+      fault: what `render` returned in place of an image; empty if all were images. Nothing is raised, because a manager
+        would take it for a fault of a step.
     """
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        self.frames: list[Any] = []
+        self.frames: list[Array] = []
+        self.fault = ""
         self._resets = 0
 
     def begin(self) -> None:
@@ -192,9 +207,8 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         answer = self.env.step(action)
         try:
-            self._keep()
+            self._keep(over=bool(answer[2] or answer[3]))
         except Exception:
-            # Some environments cannot render once an episode is over; the film then ends with the previous image.
             if not (self.frames and (answer[2] or answer[3])):
                 raise
         return answer
@@ -202,15 +216,51 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     def close(self) -> None:
         """Does nothing: a manager closes a lent environment after probing it, and the owner closes it in the end."""
 
-    def _keep(self) -> None:
-        if self._resets > 1:
+    def _keep(self, *, over: bool = False) -> None:
+        """Renders an image. Some environments cannot once an episode is `over`: the film ends with the one before."""
+        if self._resets > 1 or self.fault:
             return
         try:
             picture = self.env.render()
         except NotImplementedError:
             # Gymnasium's base class raises this if a class does not define `render`.
             picture = None
-        self.frames.append(None if picture is None else np.array(picture))
+        try:
+            self.frames.append(as_image(picture))
+        except ValueError as error:
+            if not over:
+                self.fault = str(error)
+
+
+def as_image(picture: Any) -> Array:
+    """What an environment rendered, as an image, uint8 ``(H, W, 3)``; always a copy.
+
+    Channels may be first or last, one (gray), three, or four (the opacity is dropped), and gray images may lack their
+    axis. Numbers may be bools, integers from 0 to 255, or floats up to 1 or up to 255. Of several images, such as
+    Gymnasium's ``rgb_array_list`` returns, the last is taken.
+
+    Raises:
+      ValueError: it is not an image; the message describes what it is.
+    """
+    try:
+        image = np.asarray(picture)
+    except ValueError:  # lists of different lengths
+        image = np.asarray(None)
+    if image.ndim == 4 and len(image):
+        image = image[-1]
+    if image.ndim == 3 and image.shape[2] not in _CHANNELS and image.shape[0] in _CHANNELS:
+        image = np.moveaxis(image, 0, 2)
+    image = image[..., None] if image.ndim == 2 else image
+    if image.dtype.kind not in "biuf" or image.ndim != 3 or image.shape[2] not in _CHANNELS or not image.size:
+        described = f"an array {image.shape} of {image.dtype}" if isinstance(picture, np.ndarray) else brief(picture)
+        raise ValueError(described)
+    low, high = image.min(), image.max()
+    if image.dtype.kind == "b" or (image.dtype.kind == "f" and high <= _ONE):
+        image, low, high = image * 255.0, low * 255.0, min(high, 1) * 255.0
+    if not (low > -1 and high < 256):
+        raise ValueError(f"an image with numbers from {low:g} to {high:g}")
+    image = np.clip(image, 0, 255).astype(np.uint8)[..., :3]
+    return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else np.ascontiguousarray(image)
 
 
 class _Lender:

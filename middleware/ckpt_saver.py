@@ -12,6 +12,7 @@ from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, NonFiniteError, RunInUseError
+from minding.engine.paths import absolute
 from minding.engine.run.checkpoints import RunCheckpoints
 from minding.engine.types import Array, Policy
 from minding.middleware.learning import rate_jump
@@ -69,7 +70,7 @@ class CkptSaver:
         if keep_last < 1:
             raise ConfigError(f"CkptSaver(keep_last={keep_last}): expected at least 1; final=False saves no last one")
         self._task = global_task if task is None else task
-        self.checkpoints = RunCheckpoints(Path(out_dir).expanduser() / exp_name, policy, self._task)
+        self.checkpoints = RunCheckpoints(absolute(out_dir) / exp_name, policy, self._task)
         self._policy = policy
         self._train_freq = train_freq
         self._keep_last, self._keep_best, self._final = keep_last, keep_best, final

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,30 @@ NORMALIZED = (
 _COMPARED = 32
 """Number of rows for which a rule is called one by one, to compare with one call for all of them."""
 _TOGETHER, _DICTS, _ROWS = "arrays of many rows", "many rows and as many dicts of info", "one row at a time"
+Goal: TypeAlias = Mapping[str, Array]
+"""The arrays of a goal ``(n, ...)``, by what follows the entry's name in their paths; an array's is empty."""
+
+
+def goal_parts(paths: Iterable[str]) -> tuple[str, ...]:
+    """What follows `ACHIEVED` and `DESIRED` in the paths of an observation: ``''``, or ``'.KEY'`` for goals in a Dict.
+
+    Raises:
+      ValueError: an entry is missing, or both goals differ in their parts; the message says which.
+    """
+    known = list(paths)
+    parts = {entry: sorted(_after(entry, known)) for entry in (ACHIEVED, DESIRED)}
+    for entry, found in parts.items():
+        if not found:
+            raise ValueError(f"has no entry {entry!r}")
+    if parts[ACHIEVED] != parts[DESIRED]:
+        odd = sorted({*parts[ACHIEVED]} ^ {*parts[DESIRED]})[0]
+        entry, other = (ACHIEVED, DESIRED) if odd in parts[ACHIEVED] else (DESIRED, ACHIEVED)
+        raise ValueError(f"has an entry {entry + odd!r}, but no {other + odd!r}")
+    return tuple(parts[ACHIEVED])
+
+
+def _after(entry: str, paths: Iterable[str]) -> list[str]:
+    return [path.removeprefix(entry) for path in paths if path == entry or path.startswith(f"{entry}.")]
 
 
 @declare(
@@ -47,7 +71,7 @@ class her_data_enhancer:
     An episode that does not fit into the buffer with its copies is processed in parts. Put this middleware after
     `data_pusher`.
 
-    Reads: trajectories, whose observations have the entries `achieved_goal` and `desired_goal`.
+    Reads: trajectories, whose observations have the entries `achieved_goal` and `desired_goal`, arrays or Dicts.
     Writes: nothing.
     Config: policy.other.hindsight.k, policy.learn.nstep (1), env.normalize_reward (off), env.reward_clip, seed.
 
@@ -67,6 +91,7 @@ class her_data_enhancer:
         self._rules = {name: GoalRule(env, f"compute_{name}") for name in RULES if hasattr(env, f"compute_{name}")}
         self._episodes = OpenEpisodes(max(1, buffer.capacity // (self._k + 1)))
         self._compared = False
+        self._parts: tuple[str, ...] = ()
         self._rng = SeedStreams(cfg.seed).generator("her_data_enhancer")
 
     def requirements(self) -> Sequence[str]:
@@ -97,13 +122,13 @@ class her_data_enhancer:
         """Pushes the copies of the episodes that are over."""
         rollout = rollout_in(ctx, "her_data_enhancer")
         columns = columns_of(rollout)
-        for prefix in ("obs", "next_obs"):
-            for name in (ACHIEVED, DESIRED):
-                if f"{prefix}.{name}" not in columns:
-                    raise ShapeError(
-                        f"her_data_enhancer: the observation has no entry {name!r}: use an environment with goals"
-                    )
-        needed = {*self._buffer.fields, f"next_obs.{ACHIEVED}", f"next_obs.{DESIRED}", "reward", "terminated"}
+        if not self._parts:
+            try:
+                self._parts = goal_parts(_inside("next_obs", columns))
+            except ValueError as error:
+                raise ShapeError(f"her_data_enhancer: the observation {error}: use an environment with goals") from None
+        goals = {f"next_obs.{entry}{part}" for entry in (ACHIEVED, DESIRED) for part in self._parts}
+        needed = {*self._buffer.fields, *goals, "reward", "terminated"}
         kept = {name: x for name, x in columns.items() if name in needed or name.startswith(INFO)}
         for episode in self._episodes.add(rollout, kept):
             if not self._compared:
@@ -114,9 +139,10 @@ class her_data_enhancer:
         """The `k` copies of an episode's rows."""
         length = len(episode["reward"])
         reached = self._rng.integers(np.tile(np.arange(length), self._k), length)
-        goal = episode[f"next_obs.{ACHIEVED}"][reached]
         copies = {name: np.concatenate([values] * self._k) for name, values in episode.items()}
-        copies[f"obs.{DESIRED}"] = copies[f"next_obs.{DESIRED}"] = goal
+        for part in self._parts:
+            goal = episode[f"next_obs.{ACHIEVED}{part}"][reached]
+            copies[f"obs.{DESIRED}{part}"] = copies[f"next_obs.{DESIRED}{part}"] = goal
         copies["reward"] = self._reward(copies)
         if "terminated" in self._rules:
             copies["terminated"] = self._ask("terminated", copies).astype(np.bool_)
@@ -128,7 +154,10 @@ class her_data_enhancer:
 
     def _ask(self, rule: str, rows: Mapping[str, Array]) -> Array:
         info = {name.removeprefix(INFO): values for name, values in rows.items() if name.startswith(INFO)}
-        return self._rules[rule](rows[f"next_obs.{ACHIEVED}"], rows[f"next_obs.{DESIRED}"], info)
+        achieved, desired = (
+            {part: rows[f"next_obs.{entry}{part}"] for part in self._parts} for entry in (ACHIEVED, DESIRED)
+        )
+        return self._rules[rule](achieved, desired, info)
 
     def _compare(self, episode: Mapping[str, Array]) -> None:
         """Warns if the environment's rewards in the first episode differ from those of `compute_reward`."""
@@ -157,9 +186,9 @@ class GoalRule:
     """A function of an environment with goals, such as `compute_reward`, called for many rows at once.
 
     Environments define it for one row, ``(achieved (G,), desired (G,), info)``, or also for many, with an info of
-    arrays ``(n, ...)`` or with n dicts. The first call finds the form that the function accepts, by comparison with
-    calls for single rows: a form is used if it returns one number per row, the same as for the row alone if the
-    function accepts that.
+    arrays ``(n, ...)`` or with n dicts. Goals in a Dict are passed on as dicts of arrays. The first call finds the form
+    that the function accepts, by comparison with calls for single rows: a form is used if it returns one number per
+    row, the same as for the row alone if the function accepts that.
 
     Args:
       env: the environment.
@@ -171,11 +200,11 @@ class GoalRule:
         self._rule: Callable[..., Any] = getattr(env, name)
         self._form: str | None = None
 
-    def __call__(self, achieved: Array, desired: Array, info: Mapping[str, Array]) -> Array:
+    def __call__(self, achieved: Goal, desired: Goal, info: Mapping[str, Array]) -> Array:
         """Returns the values ``(n,)``.
 
         Args:
-          achieved, desired: goals ``(n, ...)``.
+          achieved, desired: goals of n rows.
           info: the declared entries of the steps' info, ``(n, ...)`` by name.
 
         Raises:
@@ -185,13 +214,13 @@ class GoalRule:
             self._form = self._find(achieved, desired, info)
         return _ask(self._rule, self._form, achieved, desired, info)
 
-    def _find(self, achieved: Array, desired: Array, info: Mapping[str, Array]) -> str:
-        count = len(achieved)
+    def _find(self, achieved: Goal, desired: Goal, info: Mapping[str, Array]) -> str:
+        count = _count(achieved)
         some = np.unique(np.linspace(0, count - 1, min(count, _COMPARED)).astype(np.int64))
         # Compared once more with reached goals: a rule for one row may return one value for many rows.
         twice = np.tile(some, 2)
-        wanted = np.concatenate([desired[some], achieved[some]])
-        rows = achieved[twice], wanted, {name: values[twice] for name, values in info.items()}
+        wanted = {part: np.concatenate([desired[part][some], achieved[part][some]]) for part in desired}
+        rows = _rows(achieved, twice), wanted, _rows(info, twice)
         single, failure = self._try(_ROWS, *rows)
         for form in (_TOGETHER, _DICTS):
             found, _ = self._try(form, *rows)
@@ -202,12 +231,12 @@ class GoalRule:
         _log.info("%s takes %s, which is slower than many at once", self._name, _ROWS)
         return _ROWS
 
-    def _try(self, form: str, achieved: Array, desired: Array, info: Mapping[str, Array]) -> tuple[Array | None, str]:
+    def _try(self, form: str, achieved: Goal, desired: Goal, info: Mapping[str, Array]) -> tuple[Array | None, str]:
         try:
             found = _ask(self._rule, form, achieved, desired, info)
         except Exception as error:  # The environment is the user's program: it may raise anything.
             return None, f" raised {type(error).__name__}: {error}"
-        if found.shape != (len(achieved),) or found.dtype.kind not in "biuf":
+        if found.shape != (_count(achieved),) or found.dtype.kind not in "biuf":
             return None, f" returned {found.dtype} {found.shape[1:]} for a row: expected a number"
         return found, ""
 
@@ -217,12 +246,40 @@ class GoalRule:
         return f"; its info holds what env.info_keys names, which is {', '.join(info) or 'nothing'}: name the key there"
 
 
-def _ask(rule: Callable[..., Any], form: str, achieved: Array, desired: Array, info: Mapping[str, Array]) -> Array:
+def _ask(rule: Callable[..., Any], form: str, achieved: Goal, desired: Goal, info: Mapping[str, Array]) -> Array:
     """The values (n,) by a rule that takes rows in this form."""
     if form == _TOGETHER:
-        return np.asarray(rule(achieved, desired, dict(info)))
-    dicts = np.empty(len(achieved), object)
-    dicts[:] = [{name: values[n] for name, values in info.items()} for n in range(len(achieved))]
+        return np.asarray(rule(_nested(achieved), _nested(desired), dict(info)))
+    count = _count(achieved)
+    dicts = np.empty(count, object)
+    dicts[:] = [_rows(info, n) for n in range(count)]
     if form == _DICTS:
-        return np.asarray(rule(achieved, desired, dicts))
-    return np.array([rule(*row) for row in zip(achieved, desired, dicts)])
+        return np.asarray(rule(_nested(achieved), _nested(desired), dicts))
+    return np.array([rule(_nested(_rows(achieved, n)), _nested(_rows(desired, n)), dicts[n]) for n in range(count)])
+
+
+def _inside(prefix: str, columns: Iterable[str]) -> list[str]:
+    """The columns of a part, such as ``obs``, without its name."""
+    return [name.removeprefix(f"{prefix}.") for name in columns if name.startswith(f"{prefix}.")]
+
+
+def _count(goal: Goal) -> int:
+    return len(next(iter(goal.values())))
+
+
+def _rows(values: Mapping[str, Array], rows: Any) -> dict[str, Array]:
+    return {name: array[rows] for name, array in values.items()}
+
+
+def _nested(goal: Goal) -> Any:
+    """The goal as the environment has it: an array, or a dict of arrays and further dicts."""
+    if "" in goal:
+        return goal[""]
+    nested: dict[str, Any] = {}
+    for part, values in goal.items():
+        *above, last = part.removeprefix(".").split(".")
+        inner = nested
+        for key in above:
+            inner = inner.setdefault(key, {})
+        inner[last] = values
+    return nested

@@ -22,6 +22,7 @@ from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.rollout_joins import OpenEpisodes
 from minding.engine.errors import CheckpointError, DataError
 from minding.engine.files import Folder, hidden
+from minding.engine.paths import absolute
 from minding.engine.types import Array, StateDict
 from minding.middleware.ctx_fields import rollout_in
 
@@ -53,7 +54,7 @@ class offline_data_saver:
     """Steps of whole episodes that are held in memory before they are written as a part."""
 
     def __init__(self, cfg: Config, folder: str | Path) -> None:
-        self._cfg, self._folder = cfg, Path(folder).expanduser()
+        self._cfg, self._folder = cfg, absolute(folder)
         self._parts_folder = self._folder.with_name(f"{self._folder.name}.parts")
         self._open = OpenEpisodes(_NO_LIMIT)
         self._held: list[Episode] = []

@@ -89,7 +89,7 @@ def save(record: Record, run: Path, folder: Path) -> Record:
         episodes = final_evaluation(own.cfg, agent.policy, own.cfg.run.final_episodes, _FRESH_SEED)
         evaluation = Evaluation.of(episodes, own.cfg)
         shutil.rmtree(folder, ignore_errors=True)
-        save_policy(folder, own.cfg, agent.policy, evaluation)
+        save_policy(folder, own.cfg, agent.policy, lambda: evaluation)
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     if size > MOST_BYTES:
         raise RunFailed(f"{folder}: {size:,} bytes of weights, at most {MOST_BYTES:,} are wanted")

@@ -8,6 +8,7 @@ import pickle
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 
 import gymnasium
@@ -64,6 +65,31 @@ class Corridor(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         return np.full(1, self.steps, np.float32), float(action), False, self.steps == 10, {}
+
+
+class Plain(gymnasium.Wrapper):
+    """A wrapper as most people write it."""
+
+
+class Wanderer(Corridor):
+    """Makes another folder the current one, in the call that `moves` names."""
+
+    def __init__(self, moves, to):
+        self.moves, self.to = moves, to
+        self.go("__init__")
+
+    def go(self, call):
+        if self.moves == call:
+            os.makedirs(self.to, exist_ok=True)
+            os.chdir(self.to)
+
+    def reset(self, **kwargs):
+        self.go("reset")
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        self.go("step")
+        return super().step(action)
 
 
 def agent(algorithm, out_dir, *settings, **keys):
@@ -323,6 +349,27 @@ def pole(tmp_path_factory):
 OBS = np.float32([0.01, -0.02, 0.03, 0.04])
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "env_id", "settings", "obs", "shape"),
+    [
+        ("ppo", "FrozenLake-v1", [], np.zeros(0, np.int64), (0,)),
+        ("ppo", "CartPole-v1", ["policy.model.memory=gru"], [], (0,)),
+        ("sac", "Pendulum-v1", [], np.zeros((0, 3)), (0, 1)),
+        ("mappo", "agent_worlds:Parts", [], {"observation": np.zeros((0, 3, 4))}, (0, 3)),
+    ],
+)
+def test_an_empty_batch_of_observations_has_an_empty_batch_of_actions(algorithm, env_id, settings, obs, shape):
+    made = minding.Agent(algorithm, env_id, settings=settings, hidden=[8])
+    whole = made.make_env().reset(seed=0)[0]
+    if isinstance(obs, dict):
+        obs = {**{key: np.zeros((0, *np.shape(value))) for key, value in whole.items()}, **obs}
+    single = np.asarray(made.predict(whole))
+    for explore in (False, True):
+        found = made.predict(obs, explore=explore)
+        assert (found.shape, found.dtype) == (shape, single.dtype)
+    assert shape[1:] == single.shape
+
+
 def test_single_observations_and_batches(pole):
     one = pole.predict(OBS)
     assert isinstance(one, np.integer)
@@ -427,7 +474,7 @@ def test_a_graph_belongs_to_its_thread(tmp_path):
     assert "works only in the thread that made it" in errors[0]
 
 
-def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
+def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path, monkeypatch):
     folder = pole.save(tmp_path / "pole", evaluate=5)
     files = {"policy.safetensors", "config.yaml", "checksums.json", "README.md", "episode.gif", "learner"}
     assert {each.name for each in folder.iterdir()} == files
@@ -438,8 +485,51 @@ def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
     obs = np.random.default_rng(1).normal(size=(50, 4))
     assert np.array_equal(loaded.predict(obs), pole.predict(obs))
     assert loaded.evaluate(3).returns == pole.evaluate(3).returns
-    with pytest.raises(ConfigError, match="exists already"):
+    monkeypatch.setattr(pole, "evaluate", lambda *_: pytest.fail("the agent was evaluated first"))
+    with pytest.raises(ConfigError, match=r"save: '.*' exists: remove it, or give another folder"):
         pole.save(folder)
+
+
+class Drawn(Corridor):
+    """Renders what `picture` names."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    picture = None
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        if self.picture == "absurd":
+            raise AssertionError("no screen")
+        return None if self.picture == "late" and self.steps > 2 else np.zeros((4, 4, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("picture", "reason"),
+    [("absurd", "AssertionError: no screen"), ("late", "with render_mode='rgb_array', returned None")],
+)
+def test_a_film_that_fails_costs_no_saved_agent(picture, reason, tmp_path, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, logger="minding")
+    monkeypatch.setattr(Drawn, "picture", picture)
+    folder = minding.Agent("ppo", Drawn, hidden=[8]).save(tmp_path / "saved", evaluate=0)
+    assert "saved without a video: " in caplog.text
+    assert reason in caplog.text
+    assert sorted(os.listdir(folder)) == ["README.md", "checksums.json", "config.yaml", "policy.safetensors"]
+    assert minding.load(folder, trust=True).predict(np.zeros(1)) in (0, 1)
+
+
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_save_that_is_interrupted_leaves_no_folder(how, pole, tmp_path):
+    saved = pole.save(tmp_path / "saved", evaluate=0)
+    lines = ["import os, signal, minding", "from minding.training import sharing", "def film(*args):"]
+    lines += [f"    {how}", "sharing.film_episode = film", f"minding.load({str(saved)!r}).save('again', evaluate=0)"]
+    program = [sys.executable, "-c", "\n".join(lines)]
+    ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ended.returncode in (-signal.SIGINT, -signal.SIGKILL), ended.stderr
+    assert not (tmp_path / "again").exists()
+    pole.save(tmp_path / "again", evaluate=0)
+    assert {each.name for each in tmp_path.iterdir()} == {"saved", "again"}
 
 
 def test_what_was_saved_has_its_moments_and_each_array_its_shape(tmp_path):
@@ -584,6 +674,49 @@ def test_the_home_folder_is_meant_by_its_sign(pole, tmp_path, monkeypatch, capfd
     assert f"video: {tmp_path}/films/one.gif, in place of an earlier file" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("call", ["__init__", "reset", "step"])
+def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kwargs = [f"env.env_kwargs.moves={call}", f"env.env_kwargs.to={tmp_path / 'away'}"]
+    for number in ("", "-1"):
+        made = minding.Agent("ppo", Wanderer, settings=["run.out_dir=runs", *SMALL[:3], *kwargs], n_sample=64)
+        made.learn(64)
+        assert made.run_dir == tmp_path / "runs" / f"test-agent-Wanderer_ppo{number}"
+        made.learn(64)
+        assert {"ckpt", "metrics.csv", "summary.json"} <= {each.name for each in made.run_dir.iterdir()}
+        made.close()
+    assert os.getcwd() == str(tmp_path / "away")
+    assert made.save("saved", evaluate=1) == tmp_path / "saved"
+    assert minding.load("saved", trust=True).evaluate(1).lengths == (10,)
+    again = minding.load("runs/test-agent-Wanderer_ppo", trust=True)
+    assert again.learn(64).env_step == 192
+    again.close()
+    assert os.listdir(tmp_path / "away") == []
+    # The folder that the program itself makes current is meant.
+    monkeypatch.chdir(tmp_path / "runs")
+    assert minding.load("../saved", trust=True).save("other", evaluate=0) == tmp_path / "runs" / "other"
+
+
+def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_path, monkeypatch, capfd):
+    lines = ["import os", "os.makedirs('assets', exist_ok=True)", "os.chdir('assets')"]
+    lines += ["from minding.envs.games.tmaze import TMaze", "Moving = TMaze"]
+    (tmp_path / "moving_module.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(tmp_path)
+    length = ["run.max_env_step=128", "policy.collect.n_sample=64", *SMALL[:6]]
+    assert command(["train", "ppo", "--env=moving_module:Moving", *length, "--no-progress"]) == 0
+    assert os.getcwd() == str(tmp_path / "assets")
+    assert "in runs/moving-module-Moving_ppo" in capfd.readouterr().out
+    run = "runs/moving-module-Moving_ppo"
+    assert command(["eval", run, "--episodes=1", "--trust"]) == 0
+    assert command(["data", "record", run, "--steps=20", "--out=recorded", "--trust"]) == 0
+    learned = ["policy.other.data=recorded", "run.max_train_iter=8", "policy.learn.batch_size=8"]
+    assert command(["train", "bc", "--env=moving_module:Moving", *learned, "--no-progress"]) == 0
+    assert {each.name for each in tmp_path.iterdir()} == {"assets", "moving_module.py", "recorded", "runs"}
+    assert os.listdir(tmp_path / "assets") == []
+
+
 def test_what_is_no_agent_is_refused(pole, tmp_path):
     with pytest.raises(ConfigError, match="is not a run folder"):
         minding.load(tmp_path)
@@ -658,7 +791,12 @@ def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
         (("ppo", "CartPole-v1"), {"learning_rat": 1}, r"learning_rat=1: no key in .* did you mean 'learning_rate'"),
         (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of strings"),
         (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),
-        (("ppo", Corridor()), {}, "it has no spec"),
+        (("ppo", Corridor()), {}, r"it has no spec; pass a function, such as lambda: Corridor\(...\)"),
+        (
+            ("ppo", Plain(gymnasium.make("CartPole-v1"))),
+            {},
+            r"its wrapper Plain does not record .* lambda: Plain\(gymnasium.make\('CartPole-v1'\)\)",
+        ),
         (("ppo", "CartPole-v1"), {"gamma": 2.0}, "policy.learn.gamma"),
         (("ppo", 7), {}, "expected an id"),
     ],

@@ -430,13 +430,13 @@ def test_the_word_best_is_the_checkpoint_of_the_best_evaluation(
     run(["train", "cartpole_ppo"])
     training.calls.clear()
     assert "'runs/cartpole_ppo' has no best checkpoint" in refused("eval", "runs/cartpole_ppo", "--ckpt", "best")
-    best = Path("runs/cartpole_ppo/ckpt/best")
+    best = tmp_path / "runs/cartpole_ppo/ckpt/best"
     # A folder that is called so is given as a path.
-    for folder in (best, Path("best")):
+    for folder in (best, tmp_path / "best"):
         folder.mkdir(parents=True)
     assert run(["eval", "runs/cartpole_ppo", "--ckpt", "best"]) == 0
     assert run(["eval", "runs/cartpole_ppo", "--ckpt", "./best"]) == 0
-    assert training.calls == [(100, 3, None, best), (100, 3, None, Path("./best"))]
+    assert training.calls == [(100, 3, None, best), (100, 3, None, tmp_path / "best")]
     filmed = []
     training.record = lambda run_dir, file, **given: filmed.append(given) or [EpisodeEnd(0, 2.0, 2)] * 3
     assert run(["record", "runs/cartpole_ppo", "--ckpt", "best", "--episodes", "3"]) == 0

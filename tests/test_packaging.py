@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import minding
+from minding.engine.process.versions import NEEDED
 from minding.policies import ALGORITHMS, kernels
 
 if sys.version_info >= (3, 11):
@@ -63,6 +65,30 @@ def test_a_package_is_imported_under_one_name_only(name):
 def test_the_version_is_that_of_the_module():
     assert PYPROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "minding.__version__"}
     assert str(Version(minding.__version__)) == minding.__version__
+
+
+def test_the_versions_that_are_checked_on_import_are_the_required_ones():
+    required = {each.name: each.specifier for each in map(Requirement, PYPROJECT["project"]["dependencies"])}
+    for name, needed in NEEDED.items():
+        assert required[name] == SpecifierSet(needed)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('__version__ = "0.29.1"', "minding needs gymnasium>=1.1,<2, but version 0.29.1 is installed"),
+        ('__version__ = "1.0.0rc1"', "minding needs gymnasium>=1.1,<2, but version 1.0.0rc1 is installed"),
+        ('__version__ = "2.0.0"', "minding needs gymnasium>=1.1,<2, but version 2.0.0 is installed"),
+        ('raise ModuleNotFoundError(name="gymnasium")', "gymnasium is not installed"),
+    ],
+)
+def test_a_version_that_does_not_fit_is_one_line_with_the_fix(source, message, tmp_path):
+    (tmp_path / "gymnasium.py").write_text(source)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    for command in (["check-env", "CartPole-v1"], ["train", "ppo", "--env=CartPole-v1"]):
+        program = [sys.executable, "-m", "minding", *command]
+        ended = subprocess.run(program, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (2, f"minding: {message}: pip install 'gymnasium>=1.1,<2'\n")
 
 
 def test_constraints_and_requirements_can_be_met_together():

@@ -70,7 +70,7 @@ def test_a_folder_of_ones_own_comes_before_an_agent_of_the_zoo(tmp_path, monkeyp
     given = Path("zoo", "cartpole_ppo")
     assert zoo.located(given) == zoo.FOLDER / "cartpole_ppo"
     given.mkdir(parents=True)
-    assert zoo.located(given) == given
+    assert zoo.located(given) == tmp_path / given
     assert zoo.located(tmp_path / "zoo" / "acrobot_ppo") == tmp_path / "zoo" / "acrobot_ppo"
 
 
@@ -88,7 +88,7 @@ def test_commands_take_an_agent_of_the_zoo_and_write_beside_no_agent(tmp_path, m
     out = CliRunner().invoke(cli, ["record", "zoo/acrobot_ppo"])
     assert (out.exit_code, out.output.splitlines()[-1]) == (0, "video: acrobot_ppo/episode.gif")
     assert Path("acrobot_ppo", "episode.gif").is_file()
-    assert RunDir.open(ROOT / "zoo" / "acrobot_ppo").products == Path("acrobot_ppo")
+    assert RunDir.open(ROOT / "zoo" / "acrobot_ppo").products == tmp_path / "acrobot_ppo"
     assert {path: path.stat().st_mtime_ns for path in (ROOT / "zoo").rglob("*")} == before
 
 

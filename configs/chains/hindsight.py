@@ -19,17 +19,18 @@ from minding.middleware import (
     her_data_enhancer,
     interaction_evaluator,
 )
-from minding.middleware.her_data_enhancer import ACHIEVED, DESIRED, NORMALIZED
+from minding.middleware.her_data_enhancer import NORMALIZED, goal_parts
 
 
 def check(cfg: Config) -> None:
     """Raises ConfigError unless the environment has goals, and rewards belong to single steps and are not scaled."""
-    leaves = {leaf.path for leaf in observation_leaves(cfg.env.spec.observation)}
-    if missing := [name for name in (ACHIEVED, DESIRED) if name not in leaves]:
+    try:
+        goal_parts(leaf.path for leaf in observation_leaves(cfg.env.spec.observation))
+    except ValueError as error:
         raise ConfigError(
-            f"chain='hindsight' with env.env_id={cfg.env.env_id!r}: its observation has no entry {missing[0]!r}; use "
+            f"chain='hindsight' with env.env_id={cfg.env.env_id!r}: its observation {error}; use "
             "an environment with goals, or chain=off_policy"
-        )
+        ) from None
     if cfg.policy.learn.nstep > 1:
         raise ConfigError(f"policy.learn.nstep={cfg.policy.learn.nstep} sums rewards of one goal: use 1 with hindsight")
     if cfg.policy.other.get("replay") == "table" and table_limiter(cfg).bounded:

@@ -14,6 +14,7 @@ from minding.engine.checkpoint import Checkpoint, not_finite, read_manifest, res
 from minding.engine.config.limits import run_length
 from minding.engine.config.options import plain, setting_at
 from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from minding.engine.paths import absolute
 
 POLICY = {
     "policy.type": "the algorithm",
@@ -147,7 +148,7 @@ def collectors_of(request: str | Path, folder: Path) -> int | None:
       request: the argument `resume` of `Task.start`.
       folder: the checkpoints of this run, to which ``"latest"`` refers.
     """
-    path = folder if request == "latest" else Path(request).expanduser()
+    path = folder if request == "latest" else absolute(request)
     path = path / "ckpt" if (path / "ckpt").is_dir() else path
     found = next((manifest for _, manifest in _readable(path)), None)
     if found is None:

@@ -11,7 +11,6 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from minding.engine.blame import places_of, user_location
 from minding.engine.config.options import setting_at
 from minding.engine.errors import CodeError, ConfigError, nearest
+from minding.engine.paths import anchored, current_folder
 
 CODE_KEYS = ("env.env_id", "policy.type", "policy.model.encoder", "policy.other.replay", "chain", "use")
 """The settings that can name code; `load_code` imports for no other."""
@@ -97,6 +97,7 @@ def load_code(text: str, key: str) -> Any:
     return getattr(module, name)
 
 
+@anchored()
 def import_own(name: str, where: str) -> ModuleType:
     """Imports a module that the user named, or trusted; the current folder is on the path from then on.
 
@@ -176,5 +177,5 @@ def _source_of(module: str) -> Path | None:
 
 def _add_project_to_path() -> None:
     """Makes modules of the current folder importable, which is not on the path of a console script."""
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
+    if current_folder() not in sys.path and "" not in sys.path:
+        sys.path.append(current_folder())

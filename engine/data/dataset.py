@@ -28,6 +28,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.data.references import References, references_of
 from minding.engine.errors import DamagedCheckpointError, DamagedDataError, DataError, MindingError, few, nearest
+from minding.engine.paths import absolute, shown
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.data")
@@ -226,7 +227,7 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
     Raises:
       DataError: there are no data, they are damaged, or the folder holds something else; one line that says what to do.
     """
-    path = Path(path).expanduser()
+    path = absolute(path)
     recorded_env(path)
     try:
         state, manifest = map_checkpoint(path) if mapped else load_checkpoint(path)
@@ -247,6 +248,8 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
 def _read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of recorded data; the other files are not looked at."""
     if not os.path.exists(path / MANIFEST):
+        # An id of Minari looks like a relative path.
+        path = Path(shown(path))
         inside = path / "data"
         nested = f"; did you mean {str(inside)!r}?" if os.path.exists(inside / MANIFEST) else ""
         hint = nested or conversion(path) or _beside(path) or f": {RECORD}"
@@ -298,7 +301,7 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
     Raises:
       DataError: there are no recorded data, or the manifest is damaged.
     """
-    manifest = _read_manifest(Path(path).expanduser())
+    manifest = _read_manifest(absolute(path))
     about, steps = manifest.get("about"), manifest.get("steps")
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
         raise DamagedDataError(
@@ -319,7 +322,7 @@ def recorded_digest(path: str | Path) -> str:
     Raises:
       DataError: there are no recorded data, or the manifest is damaged.
     """
-    return _digest_of(_read_manifest(Path(path).expanduser()))
+    return _digest_of(_read_manifest(absolute(path)))
 
 
 def _digest_of(manifest: Mapping[str, Any]) -> str:
@@ -332,7 +335,7 @@ def recorded_references(path: str | Path) -> References | None:
     Raises:
       DataError: there are no recorded data, or the references are not two different finite numbers.
     """
-    about = _read_manifest(Path(path).expanduser()).get("about")
+    about = _read_manifest(absolute(path)).get("about")
     try:
         return references_of(about if isinstance(about, dict) else {})
     except DataError as error:

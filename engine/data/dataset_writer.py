@@ -20,6 +20,7 @@ from minding.engine.data.dataset import KIND, Dataset, check_dataset, joined
 from minding.engine.data.episode import Episode
 from minding.engine.data.scratch import Scratch
 from minding.engine.errors import DataError
+from minding.engine.paths import absolute
 from minding.engine.types import Array
 
 _BLOCK = 1 << 16
@@ -47,7 +48,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
 
     def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
         self.steps = self.episodes = 0
-        self._path, self._about = Path(path).expanduser(), dict(about)
+        self._path, self._about = absolute(path), dict(about)
         self._scratch = Scratch(self._path)
         self._columns: dict[str, _Column] = {}
         self._held: list[Episode] = []

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from minding.engine.files import Folder
+from minding.engine.paths import current_folder
 from minding.engine.process.signals import SignalGuard
 
 _POLL_SECONDS = 0.1
@@ -70,7 +71,12 @@ class Command:
             self._begin = output.tell()
             # Ctrl-C would reach all processes of the terminal's foreground group: the parent tells these once instead.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=current_folder() or None,
+                start_new_session=True,
             )
 
     def printed(self) -> list[str]:

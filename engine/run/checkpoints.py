@@ -37,6 +37,7 @@ from minding.engine.config.named import code_digests
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import CheckpointError, UnsavableError
+from minding.engine.paths import absolute, shown
 from minding.engine.run.lock import RunLock, lost
 from minding.engine.types import Array, Policy, StateDict
 
@@ -281,11 +282,11 @@ class RunCheckpoints:
         """
         if request == "latest":
             return use_newest(self.folder, self._load)
-        path = Path(request).expanduser()
+        path = absolute(request)
         if (path / "ckpt").is_dir():
             return use_newest(path / "ckpt", self._load)
         if not path.is_dir():
-            raise CheckpointError(f"resume: no folder {str(path)!r}; name a checkpoint, a run folder, or 'latest'")
+            raise CheckpointError(f"resume: no folder {shown(path)!r}; name a checkpoint, a run folder, or 'latest'")
         return use_checkpoint(path, self._load)
 
     def _load(self, found: Checkpoint) -> None:

@@ -20,6 +20,7 @@ from minding.engine.checkpoint.store import MISFITS, arrays_of, first_line
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError, DamagedCheckpointError, NoCheckpointError, nearest
 from minding.engine.files import Folder, read_text
+from minding.engine.paths import absolute
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, StateDict
 
@@ -85,7 +86,7 @@ class ModelPool:
             raise ConfigError(
                 f"ModelPool(last={last}, every={every}): expected integers of at least 1; every may be None"
             )
-        self.folder = Path(folder).expanduser()
+        self.folder = absolute(folder)
         self._last, self._every = last, every
         self._held: frozenset[int] = frozenset()
         self.newest = 0

@@ -17,7 +17,8 @@ from minding.engine.config.config import Config
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.files import folder_of, read_text, replace
+from minding.engine.files import read_text, replace
+from minding.engine.paths import absolute, folder_of, shown
 from minding.engine.run import zoo
 from minding.engine.run.figures import wrong_figure
 
@@ -31,12 +32,15 @@ class RunDir:
     """Names of the files in one run folder; `create` makes a new one, `open` and `earlier` find earlier ones.
 
     Attributes:
-      path: the folder.
+      path: the folder, from the root: an environment may change the current folder.
       trust: whether code that its configuration names may run; see `engine.config.trust`.
     """
 
     path: Path
     trust: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", absolute(self.path))
 
     @classmethod
     def create(cls, cfg: Config) -> RunDir:
@@ -45,7 +49,7 @@ class RunDir:
         Raises:
           ConfigError: if the folder cannot be written.
         """
-        out_dir = Path(cfg.run.out_dir)
+        out_dir = absolute(cfg.run.out_dir)
         for suffix in itertools.chain([""], (f"-{number}" for number in itertools.count(1))):
             run_dir = cls(out_dir / f"{cfg.exp_name}{suffix}", trust=True)
             made = False
@@ -82,16 +86,17 @@ class RunDir:
             seeds = run_folders(path)
             if seeds != [path]:
                 raise ConfigError(
-                    f"{str(path)!r} holds the runs of {len(seeds)} seeds: give one of them, such as {str(seeds[0])!r}"
+                    f"{shown(path)!r} holds the runs of {len(seeds)} seeds: give one of them, such as "
+                    f"{shown(seeds[0])!r}"
                 )
-            raise ConfigError(f"{str(path)!r} is not a run folder: it holds no config.yaml")
+            raise ConfigError(f"{shown(path)!r} is not a run folder: it holds no config.yaml")
         beside = [each for each in sorted(path.parent.iterdir()) if each.is_dir()] if path.parent.is_dir() else []
-        raise ConfigError(f"no run folder {str(path)!r}{nearest(path.name, [each.name for each in beside])}")
+        raise ConfigError(f"no run folder {shown(path)!r}{nearest(path.name, [each.name for each in beside])}")
 
     @classmethod
     def earlier(cls, cfg: Config) -> list[RunDir]:
         """The run folders of ``cfg.exp_name``, the one with the highest number first."""
-        out_dir, numbers = Path(cfg.run.out_dir), re.compile(re.escape(cfg.exp_name) + r"(?:-(\d+))?")
+        out_dir, numbers = absolute(cfg.run.out_dir), re.compile(re.escape(cfg.exp_name) + r"(?:-(\d+))?")
         found: dict[int, Path] = {}
         for path in out_dir.iterdir() if out_dir.is_dir() else ():
             match = numbers.fullmatch(path.name)
@@ -151,7 +156,7 @@ class RunDir:
         It is the run folder itself; for an agent of the zoo, which is part of the installation, it is a folder of the
         agent's name in the current folder.
         """
-        return Path(self.path.name) if zoo.is_agent(self.path) else self.path
+        return absolute(self.path.name) if zoo.is_agent(self.path) else self.path
 
     @property
     def summary(self) -> Path:
@@ -228,9 +233,10 @@ class RunDir:
 
 def run_folders(path: str | os.PathLike[str]) -> list[Path]:
     """The run folders in a folder that ``minding train --seeds`` made, by seed; for any other folder, itself."""
-    path = Path(path).expanduser()
+    given = Path(path).expanduser()
+    path = absolute(given)
     if (path / "config.yaml").is_file() or not (path / SEEDS_SETTINGS).is_file():
-        return [path]
+        return [given]
     seeds = [each for each in path.glob("seed_*") if re.fullmatch(r"seed_\d+", each.name)]
     found = [each for each in seeds if (each / "config.yaml").is_file()]
-    return sorted(found, key=lambda each: int(each.name.removeprefix("seed_"))) or [path]
+    return sorted(found, key=lambda each: int(each.name.removeprefix("seed_"))) or [given]

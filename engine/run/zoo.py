@@ -6,6 +6,7 @@ from pathlib import Path
 
 import minding
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.paths import absolute
 
 NAME = "zoo"
 FOLDER = Path(minding.__file__).parent / NAME
@@ -17,13 +18,14 @@ def agents() -> list[str]:
 
 
 def located(path: Path) -> Path:
-    """The folder of a user's path: ``zoo/NAME`` is an agent of the zoo unless there is a folder of that path.
+    """The absolute path of a user's folder: ``zoo/NAME`` is an agent of the zoo unless there is a folder of that path.
 
     Raises:
       ConfigError: the path is neither; names the nearest agent.
     """
-    if path.is_absolute() or path.parent != Path(NAME) or path.exists():
-        return path
+    given = absolute(path)
+    if path.is_absolute() or path.parent != Path(NAME) or given.exists():
+        return given
     if path.name not in agents():
         raise ConfigError(
             f"no folder {str(path)!r}, and no agent of the zoo with this name{nearest(path.name, agents())}; "

@@ -18,7 +18,7 @@ from minding.envs.guards.answers import InterfaceError, as_flags, reset_answer, 
 from minding.envs.guards.faults import FaultStreak, Hang, close_env, describe
 from minding.envs.guards.values import ValueCheck, as_rewards
 from minding.envs.guards.watchdog import Activity, Watch
-from minding.envs.spaces.info import InfoForm
+from minding.envs.spaces.info import InfoForm, Masks
 from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
@@ -64,6 +64,7 @@ class VectorSource(Source):
         self.name = name
         self.num_envs = int(env.num_envs)
         self._form = form
+        self._masks = Masks(env) if form is not None and form.masked else None
         space = env.single_observation_space
         joined = space if form is None else form.space(space, env.single_action_space)
         self.layout = ObsLayout(joined, env.single_action_space)
@@ -258,6 +259,7 @@ class VectorSource(Source):
     def _split(self, obs: Any, info: Any, *, reset: bool = False) -> list[Array]:
         """The leaves of a batch of observations and of the declared info; ShapeError if they do not fit."""
         if self._form is not None:
+            info = info if self._masks is None else self._masks(info)
             obs = self._form.join_batch(obs, info, self.num_envs, reset=reset)
         return self.layout.split(obs, self.num_envs)
 

@@ -24,7 +24,7 @@ from minding.envs.guards.answers import as_info, brief, reset_answer, step_answe
 from minding.envs.guards.faults import describe
 from minding.envs.guards.values import PLAIN
 from minding.envs.single.told import by_agent, check_told, entry_of, flags_of, reward_of, told_of, true_agents
-from minding.envs.spaces.actions import without_placeholders
+from minding.envs.spaces.actions import as_multi_discrete, without_placeholders
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
@@ -94,6 +94,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._own = {agent: own[agent].spaces for agent in self.names}
         self._one = _common_entries(own, self._legal, name)
         self._joins = options.global_state and not _has_state(env)
+        self._has_own_state = options.global_state and not self._joins
         state = _state_space(env, own, name, self._joins) if options.global_state else None
         team = Team(
             self.names, tuple(own.values()), tuple(actions.values()),
@@ -142,7 +143,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         truncated = cut_off or (not over and self._steps == self._options.max_episode_steps)
         self._alive = left
         summed = float(reward.sum()) if self.observation_space.team.one_reward else reward
-        state = self._last_state(cut_off) if over else self._state()
+        state = self._last_state(cut_off) if over and self._has_own_state else self._state()
         return self._observation(obs, infos, state), summed, over and not cut_off, truncated, self._info(infos)
 
     def render(self) -> Any:
@@ -159,7 +160,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     def _state(self) -> Any:
         """The environment's own global state, if the options ask for it."""
-        if self._options.global_state and not self._joins:
+        if self._has_own_state:
             self._shown = self.parallel.state()
         return self._shown
 
@@ -170,9 +171,10 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         cut off needs it: with the previous state, the bootstrap value would be that of one step earlier.
         """
         before, space = self._shown, self.observation_space.state
+        assert space is not None
         try:
             state = self._state()
-            if space is None or np.shape(state) == space.shape:
+            if np.shape(state) == space.shape:
                 return state
             problem = f"returned {brief(state)}"
         except Exception as error:
@@ -304,6 +306,8 @@ def _agent_names(env: Any, name: str) -> tuple[str, ...]:
 
 
 def _acted_in(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    if isinstance(space, spaces.MultiBinary):
+        return as_multi_discrete(space)
     return without_placeholders(space) if isinstance(space, spaces.Box) else space
 
 

@@ -18,6 +18,7 @@ from minding.engine.config.named import import_own
 from minding.engine.config.options import short
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
+from minding.engine.paths import anchored
 from minding.engine.process.installed import import_installed
 from minding.envs.config import check_playable
 from minding.envs.guards import living
@@ -82,6 +83,7 @@ class EnvFactory:
     team_reward: bool = False
     single_instance: bool = False
 
+    @anchored()
     def __call__(self) -> AnyEnv:
         """Makes one environment.
 

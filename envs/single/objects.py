@@ -45,10 +45,18 @@ def env_settings_of(env: Any) -> dict[str, Any]:
         return {"env_id": env_id, "collector_env_num": env.num_envs}
     spec = getattr(env, "spec", None)
     if not isinstance(spec, EnvSpec):
+        remedy = f"; pass a function, such as lambda: {type(env).__name__}(...)" if hasattr(env, "step") else ""
         raise ConfigError(
             f"env={env!r}: expected an id, 'module:Class', a class or function that makes the environment, or an "
             "environment made by gymnasium.make; training makes several, and this one cannot be copied: it has no spec"
-            f"{old_gym(env)}"
+            f"{old_gym(env) or remedy}"
+        )
+    unmade = [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]
+    if unmade:
+        raise ConfigError(
+            f"env={env!r}: training makes several, and this one cannot be copied: its wrapper {unmade[-1]} does not "
+            "record its arguments (gymnasium.utils.RecordConstructorArgs); pass a function, such as lambda: "
+            f"{unmade[-1]}(gymnasium.make({spec.id!r}))"
         )
     standard = gymnasium.registry.get(spec.id)
     if standard is not None and not spec.additional_wrappers and spec.max_episode_steps == standard.max_episode_steps:

@@ -39,7 +39,8 @@ def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, An
 
     Returns:
       A dict with the keys 'kind', 'shape' and 'dtype'; for a Box also 'low', 'high' (a single number if all are equal)
-      and 'rescaled', for a Discrete 'n' and 'start', for a MultiDiscrete 'nvec' and 'start'.
+      and 'rescaled', for a Discrete 'n' and 'start', for a MultiDiscrete 'nvec' and 'start'. A MultiBinary is described
+      as a MultiDiscrete of twos.
     Raises:
       SpaceError: as for `policy_action_space`.
     """
@@ -49,6 +50,8 @@ def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, An
         limits = without_placeholders(space)
         bounds = {"low": _short(limits.low), "high": _short(limits.high)}
         return {"kind": "box", **described, **bounds, "rescaled": rescale and is_bounded(space)}
+    if isinstance(space, spaces.MultiBinary):
+        space = as_multi_discrete(space)
     if isinstance(space, spaces.MultiDiscrete):
         return {"kind": "multi_discrete", **described, "nvec": space.nvec.tolist(), "start": space.start.tolist()}
     assert isinstance(space, spaces.Discrete)
@@ -58,17 +61,21 @@ def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, An
 def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Space[Any]:
     """The space in which the policy acts: [-1, 1] for a rescaled Box; discrete actions count from 0.
 
+    In a MultiBinary space a policy acts as in a MultiDiscrete of twos.
+
     Raises:
       SpaceError: for a Box of integers, an empty Box, and spaces of other kinds.
     """
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
+    if isinstance(space, spaces.MultiBinary):
+        space = as_multi_discrete(space)
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(space.nvec.ravel())
     if not isinstance(space, spaces.Box):
         raise SpaceError(
-            f"action space {space} is not supported; expected Discrete, MultiDiscrete or Box: wrap the environment in "
-            "a gymnasium.ActionWrapper that has one of these"
+            f"action space {space} is not supported; expected Discrete, MultiDiscrete, MultiBinary or Box: wrap the "
+            "environment in a gymnasium.ActionWrapper that has one of these"
         )
     if not all(space.shape):
         raise SpaceError(f"action space {space} has no numbers: there is nothing to decide")
@@ -77,6 +84,11 @@ def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Sp
     if rescale and is_bounded(space):
         return spaces.Box(-1.0, 1.0, space.shape, np.float32)
     return without_placeholders(space)
+
+
+def as_multi_discrete(space: spaces.MultiBinary) -> spaces.MultiDiscrete:
+    """The same actions as choices between 0 and 1."""
+    return spaces.MultiDiscrete(np.full(space.shape, 2), dtype=space.dtype.type)
 
 
 def is_bounded(space: spaces.Box) -> bool:

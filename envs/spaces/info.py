@@ -2,28 +2,40 @@
 
 The observation and the info of a step become one value, whose space is `WithInfo`. An `action_mask` becomes an entry of
 the observation (see `engine.data.masks`); other keys stay beside the observation. After a reset only the mask has
-values: the other keys describe a step, and are zero.
+values: the other keys describe a step, and are zero. So are keys that only some steps have, such as the last one of an
+episode, in the other steps.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, with_mask
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
-from minding.envs.guards.answers import FLAGS, InterfaceError, as_info, reset_answer, step_answer
-from minding.envs.spaces.actions import without_placeholders
+from minding.envs.guards.answers import FLAGS, InterfaceError, as_info, brief, reset_answer, step_answer
+from minding.envs.spaces.actions import as_multi_discrete, without_placeholders
 from minding.envs.spaces.agents import agents_space
 
 INFO = "info"
+_METHOD = "action_masks"
+_log = logging.getLogger("minding.envs")
 _PROBE_SEED = 0
+# A key that no step has in so many episodes is an error; in so many steps or seconds without them, it is a number.
+_EPISODES = 3
+_LONGEST = 20_000
+_SECONDS = 10.0
 
 
 class WithInfo(spaces.Dict):
@@ -42,11 +54,13 @@ class InfoForm:
       masked: whether the observation gets the entry `ACTION_MASK`.
       fields: the other keys, with the space of each.
       choices: number of entries of the mask; 0 without a mask.
+      rare: keys that a step may lack.
     """
 
     masked: bool
     fields: Mapping[str, spaces.Space[Any]]
     choices: int = 0
+    rare: frozenset[str] = frozenset()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,7 +93,10 @@ class InfoForm:
         if not self.fields:
             return obs
         # A reset does not describe a step, even if its info has the key, and it may have no info at all.
-        values = {key: _zero(space) if reset else _entry(info, key) for key, space in self.fields.items()}
+        values = {}
+        for key, space in self.fields.items():
+            lacks = reset or (key in self.rare and key not in as_info(info, key))
+            values[key] = _zero(space) if lacks else _entry(info, key)
         return {OBSERVATION: obs, INFO: values}
 
     def join_batch(self, obs: Any, info: Mapping[str, Any], num_envs: int, *, reset: bool = False) -> Any:
@@ -93,8 +110,33 @@ class InfoForm:
         if not self.fields:
             return obs
         zeros = {key: np.zeros((num_envs, *(space.shape or ())), space.dtype) for key, space in self.fields.items()}
-        values = {key: zero if reset else as_info(info, key).get(key, zero) for key, zero in zeros.items()}
+        values = {key: zero if reset else _batch(as_info(info, key).get(key, zero)) for key, zero in zeros.items()}
         return {OBSERVATION: obs, INFO: values}
+
+
+class Masks:
+    """Adds the mask of an environment's method `action_masks` (the name in sb3-contrib) to infos without a mask.
+
+    Args:
+      env: a single environment or a vector environment; without such a method, infos stay as they are.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._read: Callable[[], Any] | None = None
+        vector = hasattr(env, "num_envs")
+        raw = env.unwrapped if vector else env
+        find = getattr(raw, "get_wrapper_attr", None)
+        with contextlib.suppress(AttributeError):
+            self._read = find(_METHOD) if find is not None else getattr(raw, _METHOD)
+        if self._read is None and vector and hasattr(raw, "call") and all(raw.call("has_wrapper_attr", _METHOD)):
+            # A vector environment of Gymnasium passes calls on to the environments in it.
+            self._read = lambda: np.stack(raw.call(_METHOD))
+
+    def __call__(self, info: Any) -> Any:
+        """The info with the mask of the present state."""
+        if self._read is None or not isinstance(info, Mapping) or ACTION_MASK in info:
+            return info
+        return {**info, ACTION_MASK: self._read()}
 
 
 class JoinInfo(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
@@ -104,19 +146,29 @@ class JoinInfo(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         super().__init__(env)
         self.form = form
         self.observation_space = form.space(env.observation_space, env.action_space)
+        self._masks = Masks(env) if form.masked else _unchanged
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
         obs, info = reset_answer(self.env.reset(seed=seed, options=options))
+        info = self._masks(info)
         return self.form.join(obs, info, reset=True), info
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         obs, reward, terminated, truncated, info = step_answer(self.env.step(action))
+        info = self._masks(info)
         over = type(terminated) in FLAGS and bool(terminated)
         return self.form.join(obs, info, over=over), reward, terminated, truncated, info
 
 
+def _unchanged(info: Any) -> Any:
+    return info
+
+
 def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
-    """Finds the form of the declared keys in an environment, single or vector, by a reset and, if needed, a step.
+    """Finds the form of the declared keys in an environment, single or vector, by a reset and, if needed, steps.
+
+    If the first step lacks a key, random steps follow until a step has it, to the end of a few episodes. If no episode
+    ends in reasonable time, the key is taken for a number, with a warning.
 
     Raises:
       ConfigError: if a key is missing, or does not hold numbers.
@@ -133,25 +185,72 @@ def _probed(env: Any, keys: Sequence[str], name: str) -> InfoForm:
     others = [key for key in keys if key != ACTION_MASK]
     masked = len(others) < len(keys)
     choices = sum(action_counts(_action_space(env))) if masked else 0
+    masks = Masks(env) if masked else _unchanged
     obs, info = reset_answer(env.reset(seed=_PROBE_SEED))
+    info = masks(info)
     if masked and ACTION_MASK not in as_info(info, ACTION_MASK):
-        raise ConfigError(_missing(name, ACTION_MASK, "reset", info))
-    if not others:
-        return InfoForm(masked, {}, choices)
-    *_, info = step_answer(env.step(sample_action(env, obs, info, np.random.default_rng(_PROBE_SEED))))
-    fields = {}
-    for key in others:
-        if key not in as_info(info, key):
-            raise ConfigError(_missing(name, key, "first step", info))
-        value = np.asarray(info[key])
+        raise ConfigError(_missing(name, ACTION_MASK, "its reset", info))
+    found, rare = _found(env, others, name, obs, info, masks) if others else ({}, frozenset())
+    for key, value in found.items():
         if value.dtype.kind not in "biuf":
             raise ConfigError(
-                f"env.info_keys: {name} gives {info[key]!r} under {key!r}; expected a number, a bool or an array of "
-                "them"
+                f"env.info_keys: {name} gives {brief(value.tolist())} under {key!r}; expected a number, a bool or an "
+                "array of them"
             )
-        shape = value.shape[1:] if hasattr(env, "num_envs") else value.shape
-        fields[key] = _space_of(shape, value.dtype)
-    return InfoForm(masked, fields, choices)
+    fields = {key: _space_of(found[key].shape, found[key].dtype) for key in others}
+    return InfoForm(masked, fields, choices, rare)
+
+
+def _found(
+    env: Any, keys: Sequence[str], name: str, obs: Any, info: Any, masks: Callable[[Any], Any]
+) -> tuple[dict[str, Array], frozenset[str]]:
+    """A value of each key, of one environment, and the keys that the first step lacks; see `probe`."""
+    mode = getattr(env, "metadata", {}).get("autoreset_mode") if hasattr(env, "num_envs") else None
+    rng, start, ends = np.random.default_rng(_PROBE_SEED), time.monotonic(), 0
+    found: dict[str, Array] = {}
+    rare: frozenset[str] = frozenset()
+    seen: dict[str, None] = {}
+    for number in range(1, _LONGEST + 1):
+        obs, _, terminated, truncated, info = step_answer(env.step(sample_action(env, obs, info, rng)))
+        info = masks(info)
+        over = np.atleast_1d(np.logical_or(np.asarray(terminated, bool), np.asarray(truncated, bool)))
+        shown = {key: np.asarray(as_info(info, key)[key]) for key in keys if key in as_info(info, key)}
+        if hasattr(env, "num_envs"):
+            shown = {key: _batch(value)[0] if value.ndim else value for key, value in shown.items()}
+        if mode == AutoresetMode.SAME_STEP and over.any():
+            shown |= _last_entries(info, over, keys)
+        found = {**shown, **found}
+        seen |= dict.fromkeys(info)
+        missing = [key for key in keys if key not in found]
+        if number == 1:
+            rare = frozenset(missing)
+        if not missing:
+            break
+        ends += bool(over.any())
+        if ends >= _EPISODES:
+            raise ConfigError(_missing(name, missing[0], f"{ends} episodes", seen))
+        if time.monotonic() - start > _SECONDS:
+            break
+        if over.any() and mode in (None, AutoresetMode.DISABLED):
+            options = None if mode is None else {"reset_mask": over}
+            obs, info = reset_answer(env.reset(options=options))
+            info = masks(info)
+    for key in keys:
+        if key not in found:
+            _log.warning(
+                "%s: the info of %d steps, without the end of %s, has no %r (env.info_keys): it is taken for a number, "
+                "and for 0 where it is missing", name, number, f"{_EPISODES} episodes", key,
+            )  # fmt: skip
+            found[key] = np.zeros((), np.float32)
+    return found, rare
+
+
+def _last_entries(info: Any, over: Array, keys: Sequence[str]) -> dict[str, Array]:
+    """The entries in the last info of an episode, of a vector environment that resets in the same step."""
+    from minding.envs.backends.finals import final_infos
+
+    rows = final_infos(info, over, InfoForm(False, dict.fromkeys(keys, spaces.Discrete(1))))
+    return {key: np.asarray(row[key]) for row in rows for key in row}
 
 
 def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
@@ -164,7 +263,9 @@ def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
         return (int(space.n),)
     if isinstance(space, spaces.MultiDiscrete):
         return tuple(int(n) for n in space.nvec.ravel())
-    raise SpaceError(f"an action mask needs Discrete or MultiDiscrete actions, got the space {space}")
+    if isinstance(space, spaces.MultiBinary):
+        return (2,) * math.prod(space.shape)
+    raise SpaceError(f"an action mask needs Discrete, MultiDiscrete or MultiBinary actions, got the space {space}")
 
 
 def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Generator) -> Any:
@@ -186,6 +287,8 @@ def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Ge
             return space.sample()
         return np.clip(rng.standard_normal(space.shape), limits.low, limits.high).astype(space.dtype)
     space = _action_space(env)
+    if isinstance(space, spaces.MultiBinary):
+        space = as_multi_discrete(space)
     drawn = random_legal(np.asarray(mask).astype(bool), action_counts(space), rng)
     if isinstance(space, spaces.MultiDiscrete):
         drawn = drawn.reshape(*drawn.shape[:-1], *space.shape)
@@ -209,6 +312,15 @@ def _space_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Space[Any]
     return spaces.Box(limits.min, limits.max, shape, np.int64)
 
 
+def _batch(values: Any) -> Any:
+    """Values of all environments; Gymnasium has objects in place of some NumPy scalars, with None where it has none."""
+    array = np.asarray(values)
+    if array.dtype != object or array.ndim != 1:
+        return values
+    known = [value for value in array if value is not None]
+    return np.array([np.zeros_like(known[0]) if value is None else value for value in array]) if known else values
+
+
 def _zero(space: spaces.Space[Any]) -> Array:
     return np.zeros(space.shape or (), space.dtype)
 
@@ -221,4 +333,4 @@ def _entry(info: Mapping[str, Any], key: str) -> Any:
 
 def _missing(name: str, key: str, where: str, info: Mapping[str, Any]) -> str:
     known = ", ".join(map(repr, info)) or "nothing"
-    return f"env.info_keys: {name} gave no {key!r} in the info of its {where}{nearest(key, info)}; it gave {known}"
+    return f"env.info_keys: {name} gave no {key!r} in the info of {where}{nearest(key, info)}; it gave {known}"

@@ -23,7 +23,7 @@ from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, add_note
-from minding.engine.files import folder_of
+from minding.engine.paths import absolute, folder_of
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
@@ -364,6 +364,7 @@ class Agent:
     def save(self, path: str | Path, *, learner: bool = True, evaluate: int | None = None) -> Path:
         """Writes a folder to share: weights, settings, a model card and a video; no code and no pickle.
 
+        The folder appears when all of it is written. If the environment cannot be filmed, the video is left out.
         `minding.load` turns it into an agent that acts in the same way, and learns with the same critics, targets and
         moments of the optimizer. To continue training exactly, keep the run folder.
 
@@ -374,12 +375,12 @@ class Agent:
           evaluate: number of episodes for the return on the card; 0 leaves it out. By default 100, or 0 without an
             environment (``env.env_id=data``).
         """
-        folder = folder_of(path, "save")
+        folder = absolute(folder_of(path, "save"))
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)
         clock = self._session.clock if self._session is not None else self._resume_clock or 0
-        figures = self.evaluate(evaluate) if evaluate else None
+        figures = (lambda: self.evaluate(evaluate)) if evaluate else None
         save_policy(folder, self.cfg, self.policy, figures, clock if learner else None)
         return folder
 

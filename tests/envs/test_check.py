@@ -9,6 +9,7 @@ import types
 import gymnasium
 import numpy as np
 import pytest
+import worlds
 from gymnasium import spaces
 from worlds import Counter, Faulty, Nested, Recycler, Torque, Unseeded
 
@@ -42,6 +43,22 @@ def test_an_environment_that_ignores_its_seed_is_found():
     texts = list(troubles(Unseeded))
     assert "two runs with one seed differ" in texts
     assert any("resumed run begins new episodes" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("world", "what"),
+    [
+        ("Clocked", "observation"),
+        ("normalized_obs", "observation"),
+        ("normalized_reward", "reward"),
+        ("Shortening", "end"),
+    ],
+)
+def test_an_environment_that_does_not_repeat_an_episode_after_others_is_found(world, what):
+    told = f"after others, an episode with the same seed and actions has another {what}"
+    found = troubles(getattr(worlds, world))[f"a resumed run begins new episodes: {told}"]
+    assert "set policy.model.normalize_obs=true" in found.fix
+    assert "env.normalize_reward=true" in found.fix
 
 
 def test_environments_without_end_or_with_infinite_bounds_are_found():
@@ -131,7 +148,7 @@ def test_spaces_without_an_array_form_and_old_signatures_are_errors():
     assert "step(action) returns 5 values" in check_env({}, 10, env_fn=Old)[-1].fix
 
 
-@pytest.mark.parametrize("space", [spaces.Tuple([spaces.Discrete(2)]), spaces.MultiBinary(3)])
+@pytest.mark.parametrize("space", [spaces.Tuple([spaces.Discrete(2)]), spaces.Sequence(spaces.Discrete(2))])
 def test_the_fix_for_actions_that_no_policy_decides_is_another_space(space):
     class Odd(Counter):
         def __init__(self):

@@ -5,11 +5,14 @@ import json
 import gymnasium
 import numpy as np
 import pytest
+import worlds
+from gymnasium.vector import SyncVectorEnv
 
 from minding.engine.data import trees
 from minding.engine.errors import CheckpointError, ConfigError, EnvError, NonFiniteError, ShapeError
 from minding.engine.types import EpisodeEnd
-from minding.envs import make_env_manager
+from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
+from minding.envs.random_play import RandomPlay
 
 BACKENDS = ["sync", "subprocess"]
 ZEROS = np.zeros(2, np.int64)
@@ -273,6 +276,56 @@ def test_an_environment_that_ignores_its_seed_resumes_at_an_episode_boundary(mak
     assert restored.obs[:, 1].tolist() == [0.0, 0.0]
     ends = [end for _ in range(12) for end in restored.step(ZEROS).episodes]
     assert all(end.episode_return == end.episode_length * (end.episode_length + 1) / 2 for end in ends)
+
+
+@pytest.mark.parametrize("backend", ["sync", "subprocess", "vector"])
+def test_binary_actions_reach_their_environment(make, backend):
+    if backend == "vector":
+        manager = VectorEnvManager(SyncVectorEnv([worlds.Switches] * 2))
+    else:
+        manager = make("Switches", 2, backend=backend)
+    manager.reset()
+    step = manager.step(np.array([[1, 0, 0, 1], [1, 1, 1, 1]]))
+    assert step.reward.tolist() == [2.0, 4.0]
+    assert manager.play(np.array([[[1, 0], [0, 0]], [[0, 0], [0, 0]]])).reward.tolist() == [1.0, 0.0]
+
+
+def test_a_mask_of_binary_actions_has_two_entries_for_each(make):
+    env = {"env_id": "worlds:Switches", "info_keys": ["action_mask"], "env_kwargs": {"masked": True}}
+    assert describe_env(env)["observation"]["spaces"]["action_mask"]["counts"] == [2, 2, 2, 2]
+    assert {found.level for found in check_env(env, 50)} == {"ok"}
+    manager = make("Switches", 2, **{key: value for key, value in env.items() if key != "env_id"})
+    manager.reset()
+    assert RandomPlay(manager, describe_env(env)).step().reward.tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("world", "backend", "guarantee"),
+    [
+        ("Counter", "sync", "exact"),
+        ("Counter", "subprocess", "exact"),
+        ("Nested", "sync", "exact"),
+        ("Squad", "sync", "exact"),
+        ("Unseeded", "sync", "episode-boundary"),
+        ("Clocked", "sync", "episode-boundary"),
+        ("Clocked", "subprocess", "episode-boundary"),
+        ("normalized_obs", "sync", "episode-boundary"),
+        ("normalized_reward", "sync", "episode-boundary"),
+        ("Shortening", "sync", "episode-boundary"),
+    ],
+)
+def test_the_guarantee_is_known_before_the_first_step(make, world, backend, guarantee):
+    manager = make(world, 2, backend=backend)
+    assert manager.resume_guarantee == guarantee
+    manager.reset()
+    assert (manager.resume_guarantee, manager.fault_count) == (guarantee, 0)
+
+
+@pytest.mark.parametrize(("kind", "backend"), [("raise", "sync"), ("hang", "sync"), ("die", "subprocess")])
+def test_an_environment_with_faults_is_taken_to_repeat_its_episodes(make, kind, backend):
+    limit = 0.2 if kind == "hang" else 30.0
+    manager = make("Faulty", 1, env_kwargs={"kind": kind}, step_timeout=limit, backend=backend)
+    assert (manager.resume_guarantee, manager.fault_count) == ("exact", 0)
 
 
 def test_a_state_of_another_number_of_environments_is_refused(make):

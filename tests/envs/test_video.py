@@ -1,5 +1,7 @@
 """Videos of episodes."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -107,9 +109,69 @@ def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
 def test_what_renders_no_pictures_is_refused(name, tmp_path):
     env = {"env_id": f"test_video:{name}", "info_keys": ["action_mask"]}
     with pytest.raises(
-        ConfigError, match=rf"env\.env_id='test_video:{name}' renders no images .* an array \(H, W, 3\)"
+        ConfigError, match=rf"'test_video:{name}' cannot be filmed: after 0 steps its render\(\), .* returned None"
     ):
         video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
+
+
+GRAY = np.full((2, 5), 51)
+COLORS = np.stack([GRAY, 2 * GRAY, 3 * GRAY], axis=-1)
+RGB = COLORS.tolist()
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        (COLORS.astype(np.uint8), RGB),
+        (COLORS, RGB),
+        (RGB, RGB),
+        (COLORS.astype(np.float32), RGB),
+        (COLORS / 255, RGB),
+        (np.moveaxis(COLORS, 2, 0), RGB),
+        (np.concatenate([COLORS, COLORS[..., :1]], axis=2), RGB),
+        ([np.zeros((2, 5, 3), np.uint8), COLORS.astype(np.uint8)], RGB),
+        (GRAY, [[[51] * 3] * 5] * 2),
+        (GRAY[..., None], [[[51] * 3] * 5] * 2),
+        (GRAY[None] / 255, [[[51] * 3] * 5] * 2),
+        (GRAY > 0, [[[255] * 3] * 5] * 2),
+    ],
+)
+def test_images_of_other_forms_are_converted(picture, expected):
+    image = video.as_image(picture)
+    assert (image.dtype, image.tolist()) == (np.uint8, expected)
+    assert not np.shares_memory(image, picture)
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (None, "None"),
+        ("a window", "'a window'"),
+        ([[0, 1], [2]], "[[0, 1], [2]]"),
+        (np.zeros((5, 7, 6)), "an array (5, 7, 6) of float64"),
+        (np.zeros((0, 4, 3), np.uint8), "an array (0, 4, 3) of uint8"),
+        (np.full((2, 2, 3), np.nan), "an image with numbers from nan to nan"),
+        (np.full((2, 2, 3), 300), "an image with numbers from 300 to 300"),
+        (np.full((2, 2, 3), -1.5), "an image with numbers from -382.5 to -382.5"),
+    ],
+)
+def test_what_is_no_image_is_described(picture, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        video.as_image(picture)
+
+
+class Growing(Painted):
+    """Its images grow with each step."""
+
+    def render(self):
+        return np.zeros((8, 8 + self.steps, 3), np.uint8)
+
+
+def test_images_of_different_sizes_are_refused(tmp_path):
+    env = {"env_id": "test_video:Growing", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
+    with pytest.raises(ConfigError, match=r"different sizes, \(H, W\) = \(8, 8\) and \(8, 9\)"):
+        video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
+    assert not (tmp_path / "a.gif").exists()
 
 
 class Unrendered(Blank):

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from agent_worlds import Mixed, Nobody, Shared, Squad, TakingTurns  # noqa: F401
 from gymnasium import spaces
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 
 class Counter(gymnasium.Env):
@@ -165,6 +166,65 @@ class Unseeded(Counter):
 
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=None if hasattr(self, "start") else int.from_bytes(os.urandom(4), "little"))
+
+
+class Clocked(Counter):
+    """Shows how long an episode has taken."""
+
+    def reset(self, **kwargs):
+        self.begin = time.perf_counter()
+        return super().reset(**kwargs)
+
+    def observe(self):
+        return np.array([time.perf_counter() - self.begin, self.steps], np.float32)
+
+
+def normalized_obs():
+    """Keeps a running mean of observations from episode to episode."""
+    return NormalizeObservation(Counter())
+
+
+def normalized_reward():
+    """Keeps a running scale of rewards from episode to episode."""
+    return NormalizeReward(Counter())
+
+
+class Shortening(Counter):
+    """From its third episode on, an episode ends after its first step."""
+
+    episodes = 0
+
+    def reset(self, **kwargs):
+        self.episodes += 1
+        return super().reset(**kwargs)
+
+    def step(self, action):
+        obs, reward, terminated, *rest = super().step(action)
+        return obs, reward, terminated or self.episodes > 2, *rest
+
+
+class Switches(Counter):
+    """Earns the number of switches that are on.
+
+    Args:
+      masked: info holds a mask that leaves only on.
+    """
+
+    def __init__(self, masked=False):
+        super().__init__()
+        self.action_space = spaces.MultiBinary((2, 2))
+        self.masked = masked
+
+    def info(self):
+        return {"action_mask": np.tile(np.array([0, 1], np.int8), 4)} if self.masked else {}
+
+    def reset(self, **kwargs):
+        return super().reset(**kwargs)[0], self.info()
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        obs, _, *ends, _ = super().step(0)
+        return obs, float(action.sum()), *ends, self.info()
 
 
 class Torque(gymnasium.Env):

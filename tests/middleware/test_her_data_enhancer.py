@@ -17,6 +17,7 @@ from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
 from minding.envs.games.bit_flip import BitFlip
 from minding.middleware import her_data_enhancer
+from minding.middleware.her_data_enhancer import goal_parts
 
 STEPS = 4
 FIELDS = (*(f"{when}.{what}" for when in ("obs", "next_obs") for what in ("observation", "achieved_goal")),)
@@ -326,6 +327,52 @@ def test_rewards_that_are_not_those_of_the_rule_are_named_once(config_of, caplog
         "in 2 of 2 steps of the first episode, first in step 1, the environment gave another reward (-0.5) "
         "than its compute_reward (-1)"
     )
+
+
+def divided(tree):
+    """The observations with goals in a Dict of two parts, one of them in a Dict of its own."""
+    leaves = trees.named(tree)
+    goals = {entry: leaves.pop(entry) for entry in ("achieved_goal", "desired_goal")}
+    for entry, bits in goals.items():
+        leaves |= {f"{entry}.first": bits[..., :1], f"{entry}.rest.both": bits[..., 1:]}
+    return trees.unflatten(leaves)
+
+
+class Divided(BitFlip):
+    """Takes goals as `divided` makes them, one row at a time."""
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        assert list(achieved_goal) == list(desired_goal) == ["first", "rest"]
+        achieved, desired = (
+            np.concatenate([goal["first"], goal["rest"]["both"]]) for goal in (achieved_goal, desired_goal)
+        )
+        return super().compute_reward(achieved, desired, info)
+
+    def compute_terminated(self, achieved_goal, desired_goal, info):
+        return self.compute_reward(achieved_goal, desired_goal, info) == 0
+
+
+def test_goals_in_a_dict_are_replaced_as_those_in_an_array(config_of):
+    plain, nested = rollout(), rollout()
+    nested.obs, nested.last_obs, nested.final_obs = map(divided, (nested.obs, nested.last_obs, nested.final_obs))
+    rows = enhanced(config_of(), plain)[0].rows()
+    buffer = Pushed()
+    goals = [f"{prefix}.{entry}_goal.{part}" for prefix in ("obs", "next_obs") for entry in ("achieved", "desired")
+             for part in ("first", "rest.both")]  # fmt: skip
+    buffer.fields = dict.fromkeys([*(name for name in buffer.fields if "goal" not in name), *goals])
+    enhancer = her_data_enhancer(config_of(), buffer, Divided(3))
+    enhancer(OnlineRLContext(trajectories=nested))
+    found = buffer.rows()
+    for name in ("action", "reward", "terminated", "obs.observation"):
+        np.testing.assert_array_equal(found[name], rows[name])
+    for goal in ("obs.desired_goal", "next_obs.desired_goal", "next_obs.achieved_goal"):
+        joined = np.concatenate([found[f"{goal}.first"], found[f"{goal}.rest.both"]], axis=1)
+        np.testing.assert_array_equal(joined, rows[goal])
+
+
+def test_goals_with_different_parts_are_refused():
+    with pytest.raises(ValueError, match=r"has an entry 'desired_goal\.b', but no 'achieved_goal\.b'"):
+        goal_parts(["achieved_goal.a", "desired_goal.a", "desired_goal.b"])
 
 
 def test_what_has_no_goals_is_refused(config_of):

@@ -99,7 +99,9 @@ def line(text: object) -> str:
 
 def written(what: str, path: str | Path, replaced: bool) -> None:
     """Prints where a command wrote a file, and whether it replaced an earlier file."""
-    echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
+    from minding.engine.paths import shown
+
+    echo(f"{what}: {shown(path)}" + (", in place of an earlier file" if replaced else ""))
 
 
 def write_figures(file: Path, figures: Mapping[str, Any]) -> None:
@@ -115,6 +117,7 @@ def write_figures(file: Path, figures: Mapping[str, Any]) -> None:
 def drawn(picture: Path, draw: Callable[[Path], object]) -> str:
     """Draws a picture at the end of a command; returns its path, or why there is none."""
     from minding.engine.errors import ConfigError, MissingExtraError
+    from minding.engine.paths import shown
 
     try:
         draw(picture)
@@ -122,7 +125,7 @@ def drawn(picture: Path, draw: Callable[[Path], object]) -> str:
         return f"not drawn: {error}"
     except OSError as error:
         return f"not drawn: {error.strerror}"
-    return str(picture)
+    return shown(picture)
 
 
 def number(value: float) -> str:
@@ -220,13 +223,14 @@ def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:
     """
     from minding.engine.checkpoint import BEST as FOLDER
     from minding.engine.errors import NoCheckpointError
+    from minding.engine.paths import absolute, shown
 
     if ckpt != BEST:
-        return None if ckpt is None else Path(ckpt)
+        return None if ckpt is None else absolute(ckpt)
     best = run.checkpoints / FOLDER
     if not best.is_dir():
         raise NoCheckpointError(
-            f"{str(run.path)!r} has no best checkpoint, because no evaluation was saved: leave --ckpt out, which "
+            f"{shown(run.path)!r} has no best checkpoint, because no evaluation was saved: leave --ckpt out, which "
             "takes the newest"
         )
     return best

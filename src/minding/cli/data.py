@@ -88,13 +88,14 @@ def record(
     with bad_input():
         from minding.configs import compile_run
         from minding.engine.errors import DataError
+        from minding.engine.paths import absolute, shown
         from minding.engine.run.run_dir import RunDir
 
         references = _references(random_return, expert_return)
         run_dir = None if run is None else RunDir.open(run, trust=trust)
-        folder = Path(str(out)) if run_dir is None or out is not None else run_dir.products / "data"
+        folder = absolute(str(out)) if run_dir is None or out is not None else run_dir.products / "data"
         if folder.exists():
-            raise DataError(f"{str(folder)!r} exists: remove it, or give another folder with --out")
+            raise DataError(f"{shown(folder)!r} exists: remove it, or give another folder with --out")
         # Nothing of the algorithm is used; PPO is chosen because it acts in every space.
         cfg = (
             compile_run("ppo", [f"env.env_id={how['env']}"]) if run_dir is None else compile_run(run_dir.load_config())
@@ -122,7 +123,7 @@ def record(
                 report=report,
             )  # fmt: skip
     echo(f"{len(found):,} steps, {_returns(found)}")
-    echo(f"data: {folder}")
+    echo(f"data: {shown(folder)}")
 
 
 def _check_options(run: str | None, ckpt: str | None, out: str | None, **how: Any) -> None:

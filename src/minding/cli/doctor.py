@@ -29,11 +29,13 @@ def _packages() -> Iterator[Row]:
     """Compares the hard dependencies with the version ranges in the package's own metadata."""
     from packaging.requirements import Requirement
 
+    from minding.engine.process.versions import NEEDED
+
     try:
         wanted = importlib.metadata.requires("minding") or []
     except importlib.metadata.PackageNotFoundError:
         yield "minding", "runs from its source tree", ""
-        wanted = ["mindspore==2.10.0", "numpy>=1.26,<2", "gymnasium>=1.1,<2"]
+        wanted = [f"{name}{versions}" for name, versions in NEEDED.items()]
     for requirement in map(Requirement, wanted):
         if requirement.marker is not None:
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -96,13 +95,14 @@ def _play(
 ) -> float:
     """Plays with the agent of one run, prints the results and returns the mean."""
     from minding import training
+    from minding.engine.paths import absolute
     from minding.training.evaluation import Evaluation
 
     played = training.evaluate(
         run_dir,
         episodes,
         cfg.seed if seed is None else seed,
-        acting=_verified(run_dir, Path(exported)) if exported else None,
+        acting=_verified(run_dir, absolute(exported)) if exported else None,
         ckpt=ckpt,
         played=cfg,
     )
@@ -168,6 +168,7 @@ def record(
     """
     with bad_input():
         from minding.configs import compile_run
+        from minding.engine.paths import absolute
         from minding.engine.run.run_dir import RunDir, run_folders
         from minding.envs.video import video_writer
 
@@ -175,7 +176,7 @@ def record(
         run_dir = max(runs, key=_final_return)
         if len(runs) > 1:
             echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
-        file = run_dir.products / run_dir.video.name if out is None else Path(out)
+        file = run_dir.products / run_dir.video.name if out is None else absolute(out)
         video_writer(file)
         cfg = played_in(compile_run(run_dir.load_config()), env)
         chosen = chosen_of(run_dir, ckpt, model)

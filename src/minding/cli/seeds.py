@@ -81,13 +81,15 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
 
     with contextlib.ExitStack() as held:
         with bad_input():
+            from minding.engine.paths import shown
             from minding.engine.run.lock import RunLock
 
             check_jobs(cfg, jobs)
             runs = SeedRuns.of(cfg)
             lock = held.enter_context(RunLock(runs.folder))
             changed = runs.renew()
-        echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
+        numbers = ", ".join(map(str, seeds))
+        echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {numbers}, in {shown(runs.folder)}")
         for name, differing in runs.differences().items():
             echo(f"settings that differ from {name}: {_differences_text(differing)}")
         for key, (before, now) in changed.items():
@@ -140,6 +142,7 @@ def display_of(runs: SeedRuns, commands: Mapping[int, Command], progress: bool) 
 
 def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
     """A text about how the process of a seed ended."""
+
     run_dir = runs.finished(seed)
     if run_dir is not None:
         return f"done: {_evaluation(run_dir.figures())}"
@@ -150,6 +153,7 @@ def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
 
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     """Prints the table and statistics of the finished seeds, draws their curve, and writes the figures to a file."""
+    from minding.engine.paths import shown
     from minding.engine.run.aggregates import aggregate
     from minding.engine.run.curves import LEAST_SEEDS, learning_curves
     from minding.engine.run.plotting import plot_curves
@@ -171,7 +175,7 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     lines["curve"] = drawn(
         runs.curve, lambda file: plot_curves(learning_curves([each.path for each in finished.values()]), file)
     )
-    lines["folder"] = str(runs.folder)
+    lines["folder"] = shown(runs.folder)
     print_fields(lines)
     write_figures(runs.summary, summary)
 

@@ -85,19 +85,22 @@ def report_unsaved(run_dir: RunDir) -> None:
     """Reports which checkpoint remains of a run whose last state could not be saved."""
     from minding.engine.checkpoint import newest_checkpoint, read_manifest
     from minding.engine.errors import CheckpointError
+    from minding.engine.paths import shown
 
     try:
         newest = newest_checkpoint(run_dir.checkpoints)
         manifest = read_manifest(newest)
         at = f"{manifest['unit']} {manifest[manifest['unit']]:,}"
-        left = f"the newest is {newest} at {at}: {_command('resume', run_dir.path)}"
+        left = f"the newest is {shown(newest)} at {at}: {_command('resume', run_dir.path)}"
     except CheckpointError:
         left = "there is no earlier checkpoint: start the run again"
     echo(f"minding: the last checkpoint could not be saved; {left}", err=True)
 
 
 def _command(name: str, path: Path) -> str:
-    return f"minding {name} {shlex.quote(str(path))}"
+    from minding.engine.paths import shown
+
+    return f"minding {name} {shlex.quote(shown(path))}"
 
 
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
@@ -159,6 +162,7 @@ def _scores(cfg: Config, summary: Any) -> dict[str, str]:
 
 
 def _figures(cfg: Config, summary: Any) -> dict[str, str]:
+    from minding.engine.paths import shown
     from minding.engine.run.scores import plays_itself, units_of
 
     counters, units = dict.fromkeys((summary.unit, "train_iter")), units_of(cfg)
@@ -170,6 +174,6 @@ def _figures(cfg: Config, summary: Any) -> dict[str, str]:
         **{units[name]: f"{getattr(summary, name):,}" for name in counters},
         "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {units[summary.unit]}/s",
         "ended by": str(summary.stop_reason),
-        "run folder": f"{summary.run_dir}{lost}",
-        "checkpoints": str(summary.ckpt),
+        "run folder": f"{shown(summary.run_dir)}{lost}",
+        "checkpoints": shown(summary.ckpt),
     }

@@ -125,8 +125,10 @@ def run_training(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool) 
 
 
 def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool) -> int:
+    from minding.engine.paths import shown
+
     report_lost_output("minding: {reason}: the run continues without its output; Ctrl-C ends it with a checkpoint")
-    echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
+    echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {shown(run_dir.path)}")
 
     from minding import training
     from minding.cli.summary import print_summary, report_unsaved
@@ -157,6 +159,7 @@ def _resumable(cfg: Config) -> RunDir | None:
     from minding.engine.config.compiler import load_config
     from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
     from minding.engine.errors import ConfigError
+    from minding.engine.paths import shown
     from minding.engine.run.run_dir import RunDir
 
     missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
@@ -172,10 +175,10 @@ def _resumable(cfg: Config) -> RunDir | None:
             if resumable_checkpoints(run_dir.checkpoints):
                 check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
                 return run_dir
-            missing = f"no checkpoint in {str(run_dir.path)!r}"
+            missing = f"no checkpoint in {shown(run_dir.path)!r}"
             break
         if number == 0:
-            missing = f"{str(run_dir.path)!r} is another run ({describe_differences(found)})"
+            missing = f"{shown(run_dir.path)!r} is another run ({describe_differences(found)})"
     echo(f"minding: nothing to resume: {missing}; a new run starts from the beginning", err=True)
     return None
 

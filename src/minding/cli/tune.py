@@ -75,6 +75,7 @@ def tune(
         from minding.configs import compile_run, load_user_config
         from minding.engine.config.compiler import parse_overrides
         from minding.engine.errors import ConfigError
+        from minding.engine.paths import absolute, shown
         from minding.engine.run.lock import RunLock
         from minding.training.study import StudyRuns, search_space, trial_config
         from minding.training.tuning import Search, load_optuna
@@ -88,7 +89,7 @@ def tune(
         training.check_runnable(cfg)
         load_optuna()
         check_jobs(cfg, jobs)
-        folder = Path(cfg.run.out_dir) / f"{cfg.exp_name}-tune" if study is None else Path(study)
+        folder = absolute(Path(cfg.run.out_dir, f"{cfg.exp_name}-tune") if study is None else study)
         runs = StudyRuns.at(folder, shared, found)
     with contextlib.ExitStack() as held:
         with bad_input():
@@ -98,7 +99,8 @@ def tune(
             except OSError as error:
                 raise ConfigError(f"study {str(folder)!r}: cannot write: {error.strerror}") from None
             search = Search(runs, trials)
-        echo(f"{cfg.policy.type} on {cfg.env.env_id}, {trials} trials over {len(found)} settings, in {folder}")
+        what = f"{trials} trials over {len(found)} settings"
+        echo(f"{cfg.policy.type} on {cfg.env.env_id}, {what}, in {shown(folder)}")
         return _search_locked(cfg, runs, search, lock, jobs, not no_progress)
 
 
@@ -145,6 +147,7 @@ def _outcome(search: Search, number: int) -> str:
 
 def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -> None:
     """Prints and stores the table, the best trial first, writes the best configuration and draws the importances."""
+    from minding.engine.paths import shown
     from minding.engine.run.plotting import plot_importance
     from minding.training.tuning import name_of
 
@@ -175,10 +178,10 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
     best = search.write_best(cfg)
     if best is not None:
         lines["best"] = f"trial {best.number}: {best.value:.1f}, the mean of the last third of its evaluations"
-        lines["best run"] = str(run.path) if (run := runs.run_of(name_of(best.number))) else "was removed"
-        lines["again"] = f"minding train {shlex.quote(str(runs.best))} --seeds 0-4"
+        lines["best run"] = shown(run.path) if (run := runs.run_of(name_of(best.number))) else "was removed"
+        lines["again"] = f"minding train {shlex.quote(shown(runs.best))} --seeds 0-4"
     lines["importance"] = drawn(runs.importance, lambda file: plot_importance(search.importances(), file))
-    lines["folder"] = str(runs.folder)
+    lines["folder"] = shown(runs.folder)
     print_fields(lines)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
 from minding.engine.config.config import Config
+from minding.engine.paths import anchored
 from minding.engine.run import aggregates
 from minding.engine.run.pool import Version
 from minding.engine.run.run_dir import RunDir
@@ -85,6 +86,7 @@ class Evaluation:
         )
 
 
+@anchored()
 def final_evaluation(
     cfg: Config,
     policy: Policy | ExportedPolicy,

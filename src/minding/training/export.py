@@ -16,6 +16,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.agents import num_agents
 from minding.engine.errors import ExportError
+from minding.engine.paths import absolute
 from minding.engine.run.pool import Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EvalMode, Obs
@@ -51,7 +52,7 @@ def export_run(
         policy's.
       MissingExtraError: if packages for ONNX are not installed.
     """
-    path = Path(out).expanduser() if out else run.products / f"policy.{file_format}"
+    path = absolute(out) if out else run.products / f"policy.{file_format}"
     if path.suffix != f".{file_format}":
         raise ExportError(f"{path}: expected a name that ends with .{file_format}; rename it, or change the format")
     cfg, policy, found = _load(run, ckpt)

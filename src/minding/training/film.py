@@ -34,6 +34,8 @@ def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], boo
         ends = record_episodes(cfg.env, policy.eval_mode, file, cfg.seed, max_steps=most, stop=stop)
     except (ConfigError, EnvError, MissingExtraError) as error:
         return str(error)
+    except Exception as error:  # a renderer without a screen may raise anything, and a film costs nothing else
+        return f"{type(error).__name__}: {error}"
     return None if ends else "it was stopped"
 
 
@@ -49,10 +51,7 @@ def film_run(cfg: Config, run_dir: RunDir, policy: Policy, step: int, stop: Call
     """
     if lost(run_dir.path):
         return
-    try:
-        reason = film_episode(run_dir.video, cfg, policy, stop)
-    except Exception as error:  # a renderer without a screen may raise anything, but the run has ended well
-        reason = f"{type(error).__name__}: {error}"
+    reason = film_episode(run_dir.video, cfg, policy, stop)
     if reason is not None:
         console_logger().warning("run.video: no film: %s", " ".join(reason.split()))
         return

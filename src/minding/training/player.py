@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from minding.engine.config.config import Config
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.agents import num_agents
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import MindingError, NonFiniteError, ShapeError
@@ -45,6 +47,9 @@ class Player:
         else:
             self._ask_environment(cfg)
         self._values = ValueCheck(self._layout)
+        adapter = ActionAdapter(cfg.env.spec.env_action, num_agents(cfg.env.spec))
+        # The actions for an empty batch.
+        self._none = np.zeros((0, *adapter.row_shape), adapter.dtype)
         self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.other else None
         self._actor = policy.own_actor()
         self._thread = None if policy.acts_in_numpy else threading.get_ident()
@@ -71,7 +76,8 @@ class Player:
           action_mask: the legal actions, bool ``(A,)`` or ``(N, A)``, if the environment reports them in info.
           explore: whether to act with exploration, as during collection.
         Returns:
-          An action for the environment's `step`, ``(N, ...)`` for a batch; a single discrete action is a NumPy integer.
+          An action for the environment's `step`, ``(N, ...)`` for a batch, which may be empty; a single discrete action
+          is a NumPy integer.
         Raises:
           ShapeError: if the observation does not fit the space (integers included), or a mask allows no action; also if
             a policy with memory is given another number of observations than before: call `reset` first.
@@ -84,6 +90,8 @@ class Player:
                 "or train with policy.collect.backend=host, if the network has a NumPy form"
             )
         count = self._rows(obs)
+        if count == 0:
+            return self._none.copy()
         batch, mask = obs, None
         if self._mask_comes_with_info:
             batch = self._joined(obs, action_mask)
@@ -115,6 +123,8 @@ class Player:
         expected = leaf.shape if leaf.source_shape is None else leaf.source_shape
         if shape == expected:
             return None
+        if shape == (0,):
+            return 0
         if shape[1:] == expected and len(shape) == len(expected) + 1:
             return int(shape[0])
         sizes = "".join(f", {size}" for size in expected) or ","

@@ -14,6 +14,7 @@ from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.files import Folder
+from minding.engine.paths import absolute
 from minding.engine.process.commands import Command
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.comparison import differing_settings
@@ -115,7 +116,7 @@ class SeedRuns(RunGroup):
         Raises:
           ConfigError: the folder cannot be written.
         """
-        folders = _names(Path(cfg.run.out_dir) / f"{cfg.exp_name}-seeds")
+        folders = _names(absolute(cfg.run.out_dir) / f"{cfg.exp_name}-seeds")
         free = next(folder for folder in folders if not folder.exists() or _is_of(folder, cfg))
         runs = cls(free, cfg)
         try:
@@ -149,7 +150,7 @@ class SeedRuns(RunGroup):
 
     def differences(self) -> dict[str, dict[str, tuple[Any, Any]]]:
         """Settings that differ from the earlier folders of the experiment: by folder, each value there and here."""
-        first = Path(self.cfg.run.out_dir) / f"{self.cfg.exp_name}-seeds"
+        first = absolute(self.cfg.run.out_dir) / f"{self.cfg.exp_name}-seeds"
         found = {}
         for folder in itertools.takewhile(lambda each: each != self.folder and each.exists(), _names(first)):
             try:

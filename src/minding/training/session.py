@@ -24,6 +24,7 @@ from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.paths import anchored, shown
 from minding.engine.process import compiled
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
@@ -179,6 +180,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """The signal that ended the run, if one did."""
         return self.task.interrupted_by
 
+    @anchored()
     def run(self, until: int | None = None) -> str:
         """Runs iterations until the clock reaches `until`, or another limit of the configuration ends the run.
 
@@ -347,8 +349,8 @@ def _raise_signal(summary: Summary) -> None:
             "ended by %s: the run %s in %s; minding resume %s continues it",
             summary.stop_reason,
             saved,
-            summary.run_dir,
-            summary.run_dir,
+            shown(summary.run_dir),
+            shown(summary.run_dir),
         )
         raise error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from minding.engine.checkpoint.store import MISFITS, arrays_of
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.data.scratch import Scratch
+from minding.engine.errors import CheckpointError, ConfigError, DataError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array, Policy
 from minding.training.film import film_episode
@@ -38,15 +40,20 @@ _log = logging.getLogger("minding")
 
 
 def save_policy(
-    path: Path, cfg: Config, policy: Policy, evaluation: Evaluation | None, clock: int | None = None
+    path: Path,
+    cfg: Config,
+    policy: Policy,
+    evaluate: Callable[[], Evaluation] | None,
+    clock: int | None = None,
 ) -> None:
-    """Writes the folder of a trained policy.
+    """Writes the folder of a trained policy: all of it, or nothing.
 
     Args:
       path: a folder that does not exist yet.
       cfg: the compiled configuration.
       policy: the policy, whose acting weights are saved.
-      evaluation: the evaluation of this policy, for the model card; None if it was not evaluated.
+      evaluate: evaluates this policy for the model card, once it is known that the folder can be written; None leaves
+        the evaluation out.
       clock: clock of the run at which the policy is saved; critics, targets and the moments of the optimizer are then
         saved as well. None leaves them out.
     Raises:
@@ -57,21 +64,23 @@ def save_policy(
     acting: Any = policy
     arrays, network = acting.acting_arrays()
     try:
-        path.mkdir(parents=True)
-        save_file(
-            # Not `ascontiguousarray`, which turns a single number into an array with an axis.
-            {name: np.asarray(array, order="C") for name, array in arrays.items()},
-            path / WEIGHTS,
-            metadata={"format": "minding", "version": __version__, "network": network},
-        )
-        save_config(cfg, path / CONFIG)
-        if clock is not None:
-            save_checkpoint(path / LEARNER, {"policy": policy.state_dict()}, {"clock": clock})
-        write_checksums(path)
-        film = _film(path / "episode.gif", cfg, policy)
-        (path / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
-    except FileExistsError:
-        raise ConfigError(f"save: {str(path)!r} exists already: remove it, or give another name") from None
+        with Scratch(path) as scratch:
+            evaluation = None if evaluate is None else evaluate()
+            save_file(
+                # Not `ascontiguousarray`, which turns a single number into an array with an axis.
+                {name: np.asarray(array, order="C") for name, array in arrays.items()},
+                scratch.folder / WEIGHTS,
+                metadata={"format": "minding", "version": __version__, "network": network},
+            )
+            save_config(cfg, scratch.folder / CONFIG)
+            if clock is not None:
+                save_checkpoint(scratch.folder / LEARNER, {"policy": policy.state_dict()}, {"clock": clock})
+            write_checksums(scratch.folder)
+            film = _film(scratch.folder / "episode.gif", cfg, policy)
+            (scratch.folder / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
+            scratch.finish()
+    except DataError as error:
+        raise ConfigError(f"save: {error}") from None
     except OSError as error:
         raise ConfigError(f"save: {str(path)!r} cannot be written: {error.strerror}") from None
 

@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from agent_worlds import Vanishing
+from agent_worlds import Mixed, Vanishing
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from worlds import Permit
 
@@ -52,6 +52,16 @@ def test_that_fix_works():
     for _ in range(2):
         last = manager.step(np.zeros((1, 3), np.int64))
     assert (last.truncated.tolist(), last.next_obs.state.tolist()) == ([True], [[start, 2, 3]])
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_joined_observations_replace_a_missing_state_to_the_last_step(length):
+    manager = make_env_manager({"global_state": True}, 1, 0, env_fn=lambda: Mixed(length=length))
+    start = manager.obs.state[0, 0]
+    for _ in range(length):
+        last = manager.step(np.zeros((1, 3), np.int64))
+    assert last.truncated.tolist() == [length == 3]
+    assert last.next_obs.state.tolist() == [[start, length, start, length, 1, 5, start, length, 2]]
 
 
 def test_a_state_that_fails_within_an_episode_is_a_fault():

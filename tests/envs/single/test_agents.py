@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from agent_worlds import Squad
+from gymnasium import spaces
 
 from minding.engine.data import trees
 from minding.engine.errors import ConfigError, EnvError, MissingExtraError, ShapeError, SpaceError
@@ -168,6 +170,35 @@ def test_declared_info_has_the_axis_and_zeros_for_those_who_say_nothing(squad):
     assert loads == [[[1, 101, 201]], [[2, 0, 202]]]
     description = describe_env({"env_id": "worlds:Squad", "info_keys": ["load"]})
     assert description["info"] == {"load": {"shape": [], "dtype": "float32"}}
+
+
+def test_info_of_the_last_step_alone_is_zero_before():
+    class Late(Squad):
+        def tell(self, agents):
+            obs, infos = super().tell(agents)
+            return obs, infos if self.steps == self.length else {agent: {} for agent in infos}
+
+    manager = make_env_manager({"info_keys": ["load"]}, 1, 0, env_fn=lambda: Late(length=3))
+    manager.reset()
+    loads = [manager.step(actions(1)).info["load"].tolist() for _ in range(4)]
+    assert loads == [[[0, 0, 0]], [[0, 0, 0]], [[3, 103, 203]], [[0, 0, 0]]]
+
+
+def test_agents_with_binary_actions_act_together():
+    class Binary(Squad):
+        def action_space(self, agent):
+            return spaces.MultiBinary(2)
+
+        def step(self, actions):
+            taken.append([action.tolist() for action in actions.values()])
+            assert all(self.action_space(agent).contains(action) for agent, action in actions.items())
+            return super().step(dict.fromkeys(actions, 5))
+
+    taken = []
+    manager = make_env_manager({}, 1, 0, env_fn=Binary)
+    manager.reset()
+    manager.step(np.array([[[1, 0], [0, 1], [1, 1]]]))
+    assert taken == [[[1, 0], [0, 1], [1, 1]]]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

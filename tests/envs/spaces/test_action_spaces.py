@@ -31,8 +31,21 @@ def test_a_description_keeps_every_bound_to_the_bit():
     }  # fmt: skip
 
 
+def test_binary_actions_are_choices_between_two():
+    switches = spaces.MultiBinary((2, 3))
+    assert policy_action_space(switches, rescale=True) == spaces.MultiDiscrete([2] * 6)
+    description = describe_actions(switches, rescale=True)
+    assert description == {
+        "kind": "multi_discrete", "shape": [2, 3], "dtype": "int8", "nvec": [[2] * 3] * 2, "start": [[0] * 3] * 2,
+    }  # fmt: skip
+    adapter, chosen = ActionAdapter(description), np.array([[1, 0, 0, 1, 1, 0]])
+    assert adapter(chosen).tolist() == [[[1, 0, 0], [1, 1, 0]]]
+    assert switches.contains(adapter(chosen)[0])
+    assert adapter.invert(adapter(chosen)).tolist() == chosen.tolist()
+
+
 def test_spaces_that_nobody_can_act_in_are_refused():
-    with pytest.raises(SpaceError, match="expected Discrete, MultiDiscrete or Box"):
+    with pytest.raises(SpaceError, match="expected Discrete, MultiDiscrete, MultiBinary or Box"):
         describe_actions(spaces.Dict(a=spaces.Discrete(2)), rescale=True)
     with pytest.raises(SpaceError, match="use MultiDiscrete for integers"):
         describe_actions(spaces.Box(0, 5, (2,), np.int32), rescale=True)

@@ -137,10 +137,10 @@ def test_descriptions_say_what_the_mask_covers_and_what_info_holds():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ({"info_keys": ["succes"]}, r"gave no 'succes' in the info of its first step; did you mean 'success'\?"),
+        ({"info_keys": ["succes"]}, r"gave no 'succes' in the info of 3 episodes; did you mean 'success'\?"),
         ({"env_id": "worlds:Counter", "info_keys": ["action_mask"]}, "gave no 'action_mask' in the info of its reset"),
         ({"info_keys": [3]}, r"env.info_keys=\[3\]: expected names"),
-        ({"env_id": "worlds:Echo", "info_keys": ["action_mask"]}, "an action mask needs Discrete or MultiDiscrete"),
+        ({"env_id": "worlds:Echo", "info_keys": ["action_mask"]}, "an action mask needs Discrete, MultiDiscrete or"),
     ],
 )
 def test_declared_keys_that_are_not_there_are_refused_at_creation(env, message):
@@ -216,8 +216,96 @@ def test_a_mask_joins_an_observation_in_the_form_that_the_policy_takes():
 
 def test_check_env_finds_a_mask_that_is_not_declared():
     first, *others = check_env({"env_id": "worlds:Permit"}, steps=50)
-    assert (first.level, first.text) == ("warn", "info holds an action_mask that is not declared")
+    assert (first.level, "an action_mask that is not declared" in first.text) == ("warn", True)
     assert "env.info_keys=[action_mask]" in first.fix
+    assert {f.level for f in others} == {"ok"}
+
+
+class Late(Permit):
+    """Only the last step of an episode has `is_success`, as Stable-Baselines3 wants it, and `where`."""
+
+    kind = bool
+
+    def say(self, terminated):
+        info = super().say(terminated)
+        info = {"action_mask": info["action_mask"], "steps": self.steps}
+        if self.steps == self.length:
+            info |= {"is_success": self.kind(terminated), "where": np.array([self.start, self.steps])}
+        return info
+
+
+class LateScalar(Late):
+    """Its `is_success` is a scalar of NumPy."""
+
+    kind = np.bool_
+
+
+LATE = {"info_keys": ["action_mask", "steps", "is_success", "where"]}
+
+
+@pytest.mark.parametrize("world", [Late, LateScalar])
+@pytest.mark.parametrize("backend", ["sync", *MODES], ids=str)
+def test_keys_of_the_last_step_are_zero_in_the_others(backend, world):
+    if backend == "sync":
+        manager = make_env_manager(LATE, 3, 0, env_fn=world)
+    else:
+        manager = VectorEnvManager(SyncVectorEnv([world] * 3, autoreset_mode=backend), LATE)
+    ends = []
+    for _ in range(40):
+        step = manager.step(the_legal_ones(manager.obs))
+        over = step.terminated | step.truncated
+        assert step.info["is_success"].tolist() == step.terminated.tolist()
+        assert step.info["where"][~over].tolist() == [[0, 0]] * int((~over).sum())
+        assert (step.info["where"][over] == step.next_obs.observation[over]).all()
+        ends += [end.info["is_success"] for end in step.episodes]
+    assert set(ends) == {0.0, 1.0}
+    manager.close()
+
+
+def test_a_key_is_taken_for_a_number_when_no_episode_ends_in_time(monkeypatch, caplog):
+    monkeypatch.setattr("minding.envs.spaces.info._LONGEST", 50)
+
+    class Endless(Counter):
+        def step(self, action):
+            obs, reward, *_ = super().step(action)
+            return obs, reward, False, False, {}
+
+    description = describe_env({"info_keys": ["is_success"]}, Endless)
+    assert description["info"] == {"is_success": {"shape": [], "dtype": "float32"}}
+    assert "has no 'is_success' (env.info_keys): it is taken for a number" in caplog.text
+
+
+class Methodical(Permit):
+    """Its mask is the answer of the method that sb3-contrib calls."""
+
+    def say(self, terminated):
+        self.terminated = terminated
+        return {"success": self.steps == self.length}
+
+    def action_masks(self):
+        return self.mask(self.terminated).astype(bool)
+
+
+@pytest.mark.parametrize("backend", ["sync", AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED], ids=str)
+def test_the_mask_of_a_method_is_read(backend):
+    keys = {"info_keys": ["action_mask", "success"]}
+    if backend == "sync":
+        manager = make_env_manager(keys, 3, 0, env_fn=lambda: gymnasium.wrappers.RecordEpisodeStatistics(Methodical()))
+    else:
+        manager = VectorEnvManager(SyncVectorEnv([Methodical] * 3, autoreset_mode=backend), keys)
+    ends = 0
+    for _ in range(40):
+        obs = manager.obs
+        assert (the_legal_ones(obs) == Permit.rule(*obs.observation.T))[obs.action_mask.any(axis=1)].all()
+        # The environment raises at an illegal action.
+        ends += len(manager.step(the_legal_ones(obs)).episodes)
+    assert ends > 10
+    manager.close()
+
+
+def test_check_env_finds_the_method_of_a_mask():
+    first, *others = check_env({}, steps=50, env_fn=Methodical)
+    assert (first.level, "action_masks()" in first.text) == ("warn", True)
     assert {f.level for f in others} == {"ok"}
 
 

@@ -1,0 +1,75 @@
+"""Paths that a user gives: they count from the user's current folder, even if an environment has changed that one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from minding.engine.errors import ConfigError
+
+_anchor: str | None = None
+_moved = ("", "")
+"""The folder that an environment has made current, and the one that was current before."""
+
+
+def current_folder() -> str:
+    """The folder to which the user's relative paths refer.
+
+    It is the process's current folder, unless the code of an environment has changed that one (see `anchored`); then it
+    is the folder that was current before.
+    """
+    if _anchor is not None:
+        return _anchor
+    here = _getcwd()
+    return _moved[1] if here == _moved[0] else here
+
+
+@contextlib.contextmanager
+def anchored() -> Iterator[None]:
+    """Marks a block that may run code of an environment; its `current_folder` stays the one where the block begins."""
+    global _anchor, _moved
+    if _anchor is not None:
+        yield
+        return
+    _anchor = current_folder()
+    try:
+        yield
+    finally:
+        here, before, _anchor = _getcwd(), _anchor, None
+        if here != before:
+            _moved = (here, before)
+
+
+def _getcwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed
+        return ""
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """A path that the user gave, from the root; ``~/`` is the home folder, and it may start in `current_folder`."""
+    return Path(current_folder(), Path(path).expanduser())
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path for messages: relative to `current_folder` if it lies there."""
+    here = current_folder()
+    inside = here and Path(path).is_relative_to(here)
+    return str(Path(path).relative_to(here) if inside else path)
+
+
+def folder_of(path: object, what: str) -> Path:
+    """The path of a folder as the user gave it.
+
+    Args:
+      path: the argument.
+      what: the function that takes it, for the message.
+    Raises:
+      ConfigError: the argument is not a path.
+    """
+    if not isinstance(path, str | os.PathLike) or not str(path).strip():
+        raise ConfigError(f"{what}({path!r}): expected the path of a folder, such as 'runs/cartpole_ppo'")
+    return Path(path).expanduser()
