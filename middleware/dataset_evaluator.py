@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -28,6 +29,8 @@ _GAMMA = 0.99
 """Discount factor of fitted Q evaluation if the algorithm does not have one."""
 _TIMES = 8.0
 """Number of horizons that the target network's averaging spans in one fit."""
+_STEPS_PER_HORIZON = 50
+"""Fewest gradient steps of a fit per step of the horizon; with fewer, values are too small in size."""
 
 
 class FittedQ(Protocol):
@@ -110,7 +113,7 @@ class dataset_evaluator:
         self._freq = cfg.policy.eval.freq
         self._adapter = ActionAdapter(dataset.about["env"]["env_action"])
         self._streams = SeedStreams(cfg.seed)
-        self._gamma = cfg.policy.learn.read("gamma", float, _GAMMA)
+        self._gamma = _gamma(cfg)
         self._fit = _Fit(cfg, self._learned, self._gamma) if cfg.policy.eval.read("fqe", bool, False) else None
         self._index = np.arange(0 if self._held is None else len(self._held))
         if len(self._index) > _MOST_ROWS:
@@ -119,7 +122,7 @@ class dataset_evaluator:
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""
-        if problems := unfit_for_fqe(self._cfg):
+        if problems := unfit_for_fqe(self._cfg, self._learned):
             return problems
         if self._fit is None and self._held is None:
             return ["there is nothing to judge by: set policy.other.holdout to a share of the episodes, such as 0.1"]
@@ -208,12 +211,47 @@ class dataset_evaluator:
         return self._adapter.invert(np.concatenate(found))
 
 
-def unfit_for_fqe(cfg: Config) -> list[str]:
-    """Returns a sentence if `policy.eval.fqe` is set and cannot fit values of the actions, else an empty list."""
-    kind = cfg.env.spec.action.kind
-    if not cfg.policy.eval.read("fqe", bool, False) or kind in ("discrete", "box"):
+def unfit_for_fqe(cfg: Config, data: Dataset | DatasetPart) -> list[str]:
+    """Returns a sentence if `policy.eval.fqe` is set and its values would be wrong, else an empty list.
+
+    Args:
+      cfg: the compiled configuration.
+      data: the training episodes.
+    """
+    if not cfg.policy.eval.read("fqe", bool, False):
         return []
-    return [f"policy.eval.fqe=true fits values of Discrete or Box actions, and these are {kind}: set it to false"]
+    kind, steps = cfg.env.spec.action.kind, cfg.policy.eval.read("fqe_steps", int)
+    if kind not in ("discrete", "box"):
+        return [f"policy.eval.fqe=true fits values of Discrete or Box actions, and these are {kind}: set it to false"]
+    gamma = _gamma(cfg)
+    horizon = _horizon(data, gamma)
+    if math.isinf(horizon):
+        return [
+            "policy.eval.fqe=true with policy.learn.gamma=1: no recorded episode terminates, so sums of rewards have "
+            "no end; set policy.learn.gamma below 1, such as 0.99"
+        ]
+    # Rounded first, because 1 / (1 - gamma) is not exact.
+    needed = math.ceil(round(_STEPS_PER_HORIZON * horizon, 3))
+    if steps < needed:
+        return [
+            f"policy.eval.fqe_steps={steps} with policy.learn.gamma={gamma:g}: rewards add up over {horizon:,.0f} "
+            f"steps, and a fit needs {_STEPS_PER_HORIZON} gradient steps for each; set policy.eval.fqe_steps={needed}"
+        ]
+    return []
+
+
+def _gamma(cfg: Config) -> float:
+    return cfg.policy.learn.read("gamma", float, _GAMMA)
+
+
+def _horizon(data: Dataset | DatasetPart, gamma: float) -> float:
+    """The number of steps over which rewards add up, which can be more than any recorded episode has: a time limit
+    ends no value, and the policy may avoid the ends in the data. Without discounting, the mean number of steps per true
+    end; infinite if there is none."""
+    if gamma < 1:
+        return 1.0 / (1.0 - gamma)
+    ends = int(data.rows(["terminated"], data.end)["terminated"].sum())
+    return len(data) / ends if ends else math.inf
 
 
 class _Fit:
@@ -233,9 +271,7 @@ class _Fit:
         learn, self._steps = cfg.policy.learn, cfg.policy.eval.read("fqe_steps", int)
         self._data, self._gamma = data, gamma
         self._per_call, self._batch = min(learn.steps_per_call, self._steps), learn.batch_size
-        horizon = len(data) / len(data.end)
-        if gamma < 1:
-            horizon = min(horizon, 1.0 / (1.0 - gamma))
+        horizon = _horizon(data, gamma)
         reward = data.rows(["reward"], np.arange(len(data)))["reward"].astype(np.float64)
         self.scale = float(np.sqrt(np.mean(reward**2))) * horizon or 1.0
         # The smallest and largest possible return: one reward, if an episode ends at once, or the sum of all.

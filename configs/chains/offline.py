@@ -27,7 +27,7 @@ def check(cfg: Config) -> None:
     learned, _ = hold_out(open_data(cfg, batch_size), cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
     for problem in too_few(len(learned), batch_size, "recorded steps that policy.other.holdout leaves"):
         raise DataError(f"{data_folder(cfg)!r}: {problem}")
-    for problem in unfit_for_fqe(cfg):
+    for problem in unfit_for_fqe(cfg, learned):
         raise ConfigError(problem)
     RewardScale(cfg.policy.other.read("reward", str, "raw")).take(learned.returns())
 

@@ -109,6 +109,10 @@ class FittedQ:
         # The settings of some algorithms lack these keys.
         complete = Config({"dueling": False, **model, "memory": "none", "norm": "layer"})
         net, target = ((QNetwork if discrete else ActionValue)(spec, complete, rng) for _ in range(2))
+        # All values start at 0: a random start decays only as fast as rewards add up.
+        for head in (net.advantage, net.value) if discrete else (net.value,):
+            for p in () if head is None else head.get_parameters():
+                runtime.assign(p, np.zeros(p.shape, np.float32))
         equalize(net, target)
         self.root = FittedQCell(net, target, discrete, gamma, limits)
         fuse_layers(self.root)

@@ -1,5 +1,6 @@
 """What recorded data say of a policy: numbers by hand, and the values of a solved MDP."""
 
+import re
 import types
 
 import numpy as np
@@ -10,7 +11,7 @@ from recordings import choices, dataset, log
 from minding.engine.buffers import DatasetTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
-from minding.engine.data.holdout import hold_out
+from minding.engine.data.holdout import first_steps, hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.process.runtime import ms
 from minding.middleware import dataset_evaluator, offline_data_fetcher
@@ -80,7 +81,7 @@ def mdp_setup(**settings):
             "policy.learn.gamma": GAMMA,
             "policy.learn.batch_size": 64,
             "policy.eval.fqe": True,
-            "policy.eval.fqe_steps": 1600,
+            "policy.eval.fqe_steps": 2400,
             "policy.other.holdout": 0.2,
             **settings,
         },
@@ -114,6 +115,88 @@ def test_fitted_q_evaluation_finds_the_values_of_fixed_policies_in_a_solved_mdp(
     policy[:] = 1
     assert judge.judge(0)["fqe_value"] == values[0]
     assert judge.judge(64)["fqe_value"] != values[0]
+
+
+# Values that travel further than any recorded episode, and values that end within them.
+
+
+def endless(length, steps=2000):
+    """Episodes of the same reward, -1, that only a time limit ends."""
+    rng = np.random.default_rng(0)
+    return [
+        log(
+            length,
+            rng.integers(2, size=length),
+            obs=rng.normal(size=(length + 1, 3)).astype(np.float32),
+            reward=-np.ones(length),
+            terminated=False,
+            truncated=True,
+        )
+        for _ in range(steps // length)
+    ]
+
+
+def corridor(count, limit, cells=10):
+    """Random walks of at most `limit` steps: action 1 leads to the end on the right, each step costs 1."""
+    rng, episodes = np.random.default_rng(1), []
+    for _ in range(count):
+        cell, actions = [int(rng.integers(cells))], []
+        while cell[-1] < cells and len(actions) < limit:
+            actions.append(int(rng.integers(2)))
+            cell.append(max(0, cell[-1] + 2 * actions[-1] - 1))
+        x, ended = np.array(cell, np.float32), cell[-1] == cells
+        obs, cost = np.stack([x / cells, np.sin(x), np.cos(x)], axis=1), -np.ones(len(actions))
+        episodes.append(log(len(actions), np.array(actions), obs=obs, reward=cost, terminated=ended, truncated=not ended))
+    return episodes
+
+
+def small_fit(episodes, gamma, steps):
+    changes = {
+        "policy.model.hidden": [32],
+        "policy.learn.gamma": gamma,
+        "policy.learn.batch_size": 64,
+        "policy.learn.steps_per_call": 200,
+        "policy.eval.fqe": True,
+        "policy.eval.fqe_steps": steps,
+        "policy.other.holdout": 0.2,
+    }
+    cfg = tiny_config("discrete_cql", space_of(3), discrete(2), **changes)
+    return cfg, dataset(episodes, space_of(3), choices(2))
+
+
+@pytest.mark.parametrize(
+    ("length", "gamma", "steps"),
+    [
+        (10, 0.99, 5000),
+        (25, 0.99, 5000),
+        (50, 0.99, 5000),
+        pytest.param(10, 0.999, 50_000, marks=pytest.mark.slow),
+    ],
+)
+def test_values_travel_further_than_a_recorded_episode(length, gamma, steps):
+    cfg, data = small_fit(endless(length), gamma, steps)
+    one = Judged(lambda obs: np.ones(len(obs), np.int64), fitted=get_policy_class("discrete_cql")(cfg).fitted_q)
+    judge = dataset_evaluator(cfg, one, data)
+    assert judge.requirements() == []
+    assert judge.judge(0)["fqe_value"] == pytest.approx(-1 / (1 - gamma), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("limit", "gamma", "steps"), [(10_000, 0.98, 4000), (10, 0.98, 4000), (10_000, 1.0, 6000)]
+)
+def test_values_that_end_within_an_episode_and_those_of_a_policy_that_never_ends_one(limit, gamma, steps):
+    cfg, data = small_fit(corridor(600, limit), gamma, steps)
+    act = [1]
+    one = Judged(lambda obs: np.full(len(obs), act[0]), fitted=get_policy_class("discrete_cql")(cfg).fitted_q)
+    judge = dataset_evaluator(cfg, one, data)
+    assert judge.requirements() == []
+    _, held = hold_out(data, 0.2, cfg.seed)
+    away = 10 - np.rint(10 * held.rows(["obs"], first_steps(held))["obs"][:, 0])
+    returns = away if gamma == 1 else (1 - gamma**away) / (1 - gamma)
+    assert judge.judge(0)["fqe_value"] == pytest.approx(-returns.mean(), rel=0.05)
+    if gamma < 1:
+        act[0] = 0
+        assert judge.judge(0)["fqe_value"] == pytest.approx(-1 / (1 - gamma), rel=0.02)
 
 
 # By hand: observations count the steps, actions are halves of them.
@@ -213,6 +296,20 @@ def test_an_error_that_ends_the_run_judges_nothing_and_a_signal_aborts_the_fit_w
     judge, ctx = dataset_evaluator(cfg, one, data, task=failed), OfflineRLContext(train_iter=10)
     judge.finish(ctx)
     assert ctx.data_eval is None
+
+
+@pytest.mark.parametrize(
+    ("gamma", "steps", "told"),
+    [
+        (0.99, 4999, "rewards add up over 100 steps, and a fit needs 50 gradient steps for each; .*fqe_steps=5000"),
+        (0.999, 5000, "policy.eval.fqe_steps=5000 with policy.learn.gamma=0.999: .* set policy.eval.fqe_steps=50000"),
+        (1.0, 5000, "no recorded episode terminates, .* set policy.learn.gamma below 1"),
+    ],
+)
+def test_a_fit_that_is_too_short_for_its_values_is_refused_with_the_steps_that_it_needs(gamma, steps, told):
+    cfg, data = small_fit(endless(10), gamma, steps)
+    (problem,) = dataset_evaluator(cfg, Judged(None), data).requirements()
+    assert re.search(told, problem)
 
 
 def test_what_does_not_fit_is_told_before_the_first_step():

@@ -22,7 +22,7 @@ from minding.engine.process.runtime import to_device
 from minding.policies import get_policy_class
 
 CONTRACT = {"discrete_cql": (MASKED, discrete(ACTIONS), {"policy.model.dueling": True})}
-JUDGED = ("policy.other.holdout=0.3", "policy.eval.fqe=true", "policy.eval.fqe_steps=4")
+JUDGED = ("policy.other.holdout=0.3", "policy.eval.fqe=true", "policy.eval.fqe_steps=50", "policy.learn.gamma=0.0")
 RESUMES = {"discrete CQL, judged by held-out episodes": ("CartPole-v1", JUDGED)}
 """What it keeps itself, DQN's case has."""
 ALTERNATIVES = ("policy.learn.target.kind=periodic",)

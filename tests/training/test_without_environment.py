@@ -133,7 +133,7 @@ def test_the_final_policy_is_judged_wherever_the_run_stops_and_a_resumed_run_has
 def test_the_summary_says_what_the_data_say_and_draws_it_or_that_nothing_judges(tmp_path, capsys, printed):
     arguments = ["train", "iql", "env.env_id=data", f"policy.other.data={recorded('Pendulum-v1')}", "run.loggers=[]"]
     arguments += ["policy.learn.batch_size=32", "run.max_train_iter=32", "policy.model.hidden=[8]", "--no-progress"]
-    arguments += [f"run.out_dir={tmp_path}", "policy.eval.fqe_steps=32"]
+    arguments += [f"run.out_dir={tmp_path}", "policy.learn.gamma=0.5", "policy.eval.fqe_steps=100"]
     out = printed(*arguments, "exp_name=held", "policy.other.holdout=0.5", "policy.eval.fqe=true")
     for name in ("action distance", "TD error", "first value", "FQE value"):
         assert f"  {name} " in out
