@@ -9,9 +9,12 @@ from minding.engine.annealing import SHAPES
 from minding.engine.buffers.limiters import LIMITERS
 from minding.engine.buffers.selectors import SELECTORS
 from minding.engine.config.compiler import opt
+from minding.engine.config.space import Choice
 from minding.engine.data.rewards import KINDS
 
 Schema = dict[str, Any]
+TEAM_SEARCH = {"learn.batch_size": Choice.of(16, 32, 64), "model.hidden": Choice.of([64], [128], [64, 64])}
+"""Searched values of algorithms with the keys `team_values`, whose minibatches consist of whole episodes."""
 
 
 def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schema:
