@@ -32,7 +32,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "environment layers: actions, checks, episodes": ("/envs/", "/engine/data/actions.py"),
         "acting: networks": ("/policies/acting/numpy_",),
         "acting: draws": ("/policies/acting/sampling.py",),
-        "acting: modes and actors": ("/policies/acting/actors.py", "/policies/acting/modes.py"),
+        "acting: modes and actors": ("/policies/acting/actors.py", "/policies/core/modes.py"),
         "collector": ("/middleware/collector.py", "/engine/data/rollout.py"),
         "advantages": ("/engine/data/returns.py", "/middleware/gae_estimator.py"),
         "rows: storing, drawing, shuffling": (

@@ -23,7 +23,6 @@ from minding.engine.config.options import Option
 from minding.engine.config.space import Range
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm
-from minding.policies.settings.spaces import space_of
 
 DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -109,7 +108,7 @@ SPACE_WORDS = {
 def spaces(language: str) -> str:
     """What a search changes by default, with the algorithms that have each setting."""
     header, every, span, log = SPACE_WORDS[language]
-    of_each = {name: space_of(name, get_algorithm(name).config_schema()) for name in ALGORITHMS}
+    of_each = {name: algorithm.search_space() for name, algorithm in ALGORITHMS.items()}
     rows: dict[tuple[str, str], list[str]] = {}
     for name, space in of_each.items():
         for path, values in space.items():

@@ -34,12 +34,12 @@ _STEPS_PER_HORIZON = 50
 
 
 class FittedQ(Protocol):
-    """A network that is fitted to the values of a policy, such as `policies.learning.fitted_q.FittedQ`."""
+    """A network that is fitted to the values of a policy, such as `policies.learning.off_policy_evaluation.FittedQ`."""
 
     def restart(self) -> None: ...
 
     def learn(self, rows: Mapping[str, Array], steps: int, progress: float, tau: float) -> float:
-        """Makes gradient steps, see `policies.learning.fitted_q.FittedQ.learn`; returns the mean loss."""
+        """Makes gradient steps, see `policies.learning.off_policy_evaluation.FittedQ.learn`; returns the mean loss."""
         ...
 
     def values(self, obs: Mapping[str, Array], action: Array) -> Array:

@@ -14,16 +14,12 @@ from typing import TYPE_CHECKING
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.other_names import missing_name, relative
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
 
 __all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class"]
-
-
-_SHARED = ("algorithm", "groups", "spaces")
-"""Files in the folder of settings that belong to no single algorithm."""
 
 
 def find_algorithms() -> dict[str, Algorithm]:
@@ -35,7 +31,7 @@ def find_algorithms() -> dict[str, Algorithm]:
     # The folders here are packages of parts, not algorithms.
     policies = {module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg}
     folders = [os.path.join(path, "settings") for path in __path__]
-    variants = {module.name for module in pkgutil.iter_modules(folders)}.difference(_SHARED)
+    variants = {module.name for module in pkgutil.iter_modules(folders)} - {"groups"}
     names = sorted(policies | variants)
     return {name: importlib.import_module(f"minding.policies.settings.{name}").algorithm for name in names}
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
-from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.families.actor_critic import ActorCriticPolicy
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 
 
 def a3c_loss(log_prob, entropy, value, batch, cfg):
@@ -41,9 +41,9 @@ def a3c_loss(log_prob, entropy, value, batch, cfg):
       is ``mean[(r - 1) - log r]`` (http://joschu.net/blog/kl-approx.html).
     """
     advantage = batch["return"] - value
-    policy_loss = -lean.mean(ops.stop_gradient(advantage) * log_prob)
-    value_loss = 0.5 * lean.mean(ops.square(advantage))
-    entropy = lean.mean(entropy)
+    policy_loss = -primitives.mean(ops.stop_gradient(advantage) * log_prob)
+    value_loss = 0.5 * primitives.mean(ops.square(advantage))
+    entropy = primitives.mean(entropy)
     loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
     log_ratio = log_prob - batch["log_prob"]
     return loss, {
@@ -51,7 +51,7 @@ def a3c_loss(log_prob, entropy, value, batch, cfg):
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": lean.mean(ops.exp(log_ratio) - 1.0 - log_ratio),
+        "approx_kl": primitives.mean(ops.exp(log_ratio) - 1.0 - log_ratio),
     }
 
 

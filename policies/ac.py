@@ -21,14 +21,13 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field
-from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.families.actor_critic import ActorCriticPolicy
 from minding.policies.kernels import usable
 from minding.policies.learning.optim import Group, Optimizer, method_of
 from minding.policies.learning.steps import GradientStep
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.ops.advantage import FusedAdvantageLoss
-from minding.policies.ops.policy_gradient import advantage_loss
+from minding.policies.ops.policy_gradient import FusedAdvantageLoss, advantage_loss
 
 
 class ACCell(GradientStep):

@@ -17,13 +17,12 @@ import numpy as np
 
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
-from minding.policies.acting.actors import Network
-from minding.policies.acting.predicting import PredictingActor
+from minding.policies.acting.actors import Network, PredictingActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
 from minding.policies.networks.policy_value import PolicyValue
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
 
 
@@ -34,7 +33,7 @@ def cross_entropy(logits, policy):
       logits: float32 (B, A), `ILLEGAL` for illegal actions.
       policy: float32 (B, A), pi; 0 for illegal actions.
     """
-    shifted = logits - ops.stop_gradient(lean.largest(logits, keepdims=True))
+    shifted = logits - ops.stop_gradient(primitives.largest(logits, keepdims=True))
     total = ops.log(ops.exp(shifted).sum(axis=-1))
     return policy.sum(axis=-1) * total - (policy * shifted).sum(axis=-1)
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
-from minding.policies.core.weighted_regression import WeightedRegressionPolicy
-from minding.policies.learning.weighted_regression import WeightedRegression
+from minding.policies.families.weighted_regression import WeightedRegression, WeightedRegressionPolicy
 
 
 class AWACCell(WeightedRegression):

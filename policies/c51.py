@@ -14,11 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from minding.engine.process.runtime import ops
-from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import CLIPPED, CategoricalQLearning
+from minding.policies.families.q_learning import CLIPPED, ActionValuePolicy, CategoricalQLearning
 from minding.policies.networks.return_distribution import ReturnDistribution, SupportMean
-from minding.policies.ops import lean
-from minding.policies.ops.categorical import cross_entropy
+from minding.policies.ops import primitives
+from minding.policies.ops.distributional import cross_entropy
 from minding.policies.ops.values import chosen_atoms
 
 
@@ -41,7 +40,7 @@ class C51Cell(CategoricalQLearning):
         # The relative entropy is the priority: it is 0 for correct predictions, however uncertain their returns are.
         loss, priority = cross_entropy(logits, target)
         loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
-        metrics[CLIPPED] = lean.mean(clipped)
+        metrics[CLIPPED] = primitives.mean(clipped)
         return loss, metrics
 
 

@@ -29,14 +29,13 @@ from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array, StateDict
 from minding.policies.acting.actors import Network
 from minding.policies.acting.agents import LastActionSampler
-from minding.policies.core.team import TeamPolicy
+from minding.policies.families.team import TeamPolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
-from minding.policies.learning.target import equalize, make_target
-from minding.policies.learning.target_moves import target_moves
-from minding.policies.learning.update import Inputs
-from minding.policies.networks.counterfactual import AgentPolicy, CounterfactualCritic
-from minding.policies.networks.team_rows import (
+from minding.policies.learning.steps import GradientStep, Inputs
+from minding.policies.learning.target import equalize, make_target, target_schedule
+from minding.policies.networks.team_networks import (
+    AgentPolicy,
+    CounterfactualCritic,
     TeamPlaces,
     first_if_absent,
     folded,
@@ -44,11 +43,10 @@ from minding.policies.networks.team_rows import (
     one_hot,
     team_parts,
 )
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 from minding.policies.ops.distributions import categorical_log_prob_entropy
-from minding.policies.ops.order import after
 from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.sequences import step_after, step_before
+from minding.policies.ops.primitives import after, step_after, step_before
 from minding.policies.ops.values import accumulated, chosen_value, half_square
 
 WEIGHT_BOUND = 2.0
@@ -264,8 +262,8 @@ class COMACell(GradientStep):
         steps, envs = batch["index"].shape
         if steps == 1:
             return drawn
-        later = lean.part(batch["action"], envs, (steps - 1) * envs)
-        return ops.Select()(goes, ops.Concat(0)((later, lean.part(drawn, (steps - 1) * envs, envs))), drawn)
+        later = primitives.part(batch["action"], envs, (steps - 1) * envs)
+        return ops.Select()(goes, ops.Concat(0)((later, primitives.part(drawn, (steps - 1) * envs, envs))), drawn)
 
     def values(self, batch):
         return self.critic(batch["leaves"], batch["state"], batch["there"], batch["taken"], batch["last"])
@@ -310,7 +308,7 @@ class COMA(TeamPolicy):
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         count = len(batch.index)
         parts = min(self.cfg.learn.n_minibatch, count)
-        tau = target_moves(self.cfg.learn.target, self._learn_steps, count)
+        tau = target_schedule(self.cfg.learn.target, self._learn_steps, count)
         self._learn_steps += count
         steps = {"tau": tau}
         if count > parts:

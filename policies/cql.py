@@ -25,15 +25,13 @@ import numpy as np
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
-from minding.policies.core.squashed import SquashedGaussianPolicy
+from minding.policies.families.soft_actor_critic import SoftActorCritic, SquashedGaussianPolicy
 from minding.policies.learning.optim import Group
-from minding.policies.learning.soft_actor_critic import SoftActorCritic
-from minding.policies.learning.update import Inputs
+from minding.policies.learning.steps import Inputs
 from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
-from minding.policies.ops import lean
-from minding.policies.ops.conservative import log_integral
+from minding.policies.ops import primitives
 from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.soft import soft_objectives, twin_objectives
+from minding.policies.ops.values import log_integral, soft_objectives, twin_objectives
 
 _LARGEST_WEIGHT = 1e6
 
@@ -88,8 +86,8 @@ class CQLCell(SoftActorCritic):
         loss, q = self.critic_loss(q1, q2, batch["target"])
         others1, others2 = self.critics.of_many(batch["others"], batch["obs"])
         density = batch["log_density"]
-        gap1 = lean.mean(log_integral(others1, density, self.count) - q1)
-        gap2 = lean.mean(log_integral(others2, density, self.count) - q2)
+        gap1 = primitives.mean(log_integral(others1, density, self.count) - q1)
+        gap2 = primitives.mean(log_integral(others2, density, self.count) - q2)
         weight = ops.stop_gradient(self.weight())
         loss = loss + weight * (gap1 + gap2)
         gap = ops.stop_gradient(0.5 * (gap1 + gap2))

@@ -17,15 +17,14 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.policies.acting.actors import Network, NoisyActor
-from minding.policies.acting.noise import make_noise
+from minding.policies.acting.sampling import make_noise
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import SoftTarget, equalize
-from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor
-from minding.policies.ops import lean
-from minding.policies.ops.order import after
+from minding.policies.ops import primitives
+from minding.policies.ops.primitives import after
 from minding.policies.ops.values import half_square
 
 
@@ -51,11 +50,11 @@ class DDPGCell(GradientStep):
 
     def loss_of_critic(self, batch):
         q = self.critic(batch["action"], batch["obs"])
-        loss = lean.mean(half_square(q - batch["target"]))
-        return loss, {"critic_loss": loss, "q_value": lean.mean(q)}
+        loss = primitives.mean(half_square(q - batch["target"]))
+        return loss, {"critic_loss": loss, "q_value": primitives.mean(q)}
 
     def loss_of_actor(self, obs):
-        loss = -lean.mean(self.critic(self.net(obs)[0], obs))
+        loss = -primitives.mean(self.critic(self.net(obs)[0], obs))
         return loss, {"actor_loss": loss}
 
     def construct(self, batch):

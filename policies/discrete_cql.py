@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import nn, ops
-from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import QLearning
+from minding.policies.families.q_learning import ActionValuePolicy, QLearning
 from minding.policies.networks.actor_critic import QNetwork
-from minding.policies.ops import lean
-from minding.policies.ops.conservative import log_sum_exp
-from minding.policies.ops.values import chosen_value, value_loss
+from minding.policies.ops import primitives
+from minding.policies.ops.values import chosen_value, log_sum_exp, value_loss
 
 
 class DiscreteCQLCell(QLearning):
@@ -46,9 +44,9 @@ class DiscreteCQLCell(QLearning):
     def loss(self, batch):
         q = self.net(batch["obs"])[0]
         losses, value, _ = value_loss(q, batch["action"], self.td_target(batch))
-        gap = lean.mean(log_sum_exp(q) - value)
-        loss = lean.mean(losses) + self.alpha * gap
-        return loss, {"loss": loss, "q_value": lean.mean(value), "conservative_gap": gap}
+        gap = primitives.mean(log_sum_exp(q) - value)
+        loss = primitives.mean(losses) + self.alpha * gap
+        return loss, {"loss": loss, "q_value": primitives.mean(value), "conservative_gap": gap}
 
 
 class DiscreteCQL(ActionValuePolicy):

@@ -24,13 +24,12 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.soft_actor_critic import SoftActorCritic
+from minding.policies.families.soft_actor_critic import SoftActorCritic
+from minding.policies.learning.steps import Inputs
 from minding.policies.learning.target import equalize
-from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import PolicyNetwork, QNetwork
-from minding.policies.ops import lean
-from minding.policies.ops.soft import twin_objectives
-from minding.policies.ops.values import chosen_value
+from minding.policies.ops import primitives
+from minding.policies.ops.values import chosen_value, twin_objectives
 
 
 def soft_value(log_p, q, alpha):
@@ -50,7 +49,7 @@ def soft_value(log_p, q, alpha):
 def mean_entropy(log_p):
     """Mean entropy of policies in nats, a scalar without gradient; `log_p` is float32 (B, A) as in `soft_value`."""
     log_p = ops.stop_gradient(log_p)
-    return -lean.mean(ops.ReduceSum()(ops.Exp()(log_p) * log_p, -1))
+    return -primitives.mean(ops.ReduceSum()(ops.Exp()(log_p) * log_p, -1))
 
 
 class TwinQNetworks(nn.Cell):
@@ -103,7 +102,7 @@ class DiscreteSACCell(SoftActorCritic):
 
     def loss_of_actor(self, batch):
         log_p = self.log_policy(batch["obs"])
-        loss = -lean.mean(soft_value(log_p, batch["of_critics"]["q"], batch["alpha"]))
+        loss = -primitives.mean(soft_value(log_p, batch["of_critics"]["q"], batch["alpha"]))
         return loss, {"actor_loss": loss, "entropy": mean_entropy(log_p)}
 
     def target_entropy(self, batch):
@@ -117,8 +116,8 @@ class DiscreteSACCell(SoftActorCritic):
         """Mean entropy of the policy that is uniform over the legal actions, a scalar."""
         if self.net.mask is None:
             return self.log_count
-        legal = ops.Cast()(lean.item(obs, self.net.mask.place), ms.float32)
-        return lean.mean(ops.Log()(ops.ReduceSum()(legal, -1)))
+        legal = ops.Cast()(primitives.item(obs, self.net.mask.place), ms.float32)
+        return primitives.mean(ops.Log()(ops.ReduceSum()(legal, -1)))
 
 
 class DiscreteSAC(BasePolicy):

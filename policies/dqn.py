@@ -13,10 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from minding.engine.process.runtime import ops
-from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import QLearning
+from minding.policies.families.q_learning import ActionValuePolicy, QLearning
 from minding.policies.networks.actor_critic import QNetwork
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 from minding.policies.ops.values import chosen_value, value_loss
 
 
@@ -30,7 +29,7 @@ class DQNCell(QLearning):
             choosing = self.net(batch["next_obs"])[0]
             next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
         else:
-            next_value = lean.largest(next_q)
+            next_value = primitives.largest(next_q)
         return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
 
     def loss(self, batch):

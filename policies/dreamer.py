@@ -27,26 +27,25 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network, SamplingActor
-from minding.policies.acting.noise import uniform_noise
-from minding.policies.acting.numpy_imagination import Imagination
+from minding.policies.acting.numpy_world_model import Imagination
+from minding.policies.acting.sampling import uniform_noise
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import SoftTarget, equalize
-from minding.policies.learning.update import Inputs
-from minding.policies.networks.predictions import Predictions, TwoHotNumber
-from minding.policies.networks.world_model import WorldActor
-from minding.policies.ops import lean
+from minding.policies.networks.world_model import Predictions, TwoHotNumber, WorldActor
+from minding.policies.ops import primitives
 from minding.policies.ops.imagination import (
     NO_RANGE,
+    balanced,
     lambda_returns,
+    mean_entropy,
     percentiles,
     reach_weights,
     running_range,
     width,
 )
-from minding.policies.ops.latents import balanced, mean_entropy
-from minding.policies.ops.order import after
+from minding.policies.ops.primitives import after
 
 OF_MODEL = ("model_loss", "observation_loss", "reward_loss", "continuation_loss", "divergence", "prior_entropy")
 OF_BEHAVIOR = ("actor_loss", "critic_loss", "entropy", "imagined_return", "value", "return_scale")
@@ -121,7 +120,7 @@ class DreamerCell(GradientStep):
         metrics["actor_loss"], metrics["entropy"] = actor["actor_loss"], actor["entropy"]
         metrics["critic_loss"], metrics["value"] = critic["critic_loss"], _mean(critic["value"])
         metrics["imagined_return"] = _mean(critic["returns"])
-        metrics["return_scale"] = after(lean.mean(critic["scale"]), ops.assign(self.returns, critic["range"]))
+        metrics["return_scale"] = after(primitives.mean(critic["scale"]), ops.assign(self.returns, critic["range"]))
         # Update
         grads = {"model": model_grads, "actor": actor_grads, "critic": critic_grads}
         norms = self.optim(grads, batch, (metrics, grads))
@@ -137,14 +136,14 @@ class DreamerCell(GradientStep):
         steps, count = batch["index"].shape
         seen: Any = ()
         for k in range(self.net.num_leaves):
-            first = lean.part(lean.item(batch["obs"], k), 0, count)
-            seen = (*seen, ops.Concat(0)((first, lean.item(batch["next_obs"], k))))
+            first = primitives.part(primitives.item(batch["obs"], k), 0, count)
+            seen = (*seen, ops.Concat(0)((first, primitives.item(batch["next_obs"], k))))
         action, filled = self.net.head.rows(batch["action"]), ops.Reshape()(batch["filled"], (steps * count,))
         number = batch["latent_number"]
-        there = ops.OnesLike()(lean.part(filled, 0, count))
+        there = ops.OnesLike()(primitives.part(filled, 0, count))
         going = 1.0 - batch["terminated"]
         if self.stored:
-            first = lean.part(batch["memory"], 0, count)
+            first = primitives.part(batch["memory"], 0, count)
         else:
             first = ops.Tile()(self.net.nothing, (count, 1))
         return {
@@ -167,19 +166,19 @@ class DreamerCell(GradientStep):
         to_prior, to_posterior, divergence = balanced(posterior, prior, self.net.latents.choices, self.free)
         observation = self.model.observation.loss(self.model.observation(state), seen)
         # Reward and continuation of a transition are predicted from the state to which it led.
-        later, going = lean.part(state, count, rows), lean.part(batch["going"], count, rows)
+        later, going = primitives.part(state, count, rows), primitives.part(batch["going"], count, rows)
         reward = self.model.reward.loss(self.model.reward(later), self.model.reward.target(batch["reward"]))
         ending = self.model.continuation.loss(self.model.continuation(later), going)
-        there = batch["there"] / lean.mean(batch["there"])
-        filled = batch["filled"] / lean.mean(batch["filled"])
+        there = batch["there"] / primitives.mean(batch["there"])
+        filled = batch["filled"] / primitives.mean(batch["filled"])
         trained = observation + self.prior_weight * to_prior + self.posterior_weight * to_posterior
-        loss = lean.mean(there * trained) + lean.mean(filled * (reward + ending))
+        loss = primitives.mean(there * trained) + primitives.mean(filled * (reward + ending))
         return loss, {
             "model_loss": loss,
-            "observation_loss": lean.mean(there * observation),
-            "reward_loss": lean.mean(filled * reward),
-            "continuation_loss": lean.mean(filled * ending),
-            "divergence": lean.mean(there * divergence),
+            "observation_loss": primitives.mean(there * observation),
+            "reward_loss": primitives.mean(filled * reward),
+            "continuation_loss": primitives.mean(filled * ending),
+            "divergence": primitives.mean(there * divergence),
             "prior_entropy": mean_entropy(prior, self.net.latents.choices),
             "state": state,
         }
@@ -201,10 +200,10 @@ class DreamerCell(GradientStep):
         states: Any = (state,)
         actions: Any = ()
         for t in range(self.horizon):
-            drawn = self.net.head.draw(self.net.act(state), lean.part(noise, t * count, count))
+            drawn = self.net.head.draw(self.net.act(state), primitives.part(noise, t * count, count))
             before = ops.Concat(-1)((state[:, deter:], self.net.head.model_rows(drawn)))
             h = self.net.step(before, state[:, :deter])
-            z = self.net.latents.draw(self.model.prior(h), lean.part(number, t * count, count))
+            z = self.net.latents.draw(self.model.prior(h), primitives.part(number, t * count, count))
             state = ops.Concat(-1)((h, z))
             states, actions = (*states, state), (*actions, drawn)
         return ops.Concat(0)(states), actions[0] if self.horizon == 1 else ops.Concat(0)(actions)
@@ -218,18 +217,18 @@ class DreamerCell(GradientStep):
           going: float32 (N,), 0 if the first state ended its episode, else 1.
         """
         count = going.shape[0]
-        later, shape = lean.part(states, count, self.horizon * count), (self.horizon, count)
+        later, shape = primitives.part(states, count, self.horizon * count), (self.horizon, count)
         reward = ops.Reshape()(self.model.reward.number(self.model.reward(later)), shape)
         decay = self.gamma * ops.Reshape()(ops.Sigmoid()(self.model.continuation(later)), shape)
         value = ops.Reshape()(self.critic.number(logits), (self.horizon + 1, count))
-        returns = lambda_returns(reward, decay, lean.part(value, 1, self.horizon), self.td_lambda)
+        returns = lambda_returns(reward, decay, primitives.part(value, 1, self.horizon), self.td_lambda)
         found = percentiles(ops.Reshape()(ops.stop_gradient(returns), (-1,)), PERCENTILES)
         running = running_range(self.returns, found, self.return_decay)
         return {
             "returns": returns,
-            "value": ops.stop_gradient(lean.part(value, 0, self.horizon)),
+            "value": ops.stop_gradient(primitives.part(value, 0, self.horizon)),
             "weight": ops.stop_gradient(reach_weights(going, decay)),
-            "scale": width(running, 1.0) if self.scales else ops.OnesLike()(lean.part(running, 0, 1)),
+            "scale": width(running, 1.0) if self.scales else ops.OnesLike()(primitives.part(running, 0, 1)),
             "range": running,
         }
 
@@ -241,9 +240,11 @@ class DreamerCell(GradientStep):
         judged = self.judged(states, ops.stop_gradient(logits), dream["going"])
         returns = ops.stop_gradient(judged["returns"])
         rows = returns.shape[0] * returns.shape[1]
-        slow = ops.Softmax(-1)(self.slow(lean.part(states, 0, rows)))
+        slow = ops.Softmax(-1)(self.slow(primitives.part(states, 0, rows)))
         target = self.critic.target(ops.Reshape()(returns, (-1,))) + slow
-        loss = lean.mean(ops.Reshape()(judged["weight"], (-1,)) * self.critic.loss(lean.part(logits, 0, rows), target))
+        loss = primitives.mean(
+            ops.Reshape()(judged["weight"], (-1,)) * self.critic.loss(primitives.part(logits, 0, rows), target)
+        )
         made = {"critic_loss": loss, "returns": returns}
         for name in ("value", "weight", "scale", "range"):
             made[name] = judged[name]
@@ -261,19 +262,19 @@ class DreamerCell(GradientStep):
             states, drawn, judged = dream["states"], dream["drawn"], dream
         returns = judged["returns"]
         rows = returns.shape[0] * returns.shape[1]
-        params = self.net.act(ops.stop_gradient(lean.part(states, 0, rows)))
+        params = self.net.act(ops.stop_gradient(primitives.part(states, 0, rows)))
         log_prob, entropy = self.net.head.log_prob_entropy(params, ops.stop_gradient(drawn))
         if self.dynamics:
             gain = ops.Reshape()(returns / judged["scale"], (-1,))
         else:
             gain = log_prob * ops.Reshape()((returns - judged["value"]) / judged["scale"], (-1,))
-        loss = -lean.mean(ops.Reshape()(judged["weight"], (-1,)) * (gain + self.entropy_weight * entropy))
-        made["actor_loss"], made["entropy"] = loss, lean.mean(ops.stop_gradient(entropy))
+        loss = -primitives.mean(ops.Reshape()(judged["weight"], (-1,)) * (gain + self.entropy_weight * entropy))
+        made["actor_loss"], made["entropy"] = loss, primitives.mean(ops.stop_gradient(entropy))
         return loss, made
 
 
 def _mean(x):
-    return lean.mean(ops.Reshape()(x, (-1,)))
+    return primitives.mean(ops.Reshape()(x, (-1,)))
 
 
 def _group(name: str, params: list[ms.Parameter], learn: Mapping[str, Any]) -> Group:

@@ -16,9 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from minding.engine.process.runtime import ops
-from minding.policies.core.team_values import TeamValuePolicy
-from minding.policies.learning.team_q_learning import TeamQLearning, total
-from minding.policies.networks.team_agents import AgentQNetwork
+from minding.policies.families.team import TeamQLearning, TeamValuePolicy, total
+from minding.policies.networks.team_networks import AgentQNetwork
 
 
 class IDQNCell(TeamQLearning):

@@ -1,6 +1,6 @@
 """IMPALA: actor-critic on trajectories of an older policy, corrected by V-trace.
 
-Espeholt et al., 2018, https://arxiv.org/abs/1802.01561, eq. 1 and section 4.2. v and A come from `ops.vtrace`, which
+Espeholt et al., 2018, https://arxiv.org/abs/1802.01561, eq. 1 and section 4.2. v and A come from `ops.values`, which
 uses the recorded log-probabilities of the acting policy mu; both are constants for the gradient:
 
     L = -mean[ A_t log pi(a_t|s_t) ] + c_v 1/2 mean[ (V(s_t) - v_t)^2 ] - c_e mean[ H ]
@@ -16,11 +16,11 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
-from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.families.actor_critic import ActorCriticPolicy
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.ops.vtrace import vtrace
+from minding.policies.ops.values import vtrace
 
 NUMBERS = ("log_prob", "reward", "terminated", "cut", "valid")
 """Row fields with one number per row."""

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ops
-from minding.policies.core.weighted_regression import WeightedRegressionPolicy
-from minding.policies.learning.weighted_regression import WeightedRegression
+from minding.policies.families.weighted_regression import WeightedRegression, WeightedRegressionPolicy
 from minding.policies.networks.actor_critic import PolicyNetwork, StateValue, TwinCritics
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 
 
 def expectile_loss(difference, expectile):
@@ -70,8 +69,8 @@ class IQLCell(WeightedRegression):
 
     def loss_of_value(self, batch):
         value = self.value(batch["obs"])
-        loss = lean.mean(expectile_loss(ops.stop_gradient(batch["q"]) - value, self.expectile))
-        return loss, {"value_loss": loss, "value": ops.stop_gradient(lean.mean(value))}
+        loss = primitives.mean(expectile_loss(ops.stop_gradient(batch["q"]) - value, self.expectile))
+        return loss, {"value_loss": loss, "value": ops.stop_gradient(primitives.mean(value))}
 
     def own_gradients(self, batch):
         (_, metrics), grads = self.value_gradient(batch)

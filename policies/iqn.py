@@ -18,10 +18,9 @@ import numpy as np
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
-from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import QLearning
-from minding.policies.networks.implicit_quantiles import ImplicitQuantiles
-from minding.policies.ops.quantiles import QuantileLoss
+from minding.policies.families.q_learning import ActionValuePolicy, QLearning
+from minding.policies.networks.return_distribution import ImplicitQuantiles
+from minding.policies.ops.distributional import QuantileLoss
 from minding.policies.ops.values import chosen_atoms
 
 FRACTIONS, NEXT_FRACTIONS = "fractions", "next_fractions"

@@ -25,18 +25,15 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.policies.acting.actors import Actor, Network, NoisyActor, SamplingActor
-from minding.policies.acting.noise import make_noise
 from minding.policies.acting.numpy_layers import ILLEGAL
-from minding.policies.acting.sampling import Categorical
-from minding.policies.core.team import TeamPolicy
+from minding.policies.acting.sampling import Categorical, make_noise
+from minding.policies.families.team import TeamPolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import SoftTarget, equalize
-from minding.policies.learning.update import Inputs
-from minding.policies.networks.own_agents import AgentActors, AgentCritics
-from minding.policies.networks.team_rows import team_parts, team_places
-from minding.policies.ops.order import after
+from minding.policies.networks.team_networks import AgentActors, AgentCritics, team_parts, team_places
 from minding.policies.ops.policy_gradient import row_mean
+from minding.policies.ops.primitives import after
 from minding.policies.ops.values import half_square
 
 

@@ -30,17 +30,14 @@ from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network
-from minding.policies.acting.central import CENTRAL_PARTS, CentralActor
-from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
-from minding.policies.learning.advantages import standardized
+from minding.policies.acting.agents import CENTRAL_PARTS, CentralActor
+from minding.policies.families.actor_critic import MEMORY, ActorCriticPolicy, ProximalStep, standardized
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import ALL_ROWS, ProximalStep
-from minding.policies.learning.update import Inputs
+from minding.policies.learning.steps import ALL_ROWS, Inputs
 from minding.policies.networks.central import CentralActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.ops import lean
-from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.surrogate import clipped_surrogate
+from minding.policies.ops import primitives
+from minding.policies.ops.policy_gradient import clipped_surrogate, row_mean
 from minding.policies.ops.values import huber
 
 WEIGHT_BOUND = 2.0
@@ -122,7 +119,7 @@ class MAPPOCell(ProximalStep):
             batch["advantage"] = batch["advantage"] * batch["trust"]
         else:
             batch["value"] = (batch["value"] - batch["recorded_mean"]) / batch["recorded_deviation"]
-        acting = lean.item(batch[CENTRAL], self.alive)
+        acting = primitives.item(batch[CENTRAL], self.alive)
         if "valid" in batch:
             acting = acting * batch["valid"]
         batch["acting"] = acting

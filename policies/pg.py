@@ -20,10 +20,9 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.advantages import moments, standardized
+from minding.policies.families.actor_critic import moments, standardized
 from minding.policies.learning.optim import Group, Optimizer, method_of
-from minding.policies.learning.steps import GradientStep
-from minding.policies.learning.update import Inputs
+from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.networks.actor_critic import PolicyNetwork
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.ops.policy_gradient import policy_loss, row_mean

@@ -29,15 +29,13 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ops
-from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
+from minding.policies.families.actor_critic import MEMORY, ActorCriticPolicy, ProximalStep
 from minding.policies.kernels import usable
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import ALL_ROWS, ProximalStep
-from minding.policies.learning.update import Inputs
+from minding.policies.learning.steps import ALL_ROWS, Inputs
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.surrogate import FusedSurrogate, clipped_surrogate
+from minding.policies.ops.policy_gradient import FusedSurrogate, clipped_surrogate, row_mean
 
 WEIGHT_BOUND = 2.0
 """Upper bound of the weight of rows that an older policy collected."""

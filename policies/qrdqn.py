@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, ops
-from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import QLearning
+from minding.policies.families.q_learning import ActionValuePolicy, QLearning
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
-from minding.policies.ops.quantiles import QuantileLoss, midpoints
+from minding.policies.ops.distributional import QuantileLoss, midpoints
 from minding.policies.ops.values import chosen_atoms
 
 

@@ -28,13 +28,11 @@ from minding.engine.data.returns import nstep
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import GreedyActor, Network, ValuingActor
-from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import QLearning
-from minding.policies.learning.steps import PRIORITY
-from minding.policies.learning.update import Inputs
+from minding.policies.families.q_learning import ActionValuePolicy, QLearning
+from minding.policies.learning.steps import PRIORITY, Inputs
 from minding.policies.networks.actor_critic import QNetwork
-from minding.policies.ops import lean
-from minding.policies.ops.sequences import at_first, in_time, parts
+from minding.policies.ops import primitives
+from minding.policies.ops.primitives import at_first, in_time, parts
 from minding.policies.ops.values import chosen_value, rescaled, unscaled, value_loss
 
 
@@ -56,16 +54,16 @@ class R2D2Cell(QLearning):
         steps = learned.shape[0]
         burn_in = batch["index"].shape[0] - steps
         obs, next_obs = in_time(batch["obs"], count), in_time(batch["next_obs"], count)
-        action = lean.item(in_time((batch["action"],), count), 0)
+        action = primitives.item(in_time((batch["action"],), count), 0)
         # Burn-in
-        remembered = lean.part(batch["memory"], 0, count)
+        remembered = primitives.part(batch["memory"], 0, count)
         rows, target_rows = remembered, remembered
         if burn_in:
             before = parts(obs, 0, burn_in)
             rows = ops.stop_gradient(self.net.take_in(before, remembered, batch["filled"]))
             target_rows = ops.stop_gradient(self.target.take_in(before, remembered, batch["filled"]))
         obs, next_obs = parts(obs, burn_in, steps), parts(next_obs, burn_in, steps)
-        action = lean.part(action, burn_in, steps)
+        action = primitives.part(action, burn_in, steps)
         # Target
         begun, first = ops.ZerosLike()(batch["return"]), at_first(obs)
         next_q = self.target.unroll(next_obs, self.target.take_in_one(first, target_rows), begun)
@@ -73,7 +71,7 @@ class R2D2Cell(QLearning):
             choosing = self.net.unroll(next_obs, self.net.take_in_one(first, rows), begun)
             next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
         else:
-            next_value = lean.largest(next_q)
+            next_value = primitives.largest(next_q)
         if self.rescale:
             next_value = unscaled(next_value)
         bootstrap = ops.gather(ops.Reshape()(next_value, (-1,)), batch["bootstrap"], 0)
@@ -82,10 +80,10 @@ class R2D2Cell(QLearning):
             target = rescaled(target)
         # Loss
         loss, value, error = value_loss(self.net.unroll(obs, rows, begun), action, ops.stop_gradient(target))
-        share = learned / lean.mean(lean.mean(learned))
+        share = learned / primitives.mean(primitives.mean(learned))
         weight = share * batch["weight"] if self.prioritized else share
-        loss = lean.mean(lean.mean(weight * loss))
-        metrics = {"loss": loss, "q_value": lean.mean(lean.mean(share * value))}
+        loss = primitives.mean(primitives.mean(weight * loss))
+        metrics = {"loss": loss, "q_value": primitives.mean(primitives.mean(share * value))}
         if self.prioritized:
             error = ops.stop_gradient(error * learned)
             metrics[PRIORITY] = ops.Pad(((burn_in, 0), (0, 0)))(error) if burn_in else error

@@ -17,17 +17,16 @@ import numpy as np
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
-from minding.policies.acting.noise import weight_noise
-from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import CLIPPED, CategoricalQLearning, QLearning
+from minding.policies.acting.sampling import weight_noise
+from minding.policies.families.q_learning import CLIPPED, ActionValuePolicy, CategoricalQLearning, QLearning
 from minding.policies.networks.return_distribution import (
     NoisyReturnDistribution,
     QuantileMean,
     ReturnDistribution,
     SupportMean,
 )
-from minding.policies.ops import lean
-from minding.policies.ops.categorical import cross_entropy
+from minding.policies.ops import primitives
+from minding.policies.ops.distributional import cross_entropy
 from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss
 
 NOISE, NEXT_NOISE, CHOICE_NOISE = "noise", "next_noise", "choice_noise"
@@ -57,7 +56,7 @@ class RainbowCell(CategoricalQLearning):
         logits = chosen_atoms(self.net.atoms(batch["obs"], noise_of(batch, NOISE)), batch["action"])
         loss, priority = cross_entropy(logits, target)
         loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
-        metrics[CLIPPED] = lean.mean(clipped)
+        metrics[CLIPPED] = primitives.mean(clipped)
         return loss, metrics
 
 
@@ -71,7 +70,7 @@ class ExpectedRainbowCell(QLearning):
             choosing = self.net.action_values(batch["next_obs"], noise_of(batch, CHOICE_NOISE))
             next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
         else:
-            next_value = lean.largest(next_q)
+            next_value = primitives.largest(next_q)
         return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
 
     def loss(self, batch):

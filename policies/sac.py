@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
-from minding.policies.core.squashed import SquashedGaussianPolicy
-from minding.policies.learning.soft_actor_critic import SoftActorCritic
-from minding.policies.learning.update import Inputs
+from minding.policies.families.soft_actor_critic import SoftActorCritic, SquashedGaussianPolicy
+from minding.policies.learning.steps import Inputs
 from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
 from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.soft import soft_objectives
+from minding.policies.ops.values import soft_objectives
 
 
 class SACCell(SoftActorCritic):

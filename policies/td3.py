@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minding.policies.core.twin_delayed import TwinDelayedPolicy
-from minding.policies.learning.twin_delayed import TwinDelayed
-from minding.policies.ops import lean
+from minding.policies.families.twin_delayed import TwinDelayed, TwinDelayedPolicy
+from minding.policies.ops import primitives
 
 
 class TD3Cell(TwinDelayed):
@@ -26,7 +25,7 @@ class TD3Cell(TwinDelayed):
         return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2)
 
     def loss_of_actor(self, rows):
-        loss = -lean.mean(self.critics.q1(self.net(rows["obs"])[0], rows["obs"]))
+        loss = -primitives.mean(self.critics.q1(self.net(rows["obs"])[0], rows["obs"]))
         return loss, {"actor_loss": loss}
 
 

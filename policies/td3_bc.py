@@ -24,11 +24,10 @@ from typing import Any
 
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
-from minding.policies.core.twin_delayed import TwinDelayedPolicy
+from minding.policies.families.twin_delayed import TwinDelayed, TwinDelayedPolicy
 from minding.policies.learning.steps import TRANSITION
-from minding.policies.learning.twin_delayed import TwinDelayed
 from minding.policies.networks.actor_critic import DeterministicActor, TwinCritics
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 
 FOLLOWING = ("next_action", "next_known")
 """Fields of the action recorded in the next state, and of whether an action was recorded there."""
@@ -67,9 +66,9 @@ class TD3BCCell(TwinDelayed):
     def loss_of_actor(self, rows):
         action = self.net(rows["obs"])[0]
         q = self.critics.q1(action, rows["obs"])
-        cloning = lean.mean(squared_distance(action, rows["action"])) / action.shape[-1]
-        scale = self.alpha / ops.maximum(lean.mean(ops.Abs()(ops.stop_gradient(q))), 1e-8)
-        loss = cloning - scale * lean.mean(q)
+        cloning = primitives.mean(squared_distance(action, rows["action"])) / action.shape[-1]
+        scale = self.alpha / ops.maximum(primitives.mean(ops.Abs()(ops.stop_gradient(q))), 1e-8)
+        loss = cloning - scale * primitives.mean(q)
         return loss, {"actor_loss": loss, "cloning_loss": ops.stop_gradient(cloning)}
 
 

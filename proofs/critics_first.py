@@ -11,7 +11,7 @@ from typing import Any
 from minding.cli import main
 from minding.engine.process.runtime import ops
 from minding.policies import sac
-from minding.policies.ops.order import after
+from minding.policies.ops.primitives import after
 
 
 class CriticsFirstCell(sac.SACCell):

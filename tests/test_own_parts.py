@@ -18,7 +18,7 @@ from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_algorithm
 from minding.policies.acting.numpy_layers import ACTIVATIONS
-from minding.policies.networks import activations
+from minding.policies.networks import layers
 from minding.training import export_run
 
 SHORT = (*SMALL, "policy.collect.n_sample=64", "policy.learn.n_minibatch=2", "run.max_env_step=128")
@@ -326,7 +326,7 @@ def test_an_activation_is_its_formula_in_both_forms_and_has_its_gradient(name):
     x = np.concatenate([np.linspace(-6.0, 6.0, 61), [-90.0, 90.0]])
     x = x[np.abs(x) > 1e-3]
     formula = FORMULAS[name](x)
-    cell, single = activations.ACTIVATIONS[name](), x.astype(np.float32)
+    cell, single = layers.ACTIVATIONS[name](), x.astype(np.float32)
     graph = cell(ms.Tensor(single)).asnumpy()
     out = single.copy()
     ACTIVATIONS[name](out, out)

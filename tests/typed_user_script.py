@@ -37,8 +37,8 @@ from minding.middleware import (
     termination_checker,
 )
 from minding.policies import DQN, PPO, get_policy_class
-from minding.policies.acting.modes import CollectView, EvalView, LearnView
 from minding.policies.core.base import BasePolicy
+from minding.policies.core.modes import CollectView, EvalView, LearnView
 from minding.training import evaluate, load_policy, train
 
 if TYPE_CHECKING:

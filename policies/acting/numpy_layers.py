@@ -1,4 +1,4 @@
-"""The layers and networks of acting in NumPy, without MindSpore.
+"""The layers of acting in NumPy, without MindSpore; `numpy_encoders` and `numpy_networks` are made of them.
 
 The cells of `policies.networks` create these objects (``cell.host()``) over zero-copy views of their live parameters,
 so that acting follows training. All of them can be pickled. Observation leaves arrive as environments return them,
@@ -12,11 +12,9 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from minding.engine.types import Array
-from minding.policies.acting.numpy_norm import LayerNorm, normalize_rows
-from minding.policies.acting.numpy_pair import MLPPair
-from minding.policies.acting.numpy_recurrent import Memory
 
 Outputs = tuple[Array, ...]
 Layer = Callable[[Array], Array]
@@ -51,6 +49,28 @@ def _elu(x: Array, out: Array) -> Array:
 
 
 ACTIVATIONS: dict[str, Activation] = {"relu": _relu, "tanh": np.tanh, "silu": _silu, "gelu": _gelu, "elu": _elu}
+EPSILON = 1e-5
+"""Number that is added to the variance of a row."""
+
+
+class LayerNorm:
+    """Rows ``(..., H)`` with zero mean and unit variance, times `weight` and plus `bias`, both ``(H,)``; see
+    `networks.layers`."""
+
+    def __init__(self, weight: Array, bias: Array) -> None:
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, x: Array) -> Array:
+        return normalize_rows(x, self.weight, self.bias)
+
+
+def normalize_rows(x: Array, weight: Array, bias: Array) -> Array:
+    """Applies `LayerNorm` to x in place."""
+    x -= x.mean(axis=-1, keepdims=True)
+    x /= np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + np.float32(EPSILON))
+    x *= weight
+    x += bias
+    return x
 
 
 class Linear:
@@ -96,8 +116,45 @@ class MLP:
         return x
 
 
+class MLPPair:
+    """Two MLPs of the same sizes for the same input, ``(B, F)`` to both outputs, with half as many NumPy calls.
+
+    Args:
+      first, second: the MLPs.
+    """
+
+    def __init__(self, first: MLP, second: MLP) -> None:
+        self.both = first, second
+        self.layers = [(_beside(w, v), _beside(b, c)[:, None]) for (w, b), (v, c) in zip(first.layers, second.layers)]
+        norms = zip(first.norms, second.norms)
+        self.norms = [(_beside(w, v)[:, None], _beside(b, c)[:, None]) for (w, b), (v, c) in norms]
+        self.activation = first.activation
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        activation = self.activation
+        if not self.layers:
+            return x, x
+        for (transposed, bias), norm in zip_longest(self.layers, self.norms):
+            x = x @ transposed
+            x += bias
+            if norm is not None:
+                normalize_rows(x, *norm)
+            activation(x, x)
+        return x[0], x[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The paired views depend on the arrays' addresses, which differ in another process.
+        return MLPPair, self.both
+
+
+def _beside(a: Array, b: Array) -> Array:
+    """A view of two arrays of the same shape as one array with a leading axis of 2; the arrays must outlive it."""
+    return as_strided(a, (2, *a.shape), (b.ctypes.data - a.ctypes.data, *a.strides))
+
+
 class NoisyLinear:
-    """y = mean(x) + f (deviation(e x)), where (e, f) are the layer's part of the noise; see `networks.noisy`.
+    """y = mean(x) + f (deviation(e x)), where (e, f) are the layer's part of the noise, as in
+    `networks.return_distribution`.
 
     Args:
       mean, deviation: linear layers of the means and of the standard deviations.
@@ -142,232 +199,60 @@ class ActionMask:
         return np.where(leaves[self.place].astype(bool, copy=False), scores, np.float32(ILLEGAL))
 
 
-class LogitsHead:
-    """Logits ``(B, n)`` of one choice, or the joined logits of several choices."""
-
-    def __init__(self, linear: Linear) -> None:
-        self.linear = linear
-
-    def __call__(self, x: Array) -> Outputs:
-        return (self.linear(x),)
-
-
-class GaussianHead:
-    """Mean ``(B, A)`` and log standard deviation ``(A,)``."""
-
-    def __init__(self, mean: Linear, log_std: Array) -> None:
-        self.mean, self.log_std = mean, log_std
-
-    def __call__(self, x: Array) -> Outputs:
-        return self.mean(x), self.log_std
-
-
-class SquashedGaussianHead:
-    """Mean and log standard deviation, each ``(B, A)``; the latter is clipped to `limits`."""
-
-    def __init__(self, mean: Linear, log_std: Linear, limits: tuple[float, float]) -> None:
-        self.mean, self.log_std, self.limits = mean, log_std, limits
-
-    def __call__(self, x: Array) -> Outputs:
-        return self.mean(x), np.clip(self.log_std(x), *self.limits)
-
-
-class DeterministicHead:
-    """Actions ``(B, A)`` in [-1, 1], the tanh of a linear layer."""
-
-    def __init__(self, layer: MLP) -> None:
-        self.layer = layer
-
-    def __call__(self, x: Array) -> Outputs:
-        return (self.layer(x),)
-
-
-class ActorCritic:
-    """Observation leaves -> (value ``(B,)``, distribution parameters...); with memory see `networks.actor_critic`.
+class GRU:
+    """One step of a gated recurrent unit: inputs ``(B, F)`` and memory rows ``(B, S)`` to features and new memory rows,
+    which are the same array.
 
     Args:
-      encoder: encoder of the observation.
-      memory: memory after the encoder, or None.
-      heads: (critic, value, actor, head).
-      mask: mask of the logits if the observation has a mask, or None.
+      inputs: layer that computes the input's part of the three gates, ``(B, 3 S)``.
+      recurrent: layer that computes the memory's part.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        memory: Memory | None,
-        heads: tuple[MLP, Linear, MLP, Head],
-        mask: ActionMask | None = None,
-    ) -> None:
-        self.encoder, self.memory, self.mask = encoder, memory, mask
-        critic, self.value, actor, self.head = heads
-        self.torsos = MLPPair(critic, actor)
+    def __init__(self, inputs: Linear, recurrent: Linear) -> None:
+        self.inputs, self.recurrent = inputs, recurrent
+        self.size = len(recurrent.bias) // 3
 
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        if self.memory is None:
-            return self.outputs(self.encoder(leaves), leaves)
-        features, rows = self.memory(self.encoder(leaves[:-1]), leaves[-1])
-        return *self.outputs(features, leaves), rows
-
-    def outputs(self, features: Array, leaves: Sequence[Array]) -> Outputs:
-        critic, actor = self.torsos(features)
-        params = self.head(actor)
-        if self.mask is not None:
-            params = (self.mask(params[0], leaves),)
-        return self.value(critic)[:, 0], *params
+    def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
+        size = self.size
+        given, kept = self.inputs(x), self.recurrent(rows)
+        gates = _sigmoid_in_place(given[:, : 2 * size] + kept[:, : 2 * size])
+        reset, update = gates[:, :size], gates[:, size:]
+        candidate = given[:, 2 * size :] + reset * kept[:, 2 * size :]
+        np.tanh(candidate, candidate)
+        rows = candidate + update * (rows - candidate)
+        return rows, rows
 
 
-class QNetwork:
-    """Observation leaves -> (action values ``(B, n)``,); with memory see `networks.actor_critic`.
+class LSTM:
+    """One step of a long short-term memory: inputs ``(B, F)`` and memory rows ``(B, 2 D)`` to features ``(B, D)`` and
+    new memory rows.
 
     Args:
-      encoder: encoder of the observation.
-      memory: memory after the encoder, or None.
-      heads: (torso, advantage, value); the network is dueling if `value` is a layer and not None.
-      mask: mask of the values if the observation has a mask, or None.
+      inputs: layer that computes the input's part of the four gates, ``(B, 4 D)``.
+      recurrent: layer that computes the memory's part.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        memory: Memory | None,
-        heads: tuple[MLP, Linear, Linear | None],
-        mask: ActionMask | None,
-    ) -> None:
-        self.encoder, self.memory, self.mask = encoder, memory, mask
-        self.torso, self.advantage, self.value = heads
+    def __init__(self, inputs: Linear, recurrent: Linear) -> None:
+        self.inputs, self.recurrent = inputs, recurrent
+        self.units = len(recurrent.bias) // 4
+        self.size = 2 * self.units
 
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        if self.memory is None:
-            return (self.values(self.encoder(leaves), leaves),)
-        features, rows = self.memory(self.encoder(leaves[:-1]), leaves[-1])
-        return self.values(features, leaves), rows
-
-    def values(self, features: Array, leaves: Sequence[Array]) -> Array:
-        features = self.torso(features)
-        q = self.advantage(features)
-        if self.value is not None:
-            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
-        return q if self.mask is None else self.mask(q, leaves)
+    def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
+        size = self.units
+        total = self.inputs(x) + self.recurrent(rows[:, :size])
+        gates = _sigmoid_in_place(total[:, : 3 * size])
+        cell = gates[:, size : 2 * size] * rows[:, size:] + gates[:, :size] * np.tanh(total[:, 3 * size :])
+        features = gates[:, 2 * size :] * np.tanh(cell)
+        return features, np.concatenate([features, cell], axis=1)
 
 
-class QuantileMean:
-    """The mean of quantiles, ``(B, A, N)`` -> ``(B, A)``."""
-
-    def __call__(self, atoms: Array) -> Array:
-        mean: Array = atoms.mean(axis=-1)
-        return mean
+Recurrent = GRU | LSTM
 
 
-class SupportMean:
-    """The mean of categorical distributions: logits ``(B, A, N)`` over the support ``(N,)`` -> ``(B, A)``."""
-
-    def __init__(self, support: Array) -> None:
-        self.support = support
-
-    def __call__(self, atoms: Array) -> Array:
-        weights = np.exp(atoms - atoms.max(axis=-1, keepdims=True))
-        mean: Array = (weights @ self.support) / weights.sum(axis=-1)
-        return mean
-
-
-class ReturnDistribution:
-    """Observation leaves -> (action values ``(B, A)``,), each the mean of N atoms.
-
-    Args:
-      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
-      shape: shape of the atoms, (-1, A, N).
-      mean: layer from the atoms to the values.
-      mask: mask of the values if the observation has a mask, or None.
-    """
-
-    def __init__(
-        self,
-        parts: tuple[Encoder, Any, Any, Any],
-        shape: tuple[int, int, int],
-        mean: Layer,
-        mask: ActionMask | None,
-    ) -> None:
-        self.encoder, self.torso, self.advantage, self.value = parts
-        self.shape, self.mean, self.mask = shape, mean, mask
-
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        advantage, value = self.streams(leaves)
-        atoms = advantage.reshape(self.shape)
-        if value is not None:
-            atoms = value[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
-        values = self.mean(atoms)
-        return (values if self.mask is None else self.mask(values, leaves),)
-
-    def streams(self, leaves: Sequence[Array]) -> tuple[Array, Array | None]:
-        """Advantages ``(B, A N)``, and values ``(B, N)``, which are None without a `value` layer."""
-        features = self.torso(self.encoder(leaves))
-        return self.advantage(features), None if self.value is None else self.value(features)
-
-
-class NoisyReturnDistribution(ReturnDistribution):
-    """A `ReturnDistribution` with noisy layers; the noise is the leaf after the `num_leaves` of the observation."""
-
-    def __init__(self, num_leaves: int, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.num_leaves = num_leaves
-
-    def streams(self, leaves: Sequence[Array]) -> tuple[Array, Array | None]:
-        noise = leaves[-1] if len(leaves) > self.num_leaves else None
-        features = self.torso(self.encoder(leaves), noise)
-        return self.advantage(features, noise), None if self.value is None else self.value(features, noise)
-
-
-class ImplicitQuantiles:
-    """Observation leaves -> (action values ``(B, A)``,), means of quantiles at fixed fractions.
-
-    Args:
-      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
-      embedding: embedding of the fractions.
-      cosines: ``(K, n)``, cosine features of the fractions, the input of `embedding`.
-      mask: mask of the values if the observation has a mask, or None.
-    """
-
-    def __init__(
-        self,
-        parts: tuple[Encoder, MLP, Linear, Linear | None],
-        embedding: MLP,
-        cosines: Array,
-        mask: ActionMask | None,
-    ) -> None:
-        self.encoder, self.torso, self.advantage, self.value = parts
-        self.embedding, self.cosines, self.mask = embedding, cosines, mask
-
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        features = self.torso(self.encoder(leaves)) * self.embedding(self.cosines).mean(axis=0)
-        q = self.advantage(features)
-        if self.value is not None:
-            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
-        return (q if self.mask is None else self.mask(q, leaves),)
-
-
-class Actor:
-    """Observation leaves -> parameters of the head's distribution."""
-
-    def __init__(self, encoder: Encoder, torso: MLP, head: Head, mask: ActionMask | None = None) -> None:
-        self.encoder, self.torso, self.head, self.mask = encoder, torso, head, mask
-
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        params = self.head(self.torso(self.encoder(leaves)))
-        return params if self.mask is None else (self.mask(params[0], leaves),)
-
-
-class PolicyValue:
-    """Observation leaves -> (logits, value), see `networks.policy_value.PolicyValue`."""
-
-    def __init__(
-        self, encoder: Encoder, torso: MLP, heads: tuple[Linear, MLP, MLP], mask: ActionMask | None = None
-    ) -> None:
-        self.encoder, self.torso, self.mask = encoder, torso, mask
-        self.policy, self.critic, self.value = heads
-
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        features = self.torso(self.encoder(leaves))
-        logits = self.policy(features)
-        value = self.value(self.critic(features))[:, 0]
-        return (logits if self.mask is None else self.mask(logits, leaves)), value
+def _sigmoid_in_place(x: Array) -> Array:
+    """Computes the sigmoid of x in place, without an exponential that could overflow."""
+    x *= 0.5
+    np.tanh(x, x)
+    x *= 0.5
+    x += 0.5
+    return x

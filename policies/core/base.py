@@ -25,23 +25,19 @@ from minding.policies import Algorithm, get_algorithm
 from minding.policies.acting.actors import Actor, Network
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.memory import Memory
-from minding.policies.acting.modes import CollectView, EvalView, LearnView
-from minding.policies.core import judging, sharing
-from minding.policies.core.acting import GraphNetwork, acting_network
-from minding.policies.core.factories import View, graph_view, host_view
-from minding.policies.core.network import ActingNetwork, check_network
-from minding.policies.core.preparation import prepare
-from minding.policies.learning.action_values import ActionValues
-from minding.policies.learning.fitted_q import FittedQ
-from minding.policies.learning.guard import LearnGuard
-from minding.policies.learning.steps import GradientStep
-from minding.policies.learning.update import Inputs, Update
+from minding.policies.core.acting_network import ActingNetwork, GraphNetwork, acting_network, check_network
+from minding.policies.core.modes import CollectView, EvalView, LearnView, View, dumps, graph_view, host_view, loads
+from minding.policies.core.prepare_process import prepare
+from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
+from minding.policies.learning.steps import GradientStep, Inputs, LearnGuard, Update
 from minding.policies.networks.encoder import Normalizer, normalizers_of
 from minding.policies.networks.fused import fuse_layers
 
 _BLOCK = 1 << 16
 """Number of recorded rows whose observations are added to the moments at a time."""
 MODES = ("collect", "learn", "eval")
+_NET, _TARGET, _MOMENTS = "net.", "target.", "moments."
+"""Prefixes of the names of parameters and of saved moments."""
 
 
 class _ActingRoot(nn.Cell):
@@ -198,8 +194,19 @@ class BasePolicy:
         return host_view(mode, actor, self.acting_weights(), self.config.seed, frozenset(self.net.shared_outputs))
 
     def own_actor(self) -> Actor | SharedActor:
-        """A new actor that follows this policy's learning, see `sharing.own_actor`."""
-        return sharing.own_actor(self)
+        """A new actor that follows this policy's learning, with a memory and a random stream of its own.
+
+        An actor that computes in NumPy shares only the memory of the parameters with the policy.
+        """
+        if self.acts_in_numpy:
+            weights = self.acting_weights()
+            actor: Actor = loads(dumps(self.actors["eval"], weights), weights)
+        else:
+            actor = self.new_actor("eval")
+        actor.rng = SeedStreams(self.config.seed).generator("policy.own")
+        actor.reset()
+        agents = num_agents(self.spec)
+        return actor if agents is None else SharedActor(actor, agents)
 
     def new_actor(self, mode: str) -> Actor:
         """A new actor for a mode, on the same network."""
@@ -214,19 +221,6 @@ class BasePolicy:
     def normalizers(self) -> dict[str, Normalizer]:
         """The normalizers of observations, by path."""
         return {name: normalizer for name, (_, normalizer) in self._normalizers.items()}
-
-    def acting_arrays(self) -> tuple[dict[str, Array], str]:
-        """The arrays that acting needs (see `sharing.acting_arrays`), and the class of the network."""
-        return sharing.acting_arrays(self), _class_of(self.net)
-
-    def load_acting_arrays(self, arrays: Mapping[str, Array], network: str) -> None:
-        """Writes saved acting weights into the live parameters.
-
-        Raises:
-          CheckpointError: if the arrays belong to another network.
-        """
-        self._check_class(network)
-        sharing.load_acting_arrays(self, arrays)
 
     # Learning.
 
@@ -270,7 +264,9 @@ class BasePolicy:
 
     @functools.cached_property
     def _values(self) -> ActionValues | None:
-        return judging.action_values_of(self)
+        if not self.root.has_action_values:
+            return None
+        return ActionValues(self.root, [leaf.path for leaf in self.leaves], f"{self.name}.values")
 
     def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ:
         """Fitted Q evaluation of this policy on recorded data, with the policy's current moments of observations.
@@ -281,7 +277,16 @@ class BasePolicy:
         Raises:
           MindingError: if the actions are neither Discrete nor a Box.
         """
-        return judging.fitted_q_of(self, gamma, limits)
+        if self.spec["action"]["kind"] not in ("discrete", "box"):
+            raise MindingError("fitted Q evaluation needs Discrete or Box actions")
+        fields = {**self.obs_fields("obs"), **self.obs_fields("next_obs"), "action": self.action_field}
+        fitted = FittedQ(self.spec, self.cfg.model, fields, gamma, limits, self.config.seed)
+        own = dict(self._normalizers.values())
+        for field, normalizer in normalizers_of(fitted.root).values():
+            normalizer.moments.load_state_dict(own[field].moments.state_dict())
+            runtime.assign(normalizer.mean, own[field].mean.asnumpy())
+            runtime.assign(normalizer.scale, own[field].scale.asnumpy())
+        return fitted
 
     def observed(self, batch: IndexedBatch) -> Array:
         """The indices of the rows that were learned from, without empty rows of a buffer and resets of a rollout."""
@@ -362,7 +367,7 @@ class BasePolicy:
         """
         self._check_class(state["network"])
         saved = state["params"]
-        surplus = [name for name in saved if name.startswith("net.") and name not in self.params]
+        surplus = [name for name in saved if name.startswith(_NET) and name not in self.params]
         if surplus:
             raise CheckpointError(
                 f"{self.name}: the checkpoint has {len(surplus)} parameters that this network lacks, the "
@@ -387,12 +392,50 @@ class BasePolicy:
         self.actors["collect"].load_state_dict(state["acting"])
         restore_generator(self.learn_rng, state["rng"])
 
+    def acting_arrays(self) -> tuple[dict[str, Array], str]:
+        """The arrays that acting needs, by name, and the class of the network: the network's parameters and the moments
+        of its observations."""
+        arrays = {name: p.asnumpy().copy() for name, p in self.params.items() if name.startswith(_NET)}
+        for name, (_, normalizer) in self._normalizers.items():
+            if name.startswith(_NET):
+                state = normalizer.moments.state_dict()
+                arrays |= {f"{_MOMENTS}{name}/{key}": np.asarray(value) for key, value in state.items()}
+        return arrays, _class_of(self.net)
+
+    def load_acting_arrays(self, arrays: Mapping[str, Array], network: str) -> None:
+        """Writes saved acting weights into the live parameters. Target networks get the same weights; all other state
+        stays.
+
+        Raises:
+          CheckpointError: if the arrays belong to another network, or contain NaN or infinity.
+        """
+        self._check_class(network)
+        known, _ = self.acting_arrays()
+        for name in known.keys() ^ arrays.keys():
+            which = "lacks" if name in known else "has the surplus"
+            raise CheckpointError(f"{self.name}: what was saved {which} {name!r}: it belongs to another network")
+        for name, array in arrays.items():
+            if array.shape != known[name].shape or array.dtype != known[name].dtype:
+                raise CheckpointError(
+                    f"{self.name}: {name!r} is {array.dtype} {array.shape} there and {known[name].dtype} "
+                    f"{known[name].shape} here: it belongs to another network"
+                )
+            if not np.isfinite(array).all():
+                raise CheckpointError(f"{self.name}: {name!r} holds NaN or infinity")
+        for name, p in self.params.items():
+            if (source := _online(name)) in arrays:
+                runtime.assign(p, arrays[source])
+        for name, (_, normalizer) in self._normalizers.items():
+            saved = f"{_MOMENTS}{_online(name)}"
+            if f"{saved}/mean" in arrays:
+                state: StateDict = {key: arrays[f"{saved}/{key}"] for key in normalizer.moments.state_dict()}
+                normalizer.moments.load_state_dict(state)
+
     def _check_class(self, network: str) -> None:
         if network != _class_of(self.net):
             raise CheckpointError(
                 f"{self.name}: the checkpoint holds a network of class {network}, but this one is "
-                f"{_class_of(self.net)}: "
-                "build the policy with the class that was trained"
+                f"{_class_of(self.net)}: build the policy with the class that was trained"
             )
 
 
@@ -405,3 +448,8 @@ def _mean_rates(optim: Any, shares: Array) -> dict[str, float]:
 def _class_of(net: Any) -> str:
     """The class of a network, as ``module:Class``."""
     return f"{type(net).__module__}:{type(net).__qualname__}"
+
+
+def _online(name: str) -> str:
+    """The name of the acting network's parameter whose value a target network starts with; other names unchanged."""
+    return _NET + name.removeprefix(_TARGET) if name.startswith(_TARGET) else name

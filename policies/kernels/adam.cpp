@@ -6,7 +6,7 @@
 namespace minding {
 namespace {
 
-// Alignment, in floats, of tensors in the blocks of `learning.flat`: a cache line.
+// Alignment, in floats, of tensors in the blocks of `learning.optim`: a cache line.
 constexpr Index ALIGNMENT = 16;
 enum { PARAMETERS, FIRST_MOMENTS, SECOND_MOMENTS, POWER_1, POWER_2, RATE, SETTINGS, GRADIENTS };
 

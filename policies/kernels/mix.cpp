@@ -1,4 +1,4 @@
-// The monotonic mixer and its gradient; see `networks.mixers` for the formula.
+// The monotonic mixer and its gradient; see `networks.team_networks` for the formula.
 #include "custom.h"
 #include "functions.h"
 

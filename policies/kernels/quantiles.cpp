@@ -1,4 +1,4 @@
-// The quantile Huber loss of every pair of a quantile and a sample; see `policies.ops.quantiles` for the formula.
+// The quantile Huber loss of every pair of a quantile and a sample; see `policies.ops.distributional` for the formula.
 #include "custom.h"
 #include "vectors.h"
 

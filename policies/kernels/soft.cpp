@@ -1,4 +1,4 @@
-// The objectives of maximum-entropy learning with two critics; see `policies.ops.soft` for the formulas.
+// The objectives of maximum-entropy learning with two critics; see `policies.ops.values` for the formulas.
 #include "custom.h"
 
 namespace minding {

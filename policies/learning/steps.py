@@ -1,16 +1,141 @@
-"""The compiled gradient steps of one learn call: the base of an algorithm's step, and the loop over the steps."""
+"""The gradient steps of a learn call, all in one compiled function.
+
+`Rows` gathers the rows of a step, `GradientStep` makes the step, `GradientLoop` repeats it, `Update` compiles the loop
+for given tables and inputs, and `LearnGuard` handles calls that end in NaN or infinity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import functools
+import itertools
+import logging
+import math
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import IndexedBatch
+from minding.engine.buffers import DeviceTables
+from minding.engine.data.batch import OBSERVATIONS, VALID, Column, IndexedBatch, RowLayout
+from minding.engine.data.rewards import RewardScale
+from minding.engine.errors import NonFiniteError
+from minding.engine.process import runtime
+from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.learning.rows import Rows
-from minding.policies.ops import lean
+from minding.engine.throttle import Throttle
+from minding.engine.types import Array, LearnOutput, StateDict, Stateful
+from minding.policies.kernels import kernel, usable
+from minding.policies.ops import primitives
+
+
+class Rows(nn.Cell):
+    """Gathers rows of the tables and splits them into fields.
+
+    Args:
+      layout: the places of the fields in the tables.
+      names: names of the fields to return; a tree of fields (an observation with several leaves) has one name.
+    """
+
+    def __init__(self, layout: RowLayout, names: Sequence[str]) -> None:
+        super().__init__()
+        self.names = tuple(names)
+        trees = [layout.tree(name) for name in names]
+        columns = [column for tree in trees for column in tree]
+        stops = list(itertools.accumulate(len(tree) for tree in trees))
+        self.starts, self.stops = [0, *stops[:-1]], stops
+        # Encoders take a tuple of leaves even if the observation has only one.
+        self.is_leaf = [name in OBSERVATIONS and len(tree) == 1 for name, tree in zip(names, trees, strict=True)]
+        self.is_plain = [name not in OBSERVATIONS for name in names]
+        self.table = [c.table for c in columns]
+        self.linked = [c.linked for c in columns]
+        self.shape = [tuple(c.shape) for c in columns]
+        numbers = [c for c in columns if c.table == 0]
+        # The index of each field among the fields of table 0.
+        self.place = [numbers.index(c) if c.table == 0 else -1 for c in columns]
+        self.numbers = (_FusedFields if usable() and len(numbers) > 1 else _Fields)(numbers)
+
+    def construct(self, index, successor, tables):
+        """Returns the fields in the order of `names`, each (B, *shape), and `OBSERVATIONS` as tuples of leaves.
+
+        Args:
+          index: indices of the rows, int32 (B,) or of any shape with B entries.
+          successor: indices of the rows that hold the `linked` fields, shaped like `index`.
+          tables: the tables of the layout.
+        """
+        if index.ndim > 1:
+            index, successor = index.reshape((-1,)), successor.reshape((-1,))
+        numbers = self.numbers(index, primitives.item(tables, 0))
+        columns: Any = ()
+        for k in range(len(self.place)):
+            if self.place[k] >= 0:
+                columns = (*columns, primitives.item(numbers, self.place[k]))
+            else:
+                image = ops.gather(tables[self.table[k]], successor if self.linked[k] else index, 0)
+                columns = (*columns, image.reshape((-1, *self.shape[k])))
+        fields: Any = ()
+        for k in range(len(self.names)):
+            if self.is_plain[k]:
+                fields = (*fields, primitives.item(columns, self.starts[k]))
+            elif self.is_leaf[k]:
+                fields = (*fields, (primitives.item(columns, self.starts[k]),))
+            else:
+                fields = (*fields, columns[self.starts[k] : self.stops[k]])
+        return fields
+
+
+class _Fields(nn.Cell):
+    """Fields of one table of numbers."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.count = len(columns)
+        self.start = [c.start for c in columns]
+        self.stop = [c.stop for c in columns]
+        self.shape = [tuple(c.shape) for c in columns]
+        self.integer = [c.dtype == "int32" for c in columns]
+
+    def construct(self, index, table):
+        rows = ops.gather(table, index, 0)
+        fields = []
+        for k in range(self.count):
+            if len(self.shape[k]) == 0:
+                value = rows[:, self.start[k]]
+            else:
+                # Slicing images takes as long as a convolution.
+                whole = self.stop[k] - self.start[k] == rows.shape[1]
+                value = rows if whole else rows[:, self.start[k] : self.stop[k]]
+                if len(self.shape[k]) > 1:
+                    value = value.reshape((-1, *self.shape[k]))
+            if self.integer[k]:
+                value = ops.cast(value, ms.int32)
+            fields.append(value)
+        return tuple(fields)
+
+
+class _FusedFields(nn.Cell):
+    """`_Fields` in one kernel, for two fields or more."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.start = ms.Tensor(np.array([c.start for c in columns], np.int32))
+        self.take_fields = _fused_take_fields(tuple((tuple(c.shape), c.dtype) for c in columns))
+
+    def construct(self, index, table):
+        return self.take_fields(index, self.start, table)
+
+
+@functools.cache
+def _fused_take_fields(fields: tuple[tuple[tuple[int, ...], str], ...]) -> Any:
+    """The primitive ``(index, start of each field in a row, table) -> fields``; `fields`: shape and dtype of each."""
+    dtypes = tuple(ms.int32 if dtype == "int32" else ms.float32 for _, dtype in fields)
+    return kernel(
+        "take_fields",
+        lambda index, start, table: tuple((index[0], *shape) for shape, _ in fields),
+        lambda index, start, table: dtypes,
+    )
+
 
 TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
 """Fields of a transition."""
@@ -18,8 +143,6 @@ PRIORITY = "priority"
 """Name under which `GradientStep` returns priorities."""
 ALL_ROWS = "all_rows"
 """Name of the input with the indices of all rows, see `GradientStep.present`."""
-
-
 SUCCESSOR = "successor"
 """Name of the input with the indices of the rows' successors, if the rows do not hold the successors themselves."""
 REWARD_FACTOR, REWARD_OFFSET = "reward_factor", "reward_offset"
@@ -84,39 +207,6 @@ class GradientStep(nn.Cell):
         raise NotImplementedError
 
 
-class ProximalStep(GradientStep):
-    """Base of steps that end once the policy has moved too far from the policy that collected the rows.
-
-    A subclass has the optimizer `optim` with the group ``net``, and the metrics ``loss`` and ``approx_kl``.
-    """
-
-    def __init__(self, fields: Sequence[str]) -> None:
-        super().__init__(fields)
-        self.nothing = ms.Tensor(np.float32(0.0))
-
-    def watch(self, target_kl: float | None) -> None:
-        """Ends the steps of a call at a divergence above 1.5 times `target_kl`; None or 0: makes all steps."""
-        if target_kl:
-            self.watched, self.limit = "approx_kl", 1.5 * target_kl
-
-    def move(self, grads, batch, metrics):
-        """Updates the weights unless the divergence in `metrics` exceeds the limit.
-
-        Returns:
-          The norm of the gradient; 0 if the weights were not updated.
-        """
-        if self.watched is None:
-            return self.move_at_once(grads, batch, metrics)
-        norm = self.nothing
-        if metrics["approx_kl"] <= self.limit:
-            norm = self.move_at_once(grads, batch, metrics)
-        return norm
-
-    def move_at_once(self, grads, batch, metrics):
-        """Updates the weights; returns the norm of the gradient."""
-        return self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))["net"]
-
-
 class GradientLoop(nn.Cell):
     """The gradient steps of a call, one after another, compiled for tables and inputs.
 
@@ -170,31 +260,31 @@ class GradientLoop(nn.Cell):
         """Makes all steps of a call; returns the same as `construct`."""
         present: Any = ()
         if self.all_rows:
-            rows = lean.item(inputs, self.all_rows)
-            present = self.root.present(lean.named(self.row_names, (*self.rows(rows, rows, self.tables), rows)))
+            rows = primitives.item(inputs, self.all_rows)
+            present = self.root.present(primitives.named(self.row_names, (*self.rows(rows, rows, self.tables), rows)))
         if not self.num_steps:
             # For the same reason the root is not called as a cell, which would keep another 70 KB.
             returned = self.root.construct(self.batch(inputs, present))
             total = self.stacked(returned)
             return (total, returned[PRIORITY]) if self.prioritized else total
         i, watched, total = self.zeros
-        index = lean.item(inputs, 0)
+        index = primitives.item(inputs, 0)
         priorities = ops.Cast()(index, ms.float32) if self.prioritized else ()
         while self.goes_on(i, index.shape[0], watched):
             values: Any = ()
             for k in range(len(inputs)):
-                x = lean.item(inputs, k)
-                values = (*values, lean.entry(x, i) if k < self.num_steps else x)
+                x = primitives.item(inputs, k)
+                values = (*values, primitives.entry(x, i) if k < self.num_steps else x)
             returned = self.root.construct(self.batch(values, present))
             total = total + self.stacked(returned)
             if self.watched is not None:
                 watched = returned[self.watched]
             if self.prioritized:
-                priorities = lean.with_entry(priorities, i, returned[PRIORITY])
+                priorities = primitives.with_entry(priorities, i, returned[PRIORITY])
             i = i + 1
         if self.watched is not None:
             within = ops.Cast()(watched <= self.limit, ms.float32)
-            total = ops.Concat()((total, lean.stacked((ops.Cast()(i, ms.float32), 1.0 - within))))
+            total = ops.Concat()((total, primitives.stacked((ops.Cast()(i, ms.float32), 1.0 - within))))
         return (total, priorities) if self.prioritized else total
 
     def goes_on(self, i, count, watched):
@@ -204,14 +294,14 @@ class GradientLoop(nn.Cell):
 
     def batch(self, values, present):
         """The batch of a step: fields and inputs by name."""
-        index = lean.item(values, 0)
-        successor = lean.item(values, self.successor)
+        index = primitives.item(values, 0)
+        successor = primitives.item(values, self.successor)
         chosen: Any = ()
         if len(present) > 0:
             flat = index.reshape((-1,)) if index.ndim > 1 else index
             for name in self.present_names:
                 chosen = (*chosen, ops.gather(present[name], flat, 0))
-        batch = lean.named(self.names, (*self.rows(index, successor, self.tables), *values, *chosen))
+        batch = primitives.named(self.names, (*self.rows(index, successor, self.tables), *values, *chosen))
         if self.rescales:
             batch["reward"] = batch["reward"] * batch[REWARD_FACTOR] + batch[REWARD_OFFSET]
         return batch
@@ -220,4 +310,184 @@ class GradientLoop(nn.Cell):
         values: Any = ()
         for name in self.metrics:
             values = (*values, returned[name])
-        return lean.stacked(values)
+        return primitives.stacked(values)
+
+
+@dataclasses.dataclass(slots=True)
+class Inputs:
+    """The inputs that a learn call passes to its gradient steps besides the rows.
+
+    Attributes:
+      steps: arrays ``(K, ...)`` by name, with an entry per step.
+      constants: arrays and numbers by name, the same for all steps.
+      counts: for each metric that only some of the steps have, the number of these steps, by name of the metric; the
+        other steps return 0 for it.
+    """
+
+    steps: Mapping[str, Array] = dataclasses.field(default_factory=dict)
+    constants: Mapping[str, Array | float] = dataclasses.field(default_factory=dict)
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def rescaled(self, scale: RewardScale) -> Inputs:
+        """These inputs with the numbers by which steps rescale rewards; unchanged if rewards stay raw."""
+        if scale.kind == "raw":
+            return self
+        factor, offset = scale.numbers()
+        return dataclasses.replace(self, constants={**self.constants, REWARD_FACTOR: factor, REWARD_OFFSET: offset})
+
+    def by_step(self, values: Mapping[str, Array]) -> Inputs:
+        """These inputs with some of the constants replaced by values ``(K,)``, one per step."""
+        constants = {name: value for name, value in self.constants.items() if name not in values}
+        return dataclasses.replace(self, steps={**self.steps, **values}, constants=constants)
+
+
+class Update:
+    """All gradient steps of an iteration in one compiled call.
+
+    The tables are parameters of the compiled graph, so a graph is compiled for one buffer; another buffer causes a
+    recompilation, which is reported. Each set of input names has its own graph, and calls of a single step have
+    separate graphs.
+
+    Args:
+      root: the cell that makes a step.
+      name: name of the compiled function, for messages.
+    """
+
+    def __init__(self, root: GradientStep, name: str) -> None:
+        self._root = root
+        self._name = name
+        self._metrics = tuple(root.metrics)
+        self._tables: DeviceTables | None = None
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
+
+    @property
+    def signatures(self) -> int:
+        """Number of distinct input signatures compiled for the current tables."""
+        return sum(compiled.signatures for compiled in self._compiled.values())
+
+    def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
+        """Makes the gradient steps of a batch.
+
+        Metrics are means over the steps made, including a step that a watched metric stopped. Metrics in `counts` are
+        means over the steps that have them, and are left out if no step does.
+        """
+        if batch.successor is not None:
+            inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
+        if batch.valid is not None:
+            inputs = dataclasses.replace(inputs, steps={VALID: batch.valid, **inputs.steps})
+        count, values = len(batch.index), [batch.index, *inputs.steps.values()]
+        if count == 1:
+            values = [x[0] for x in values]
+        values += [np.asarray(x, np.float32) if isinstance(x, float) else x for x in inputs.constants.values()]
+        variant = (count > 1, *inputs.steps, *inputs.constants)
+        if batch.tables is not self._tables or variant not in self._compiled:
+            self._add(variant, batch, inputs)
+        returned = self._compiled[variant](*[runtime.to_device(x) for x in values])
+        total, priorities = returned if self._root.prioritized else (returned, None)
+        # `tolist()` is four times as fast as `asnumpy()` on a fresh tensor.
+        sums = total.tolist()
+        steps = count
+        if self._root.watched is not None:
+            if count > 1:
+                count, exceeded = int(sums[-2]), int(sums[-1])
+            else:
+                exceeded = int(not sums[self._metrics.index(self._root.watched)] <= np.float32(self._root.limit))
+            steps = count - exceeded
+        counts = {name: inputs.counts.get(name, count) for name in self._metrics}
+        metrics = {name: value / counts[name] for name, value in zip(self._metrics, sums) if counts[name]}
+        if priorities is not None:
+            priorities = priorities.asnumpy().reshape(batch.index.shape)
+        return LearnOutput(metrics, steps, priorities)
+
+    def _add(self, variant: tuple[Any, ...], batch: IndexedBatch, inputs: Inputs) -> None:
+        if batch.tables is not self._tables:
+            if self._tables is not None and self._tables.origin is not batch.tables.origin:
+                warnings.warn(
+                    f"{self._name} learns from another buffer than before and is recompiled; use one buffer",
+                    RecompileWarning,
+                    stacklevel=5,
+                )
+            self._tables = batch.tables
+            self._compiled = {}
+        names = (tuple(inputs.steps), tuple(inputs.constants))
+        loop = GradientLoop(self._root, batch, *names, len(batch.index) > 1)
+        self._compiled[variant] = Compiled(loop, self._name)
+
+
+MAX_SKIPS_IN_A_ROW = 100
+_log = logging.getLogger("minding.policies")
+
+
+class LearnGuard:
+    """Checks the metrics and parameters after every learn call of a policy.
+
+    With ``stop``, a metric that is not finite ends the run. With ``skip``, the call is undone as if it had never been
+    made, even if only a parameter is not finite; each call then costs a copy of the state. After `MAX_SKIPS_IN_A_ROW`
+    undone calls in a row, the run ends nevertheless.
+
+    Args:
+      name: name of the policy, for messages.
+      on_nan: "stop" or "skip".
+      policy: the policy whose parameters are checked and whose state is restored.
+    """
+
+    def __init__(self, name: str, on_nan: str, policy: Stateful) -> None:
+        self._name = name
+        self._skips = on_nan == "skip"
+        self._policy = policy
+        self._in_a_row = 0
+        self._warnings = Throttle()
+
+    def state(self) -> StateDict | None:
+        """The state before the call, for `checked`; None in stop mode."""
+        return self._policy.state_dict() if self._skips else None
+
+    def checked(self, output: LearnOutput, batch: IndexedBatch, before: StateDict | None) -> LearnOutput:
+        """Returns the output of a call; in skip mode an undone call has the metric `skipped` = 1 and 0 steps.
+
+        Args:
+          output: output of the call.
+          batch: batch of the call, for the error.
+          before: result of `state` before the call.
+        Raises:
+          NonFiniteError: if the run has to end, see above; it contains the rows of the batch and the metrics.
+        """
+        metrics = output.metrics
+        found = _bad_metric(metrics)
+        if before is None:
+            if found is not None:
+                raise self._error(f"{found} after this update", batch, metrics)
+            return output
+        found = found or _bad_parameter(self._policy.state_dict()["params"])
+        if found is None:
+            self._in_a_row = 0
+            return dataclasses.replace(output, metrics={**metrics, "skipped": 0.0})
+        self._policy.load_state_dict(before)
+        self._in_a_row += 1
+        if self._in_a_row >= MAX_SKIPS_IN_A_ROW:
+            raise self._error(f"{found} after each of the last {MAX_SKIPS_IN_A_ROW} updates", batch, metrics)
+        if self._warnings.due():
+            _log.warning("%s: %s after this update: it was undone (learn.on_nan=skip)", self._name, found)
+        return LearnOutput({"skipped": 1.0}, steps=0)
+
+    def _error(self, what: str, batch: IndexedBatch, metrics: Mapping[str, float]) -> NonFiniteError:
+        return NonFiniteError(
+            f"{self._name}: {what}: lower policy.learn.learning_rate, or look for huge rewards and observations",
+            _rows_of(batch),
+            dict(metrics),
+        )
+
+
+def _bad_metric(metrics: Mapping[str, float]) -> str | None:
+    return next((f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)), None)
+
+
+def _bad_parameter(params: Mapping[str, Array]) -> str | None:
+    bad = (name for name, value in params.items() if not np.isfinite(value).all())
+    return next((f"a number in parameter {name} is NaN or infinite" for name in bad), None)
+
+
+def _rows_of(batch: IndexedBatch) -> dict[str, Array]:
+    """The rows of a batch by field, and ``index`` ``(K, B)``, the rows among them that each gradient step used."""
+    fields, index = batch.distinct()
+    return {**fields, "index": index}

@@ -1,14 +1,17 @@
-"""Target networks."""
+"""Target networks, and the schedule of their updates."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
+import numpy as np
+
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
+from minding.engine.types import Array
 from minding.policies.kernels import kernel
-from minding.policies.learning import flat
+from minding.policies.learning.optim import Block, hide
 
 
 class _Pair(nn.Cell):
@@ -20,7 +23,7 @@ class _Pair(nn.Cell):
       block: block of the optimizer that updates the online network; None without flat parameters.
     """
 
-    def __init__(self, online: nn.Cell, target: nn.Cell, block: flat.Block | None) -> None:
+    def __init__(self, online: nn.Cell, target: nn.Cell, block: Block | None) -> None:
         super().__init__()
         self.online = ms.ParameterTuple(online.trainable_params())
         self.target = ms.ParameterTuple(target.trainable_params())
@@ -28,8 +31,8 @@ class _Pair(nn.Cell):
             p.requires_grad = False
         self.flat = block is not None
         if block is not None:
-            flat.hide(self, "flat_online", block.flat(self.online))
-            flat.hide(self, "flat_target", flat.Block(self.target).flat())
+            hide(self, "flat_online", block.flat(self.online))
+            hide(self, "flat_target", Block(self.target).flat())
 
     def pairs(self, after):
         """Pairs of (target, online) parameters; reading the online parameters waits for `after`."""
@@ -56,7 +59,7 @@ class SoftTarget(_Pair):
     """target -= tau (target - online), in place: Polyak averaging (Lillicrap et al., 2016,
     https://arxiv.org/abs/1509.02971, algorithm 1)."""
 
-    def __init__(self, online: nn.Cell, target: nn.Cell, block: flat.Block | None) -> None:
+    def __init__(self, online: nn.Cell, target: nn.Cell, block: Block | None) -> None:
         super().__init__(online, target, block)
         self.move = ops.ApplyGradientDescent()
         if self.flat:
@@ -71,7 +74,7 @@ class SoftTarget(_Pair):
         return tau
 
 
-def make_target(online: nn.Cell, target: nn.Cell, block: flat.Block | None, kind: str) -> CopyTarget | SoftTarget:
+def make_target(online: nn.Cell, target: nn.Cell, block: Block | None, kind: str) -> CopyTarget | SoftTarget:
     """The update rule of the target: 'soft', or 'periodic', which copies; see `_Pair` for the other arguments."""
     return SoftTarget(online, target, block) if kind == "soft" else CopyTarget(online, target, block)
 
@@ -88,3 +91,20 @@ def _fused_move() -> Any:
     # The kernel writes into its first input; with this attribute it is never optimized away or reordered.
     primitive.add_prim_attr("side_effect_mem", True)
     return primitive
+
+
+def target_schedule(target: Any, done: int, steps: int) -> Array:
+    """Weight of the online network in the update of the target after each of the next gradient steps; 0: no update.
+
+    Args:
+      target: the configuration `policy.learn.target`.
+      done: number of gradient steps made before.
+      steps: number of the next gradient steps, K.
+
+    Returns:
+      float32 ``(K,)``.
+    """
+    if target.kind == "soft":
+        return np.full(steps, target.tau, np.float32)
+    number = done + 1 + np.arange(steps)
+    return (number % target.freq == 0).astype(np.float32)

@@ -9,13 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minding.engine.process.runtime import nn, ops
-from minding.policies.acting import numpy_layers as numpy_forms
+from minding.policies.acting import numpy_networks
 from minding.policies.networks.encoder import make_encoder
-from minding.policies.networks.heads import DeterministicHead, GaussianHead, SquashedGaussianHead, make_action_head
+from minding.policies.networks.heads import (
+    DeterministicHead,
+    GaussianHead,
+    SquashedGaussianHead,
+    action_mask,
+    make_action_head,
+)
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
-from minding.policies.networks.masks import action_mask
 from minding.policies.networks.recurrent import make_memory
-from minding.policies.ops.sequences import as_rows
+from minding.policies.ops.primitives import as_rows
 
 
 class Decision(NamedTuple):
@@ -90,11 +95,11 @@ class ActorCritic(nn.Cell):
             params = (self.mask(params[0], obs),)
         return (self.value(self.critic(features)), *params)
 
-    def host(self) -> numpy_forms.ActorCritic:
+    def host(self) -> numpy_networks.ActorCritic:
         heads = (self.critic.host(), self.value.host(), self.actor.host(), self.head.host())
         memory = None if self.memory is None else self.memory.host()
         mask = None if self.mask is None else self.mask.host()
-        return numpy_forms.ActorCritic(self.encoder.host(), memory, heads, mask)
+        return numpy_networks.ActorCritic(self.encoder.host(), memory, heads, mask)
 
 
 class PolicyNetwork(nn.Cell):
@@ -128,9 +133,9 @@ class PolicyNetwork(nn.Cell):
         params = self.head(self.torso(self.encoder(obs)))
         return params if self.mask is None else (self.mask(params[0], obs),)
 
-    def host(self) -> numpy_forms.Actor:
+    def host(self) -> numpy_networks.Actor:
         mask = self.mask.host() if self.mask is not None else None
-        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host(), mask)
+        return numpy_networks.Actor(self.encoder.host(), self.torso.host(), self.head.host(), mask)
 
 
 class QNetwork(nn.Cell):
@@ -199,12 +204,12 @@ class QNetwork(nn.Cell):
             q = self.value(features) + q - q.mean(axis=-1, keep_dims=True)
         return q if self.mask is None else self.mask(q, obs)
 
-    def host(self) -> numpy_forms.QNetwork:
+    def host(self) -> numpy_networks.QNetwork:
         memory = self.memory.host() if self.memory is not None else None
         value = self.value.host() if self.value is not None else None
         mask = self.mask.host() if self.mask is not None else None
         heads = (self.torso.host(), self.advantage.host(), value)
-        return numpy_forms.QNetwork(self.encoder.host(), memory, heads, mask)
+        return numpy_networks.QNetwork(self.encoder.host(), memory, heads, mask)
 
 
 class BoundedActor(nn.Cell):
@@ -223,8 +228,8 @@ class BoundedActor(nn.Cell):
     def construct(self, obs):
         return self.head(self.torso(self.encoder(obs)))
 
-    def host(self) -> numpy_forms.Actor:
-        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
+    def host(self) -> numpy_networks.Actor:
+        return numpy_networks.Actor(self.encoder.host(), self.torso.host(), self.head.host())
 
 
 class SquashedActor(BoundedActor):

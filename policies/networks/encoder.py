@@ -15,10 +15,8 @@ from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
-from minding.policies.acting import numpy_encoder as numpy_forms
-from minding.policies.networks.activations import ACTIVATIONS
-from minding.policies.networks.init import fan_in_uniform
-from minding.policies.networks.layers import Linear
+from minding.policies.acting import numpy_encoders
+from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel size and stride of each layer (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images
@@ -46,8 +44,8 @@ class Normalizer(nn.Cell):
     def construct(self, x):
         return ops.clamp((x - self.mean) * self.scale, -10.0, 10.0)
 
-    def host(self) -> numpy_forms.Normalizer:
-        return numpy_forms.Normalizer(self.mean.asnumpy(), self.scale.asnumpy())
+    def host(self) -> numpy_encoders.Normalizer:
+        return numpy_encoders.Normalizer(self.mean.asnumpy(), self.scale.asnumpy())
 
     def update(self, x: Array) -> None:
         """Adds observations ``(B, size)`` to the moments."""
@@ -73,8 +71,8 @@ class Vector(nn.Cell):
             x = self.normalizer(x)
         return x
 
-    def host(self) -> numpy_forms.Vector:
-        return numpy_forms.Vector(self.out_features, self.normalizer.host() if self.normalizer is not None else None)
+    def host(self) -> numpy_encoders.Vector:
+        return numpy_encoders.Vector(self.out_features, self.normalizer.host() if self.normalizer is not None else None)
 
 
 class OneHot(nn.Cell):
@@ -93,8 +91,8 @@ class OneHot(nn.Cell):
             parts.append(ops.gather(self.tables[k], x[:, k], 0))
         return parts[0] if len(parts) == 1 else ops.Concat(-1)(parts)
 
-    def host(self) -> numpy_forms.OneHot:
-        return numpy_forms.OneHot(self.sizes)
+    def host(self) -> numpy_encoders.OneHot:
+        return numpy_encoders.OneHot(self.sizes)
 
 
 class ConvNet(nn.Cell):
@@ -205,9 +203,9 @@ class ObsEncoder(nn.Cell):
             parts.append(self.activation(self.projections[k](self.encoders[k](leaves[self.places[k]]))))
         return ops.Concat(-1)(parts)
 
-    def host(self) -> numpy_forms.ObsEncoder:
+    def host(self) -> numpy_encoders.ObsEncoder:
         encoders, projections = [e.host() for e in self.encoders], [p.host() for p in self.projections]
-        return numpy_forms.ObsEncoder(encoders, projections, self.activation_name, self.places)
+        return numpy_encoders.ObsEncoder(encoders, projections, self.activation_name, self.places)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
         """Pairs of leaf number and normalizer, for all normalized leaves."""
@@ -262,8 +260,8 @@ class OwnEncoder(nn.Cell):
             own = (*own, leaves[k])
         return self.cell(own)
 
-    def host(self) -> numpy_forms.OwnEncoder:
-        return numpy_forms.OwnEncoder(self.cell.host(), self.places)
+    def host(self) -> numpy_encoders.OwnEncoder:
+        return numpy_encoders.OwnEncoder(self.cell.host(), self.places)
 
 
 def _described(rows: Sequence[Any]) -> str:

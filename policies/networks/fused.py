@@ -17,8 +17,8 @@ from typing import Any
 from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.layers import MLP, Clip, LayerNorm, Linear
-from minding.policies.networks.mixers import MonotonicMixer
 from minding.policies.networks.recurrent import GRU, LSTM
+from minding.policies.networks.team_networks import MonotonicMixer
 
 
 @functools.cache

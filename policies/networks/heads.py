@@ -1,8 +1,8 @@
-"""Action heads: each maps features ``(B, F)`` to a tuple of parameters of its `distribution` over actions.
+"""Action heads: each maps features ``(B, F)`` to a tuple of parameters of its `distribution` over actions; and masks.
 
 The distribution draws actions in NumPy, see `acting.sampling`; `log_prob_entropy` computes log-probabilities and
 entropies in compiled updates. A test checks that both agree. `fuse_likelihood` turns `log_prob_entropy` into one
-kernel.
+kernel. A mask replaces the score of an illegal action by a number so low that the action is never chosen.
 """
 
 from __future__ import annotations
@@ -13,13 +13,39 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_layers as numpy_forms
-from minding.policies.acting import sampling
+from minding.policies.acting import numpy_layers, numpy_networks, sampling
 from minding.policies.kernels import usable
 from minding.policies.networks.layers import Clip, Linear, TanhLinear
-from minding.policies.ops import distributions, likelihood
+from minding.policies.ops import distributions
+
+
+class ActionMask(nn.Cell):
+    """Logits or values ``(B, A)``, replaced by `ILLEGAL` where the observation's mask forbids the action (Huang and
+    Ontanon, 2020, https://arxiv.org/abs/2006.14171, section 3); no gradient flows to the scores of illegal actions.
+
+    Args:
+      place: index of the mask among the leaves of the observation.
+    """
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place = place
+        self.illegal = ms.Tensor(np.float32(numpy_layers.ILLEGAL))
+
+    def construct(self, scores, leaves):
+        return ops.select(ops.cast(leaves[self.place], ms.bool_), scores, self.illegal)
+
+    def host(self) -> numpy_layers.ActionMask:
+        return numpy_layers.ActionMask(self.place)
+
+
+def action_mask(space: Mapping[str, Any]) -> ActionMask | None:
+    """The mask cell for an observation space (see `envs.describe_env`); None if the space has no mask."""
+    places = [k for k, leaf in enumerate(observation_leaves(space)) if leaf.is_mask]
+    return ActionMask(places[0]) if places else None
 
 
 class CategoricalHead(nn.Cell):
@@ -40,8 +66,8 @@ class CategoricalHead(nn.Cell):
             return self.fused(params[0], action, self.ends)[:2]
         return distributions.categorical_log_prob_entropy(params[0], action)
 
-    def host(self) -> numpy_forms.LogitsHead:
-        return numpy_forms.LogitsHead(self.linear.host())
+    def host(self) -> numpy_networks.LogitsHead:
+        return numpy_networks.LogitsHead(self.linear.host())
 
 
 class MultiCategoricalHead(nn.Cell):
@@ -69,8 +95,8 @@ class MultiCategoricalHead(nn.Cell):
             log_prob, entropy = log_prob + part, entropy + part_entropy
         return log_prob, entropy
 
-    def host(self) -> numpy_forms.LogitsHead:
-        return numpy_forms.LogitsHead(self.linear.host())
+    def host(self) -> numpy_networks.LogitsHead:
+        return numpy_networks.LogitsHead(self.linear.host())
 
 
 class GaussianHead(nn.Cell):
@@ -94,8 +120,8 @@ class GaussianHead(nn.Cell):
             return self.fused(params[0], params[1], action)
         return distributions.gaussian_log_prob_entropy(params[0], params[1], action.reshape(params[0].shape))
 
-    def host(self) -> numpy_forms.GaussianHead:
-        return numpy_forms.GaussianHead(self.linear.host(), self.log_std.asnumpy())
+    def host(self) -> numpy_networks.GaussianHead:
+        return numpy_networks.GaussianHead(self.linear.host(), self.log_std.asnumpy())
 
 
 class SquashedGaussianHead(nn.Cell):
@@ -114,8 +140,8 @@ class SquashedGaussianHead(nn.Cell):
     def construct(self, x):
         return self.mean(x), self.clip(self.log_std(x))
 
-    def host(self) -> numpy_forms.SquashedGaussianHead:
-        return numpy_forms.SquashedGaussianHead(self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE)
+    def host(self) -> numpy_networks.SquashedGaussianHead:
+        return numpy_networks.SquashedGaussianHead(self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE)
 
 
 class DeterministicHead(nn.Cell):
@@ -129,15 +155,15 @@ class DeterministicHead(nn.Cell):
     def construct(self, x):
         return (self.linear(x),)
 
-    def host(self) -> numpy_forms.DeterministicHead:
-        return numpy_forms.DeterministicHead(self.linear.host())
+    def host(self) -> numpy_networks.DeterministicHead:
+        return numpy_networks.DeterministicHead(self.linear.host())
 
 
 def fuse_likelihood(head: nn.Cell) -> None:
     """Makes `log_prob_entropy` of a head one kernel with a gradient on CPU; call this before anything is compiled."""
     if usable():
         normal = isinstance(head, GaussianHead)
-        head.fused = likelihood.fused_normal() if normal else likelihood.fused_categorical()
+        head.fused = distributions.fused_normal() if normal else distributions.fused_categorical()
 
 
 def make_action_head(

@@ -1,24 +1,87 @@
-"""Linear layers and multilayer perceptrons, each with a compiled and a NumPy form.
+"""Linear layers, normalization and multilayer perceptrons, each with a compiled and a NumPy form.
 
 MindSpore compiles `construct`; `host()` returns the NumPy form (see `acting.numpy_layers`) over zero-copy views of the
 same live parameters, so that it follows training. A test checks that both agree to 1e-5, with one exception:
 MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond. Updates use their
-own form, see `networks.fused`, whose tanh is exact.
+own form, see `networks.fused`, whose tanh is exact. Activations that have no kernel in this package (see `FUSED`) use
+MindSpore's sigmoid and exponential, which are exact on CPU, instead of its tanh.
+
+Initial weights are drawn from a NumPy Generator, so that the run's seed determines them.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_layers as numpy_forms
-from minding.policies.acting import numpy_norm
-from minding.policies.networks.activations import ACTIVATIONS, FUSED
-from minding.policies.networks.init import fan_in_uniform, orthogonal
+from minding.engine.types import Array
+from minding.policies.acting import numpy_layers
+
+
+def orthogonal(shape: tuple[int, int], gain: float, rng: np.random.Generator) -> Array:
+    """Orthogonal matrix times `gain` (Saxe et al., 2014, https://arxiv.org/abs/1312.6120), float32 ``(out, in)``."""
+    rows, cols = shape
+    normal = rng.standard_normal((max(rows, cols), min(rows, cols)))
+    q, r = np.linalg.qr(normal)
+    q *= np.sign(np.diag(r))
+    return np.ascontiguousarray(gain * (q if rows >= cols else q.T), dtype=np.float32)
+
+
+def fan_in_uniform(shape: Sequence[int], fan_in: int, rng: np.random.Generator) -> Array:
+    """Numbers uniform in +-1/sqrt(fan_in), float32, the usual initial weights and biases of linear and convolution
+    layers."""
+    bound = 1.0 / math.sqrt(fan_in)
+    return rng.uniform(-bound, bound, size=shape).astype(np.float32)
+
+
+GELU_SLOPE, GELU_CUBE = 1.5957691216057308, 0.044715
+"""2 sqrt(2 / pi), and the factor of the cube, in the form of GELU without error function."""
+FUSED = ("relu", "tanh")
+"""Activations that one kernel computes together with the layer before them, see `networks.fused`."""
+
+
+class Tanh(nn.Cell):
+    """tanh, computed with MindSpore's sigmoid."""
+
+    def construct(self, x):
+        return 2.0 * ops.Sigmoid()(2.0 * x) - 1.0
+
+
+class SiLU(nn.Cell):
+    """x sigmoid(x) (Elfwing et al., 2018, https://arxiv.org/abs/1702.03118)."""
+
+    def construct(self, x):
+        return x * ops.Sigmoid()(x)
+
+
+class GELU(nn.Cell):
+    """x Phi(x), approximated by 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel, 2016,
+    https://arxiv.org/abs/1606.08415, section 2)."""
+
+    def construct(self, x):
+        return x * ops.Sigmoid()(GELU_SLOPE * (x + GELU_CUBE * x * x * x))
+
+
+class ELU(nn.Cell):
+    """x where it is positive, else exp(x) - 1 (Clevert et al., 2016, https://arxiv.org/abs/1511.07289, eq. 15)."""
+
+    def construct(self, x):
+        # Without the minimum, the exponential of a large number would make the gradient NaN, although it is not used.
+        return ops.ReLU()(x) + ops.Exp()(ops.Minimum()(x, 0.0)) - 1.0
+
+
+ACTIVATIONS: dict[str, Callable[[], nn.Cell]] = {
+    "relu": ops.ReLU,
+    "tanh": ops.Tanh,
+    "silu": SiLU,
+    "gelu": GELU,
+    "elu": ELU,
+}
 
 
 class Linear(nn.Cell):
@@ -55,8 +118,8 @@ class Linear(nn.Cell):
         return self.add_bias(self.matmul(x, self.weight), self.bias)
 
     def host(self) -> Any:
-        """The NumPy form: a `numpy_forms.Linear`, or in a subclass a form that includes the activation."""
-        return numpy_forms.Linear(self.weight.asnumpy(), self.bias.asnumpy())
+        """The NumPy form: a `numpy_layers.Linear`, or in a subclass a form that includes the activation."""
+        return numpy_layers.Linear(self.weight.asnumpy(), self.bias.asnumpy())
 
 
 class ScalarLinear(Linear):
@@ -87,8 +150,8 @@ class TanhLinear(Linear):
             return self.fused(x, self.weight, self.bias)
         return self.activation(self.add_bias(self.matmul(x, self.weight), self.bias))
 
-    def host(self) -> numpy_forms.MLP:
-        return numpy_forms.MLP([super().host()], "tanh")
+    def host(self) -> numpy_layers.MLP:
+        return numpy_layers.MLP([super().host()], "tanh")
 
 
 class Clip(nn.Cell):
@@ -127,10 +190,10 @@ class LayerNorm(nn.Cell):
             return self.fused(x, self.weight, self.bias)
         # MindSpore's LayerNorm has no second derivative outside of graphs, so it is not used.
         x = x - self.mean(x, -1)
-        return x / ops.Sqrt()(self.mean(x * x, -1) + numpy_norm.EPSILON) * self.weight + self.bias
+        return x / ops.Sqrt()(self.mean(x * x, -1) + numpy_layers.EPSILON) * self.weight + self.bias
 
-    def host(self) -> numpy_norm.LayerNorm:
-        return numpy_norm.LayerNorm(self.weight.asnumpy(), self.bias.asnumpy())
+    def host(self) -> numpy_layers.LayerNorm:
+        return numpy_layers.LayerNorm(self.weight.asnumpy(), self.bias.asnumpy())
 
 
 def make_norms(sizes: Sequence[int], norm: str) -> nn.CellList:
@@ -144,7 +207,7 @@ class MLP(nn.Cell):
     Args:
       in_features: size of the input.
       hidden: sizes of the layers; an empty sequence gives the identity.
-      activation: name of the activation, one of `activations.ACTIVATIONS`.
+      activation: name of the activation, one of `ACTIVATIONS`.
       gain: gain of the initial weights, see `Linear`.
       rng: random generator for the initial weights.
       norm: 'none' or 'layer'.
@@ -208,6 +271,6 @@ class MLP(nn.Cell):
         last = self.layers[-1]
         return head.fused_after_relu(x, last.weight, last.bias, head.weight, head.bias)[0]
 
-    def host(self) -> numpy_forms.MLP:
+    def host(self) -> numpy_layers.MLP:
         layers, norms = ([cell.host() for cell in cells] for cells in (self.layers, self.norms))
-        return numpy_forms.MLP(layers, self.activation_name, norms)
+        return numpy_layers.MLP(layers, self.activation_name, norms)

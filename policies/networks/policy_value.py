@@ -1,19 +1,103 @@
-"""The network of AlphaZero: logits of a policy and the value of a position."""
+"""The network of AlphaZero: logits of a policy and the value of a position, after hidden layers or convolutions.
+
+The convolutions over the planes of a board (He et al., 2016, https://arxiv.org/abs/1512.03385) are padded so that the
+board keeps its size, without batch normalization.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from minding.engine.process.runtime import nn, ops
-from minding.policies.acting import numpy_layers as numpy_forms
+from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.errors import SpaceError
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.acting import numpy_encoders, numpy_networks
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
+from minding.policies.networks.heads import action_mask
 from minding.policies.networks.layers import MLP, Linear, TanhLinear
-from minding.policies.networks.masks import action_mask
-from minding.policies.networks.residual import ResidualTower
+
+
+def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
+    """Index and leaf of the planes of a board, float32 ``(C, H, W)``, in an observation.
+
+    Raises:
+      SpaceError: if the observation has no such leaf, or has further leaves besides the mask.
+    """
+    leaves = observation_leaves(space)
+    seen = [(place, leaf) for place, leaf in enumerate(leaves) if not leaf.is_mask]
+    if len(seen) == 1 and seen[0][1].space["kind"] == "box" and len(seen[0][1].space["shape"]) == 3:
+        return seen[0]
+    raise SpaceError(
+        "policy.model.net=residual: expected an observation of planes (C, H, W), such as a board, besides the action "
+        f"mask, got {', '.join(str(leaf.field.shape) for _, leaf in seen)}: use policy.model.net=mlp"
+    )
+
+
+class Convolution(nn.Cell):
+    """A 3x3 convolution over ``(B, C, H, W)``, padded with zeros so that the size stays the same.
+
+    Args:
+      channels, filters: numbers of channels of the input and the output.
+      gain: initial weights are normal with standard deviation ``gain / sqrt(9 * channels)``; initial biases are 0.
+      rng: random generator for the initial weights.
+    """
+
+    def __init__(self, channels: int, filters: int, gain: float, rng: np.random.Generator) -> None:
+        super().__init__()
+        deviation = gain / math.sqrt(9 * channels)
+        weight = (deviation * rng.standard_normal((filters, channels, 3, 3))).astype(np.float32)
+        self.weight = ms.Parameter(ms.Tensor(weight), name="weight")
+        self.bias = ms.Parameter(ms.Tensor(np.zeros(filters, np.float32)), name="bias")
+        self.convolve = ops.Conv2D(filters, (3, 3), pad_mode="pad", pad=(1, 1, 1, 1))
+        self.add_bias = ops.BiasAdd()
+
+    def construct(self, x):
+        return self.add_bias(self.convolve(x, self.weight), self.bias)
+
+    def host(self) -> numpy_encoders.Convolution:
+        return numpy_encoders.Convolution(self.weight.asnumpy(), self.bias.asnumpy())
+
+
+class ResidualTower(nn.Cell):
+    """A convolution with ReLU, then blocks ``relu(x + conv(relu(conv(x))))``, each initially the identity.
+
+    The tower encodes observations: from the leaves ``(B, ...)``, one of which is the planes, to features
+    ``(B, out_features)``.
+
+    Args:
+      space: description of the observation space (see `envs.describe_env`).
+      channels: number of output channels of each convolution.
+      blocks: number of blocks.
+      rng: random generator for the initial weights.
+    Raises:
+      SpaceError: if the space has no unique leaf of planes, see `planes_leaf`.
+    """
+
+    def __init__(self, space: Mapping[str, Any], channels: int, blocks: int, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.place, leaf = planes_leaf(space)
+        self.shape = shape = tuple(leaf.space["shape"])
+        self.out_features = channels * shape[1] * shape[2]
+        gain = math.sqrt(2)
+        self.stem = Convolution(shape[0], channels, gain, rng)
+        self.first = nn.CellList([Convolution(channels, channels, gain, rng) for _ in range(blocks)])
+        self.second = nn.CellList([Convolution(channels, channels, 0.0, rng) for _ in range(blocks)])
+        self.relu = ops.ReLU()
+
+    def construct(self, leaves):
+        x = self.relu(self.stem(ops.cast(leaves[self.place], ms.float32).reshape((-1, *self.shape))))
+        for k in range(len(self.first)):
+            x = self.relu(x + self.second[k](self.relu(self.first[k](x))))
+        return x.reshape((-1, self.out_features))
+
+    def host(self) -> numpy_encoders.ResidualTower:
+        blocks = [(a.host(), b.host()) for a, b in zip(self.first, self.second)]
+        return numpy_encoders.ResidualTower(self.place, self.stem.host(), blocks)
 
 
 class PolicyValue(nn.Cell):
@@ -52,7 +136,7 @@ class PolicyValue(nn.Cell):
             logits = self.mask(logits, obs)
         return logits, ops.Reshape()(value, (-1,))
 
-    def host(self) -> numpy_forms.PolicyValue:
+    def host(self) -> numpy_networks.PolicyValue:
         mask = None if self.mask is None else self.mask.host()
         heads = (self.policy.host(), self.critic.host(), self.value.host())
-        return numpy_forms.PolicyValue(self.encoder.host(), self.torso.host(), heads, mask)
+        return numpy_networks.PolicyValue(self.encoder.host(), self.torso.host(), heads, mask)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_recurrent as numpy_forms
+from minding.policies.acting import numpy_layers
 from minding.policies.networks.layers import Linear
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 
 
 class Memory(nn.Cell):
@@ -82,7 +82,7 @@ class Memory(nn.Cell):
         t = self.first_step
         # If the compiler unrolls the loop, 32 steps take 14 s to compile; this form takes 2 s for any number of steps.
         while t < steps:
-            rows = self.step(lean.entry(given, t), rows * lean.entry(kept, t))
+            rows = self.step(primitives.entry(given, t), rows * primitives.entry(kept, t))
             made = ops.TensorScatterUpdate()(made, t.reshape((1, 1)), self.features(rows).reshape((1, count, size)))
             t = t + 1
         return made.reshape((-1, size))
@@ -103,12 +103,12 @@ class Memory(nn.Cell):
         given, counted = self.inputs(x).reshape((steps, count, self.gates * size)), ops.ExpandDims()(counted, -1)
         t = self.first_step
         while t < steps:
-            taken = lean.entry(counted, t)
-            rows = taken * self.step(lean.entry(given, t), rows) + (1.0 - taken) * rows
+            taken = primitives.entry(counted, t)
+            rows = taken * self.step(primitives.entry(given, t), rows) + (1.0 - taken) * rows
             t = t + 1
         return rows
 
-    def host(self) -> numpy_forms.Memory:
+    def host(self) -> numpy_layers.Recurrent:
         """The NumPy form."""
         raise NotImplementedError
 
@@ -144,8 +144,8 @@ class GRU(Memory):
     def features(self, rows):
         return rows
 
-    def host(self) -> numpy_forms.GRU:
-        return numpy_forms.GRU(self.inputs.host(), self.recurrent.host())
+    def host(self) -> numpy_layers.GRU:
+        return numpy_layers.GRU(self.inputs.host(), self.recurrent.host())
 
 
 class LSTM(Memory):
@@ -183,8 +183,8 @@ class LSTM(Memory):
     def features(self, rows):
         return rows[:, : self.out_features]
 
-    def host(self) -> numpy_forms.LSTM:
-        return numpy_forms.LSTM(self.inputs.host(), self.recurrent.host())
+    def host(self) -> numpy_layers.LSTM:
+        return numpy_layers.LSTM(self.inputs.host(), self.recurrent.host())
 
 
 def make_memory(model: Any, in_features: int, rng: np.random.Generator) -> Memory | None:

@@ -1,20 +1,122 @@
-"""Networks of return distributions: N atoms for each action, whose mean is the action's value."""
+"""Networks of return distributions: atoms for each action, or the quantile function at any fractions; and noisy layers.
+
+Noisy layers have noise of a learned size on their weights: exploration without random actions. A network of such
+layers takes the noise of all layers, float32 ``(1, S)`` for the whole batch or ``(B, S)`` with separate noise for each
+row, see `acting.sampling.weight_noise`. Without noise, the network uses the means of its weights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_layers as numpy_forms
+from minding.policies.acting import numpy_layers, numpy_networks
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
-from minding.policies.networks.layers import MLP, Linear
-from minding.policies.networks.masks import action_mask
-from minding.policies.networks.noisy import NoisyLinear, NoisyMLP, place_noise
+from minding.policies.networks.heads import action_mask
+from minding.policies.networks.layers import ACTIVATIONS, MLP, Linear, Tanh, make_norms
+from minding.policies.ops.distributional import midpoints
+from minding.policies.ops.primitives import after
+
+
+class NoisyLinear(nn.Cell):
+    """Linear layer with factorised Gaussian noise (Fortunato et al., 2018, https://arxiv.org/abs/1706.10295, eq. 9 to
+    11), with noise e for the layer's inputs and f for its outputs, both transformed as in eq. 10 and 11:
+
+        y_i = sum_j (mu_ij + sigma_ij f_i e_j) x_j + mu_i + sigma_i f_i
+            = (mu x + mu)_i + f_i (sigma (e x) + sigma)_i
+
+    The second form computes no noisy weights, so every row can have its own noise. mu is initially uniform in
+    +-1/sqrt(in), and sigma is sigma_0/sqrt(in) (section 3.2).
+
+    Args:
+      in_features, out_features: sizes of input and output.
+      sigma: the initial size of the noise, sigma_0.
+      rng: random generator for the initial means.
+
+    Attributes:
+      start: index of the layer's first number in the noise, see `place_noise`.
+    """
+
+    def __init__(self, in_features: int, out_features: int, sigma: float, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.mean = Linear(in_features, out_features, None, rng)
+        self.deviation = Linear(in_features, out_features, None, rng)
+        for parameter in self.deviation.get_parameters():
+            parameter.asnumpy()[...] = sigma / math.sqrt(in_features)
+        self.in_features, self.noise_size = in_features, in_features + out_features
+        self.start = 0
+
+    def construct(self, x, noise=None):
+        """y ``(B, out)`` for x ``(B, in)`` and the noise of the whole network; None: y for the means of the weights."""
+        mean = self.mean(x)
+        if noise is None:
+            return mean
+        middle = self.start + self.in_features
+        inputs, outputs = noise[:, self.start : middle], noise[:, middle : self.start + self.noise_size]
+        return mean + outputs * self.deviation(x * inputs)
+
+    def host(self) -> numpy_layers.NoisyLinear:
+        return numpy_layers.NoisyLinear(self.mean.host(), self.deviation.host(), self.start)
+
+
+class NoisyMLP(nn.Cell):
+    """Noisy linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation.
+
+    Args:
+      in_features: size of the input.
+      hidden: sizes of the layers; an empty sequence gives the identity.
+      activation: name of the activation, one of `ACTIVATIONS`.
+      sigma: the initial size of the noise, see `NoisyLinear`.
+      rng: random generator for the initial means.
+      norm: 'none' or 'layer'.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: Sequence[int],
+        activation: str,
+        sigma: float,
+        rng: np.random.Generator,
+        norm: str = "none",
+    ) -> None:
+        super().__init__()
+        sizes = [in_features, *hidden]
+        self.out_features = sizes[-1]
+        self.layers = nn.CellList([NoisyLinear(a, b, sigma, rng) for a, b in itertools.pairwise(sizes)])
+        self.norms = make_norms(hidden, norm)
+        self.activation_name = activation
+        # tanh is computed with the sigmoid, because MindSpore's tanh on CPU is wrong by up to 1e-4.
+        self.activation = Tanh() if activation == "tanh" else ACTIVATIONS[activation]()
+
+    def construct(self, x, noise=None):
+        for k in range(len(self.layers)):
+            x = self.layers[k](x, noise)
+            if len(self.norms) > 0:
+                x = self.norms[k](x)
+            x = self.activation(x)
+        return x
+
+    def host(self) -> numpy_layers.NoisyMLP:
+        layers, norms = ([cell.host() for cell in cells] for cells in (self.layers, self.norms))
+        return numpy_layers.NoisyMLP(layers, self.activation_name, norms)
+
+
+def place_noise(net: nn.Cell) -> int:
+    """Gives each noisy layer of a network its place in the noise; returns S, the total size of the noise."""
+    size = 0
+    for _, cell in net.cells_and_names():
+        if isinstance(cell, NoisyLinear):
+            cell.start = size
+            size += cell.noise_size
+    return size
 
 
 class QuantileMean(nn.Cell):
@@ -31,8 +133,8 @@ class QuantileMean(nn.Cell):
     def construct(self, atoms):
         return ops.ReduceMean()(atoms, -1)
 
-    def host(self) -> numpy_forms.QuantileMean:
-        return numpy_forms.QuantileMean()
+    def host(self) -> numpy_networks.QuantileMean:
+        return numpy_networks.QuantileMean()
 
 
 class SupportMean(nn.Cell):
@@ -56,8 +158,8 @@ class SupportMean(nn.Cell):
     def construct(self, atoms):
         return ops.ReduceSum()(ops.Softmax(-1)(atoms) * self.support, -1)
 
-    def host(self) -> numpy_forms.SupportMean:
-        return numpy_forms.SupportMean(self.support.asnumpy())
+    def host(self) -> numpy_networks.SupportMean:
+        return numpy_networks.SupportMean(self.support.asnumpy())
 
 
 class ReturnDistribution(nn.Cell):
@@ -106,7 +208,7 @@ class ReturnDistribution(nn.Cell):
 
         Args:
           obs: leaves of the observations.
-          noise: noise of noisy layers, see `networks.noisy`; None for layers without noise, or to use the means.
+          noise: noise of noisy layers, see `NoisyLinear`; None for layers without noise, or to use the means.
         """
         advantage, value = self.streams(obs, noise)
         atoms = ops.Reshape()(advantage, self.shape)
@@ -124,8 +226,8 @@ class ReturnDistribution(nn.Cell):
         values = self.mean(atoms)
         return values if self.mask is None else self.mask(values, obs)
 
-    def host(self) -> numpy_forms.ReturnDistribution:
-        return numpy_forms.ReturnDistribution(*self._host_parts())
+    def host(self) -> numpy_networks.ReturnDistribution:
+        return numpy_networks.ReturnDistribution(*self._host_parts())
 
     def _host_parts(self) -> tuple[Any, ...]:
         value = self.value.host() if self.value is not None else None
@@ -135,7 +237,7 @@ class ReturnDistribution(nn.Cell):
 
 
 class NoisyReturnDistribution(ReturnDistribution):
-    """A `ReturnDistribution` with noise on all weights after the encoder (see `networks.noisy`), whose initial size is
+    """A `ReturnDistribution` with noise on all weights after the encoder (see `NoisyLinear`), whose initial size is
     ``model.noisy_sigma``. In acting, the noise is a leaf after the leaves of the observation.
 
     Attributes:
@@ -162,5 +264,71 @@ class NoisyReturnDistribution(ReturnDistribution):
         features = self.torso(self.encoder(obs), noise)
         return self.advantage(features, noise), None if self.value is None else self.value(features, noise)
 
-    def host(self) -> numpy_forms.NoisyReturnDistribution:
-        return numpy_forms.NoisyReturnDistribution(self.num_leaves, *self._host_parts())
+    def host(self) -> numpy_networks.NoisyReturnDistribution:
+        return numpy_networks.NoisyReturnDistribution(self.num_leaves, *self._host_parts())
+
+
+class ImplicitQuantiles(nn.Cell):
+    """Quantiles of each action's return (Dabney et al., 2018, https://arxiv.org/abs/1806.06923, eq. 4):
+
+        Z_tau(s, a) = f(psi(s) * phi(tau))_a,   phi_j(tau) = ReLU( sum_{i<n} cos(pi i tau) w_ij + b_j )
+
+    psi is encoder and hidden layers; f is a linear layer, with `dueling` V + A - mean A. The value of an action is the
+    mean over the fixed fractions tau_k = (2 k + 1) / (2 K). Because f is linear, this is f(psi(s) * mean_k phi(tau_k)),
+    which takes one row instead of K. Values of actions that the observation's mask forbids are `ILLEGAL`.
+
+    Args:
+      spec: description of the environment's spaces.
+      model: the configuration `policy.model`.
+      rng: random generator for the initial weights.
+    """
+
+    shared_outputs = ()
+    memory_size = 0
+    noise_size = 0
+    decision = Decision(0, "q_values")
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        actions, count = spec["action"]["n"], model.n_cosines
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        self.torso = MLP.of(self.encoder.out_features, model, None, rng)
+        features = self.torso.out_features
+        self.embedding = MLP(count, [features], "relu", None, rng)
+        self.advantage = Linear(features, actions, None, rng)
+        self.value = Linear(features, 1, None, rng) if model.dueling else None
+        self.mask = action_mask(spec["observation"])
+        self.count, self.features, self.actions = count, features, actions
+        frequencies = np.pi * np.arange(count)
+        self.frequencies = ms.Tensor(frequencies.astype(np.float32))
+        # The cosines of the fixed fractions, which are inputs of the embedding.
+        self.cosines = ms.Tensor(np.cos(frequencies * midpoints(model.n_fractions)[:, None]).astype(np.float32))
+
+    def construct(self, obs):
+        # No input of the embedding depends on the observation; without `after`, its weights could be read too early.
+        mean = ops.ReduceMean(True)(self.embedding(after(self.cosines, obs)), 0)
+        values = self.outputs(self.torso(self.encoder(obs)) * mean)
+        return (values if self.mask is None else self.mask(values, obs),)
+
+    def quantiles(self, obs, fractions):
+        """Quantiles of each action's return, float32 (B, A, N), at fractions (B, N)."""
+        rows, number = fractions.shape
+        cosines = ops.Cos()(ops.ExpandDims()(fractions, -1) * self.frequencies)
+        embedded = self.embedding(ops.Reshape()(cosines, (rows * number, self.count)))
+        seen = ops.ExpandDims()(self.torso(self.encoder(obs)), 1)
+        features = seen * ops.Reshape()(embedded, (rows, number, self.features))
+        quantiles = self.outputs(ops.Reshape()(features, (rows * number, self.features)))
+        return ops.Transpose()(ops.Reshape()(quantiles, (rows, number, self.actions)), (0, 2, 1))
+
+    def outputs(self, features):
+        """The function f of the class's formula: float32 (B, F) -> (B, A)."""
+        outputs = self.advantage(features)
+        if self.value is not None:
+            outputs = self.value(features) + outputs - ops.ReduceMean(True)(outputs, -1)
+        return outputs
+
+    def host(self) -> numpy_networks.ImplicitQuantiles:
+        value = self.value.host() if self.value is not None else None
+        mask = self.mask.host() if self.mask is not None else None
+        parts = (self.encoder.host(), self.torso.host(), self.advantage.host(), value)
+        return numpy_networks.ImplicitQuantiles(parts, self.embedding.host(), self.cosines.asnumpy(), mask)

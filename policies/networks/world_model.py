@@ -1,4 +1,4 @@
-"""A world model of a recurrent state and categorical latents, and an actor on its states.
+"""A world model of a recurrent state and categorical latents, an actor on its states, and predictions from them.
 
 Hafner et al., 2023 (DreamerV3), https://arxiv.org/abs/2301.04104; latents drawn from the observation alone: Samsami et
 al., 2024 (R2I), https://arxiv.org/abs/2403.04253, section 3.2.
@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_world_model as numpy_forms
+from minding.policies.acting import numpy_world_model
 from minding.policies.acting.sampling import BoundedNormal, Categorical
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import make_encoder
-from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.encoder import OneHot, make_encoder
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 from minding.policies.networks.recurrent import GRU
-from minding.policies.ops import latents as maths
-from minding.policies.ops import lean
+from minding.policies.ops import imagination, primitives
 from minding.policies.ops.distributions import categorical_log_prob_entropy, normal_log_prob_entropy
-from minding.policies.ops.symlog import symlog
+from minding.policies.ops.imagination import symexp, symlog, two_hot
 
 _SMALL = 0.01
 """Gain of the actor's last layer, so small that the initial policy is almost the same in all states."""
@@ -48,12 +47,12 @@ class SymlogEncoder(nn.Cell):
     def construct(self, leaves):
         seen: Any = ()
         for k in range(len(self.squeezed)):
-            x = lean.item(leaves, k)
+            x = primitives.item(leaves, k)
             seen = (*seen, symlog(ops.Cast()(x, ms.float32)) if self.squeezed[k] else x)
         return self.torso(self.encoder(seen))
 
-    def host(self) -> numpy_forms.SymlogEncoder:
-        return numpy_forms.SymlogEncoder(self.squeezed, self.encoder.host(), self.torso.host())
+    def host(self) -> numpy_world_model.SymlogEncoder:
+        return numpy_world_model.SymlogEncoder(self.squeezed, self.encoder.host(), self.torso.host())
 
 
 def is_vector(leaf: Any) -> bool:
@@ -72,18 +71,18 @@ class Latents(nn.Cell):
         self.before = ms.Tensor(np.triu(np.ones((self.classes, self.classes), np.float32), 1))
 
     def probability(self, logits):
-        return maths.mixed(ops.Reshape()(logits, (-1, self.classes)), self.uniform)
+        return imagination.mixed(ops.Reshape()(logits, (-1, self.classes)), self.uniform)
 
     def draw(self, probability, number):
         """Latents (B, S C), drawn with uniform numbers (B, S); gradients flow through them."""
-        hot = maths.drawn(probability, ops.Reshape()(number, (-1,)), self.before, self.table)
+        hot = imagination.drawn(probability, ops.Reshape()(number, (-1,)), self.before, self.table)
         return ops.Reshape()(hot, (-1, self.size))
 
     def likeliest(self, probability):
-        return ops.Reshape()(maths.likeliest(probability, self.table), (-1, self.size))
+        return ops.Reshape()(imagination.likeliest(probability, self.table), (-1, self.size))
 
-    def host(self) -> numpy_forms.Latents:
-        return numpy_forms.Latents(self.choices, self.classes, self.uniform)
+    def host(self) -> numpy_world_model.Latents:
+        return numpy_world_model.Latents(self.choices, self.classes, self.uniform)
 
 
 class MixedCategoricalHead(nn.Cell):
@@ -100,15 +99,15 @@ class MixedCategoricalHead(nn.Cell):
         self.before = ms.Tensor(np.triu(np.ones((n, n), np.float32), 1))
 
     def construct(self, x):
-        return (ops.Log()(maths.mixed(self.linear(x), self.uniform)),)
+        return (ops.Log()(imagination.mixed(self.linear(x), self.uniform)),)
 
     def draw(self, params, number):
         """Samples as rows (B, n) for the model, drawn with uniform numbers (B,)."""
-        return maths.drawn(ops.Exp()(params[0]), number, self.before, self.table)
+        return imagination.drawn(ops.Exp()(params[0]), number, self.before, self.table)
 
     def decided(self, params):
         """The actions without exploration, as rows (B, n)."""
-        return maths.likeliest(params[0], self.table)
+        return imagination.likeliest(params[0], self.table)
 
     def rows(self, action):
         """Actions of the environment, int32 (B,), as rows (B, n)."""
@@ -125,8 +124,8 @@ class MixedCategoricalHead(nn.Cell):
         """The random numbers that `draw` takes, in this shape."""
         return rng.random(shape, dtype=np.float32)
 
-    def host(self) -> numpy_forms.MixedCategoricalHead:
-        return numpy_forms.MixedCategoricalHead(self.linear.host(), self.uniform)
+    def host(self) -> numpy_world_model.MixedCategoricalHead:
+        return numpy_world_model.MixedCategoricalHead(self.linear.host(), self.uniform)
 
 
 class BoundedNormalHead(nn.Cell):
@@ -172,8 +171,8 @@ class BoundedNormalHead(nn.Cell):
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         return rng.standard_normal((*shape, self.size), dtype=np.float32)
 
-    def host(self) -> numpy_forms.BoundedNormalHead:
-        return numpy_forms.BoundedNormalHead(self.mean.host(), self.deviation.host(), self.LIMITS, self.SHIFT)
+    def host(self) -> numpy_world_model.BoundedNormalHead:
+        return numpy_world_model.BoundedNormalHead(self.mean.host(), self.deviation.host(), self.LIMITS, self.SHIFT)
 
 
 class WorldActor(nn.Cell):
@@ -271,7 +270,7 @@ class WorldActor(nn.Cell):
         count, deter = first.shape[0], self.memory.size
         probability = self.posterior(seen, first)
         z = self.latents.draw(probability, number)
-        before = ops.Concat(-1)((lean.part(z, 0, z.shape[0] - count), action))
+        before = ops.Concat(-1)((primitives.part(z, 0, z.shape[0] - count), action))
         before = ops.Concat(0)((first[:, deter:], before))
         begun = ops.ZerosLike()(number[:, 0])
         h = self.memory.unroll(self.mix(before), first[:, :deter], begun)
@@ -288,11 +287,11 @@ class WorldActor(nn.Cell):
         hs, zs, ps = self.no_states(steps, h), self.no_states(steps, z), self.no_states(steps, z)
         t = self.memory.first_step
         while t < steps:
-            h = self.step(ops.Concat(-1)((z, lean.entry(action, t))), h)
-            probability = self.posterior(lean.entry(seen, t), h)
-            z = self.latents.draw(probability, lean.entry(number, t))
-            hs, zs = lean.with_entry(hs, t, h), lean.with_entry(zs, t, z)
-            ps = lean.with_entry(ps, t, ops.Reshape()(probability, (count, size)))
+            h = self.step(ops.Concat(-1)((z, primitives.entry(action, t))), h)
+            probability = self.posterior(primitives.entry(seen, t), h)
+            z = self.latents.draw(probability, primitives.entry(number, t))
+            hs, zs = primitives.with_entry(hs, t, h), primitives.with_entry(zs, t, z)
+            ps = primitives.with_entry(ps, t, ops.Reshape()(probability, (count, size)))
             t = t + 1
         rows = ops.Reshape()(ps, (-1, self.latents.classes))
         return ops.Reshape()(hs, (-1, deter)), ops.Reshape()(zs, (-1, size)), rows
@@ -301,12 +300,182 @@ class WorldActor(nn.Cell):
         """Zeros for `steps` steps of arrays like `rows`."""
         return ops.Tile()(ops.ExpandDims()(ops.ZerosLike()(rows), 0), (steps, 1, 1))
 
-    def host(self) -> numpy_forms.WorldActor:
+    def host(self) -> numpy_world_model.WorldActor:
         posterior = (self.posterior_torso.host(), self.posterior_logits.host(), self.latents.host(), self.is_full)
         transition, policy = (self.mix.host(), self.memory.host()), (self.policy.host(), self.head.host())
-        return numpy_forms.WorldActor(self.seen.host(), transition, posterior, policy)
+        return numpy_world_model.WorldActor(self.seen.host(), transition, posterior, policy)
 
 
 def hidden_layers(features: int, sizes: list[int], model: Any, rng: np.random.Generator) -> MLP:
     """Hidden layers of these sizes, with activation and normalization from the section `policy.model`."""
     return MLP(features, sizes, model.activation, None, rng, model.norm)
+
+
+_OF_BYTES = 1.0 / 255.0
+
+
+class TwoHotNumber(nn.Cell):
+    """A number of any size as a distribution over equally spaced bins of its `symlog`: hidden layers and logits (B, N)
+    from features (B, F). The last layer starts at 0, so that all bins are equally likely."""
+
+    def __init__(self, features: int, model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.torso = MLP.of(features, model, None, rng)
+        self.logits = Linear(self.torso.out_features, model.bins, 0.0, rng)
+        self.low, self.spacing = -model.bin_limit, 2.0 * model.bin_limit / (model.bins - 1)
+        self.places = ms.Tensor(np.arange(model.bins, dtype=np.float32))
+        bins = np.linspace(-model.bin_limit, model.bin_limit, model.bins, dtype=np.float32)
+        self.bins = ms.Tensor(bins.reshape(-1, 1))
+
+    def construct(self, x):
+        return self.logits(self.torso(x))
+
+    def number(self, logits):
+        """The number that the logits encode: float32 (B,)."""
+        return symexp(ops.Squeeze(-1)(ops.MatMul()(ops.Softmax(-1)(logits), self.bins)))
+
+    def target(self, number):
+        """The distribution that encodes a number: (B,) -> (B, N)."""
+        return two_hot(symlog(number), self.low, self.spacing, self.places)
+
+    def loss(self, logits, target):
+        """Cross-entropy with the distribution `target`, float32 (B,)."""
+        return -ops.ReduceSum()(ops.stop_gradient(target) * ops.LogSoftmax(-1)(logits), -1)
+
+    def host(self) -> numpy_world_model.TwoHotNumber:
+        return numpy_world_model.TwoHotNumber(self.torso.host(), self.logits.host(), self.bins.asnumpy()[:, 0])
+
+
+class Continuation(nn.Cell):
+    """Logits (B,) of the probability that the episode continues after states (B, F)."""
+
+    def __init__(self, features: int, model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.torso = MLP.of(features, model, None, rng)
+        self.logit = ScalarLinear(self.torso.out_features, None, rng)
+
+    def construct(self, x):
+        return self.logit(self.torso(x))
+
+    def loss(self, logit, going):
+        """Binary cross-entropy, float32 (B,)."""
+        return ops.Softplus()(logit) - going * logit
+
+    def host(self) -> numpy_world_model.Continuation:
+        return numpy_world_model.Continuation(self.torso.host(), self.logit.host())
+
+
+class _Vector(nn.Cell):
+    """Numbers as their `symlog`, (B, n)."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__()
+        self.out_features = math.prod(leaf.field.shape)
+
+    def construct(self, x):
+        return symlog(ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32))
+
+
+class _Image(nn.Cell):
+    """Pixels in [0, 1], (B, n)."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__()
+        self.out_features = math.prod(leaf.field.shape)
+
+    def construct(self, x):
+        return ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32) * _OF_BYTES
+
+
+class Decoder(nn.Cell):
+    """Predicts the observation from states (B, F): hidden layers and a linear layer give one row of numbers for all
+    leaves.
+
+    A vector is predicted as its `symlog`, an image as pixels in [0, 1], and choices as logits. The loss of a row is the
+    sum of the squared errors of numbers and pixels and of the cross-entropies of choices.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        leaves = observation_leaves(spec["observation"])
+        self.targets = nn.CellList([_target(leaf) for leaf in leaves])
+        # Number of classes of each choice in each leaf; empty for numbers.
+        self.choices = tuple(tuple(getattr(target, "sizes", ())) for target in self.targets)
+        self.sizes = tuple(target.out_features for target in self.targets)
+        self.leaves = tuple(
+            numpy_world_model.PredictedLeaf(
+                tuple(leaf.field.shape), 1.0 / _OF_BYTES if leaf.is_image else None, choices
+            )
+            for leaf, choices in zip(leaves, self.choices)
+        )
+        self.torso = MLP.of(features, model, None, rng)
+        self.linear = Linear(self.torso.out_features, sum(self.sizes), 1.0, rng)
+
+    def construct(self, x):
+        return self.linear(self.torso(x))
+
+    def loss(self, predicted, leaves):
+        """The loss, float32 (B,), of a prediction (B, n) of the leaves of an observation, (B, ...) each."""
+        total = 0.0
+        start = 0
+        for k in range(len(self.sizes)):
+            target = self.targets[k](primitives.item(leaves, k))
+            made = predicted[:, start : start + self.sizes[k]]
+            start = start + self.sizes[k]
+            if len(self.choices[k]) == 0:
+                total = total + ops.ReduceSum()(ops.Square()(made - target), -1)
+            else:
+                total = total + _cross_entropies(made, target, self.choices[k])
+        return total
+
+    def host(self) -> numpy_world_model.Decoder:
+        return numpy_world_model.Decoder(self.torso.host(), self.linear.host(), self.leaves)
+
+
+class Predictions(nn.Cell):
+    """All predictions of a world model: the next latents from h alone; the observation, the reward and the continuation
+    of the episode from states.
+
+    Args:
+      spec: description of the environment's spaces.
+      model: the configuration `policy.model`.
+      rng: random generator for the initial weights.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.latents = Latents(model)
+        self.prior_torso = hidden_layers(model.deter, model.hidden[-1:], model, rng)
+        self.prior_logits = Linear(self.prior_torso.out_features, self.latents.size, 1.0, rng)
+        features = model.deter + self.latents.size
+        self.observation = Decoder(spec, features, model, rng)
+        self.reward = TwoHotNumber(features, model, rng)
+        self.continuation = Continuation(features, model, rng)
+
+    def prior(self, h):
+        """Probabilities (B S, C) of the latents, predicted from h (B, D)."""
+        return self.latents.probability(self.prior_logits(self.prior_torso(h)))
+
+    def imagination(self, mix: MLP, memory: GRU) -> numpy_world_model.Imagination:
+        """The imagination in NumPy, with the transition of the acting network."""
+        prior = (self.prior_torso.host(), self.prior_logits.host(), self.latents.host())
+        predicted = (self.observation.host(), self.reward.host(), self.continuation.host())
+        return numpy_world_model.Imagination((mix.host(), memory.host()), prior, predicted)
+
+
+def _target(leaf: Leaf) -> nn.Cell:
+    if leaf.is_image:
+        return _Image(leaf)
+    return _Vector(leaf) if is_vector(leaf) else OneHot(leaf.space)
+
+
+def _cross_entropies(logits, target, sizes):
+    """The sum of the cross-entropies of joined choices with these sizes, float32 (B,), from logits and one-hots, each
+    (B, n)."""
+    total = 0.0
+    start = 0
+    for size in sizes:
+        log_p = ops.LogSoftmax(-1)(logits[:, start : start + size])
+        total = total - ops.ReduceSum()(target[:, start : start + size] * log_p, -1)
+        start = start + size
+    return total

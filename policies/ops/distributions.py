@@ -1,4 +1,7 @@
-"""Log-probabilities and entropies (compiled); `acting.sampling` draws from the same distributions."""
+"""Log-probabilities and entropies (compiled); `acting.sampling` draws from the same distributions.
+
+All arrays are float32 unless int32 is given.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
@@ -25,7 +28,7 @@ def categorical_log_prob_entropy(logits, action):
     Returns:
       (log-probability, entropy), each float32 (B,).
     """
-    shifted = logits - ops.stop_gradient(lean.largest(logits, keepdims=True))
+    shifted = logits - ops.stop_gradient(primitives.largest(logits, keepdims=True))
     exp = ops.exp(shifted)
     total = exp.sum(axis=-1)
     log_total = ops.log(total)
@@ -112,5 +115,53 @@ def _fused_squash() -> Any:
         "squash",
         lambda mean, log_std, noise: (mean, (mean[0],)),
         lambda mean, log_std, noise: (mean, mean),
+        gradient,
+    )
+
+
+@functools.cache
+def fused_categorical() -> Any:
+    """The primitive ``(logits (B, S), actions int32 (B,) or (B, K), ends int32 (K,)) -> log-probability (B,), entropy
+    (B,), logarithms of all probabilities (B, S)``, with the gradient of the first two results.
+
+    The kernel handles K independent choices, whose logits are joined; `ends` has the end of each choice among the S
+    logits.
+    """
+    slope = kernel(
+        "categorical_gradient",
+        lambda log_p, action, ends, dlog_prob, dentropy: log_p,
+        lambda log_p, action, ends, dlog_prob, dentropy: log_p,
+    )
+
+    def gradient(logits, action, ends, out, dout):
+        dlogits = slope(out[2], action, ends, dout[0], dout[1])
+        return dlogits, ops.ZerosLike()(action), ops.ZerosLike()(ends)
+
+    return kernel(
+        "categorical",
+        lambda logits, action, ends: ((logits[0],), (logits[0],), logits),
+        lambda logits, action, ends: (logits, logits, logits),
+        gradient,
+    )
+
+
+@functools.cache
+def fused_normal() -> Any:
+    """The primitive ``(mean (B, A), log standard deviation (A,), actions (B, ...)) -> log-probability (B,), entropy
+    ()``, with the gradient with respect to mean and log standard deviation."""
+    slopes = kernel(
+        "normal_gradient",
+        lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std),
+        lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std),
+    )
+
+    def gradient(mean, log_std, action, out, dout):
+        dmean, dlog_std = slopes(mean, log_std, action, dout[0], dout[1])
+        return dmean, dlog_std, ops.ZerosLike()(action)
+
+    return kernel(
+        "normal",
+        lambda mean, log_std, action: ((mean[0],), ()),
+        lambda mean, log_std, action: (mean, mean),
         gradient,
     )

@@ -1,10 +1,16 @@
-"""Pieces of value losses (compiled)."""
+"""Targets and losses of values (compiled)."""
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 from minding.engine.data.returns import RESCALE
-from minding.engine.process.runtime import ops
-from minding.policies.ops import lean
+from minding.engine.process.runtime import ms, ops
+from minding.policies.kernels import kernel, usable
+from minding.policies.ops import primitives
 
 
 def chosen_value(q, action):
@@ -71,7 +77,7 @@ def accumulated(x, factor):
 
 def _ahead(x, count):
     """x_{t + count}, (T, ...), with zeros after the last row."""
-    return ops.Concat(0)((lean.part(x, count, x.shape[0] - count), ops.ZerosLike()(lean.part(x, 0, count))))
+    return ops.Concat(0)((primitives.part(x, count, x.shape[0] - count), ops.ZerosLike()(primitives.part(x, 0, count))))
 
 
 def value_loss(q, action, target):
@@ -88,3 +94,173 @@ def value_loss(q, action, target):
     chosen = chosen_value(q, action)
     error = chosen - ops.stop_gradient(target)
     return huber(error), chosen, ops.Abs()(ops.stop_gradient(error))
+
+
+def soft_target(reward, discount, terminated, q1, q2, log_prob, alpha):
+    """The target of the critics; `discount` is gamma^k, and q1, q2 and `log_prob` belong to the next action.
+
+    y = R + gamma^k (1 - terminated) [ min(Q_1, Q_2) - alpha log pi ]
+    """
+    next_value = ops.minimum(q1, q2) - alpha * log_prob
+    return reward + discount * (1.0 - terminated) * next_value
+
+
+def twin_target(reward, discount, terminated, q1, q2):
+    """The target of the critics without entropy (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, eq. 10).
+
+    y = R + gamma^k (1 - terminated) min(Q_1, Q_2)
+    """
+    return reward + discount * (1.0 - terminated) * ops.minimum(q1, q2)
+
+
+def twin_loss(q1, q2, target):
+    """Squared errors of both critics; returns (loss, mean of q1). No gradient flows through the target or the mean.
+
+    L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+    """
+    target = ops.stop_gradient(target)
+    loss = (half_square(q1 - target) + half_square(q2 - target)).mean()
+    return loss, ops.stop_gradient(q1).mean()
+
+
+def soft_policy_loss(q1, q2, log_prob, alpha):
+    """Loss of the actor; q1, q2 and `log_prob` belong to its action. Returns (loss, mean log-probability). No gradient
+    flows through the temperature or the mean.
+
+    L_pi = mean[ alpha log pi - min(Q_1, Q_2) ]
+    """
+    loss = (ops.stop_gradient(alpha) * log_prob - smaller(q1, q2)).mean()
+    return loss, ops.stop_gradient(log_prob).mean()
+
+
+class TwinObjectives(NamedTuple):
+    """`twin_target` and `twin_loss`."""
+
+    target: Callable[..., Any]
+    critic_loss: Callable[..., Any]
+
+
+def twin_objectives() -> TwinObjectives:
+    """The objectives, each as one kernel if kernels are usable."""
+    if not usable():
+        return TwinObjectives(twin_target, twin_loss)
+    return TwinObjectives(_fused_target("twin_target"), _fused_twin_loss())
+
+
+class SoftObjectives(NamedTuple):
+    """`soft_target`, `twin_loss` and `soft_policy_loss`."""
+
+    target: Callable[..., Any]
+    critic_loss: Callable[..., Any]
+    policy_loss: Callable[..., Any]
+
+
+def soft_objectives() -> SoftObjectives:
+    """The objectives, each as one kernel if kernels are usable, as in `twin_objectives`."""
+    if not usable():
+        return SoftObjectives(soft_target, twin_loss, soft_policy_loss)
+    return SoftObjectives(_fused_target("soft_target"), _fused_twin_loss(), _fused_policy_loss())
+
+
+@functools.cache
+def _fused_target(name: str) -> Any:
+    return kernel(name, lambda reward, *others: reward, lambda reward, *others: reward)
+
+
+@functools.cache
+def _fused_twin_loss() -> Any:
+    slope = kernel("twin_loss_gradient", lambda q1, q2, target, dloss: (q1, q2), lambda q1, q2, target, dloss: (q1, q2))
+
+    def gradient(q1, q2, target, out, dout):
+        dq1, dq2 = slope(q1, q2, target, dout[0])
+        return dq1, dq2, ops.ZerosLike()(target)
+
+    return kernel("twin_loss", lambda q1, q2, target: ((), ()), lambda q1, q2, target: (q1, q1), gradient)
+
+
+@functools.cache
+def _fused_policy_loss() -> Any:
+    slope = kernel(
+        "soft_policy_loss_gradient",
+        lambda q1, q2, log_prob, alpha, dloss: (q1, q2, log_prob),
+        lambda q1, q2, log_prob, alpha, dloss: (q1, q2, log_prob),
+    )
+
+    def gradient(q1, q2, log_prob, alpha, out, dout):
+        dq1, dq2, dlog_prob = slope(q1, q2, log_prob, alpha, dout[0])
+        return dq1, dq2, dlog_prob, ops.ZerosLike()(alpha)
+
+    return kernel(
+        "soft_policy_loss",
+        lambda q1, q2, log_prob, alpha: ((), ()),
+        lambda q1, q2, log_prob, alpha: (q1, q1),
+        gradient,
+    )
+
+
+def log_sum_exp(x):
+    """log sum_j exp(x_j) along the last axis, in a form that does not overflow: (B, A) -> (B,)."""
+    highest = ops.stop_gradient(primitives.largest(x))
+    return ops.Log()(ops.ReduceSum()(ops.Exp()(x - ops.ExpandDims()(highest, -1)), -1)) + highest
+
+
+def log_integral(q, log_density, count):
+    """An estimate of the logarithm of the integral of exp Q(s, a) over a, from actions drawn with known densities:
+
+        log 1/M sum_j exp(Q(s, a_j) - log p_j(a_j))
+
+    Args:
+      q: float32 (M, B), the values of M actions.
+      log_density: float32 (M, B), log p_j(a_j) of these actions; no gradient flows into it.
+      count: M, a Python number.
+    Returns:
+      float32 (B,).
+    """
+    weighed = ops.Transpose()(q - ops.stop_gradient(log_density), (1, 0))
+    return log_sum_exp(weighed) - math.log(count)
+
+
+def reverse_scan(delta, decay):
+    """Solves y_t = delta_t + decay_t * y_{t+1}, y_T = 0, by doubling shifts, in O(log T) kernels.
+
+    Args:
+      delta, decay: float32 (T, N).
+
+    Returns:
+      y, float32 (T, N).
+    """
+    steps, envs = delta.shape
+    y, c, shift = delta, decay, 1
+    while shift < steps:
+        # The compiler knows T and unrolls this loop.
+        beyond = ops.zeros((shift, envs), ms.float32)
+        y = y + c * ops.concat((y[shift:], beyond), 0)
+        c = c * ops.concat((c[shift:], beyond), 0)
+        shift = 2 * shift
+    return y
+
+
+def vtrace(ratio, td_error, decay, rho_bar, c_bar):
+    """V-trace (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561, eq. 1 as the recursion of remark 1).
+
+        v_t = V(s_t) + rho_t td_t + decay_t c_t (v_{t+1} - V(s_{t+1}))
+        A_t = rho_t (td_t + decay_t (v_{t+1} - V(s_{t+1})))
+        rho_t = min(rho_bar, ratio_t),   c_t = min(c_bar, ratio_t)
+
+    `A_t` is the factor of the policy gradient (section 4.2), ``rho_t (r_t + gamma v_{t+1} - V(s_t))`` if lambda = 1.
+    With ratios of 1, `v_t` and `A_t` equal the returns and advantages of generalized advantage estimation.
+
+    Args:
+      ratio: float32 (T, N), pi(a_t|s_t) / mu(a_t|s_t) of the learned policy pi and the acting policy mu.
+      td_error: float32 (T, N), td_t = r_t + gamma * (1 - terminated_t) * V(s'_t) - V(s_t), s'_t the true successor.
+      decay: float32 (T, N), gamma * lambda, and 0 where row t + 1 does not continue the trajectory.
+      rho_bar, c_bar: bounds of the ratios: rho_bar determines which policy's value is learned, c_bar how far errors
+        propagate.
+
+    Returns:
+      (v_t - V(s_t), A_t), each float32 (T, N). Gradients flow through the arguments: stop them beforehand.
+    """
+    rho = ops.clamp(ratio, max=rho_bar)
+    correction = reverse_scan(rho * td_error, decay * ops.clamp(ratio, max=c_bar))
+    following = ops.concat((correction[1:], ops.zeros((1, ratio.shape[1]), ms.float32)), 0)
+    return correction, rho * (td_error + decay * following)

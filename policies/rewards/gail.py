@@ -37,15 +37,14 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnOutput, RewardEstimate, StateDict
-from minding.policies.core.numpy_form import narrow
-from minding.policies.core.preparation import prepare
+from minding.policies.core.acting_network import narrow
+from minding.policies.core.prepare_process import prepare
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
-from minding.policies.learning.update import Inputs, Update
+from minding.policies.learning.steps import GradientStep, Inputs, Update
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.layers import MLP, ScalarLinear
-from minding.policies.ops import lean
-from minding.policies.ops.order import after
+from minding.policies.ops import primitives
+from minding.policies.ops.primitives import after
 
 _EPSILON = 1e-8
 _BOUND = 5.0
@@ -119,17 +118,24 @@ class GAILCell(GradientStep):
         features = self.net.features(batch["obs"], batch["action"])
         half = features.shape[0] // 2
         judged = self.net.judged(features)
-        expert, agent = lean.part(judged, 0, half), lean.part(judged, half, half)
+        expert, agent = primitives.part(judged, 0, half), primitives.part(judged, half, half)
         # -log D = softplus(-f), -log(1 - D) = softplus(f)
-        loss = lean.mean(ops.Softplus()(-expert)) + lean.mean(ops.Softplus()(agent))
+        loss = primitives.mean(ops.Softplus()(-expert)) + primitives.mean(ops.Softplus()(agent))
         if self.penalty > 0.0:
             share = ops.ExpandDims()(batch["share"], -1)
-            between = share * lean.part(features, 0, half) + (1.0 - share) * lean.part(features, half, half)
+            between = share * primitives.part(features, 0, half) + (1.0 - share) * primitives.part(features, half, half)
             slope = self.slope(ops.stop_gradient(between))
             norm = ops.Sqrt()(ops.ReduceSum()(ops.Square()(slope), -1) + _EPSILON)
-            loss = loss + self.penalty * lean.mean(ops.Square()(norm - 1.0))
-        told = lean.mean(ops.Cast()(expert > 0.0, ms.float32)), lean.mean(ops.Cast()(agent < 0.0, ms.float32))
-        return loss, {"gail_loss": loss, "gail_expert": lean.item(told, 0), "gail_agent": lean.item(told, 1)}
+            loss = loss + self.penalty * primitives.mean(ops.Square()(norm - 1.0))
+        told = (
+            primitives.mean(ops.Cast()(expert > 0.0, ms.float32)),
+            primitives.mean(ops.Cast()(agent < 0.0, ms.float32)),
+        )
+        return loss, {
+            "gail_loss": loss,
+            "gail_expert": primitives.item(told, 0),
+            "gail_agent": primitives.item(told, 1),
+        }
 
     def construct(self, batch):
         (_, metrics), grads = self.gradient(batch)

@@ -33,10 +33,9 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import nn, ops
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, RewardEstimate, StateDict
-from minding.policies.core.preparation import prepare
+from minding.policies.core.prepare_process import prepare
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import ALL_ROWS, PRIORITY, GradientStep
-from minding.policies.learning.update import Inputs, Update
+from minding.policies.learning.steps import ALL_ROWS, PRIORITY, GradientStep, Inputs, Update
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.layers import MLP, Linear

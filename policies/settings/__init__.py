@@ -1,1 +1,142 @@
-"""Settings of the algorithms, one module each with an `algorithm`, importable without MindSpore."""
+"""Settings of the algorithms, one module each with an `algorithm`, importable without MindSpore.
+
+This module has the properties of an algorithm that are known without loading MindSpore.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from minding.engine.config.options import setting_at
+from minding.engine.config.space import Choice, Range
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import SpaceError
+
+SEARCHED: Mapping[str, Range | Choice] = {
+    "learn.learning_rate": Range(1e-5, 1e-2, log=True),
+    "learn.gamma": Choice.of(0.9, 0.95, 0.98, 0.99, 0.995),
+    "model.hidden": Choice.of([64], [64, 64], [128, 128], [256, 256]),
+    # Learning from rollouts.
+    "learn.n_epoch": Choice.of(2, 4, 8, 10),
+    "learn.n_minibatch": Choice.of(2, 4, 8, 16),
+    "learn.gae_lambda": Choice.of(0.8, 0.9, 0.95, 0.98, 1.0),
+    "learn.clip_ratio": Choice.of(0.1, 0.2, 0.3),
+    "learn.entropy_weight": Range(1e-5, 0.1, log=True),
+    # Learning from replay.
+    "learn.batch_size": Choice.of(64, 128, 256),
+    "learn.tau": Range(0.001, 0.05, log=True),
+    "learn.target.freq": Choice.of(50, 100, 250, 500, 1000),
+    "collect.noise.sigma": Range(0.05, 0.5),
+}
+"""Values of a hyperparameter search by setting, in the section `policy`; a search over an algorithm uses only settings
+that the algorithm has."""
+_BY_A_WRAPPER = "give the action space finite bounds, for instance with a wrapper, and leave env.rescale_action on"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Algorithm:
+    """An algorithm's entry in the table of all algorithms."""
+
+    name: str
+    """Value of `policy.type`, and name of the algorithm's files."""
+    class_name: str
+    """Name of the policy class, in ``minding.policies.<name>`` unless `variant_of` is set."""
+    schema: Callable[[], dict[str, Any]]
+    """Function that returns the algorithm's keys in the section `policy`."""
+    actions: tuple[str, ...]
+    """Kinds of action space in which the algorithm can act."""
+    chain: str
+    """Chain in which the algorithm runs, one of `configs.chains`."""
+    unit: str = "env_step"
+    """Unit of the clock of its runs, see `engine.chain.context.UNITS`."""
+    unit_box: bool = False
+    """Whether Box actions have to lie in [-1, 1]."""
+    masks: bool = True
+    """Whether the algorithm can learn where an observation says which actions are legal."""
+    agents: Literal["one", "any", "several"] = "one"
+    """Number of agents for which the algorithm learns: one, any number, or a team of several."""
+    variant_of: str = ""
+    """Name of the algorithm whose policy this algorithm uses, if only its settings differ."""
+    needs: tuple[str, ...] = ()
+    """Switches of the section `env` that the algorithm turns on, because it learns from values that environments with
+    several agents only give on request."""
+    searched: Mapping[str, Range | Choice] = dataclasses.field(default_factory=dict)
+    """Values of a hyperparameter search that differ from `SEARCHED`, by setting."""
+
+    def config_schema(self) -> dict[str, Any]:
+        return self.schema()
+
+    def search_space(self) -> dict[str, Range | Choice]:
+        """The values of a hyperparameter search, by the full path of the setting."""
+        keys, known = self.schema(), {**SEARCHED, **self.searched}
+        return {f"policy.{path}": values for path, values in known.items() if setting_at(keys, path) is not None}
+
+    def check_actions(
+        self, space: Mapping[str, Any], where: str = "the environment", *, limits: str = _BY_A_WRAPPER
+    ) -> None:
+        """Refuses an action space that the algorithm cannot act in.
+
+        Args:
+          space: description of the action space (see `envs.describe_env`).
+          where: owner of the space, for the message.
+          limits: advice on how to set limits of actions, for the message; the default suits an environment.
+        Raises:
+          SpaceError: if the space has another kind, or if actions in [-1, 1] would cover only a part of it or be
+            clipped.
+        """
+        if space["kind"] not in self.actions:
+            raise SpaceError(
+                f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, but {where} has a "
+                f"{space['kind']} space: choose another algorithm"
+            )
+        if self.unit_box and space["kind"] == "box":
+            self._check_limits(space, limits)
+
+    def check_observation(self, space: Mapping[str, Any], where: str = "the environment") -> None:
+        """Refuses an observation that the algorithm cannot learn from.
+
+        Args:
+          space: description of the observation space (see `envs.describe_env`).
+          where: owner of the space, for the message.
+        Raises:
+          SpaceError: it contains an action mask, and the algorithm does not learn with masks.
+        """
+        masks = [leaf.path for leaf in observation_leaves(space) if leaf.is_mask]
+        if masks and not self.masks:
+            raise SpaceError(
+                f"policy.type={self.name!r} cannot learn which actions will be legal, but the observation of {where} "
+                f"has an action mask ({masks[0]}): choose another algorithm, or leave the mask out"
+            )
+
+    def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
+        """Refuses a number of agents that the algorithm does not learn for.
+
+        Args:
+          spec: description of the environment (see `envs.describe_env`).
+          where: owner of the description, for the message.
+        Raises:
+          SpaceError: if the environment has several agents and the algorithm learns for one, or the other way round.
+        """
+        if "agents" not in spec and self.agents == "several":
+            raise SpaceError(
+                f"policy.type={self.name!r} learns for several agents, but {where} has one: choose another algorithm"
+            )
+        if "agents" in spec and self.agents == "one":
+            raise SpaceError(
+                f"policy.type={self.name!r} learns for one agent, but {where} has {len(spec['agents']['names'])}: "
+                "choose another algorithm, such as 'ppo', whose agents share their parameters"
+            )
+
+    def _check_limits(self, space: Mapping[str, Any], limits: str = _BY_A_WRAPPER) -> None:
+        low, high = (np.asarray(space[side], np.float64) for side in ("low", "high"))
+        if (low == -1.0).all() and (high == 1.0).all():
+            return
+        fix = "set env.rescale_action=true" if np.isfinite(low).all() and np.isfinite(high).all() else limits
+        raise SpaceError(
+            f"policy.type={self.name!r} acts in [-1, 1], but the action space has the bounds {space['low']} and "
+            f"{space['high']}: {fix}"
+        )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import CollectSection, LearnSection
 from minding.engine.search.tree import MOST_SIMULATIONS, MOST_WEIGHT
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:

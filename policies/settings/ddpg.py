@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:

@@ -6,8 +6,7 @@ this module holds its settings.
 
 from __future__ import annotations
 
-from minding.policies.settings import discrete_sac, groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, discrete_sac, groups
 
 
 def schema() -> groups.Schema:

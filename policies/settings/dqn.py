@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups
 
 algorithm = Algorithm("dqn", "DQN", groups.action_values, actions=("discrete",), chain="off_policy")

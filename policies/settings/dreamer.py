@@ -6,8 +6,7 @@ import dataclasses
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:

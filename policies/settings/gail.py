@@ -7,8 +7,7 @@ settings.
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.policies.settings import groups, ppo
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups, ppo
 
 
 def schema() -> groups.Schema:

@@ -18,8 +18,11 @@ from minding.engine.config.config import (
     TargetSection,
 )
 from minding.engine.config.options import MODULE_CLASS, opt
+from minding.engine.config.space import Choice
 
 Schema = dict[str, Any]
+TEAM_SEARCH = {"learn.batch_size": Choice.of(16, 32, 64), "model.hidden": Choice.of([64], [128], [64, 64])}
+"""Searched values of algorithms with the keys `team_values`, whose minibatches consist of whole episodes."""
 
 
 def described(options: Schema, **docs: str) -> Schema:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups
 
 algorithm = Algorithm(
     "idqn",
@@ -12,4 +11,5 @@ algorithm = Algorithm(
     actions=("discrete",),
     chain="episode_replay",
     agents="several",
+    searched=groups.TEAM_SEARCH,
 )

@@ -6,8 +6,7 @@ holds its settings.
 
 from __future__ import annotations
 
-from minding.policies.settings import groups, ppo
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups, ppo
 
 
 def schema() -> groups.Schema:

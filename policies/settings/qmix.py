@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:
@@ -24,5 +23,6 @@ algorithm = Algorithm(
     actions=("discrete",),
     chain="episode_replay",
     agents="several",
+    searched=groups.TEAM_SEARCH,
     needs=("global_state", "team_reward"),
 )

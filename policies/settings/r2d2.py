@@ -5,8 +5,8 @@ from __future__ import annotations
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection, PrioritySection
 from minding.engine.config.options import MODULE_CLASS
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.engine.config.space import Choice
+from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:
@@ -39,4 +39,12 @@ def schema() -> groups.Schema:
     return keys
 
 
-algorithm = Algorithm("r2d2", "R2D2", schema, actions=("discrete",), chain="sequence_replay")
+algorithm = Algorithm(
+    "r2d2",
+    "R2D2",
+    schema,
+    actions=("discrete",),
+    chain="sequence_replay",
+    # The rows of its minibatches are sequences.
+    searched={"learn.batch_size": Choice.of(16, 32, 64)},
+)

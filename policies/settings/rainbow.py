@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from minding.engine.config.compiler import opt
-from minding.policies.settings import groups
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:

@@ -6,8 +6,7 @@ module holds its settings.
 
 from __future__ import annotations
 
-from minding.policies.settings import groups, sac
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm, groups, sac
 
 
 def schema() -> groups.Schema:

@@ -20,7 +20,7 @@ from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.engine.process import runtime
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, kernels
-from minding.policies.core import preparation
+from minding.policies.core import prepare_process
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -314,7 +314,7 @@ def test_only_one_gradient_step_with_the_kernels_makes_a_short_update(name, over
     asked = []
     monkeypatch.setattr(kernels, "compiled", lambda: compiled)
     monkeypatch.setattr(runtime, "prepare", asked.append)
-    preparation.prepare(compile_run(load_preset(name), [override]))
+    prepare_process.prepare(compile_run(load_preset(name), [override]))
     assert [settings.short_graphs for settings in asked] == [short]
 
 

@@ -146,7 +146,8 @@ def corridor(count, limit, cells=10):
             cell.append(max(0, cell[-1] + 2 * actions[-1] - 1))
         x, ended = np.array(cell, np.float32), cell[-1] == cells
         obs, cost = np.stack([x / cells, np.sin(x), np.cos(x)], axis=1), -np.ones(len(actions))
-        episodes.append(log(len(actions), np.array(actions), obs=obs, reward=cost, terminated=ended, truncated=not ended))
+        ends = {"terminated": ended, "truncated": not ended}
+        episodes.append(log(len(actions), np.array(actions), obs=obs, reward=cost, **ends))
     return episodes
 
 

@@ -7,8 +7,7 @@ from kernel_calls import result
 from numeric import numeric_gradient
 
 from minding.engine.process.runtime import ms, nn, to_device
-from minding.policies.ops.advantage import FusedAdvantageLoss
-from minding.policies.ops.policy_gradient import advantage_loss
+from minding.policies.ops.policy_gradient import FusedAdvantageLoss, advantage_loss
 
 pytestmark = needs_kernels
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}

@@ -20,7 +20,7 @@ from recorded_transitions import (
 )
 
 from minding.engine.process.runtime import to_device
-from minding.policies.learning.weighted_regression import advantage_weights
+from minding.policies.families.weighted_regression import advantage_weights
 
 CONTRACT = {"awac": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True})}
 RESUMES = {}

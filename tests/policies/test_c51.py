@@ -28,7 +28,7 @@ from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.networks.return_distribution import SupportMean
-from minding.policies.ops.categorical import beyond, cross_entropy, moved, project
+from minding.policies.ops.distributional import beyond, cross_entropy, moved, project
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
 CONTRACT = contract_cases("c51", n_atoms=7, v_min=-2.0, v_max=1.0)

@@ -22,9 +22,9 @@ from minding.engine.process.runtime import ms, nn
 from minding.engine.run.fingerprint import fingerprint
 from minding.engine.types import LearnOutput
 from minding.policies import ALGORITHMS, get_policy_class
-from minding.policies.core.acting import acting_network
+from minding.policies.core.acting_network import acting_network
 from minding.policies.export.reader import draw_memory
-from minding.policies.learning.guard import LearnGuard
+from minding.policies.learning.steps import LearnGuard
 
 STEPS, BATCH, ROWS = 2, 8, 32
 CASES = {

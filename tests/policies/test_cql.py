@@ -25,7 +25,7 @@ from recorded_transitions import (
 
 from minding.engine.process.runtime import to_device
 from minding.policies import get_policy_class
-from minding.policies.ops.conservative import log_integral
+from minding.policies.ops.values import log_integral
 
 SMALL = {"policy.model.normalize_obs": True, "policy.learn.n_actions": 2}
 CONTRACT = {"cql": (VECTOR, space_of(2, 2), SMALL)}

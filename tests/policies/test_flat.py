@@ -6,7 +6,7 @@ from fakes import needs_kernels
 
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
-from minding.policies.learning import flat, optim
+from minding.policies.learning import optim
 from minding.policies.learning.optim import Adam, Group, Optimizer
 from minding.policies.learning.target import CopyTarget, SoftTarget, equalize
 from minding.policies.networks.layers import MLP, Linear
@@ -112,7 +112,7 @@ def parameters(*shapes):
 
 def test_parameters_of_a_block_keep_name_shape_and_value_and_begin_a_cache_line_each():
     params = parameters((2, 3), (1,), (16,))
-    whole = flat.Block(params).flat()
+    whole = optim.Block(params).flat()
     assert [(p.name, p.shape) for p in params] == [("p0", (2, 3)), ("p1", (1,)), ("p2", (16,))]
     assert [p.asnumpy().ctypes.data % 64 for p in params] == [0, 0, 0]
     expected = np.zeros(48, np.float32)
@@ -122,7 +122,7 @@ def test_parameters_of_a_block_keep_name_shape_and_value_and_begin_a_cache_line_
 
 def test_what_is_assigned_to_a_parameter_is_in_the_flat_ones_and_back():
     params = parameters((2, 3), (1,), (16,))
-    block = flat.Block(params)
+    block = optim.Block(params)
     whole, part = block.flat(), block.flat(params[1:])
     assert part.shape == (32,)
     runtime.assign(params[1], np.array([7.0], np.float32))

@@ -37,7 +37,7 @@ def test_a_policy_its_tables_and_its_graphs_are_freed_with_the_last_reference(al
     before = heap_in_use()
     learn_and_drop()
     compiled.release()
-    # The compiler keeps functions of MindSpore that the update calls, see `ops.lean`.
+    # The compiler keeps functions of MindSpore that the update calls, see `ops.primitives`.
     assert heap_in_use() - before < HEAP_KEPT_KB[algorithm]
 
 

@@ -10,12 +10,12 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
-from minding.policies.learning.rows import Rows
+from minding.policies.learning.steps import Rows
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor, SquashedActor
 from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.soft import soft_objectives
+from minding.policies.ops.values import soft_objectives
 
 pytestmark = needs_kernels
 SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))

@@ -18,7 +18,7 @@ from recorded_transitions import (
 )
 
 from minding.policies.iql import expectile_loss
-from minding.policies.ops import lean
+from minding.policies.ops import primitives
 
 CONTRACT = {"iql": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True})}
 RESUMES = {"IQL, observations normalized": ("Pendulum-v1", ("policy.model.normalize_obs=true",))}
@@ -130,7 +130,7 @@ def test_the_loss_is_least_at_the_expectile_in_closed_form(expectile):
         return -2.0 * (np.where(u < 0, 1 - expectile, expectile) * u).mean()
 
     def loss(x):
-        return lean.mean(expectile_loss(x, expectile))
+        return primitives.mean(expectile_loss(x, expectile))
 
     def reference(u):
         return (np.abs(expectile - (u < 0)) * u**2).mean()

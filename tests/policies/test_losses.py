@@ -10,8 +10,18 @@ from minding.engine.data import returns
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.a3c import a3c_loss
 from minding.policies.impala import impala_loss
-from minding.policies.ops.soft import soft_policy_loss, soft_target, twin_loss, twin_target
-from minding.policies.ops.values import chosen_value, huber, rescaled, smaller, unscaled, value_loss
+from minding.policies.ops.values import (
+    chosen_value,
+    huber,
+    rescaled,
+    smaller,
+    soft_policy_loss,
+    soft_target,
+    twin_loss,
+    twin_target,
+    unscaled,
+    value_loss,
+)
 from minding.policies.ppo import ppo_loss
 
 ACTOR_CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}

@@ -15,10 +15,10 @@ from minding.engine.errors import ShapeError
 from minding.engine.process.runtime import assign
 from minding.engine.types import LaneContext
 from minding.middleware.gae_estimator import rows_with_advantages
-from minding.policies.core.acting import acting_network
+from minding.policies.core.acting_network import acting_network
 from minding.policies.export.writer import export_policy
 from minding.policies.mappo import MAPPO
-from minding.policies.networks.popart import PopArt
+from minding.policies.networks.central import PopArt
 
 SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
 STATE = space_of(5)

@@ -10,7 +10,7 @@ from minding.envs import describe_env, make_env_manager
 from minding.policies import get_policy_class
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import Categorical
-from minding.policies.core.acting import acting_network
+from minding.policies.core.acting_network import acting_network
 
 ROWS, ACTIONS = 16, 5
 OF_ACTION_VALUES = ("dqn", "qrdqn", "c51", "iqn", "rainbow")

@@ -15,15 +15,14 @@ from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
-from minding.policies.acting.numpy_pair import MLPPair
-from minding.policies.core.acting import GraphNetwork, acting_network
+from minding.policies.acting.numpy_layers import MLPPair
+from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.rows import Rows
+from minding.policies.learning.steps import Rows
 from minding.policies.learning.target import CopyTarget, SoftTarget, equalize
 from minding.policies.networks.actor_critic import ActionValue, ActorCritic, DeterministicActor, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
-from minding.policies.networks.init import fan_in_uniform, orthogonal
-from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.layers import MLP, Linear, fan_in_uniform, orthogonal
 from minding.policies.networks.return_distribution import (
     NoisyReturnDistribution,
     QuantileMean,

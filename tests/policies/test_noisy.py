@@ -14,8 +14,8 @@ from minding.engine import Config
 from minding.engine.chain.task import Task
 from minding.engine.process.runtime import ms, to_device
 from minding.policies import get_policy_class
-from minding.policies.acting.noise import weight_noise
-from minding.policies.networks.noisy import NoisyLinear, NoisyMLP, place_noise
+from minding.policies.acting.sampling import weight_noise
+from minding.policies.networks.return_distribution import NoisyLinear, NoisyMLP, place_noise
 
 
 def rng(seed=0):

@@ -11,7 +11,7 @@ from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.layers import MLP, LayerNorm, Linear
-from minding.policies.networks.noisy import NoisyMLP
+from minding.policies.networks.return_distribution import NoisyMLP
 
 OWN_SIZES = {"iqn": ".embedding", "qmix": "mixer.hidden."}
 """Parts of networks that are MLPs of sizes of their own, which stay as their papers have them."""

@@ -33,7 +33,7 @@ from minding.engine.process.runtime import ms, to_device
 from minding.policies.export.reader import open_mindir
 from minding.policies.export.writer import export_policy
 from minding.policies.networks.fused import fuse_layers, plain_layers
-from minding.policies.networks.mixers import MonotonicMixer
+from minding.policies.networks.team_networks import MonotonicMixer
 
 MIXER = {"policy.model.mixer_dim": 4, "policy.model.hypernet_dim": 6}
 CONTRACT = {"qmix": (SPACE, discrete(3), {**SMALL, **MIXER, "policy.learn.target.freq": 4})}

@@ -26,7 +26,7 @@ from fakes import needs_kernels
 from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, to_device
-from minding.policies.ops.quantiles import QuantileLoss, midpoints, quantile_huber
+from minding.policies.ops.distributional import QuantileLoss, midpoints, quantile_huber
 
 SMALL = {"policy.model.n_quantiles": 5}
 CONTRACT = contract_cases("qrdqn", n_quantiles=5)

@@ -29,7 +29,7 @@ from action_values import (
 )
 from fakes import VECTOR, Batches, discrete
 
-from minding.policies.acting.noise import weight_noise
+from minding.policies.acting.sampling import weight_noise
 
 ATOMS = 7
 SUPPORT = np.linspace(-2.0, 1.0, ATOMS)

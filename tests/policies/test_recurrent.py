@@ -7,7 +7,7 @@ from fakes import VECTOR, dict_of, discrete, needs_kernels
 from minding.engine.errors import ShapeError
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies import get_policy_class
-from minding.policies.core.acting import acting_network
+from minding.policies.core.acting_network import acting_network
 from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.recurrent import GRU, LSTM
 

@@ -9,7 +9,7 @@ from of_algorithms import constant
 from minding.engine.errors import NonFiniteError
 from minding.engine.run.fingerprint import fingerprint
 from minding.policies import get_algorithm, get_policy_class, kernels
-from minding.policies.learning.statistics import STATISTICS
+from minding.policies.learning.optim import STATISTICS
 
 ROWS = 8
 PARTS = {"actor": "net.", "critics": "critics.", "alpha": "log_alpha"}

@@ -21,7 +21,6 @@ from minding.engine.run.comparison import differing_settings
 from minding.engine.run.curves import settings_of
 from minding.envs import config_schema
 from minding.policies import get_algorithm
-from minding.policies.settings.spaces import space_of
 from minding.training.run_group import RunGroup
 
 LEAST_EVALUATIONS = 3
@@ -38,10 +37,9 @@ def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
       ConfigError: the file cannot be read, names no setting, or gives a setting a value that it cannot have.
     """
     algorithm = get_algorithm(cfg.policy.type)
-    own = algorithm.config_schema()
-    schema = {**RUN_SCHEMA, "env": config_schema(), "policy": own}
+    schema = {**RUN_SCHEMA, "env": config_schema(), "policy": algorithm.config_schema()}
     if file is None:
-        return check_space(space_of(algorithm.name, own), schema, f"the space of {algorithm.name}")
+        return check_space(algorithm.search_space(), schema, f"the space of {algorithm.name}")
     return check_space(load_space(file), schema, f"space {file!r}")
 
 

@@ -12,7 +12,7 @@ from minding.engine.errors import SpaceError
 from minding.engine.types import LaneContext
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 from minding.envs.spaces.actions import NO_BOUND, describe_actions, policy_action_space, without_placeholders
-from minding.policies.settings.algorithm import Algorithm
+from minding.policies.settings import Algorithm
 
 F32, F64 = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)
 PLACEHOLDERS = [(F32, np.float32), (F32, np.float64), (F64, np.float64), (65504.0, np.float16), (2.0**63, np.float32)]

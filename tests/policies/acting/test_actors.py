@@ -8,8 +8,7 @@ from minding.engine.errors import ShapeError
 from minding.engine.process import floats
 from minding.policies.acting.actors import Actor, StochasticActor
 from minding.policies.acting.memory import Memory
-from minding.policies.acting.noise import uniform_noise
-from minding.policies.acting.sampling import Categorical
+from minding.policies.acting.sampling import Categorical, uniform_noise
 
 SPEC = {"observation": VECTOR, "action": space_of(4), "env_action": env_action(space_of(4))}
 

@@ -8,7 +8,7 @@ from fakes import VECTOR, env_action, space_of
 
 from minding.engine.errors import ShapeError
 from minding.policies.acting.actors import NoisyActor
-from minding.policies.acting.noise import GaussianNoise, OUNoise, make_noise
+from minding.policies.acting.sampling import GaussianNoise, OUNoise, make_noise
 
 SIGMA, THETA = 0.2, 0.15
 ENVS, SIZE = 2000, 2

@@ -19,7 +19,7 @@ from minding.engine.lanes.inference import Ask, divided, joined
 from minding.engine.types import LaneContext, Shippable
 from minding.policies import get_policy_class
 from minding.policies.core.base import MODES
-from minding.policies.core.factories import dumps, loads
+from minding.policies.core.modes import dumps, loads
 
 NESTED = dict_of(a=dict_of(b=discrete(3), c=VECTOR), d=space_of(2, 2))
 CASES = {

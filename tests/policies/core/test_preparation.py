@@ -13,7 +13,7 @@ from minding.engine.process import runtime
 from minding.engine.process.runtime import Settings
 from minding.engine.types import LaneContext
 from minding.policies import get_policy_class, kernels
-from minding.policies.core import preparation
+from minding.policies.core import prepare_process
 
 UPDATES = "policy.learn.update_per_collect"
 CASES = {
@@ -44,7 +44,7 @@ def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the
         raise Asked(asked)
 
     monkeypatch.setattr(runtime, "prepare", prepare)
-    monkeypatch.setattr(preparation, "cores", lambda: [0, 1])
+    monkeypatch.setattr(prepare_process, "cores", lambda: [0, 1])
     for build in builders:
         with pytest.raises(Asked) as caught:
             build()
@@ -78,12 +78,12 @@ print(asked)
 @pytest.mark.parametrize(("observation", "of_mindspore"), [(VECTOR, 1), (IMAGE, 3)])
 def test_no_more_threads_than_cores_compute_and_that_is_said_once(observation, of_mindspore, monkeypatch, caplog):
     asked = []
-    monkeypatch.setattr(preparation, "cores", lambda: [0, 2, 5])
+    monkeypatch.setattr(prepare_process, "cores", lambda: [0, 2, 5])
     monkeypatch.setattr(runtime, "prepare", lambda settings: asked.append(settings.threads))
     monkeypatch.setattr(kernels, "prepare", asked.append)
-    preparation._warn_once.cache_clear()
+    prepare_process._warn_once.cache_clear()
     for threads in (3, 4, 4):
-        preparation.prepare(tiny_config("ppo", observation, **{"run.jit_threads": threads}))
+        prepare_process.prepare(tiny_config("ppo", observation, **{"run.jit_threads": threads}))
     assert asked == [of_mindspore, 3] * 3
     assert caplog.messages == [
         "run.jit_threads=4 exceeds the number of cores that this process may use: it computes with 3"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minding.policies.learning.advantages import moments, standardized
+from minding.policies.families.actor_critic import moments, standardized
 
 
 def test_each_row_has_zero_mean_and_unit_variance_over_what_counts():

@@ -8,7 +8,7 @@ import pytest
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import NonFiniteError
 from minding.engine.types import LearnOutput
-from minding.policies.learning.guard import MAX_SKIPS_IN_A_ROW, LearnGuard
+from minding.policies.learning.steps import MAX_SKIPS_IN_A_ROW, LearnGuard
 
 LAYOUT = RowLayout({"reward": Field(), "action": Field((), "int32"), "image": Field((2,), "uint8")})
 BAD = {"loss": float("nan")}

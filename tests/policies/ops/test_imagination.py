@@ -5,14 +5,7 @@ import pytest
 from numeric import assert_gradient, value
 
 from minding.engine.process.runtime import ops, to_device
-from minding.policies.ops.imagination import (
-    NO_RANGE,
-    lambda_returns,
-    percentiles,
-    reach_weights,
-    running_range,
-    width,
-)
+from minding.policies.ops.imagination import NO_RANGE, lambda_returns, percentiles, reach_weights, running_range, width
 
 
 def device(x):

@@ -6,7 +6,7 @@ from numeric import assert_gradient, numeric_gradient, value
 
 from minding.engine.process.runtime import ms, ops, to_device
 from minding.policies.acting.numpy_world_model import Latents as HostLatents
-from minding.policies.ops.latents import balanced, divergence, drawn, entropy, likeliest, mixed
+from minding.policies.ops.imagination import balanced, divergence, drawn, entropy, likeliest, mixed
 
 CHOICES, CLASSES, ROWS = 3, 4, 5
 TABLE, BEFORE = np.eye(CLASSES, dtype=np.float32), np.triu(np.ones((CLASSES, CLASSES), np.float32), 1)

@@ -5,7 +5,7 @@ from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, ops, to_device
 from minding.policies.acting.numpy_world_model import symlog as numpy_symlog
-from minding.policies.ops.symlog import symexp, symlog, two_hot
+from minding.policies.ops.imagination import symexp, symlog, two_hot
 
 PLACES = np.arange(41, dtype=np.float32)
 

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from minding.engine.data.returns import gae
 from minding.engine.process.runtime import to_device
-from minding.policies.ops.vtrace import reverse_scan, vtrace
+from minding.policies.ops.values import reverse_scan, vtrace
 
 STEPS, ENVS = 5, 2
 """Fixed in the property tests: every shape and bound is compiled anew."""

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 import minding.policies
-from minding.engine.config.compiler import schema_defaults
+from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults
+from minding.engine.config.space import check_space
+from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
+from minding.policies.settings import SEARCHED
 
 ROOT = Path(minding.policies.__file__).parent
 
@@ -45,3 +48,18 @@ def test_an_algorithm_without_settings_is_an_error_that_names_the_file(tmp_path,
     monkeypatch.setattr(minding.policies, "__path__", [*minding.policies.__path__, str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match=r"minding\.policies\.settings\.odd"):
         minding.policies.find_algorithms()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_each_algorithm_is_searched_over_values_that_its_settings_can_have(name):
+    schema = {**RUN_SCHEMA, "env": config_schema(), "policy": ALGORITHMS[name].config_schema()}
+    space = ALGORITHMS[name].search_space()
+    assert check_space(space, schema, name) == space
+    assert {"policy.learn.learning_rate", "policy.model.hidden"} <= set(space)
+
+
+def test_every_searched_setting_belongs_to_an_algorithm():
+    spaces = {name: algorithm.search_space() for name, algorithm in ALGORITHMS.items()}
+    assert {f"policy.{path}" for path in SEARCHED} == {path for space in spaces.values() for path in space}
+    for name, algorithm in ALGORITHMS.items():
+        assert {f"policy.{path}" for path in algorithm.searched} <= set(spaces[name])

@@ -1,0 +1,386 @@
+"""Heads and networks of acting in NumPy, made of `numpy_layers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.policies.acting.numpy_layers import (
+    MLP,
+    ActionMask,
+    Encoder,
+    Head,
+    Layer,
+    Linear,
+    MLPPair,
+    Outputs,
+    Recurrent,
+)
+
+
+class LogitsHead:
+    """Logits ``(B, n)`` of one choice, or the joined logits of several choices."""
+
+    def __init__(self, linear: Linear) -> None:
+        self.linear = linear
+
+    def __call__(self, x: Array) -> Outputs:
+        return (self.linear(x),)
+
+
+class GaussianHead:
+    """Mean ``(B, A)`` and log standard deviation ``(A,)``."""
+
+    def __init__(self, mean: Linear, log_std: Array) -> None:
+        self.mean, self.log_std = mean, log_std
+
+    def __call__(self, x: Array) -> Outputs:
+        return self.mean(x), self.log_std
+
+
+class SquashedGaussianHead:
+    """Mean and log standard deviation, each ``(B, A)``; the latter is clipped to `limits`."""
+
+    def __init__(self, mean: Linear, log_std: Linear, limits: tuple[float, float]) -> None:
+        self.mean, self.log_std, self.limits = mean, log_std, limits
+
+    def __call__(self, x: Array) -> Outputs:
+        return self.mean(x), np.clip(self.log_std(x), *self.limits)
+
+
+class DeterministicHead:
+    """Actions ``(B, A)`` in [-1, 1], the tanh of a linear layer."""
+
+    def __init__(self, layer: MLP) -> None:
+        self.layer = layer
+
+    def __call__(self, x: Array) -> Outputs:
+        return (self.layer(x),)
+
+
+class ActorCritic:
+    """Observation leaves -> (value ``(B,)``, distribution parameters...); with memory see `networks.actor_critic`.
+
+    Args:
+      encoder: encoder of the observation.
+      memory: memory after the encoder, or None.
+      heads: (critic, value, actor, head).
+      mask: mask of the logits if the observation has a mask, or None.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        memory: Recurrent | None,
+        heads: tuple[MLP, Linear, MLP, Head],
+        mask: ActionMask | None = None,
+    ) -> None:
+        self.encoder, self.memory, self.mask = encoder, memory, mask
+        critic, self.value, actor, self.head = heads
+        self.torsos = MLPPair(critic, actor)
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        if self.memory is None:
+            return self.outputs(self.encoder(leaves), leaves)
+        features, rows = self.memory(self.encoder(leaves[:-1]), leaves[-1])
+        return *self.outputs(features, leaves), rows
+
+    def outputs(self, features: Array, leaves: Sequence[Array]) -> Outputs:
+        critic, actor = self.torsos(features)
+        params = self.head(actor)
+        if self.mask is not None:
+            params = (self.mask(params[0], leaves),)
+        return self.value(critic)[:, 0], *params
+
+
+class QNetwork:
+    """Observation leaves -> (action values ``(B, n)``,); with memory see `networks.actor_critic`.
+
+    Args:
+      encoder: encoder of the observation.
+      memory: memory after the encoder, or None.
+      heads: (torso, advantage, value); the network is dueling if `value` is a layer and not None.
+      mask: mask of the values if the observation has a mask, or None.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        memory: Recurrent | None,
+        heads: tuple[MLP, Linear, Linear | None],
+        mask: ActionMask | None,
+    ) -> None:
+        self.encoder, self.memory, self.mask = encoder, memory, mask
+        self.torso, self.advantage, self.value = heads
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        if self.memory is None:
+            return (self.values(self.encoder(leaves), leaves),)
+        features, rows = self.memory(self.encoder(leaves[:-1]), leaves[-1])
+        return self.values(features, leaves), rows
+
+    def values(self, features: Array, leaves: Sequence[Array]) -> Array:
+        features = self.torso(features)
+        q = self.advantage(features)
+        if self.value is not None:
+            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
+        return q if self.mask is None else self.mask(q, leaves)
+
+
+class QuantileMean:
+    """The mean of quantiles, ``(B, A, N)`` -> ``(B, A)``."""
+
+    def __call__(self, atoms: Array) -> Array:
+        mean: Array = atoms.mean(axis=-1)
+        return mean
+
+
+class SupportMean:
+    """The mean of categorical distributions: logits ``(B, A, N)`` over the support ``(N,)`` -> ``(B, A)``."""
+
+    def __init__(self, support: Array) -> None:
+        self.support = support
+
+    def __call__(self, atoms: Array) -> Array:
+        weights = np.exp(atoms - atoms.max(axis=-1, keepdims=True))
+        mean: Array = (weights @ self.support) / weights.sum(axis=-1)
+        return mean
+
+
+class ReturnDistribution:
+    """Observation leaves -> (action values ``(B, A)``,), each the mean of N atoms.
+
+    Args:
+      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
+      shape: shape of the atoms, (-1, A, N).
+      mean: layer from the atoms to the values.
+      mask: mask of the values if the observation has a mask, or None.
+    """
+
+    def __init__(
+        self,
+        parts: tuple[Encoder, Any, Any, Any],
+        shape: tuple[int, int, int],
+        mean: Layer,
+        mask: ActionMask | None,
+    ) -> None:
+        self.encoder, self.torso, self.advantage, self.value = parts
+        self.shape, self.mean, self.mask = shape, mean, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        advantage, value = self.streams(leaves)
+        atoms = advantage.reshape(self.shape)
+        if value is not None:
+            atoms = value[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
+        values = self.mean(atoms)
+        return (values if self.mask is None else self.mask(values, leaves),)
+
+    def streams(self, leaves: Sequence[Array]) -> tuple[Array, Array | None]:
+        """Advantages ``(B, A N)``, and values ``(B, N)``, which are None without a `value` layer."""
+        features = self.torso(self.encoder(leaves))
+        return self.advantage(features), None if self.value is None else self.value(features)
+
+
+class NoisyReturnDistribution(ReturnDistribution):
+    """A `ReturnDistribution` with noisy layers; the noise is the leaf after the `num_leaves` of the observation."""
+
+    def __init__(self, num_leaves: int, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.num_leaves = num_leaves
+
+    def streams(self, leaves: Sequence[Array]) -> tuple[Array, Array | None]:
+        noise = leaves[-1] if len(leaves) > self.num_leaves else None
+        features = self.torso(self.encoder(leaves), noise)
+        return self.advantage(features, noise), None if self.value is None else self.value(features, noise)
+
+
+class ImplicitQuantiles:
+    """Observation leaves -> (action values ``(B, A)``,), means of quantiles at fixed fractions.
+
+    Args:
+      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
+      embedding: embedding of the fractions.
+      cosines: ``(K, n)``, cosine features of the fractions, the input of `embedding`.
+      mask: mask of the values if the observation has a mask, or None.
+    """
+
+    def __init__(
+        self,
+        parts: tuple[Encoder, MLP, Linear, Linear | None],
+        embedding: MLP,
+        cosines: Array,
+        mask: ActionMask | None,
+    ) -> None:
+        self.encoder, self.torso, self.advantage, self.value = parts
+        self.embedding, self.cosines, self.mask = embedding, cosines, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves)) * self.embedding(self.cosines).mean(axis=0)
+        q = self.advantage(features)
+        if self.value is not None:
+            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
+        return (q if self.mask is None else self.mask(q, leaves),)
+
+
+class Actor:
+    """Observation leaves -> parameters of the head's distribution."""
+
+    def __init__(self, encoder: Encoder, torso: MLP, head: Head, mask: ActionMask | None = None) -> None:
+        self.encoder, self.torso, self.head, self.mask = encoder, torso, head, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        params = self.head(self.torso(self.encoder(leaves)))
+        return params if self.mask is None else (self.mask(params[0], leaves),)
+
+
+class PolicyValue:
+    """Observation leaves -> (logits, value), see `networks.policy_value.PolicyValue`."""
+
+    def __init__(
+        self, encoder: Encoder, torso: MLP, heads: tuple[Linear, MLP, MLP], mask: ActionMask | None = None
+    ) -> None:
+        self.encoder, self.torso, self.mask = encoder, torso, mask
+        self.policy, self.critic, self.value = heads
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves))
+        logits = self.policy(features)
+        value = self.value(self.critic(features))[:, 0]
+        return (logits if self.mask is None else self.mask(logits, leaves)), value
+
+
+class PopArt:
+    """The value ``(B,)`` in units of the returns.
+
+    Args:
+      linear: linear layer that outputs normalized values.
+      mean, deviation: mean and standard deviation of the returns, ``(1,)``.
+    """
+
+    def __init__(self, linear: Linear, mean: Array, deviation: Array) -> None:
+        self.linear, self.mean, self.deviation = linear, mean, deviation
+
+    def __call__(self, x: Array) -> Array:
+        value: Array = self.linear(x)[:, 0] * self.deviation
+        value += self.mean
+        return value
+
+
+class CentralValue:
+    """Features of the agent's observation and the leaves of `central_view` -> value ``(B,)``.
+
+    Args:
+      state: encoder of the global state.
+      agents: number of agents.
+      torso, value: hidden layers and value head on the joined features.
+    """
+
+    def __init__(self, state: Encoder, agents: int, torso: MLP, value: PopArt) -> None:
+        self.state, self.torso, self.value = state, torso, value
+        self.agents = np.eye(agents, dtype=np.float32)
+
+    def __call__(self, features: Array, leaves: Sequence[Array]) -> Array:
+        agent, alive, *state = leaves
+        there = alive.astype(np.float32)[:, None]
+        seen = (features * there, self.state(state) * there, self.agents[agent])
+        return self.value(self.torso(np.concatenate(seen, axis=-1)))
+
+
+class CentralActorCritic:
+    """Leaves -> (distribution parameters..., value ``(B,)``, new memory rows).
+
+    The leaves are those of the observation, then those of `central_view`, then the memory rows if the network has a
+    memory. Without the leaves of `central_view`, no value is computed.
+
+    Args:
+      encoder: encoder of the observation.
+      memory: memory after the encoder, or None.
+      heads: (actor, head, value).
+      mask: mask of the logits if the observation has a mask, or None.
+      num_leaves: number of leaves of the observation.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        memory: Recurrent | None,
+        heads: tuple[MLP, Head, CentralValue],
+        mask: ActionMask | None,
+        num_leaves: int,
+    ) -> None:
+        self.encoder, self.memory, self.mask, self.num_leaves = encoder, memory, mask, num_leaves
+        self.actor, self.head, self.value = heads
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features, rows = self.encoder(leaves[: self.num_leaves]), None
+        central = leaves[self.num_leaves :]
+        if self.memory is not None:
+            (features, rows), central = self.memory(features, leaves[-1]), central[:-1]
+        outputs = self.head(self.actor(features))
+        if self.mask is not None:
+            outputs = (self.mask(outputs[0], leaves),)
+        if central:
+            outputs = (*outputs, self.value(features, central))
+        return outputs if rows is None else (*outputs, rows)
+
+
+class AgentQNetwork:
+    """Observation leaves, including the agent number, and memory rows -> (action values ``(B, A)``, new memory rows).
+
+    Args:
+      parts: (encoder, hidden layers, memory or None, values).
+      agents: number of agents, M.
+      place: index of the agent number among the leaves.
+      mask: mask of the values if the observation has a mask, or None.
+    """
+
+    def __init__(
+        self, parts: tuple[Encoder, MLP, Recurrent | None, Linear], agents: int, place: int, mask: ActionMask | None
+    ) -> None:
+        self.encoder, self.torso, self.memory, self.values = parts
+        self.place, self.mask = place, mask
+        self.kept = 0 if self.memory is None else self.memory.size
+        self.agent_table = np.eye(agents, dtype=np.float32)
+        self.action_table = np.eye(len(self.values.bias), dtype=np.float32)
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        *seen, rows = leaves
+        agent = self.agent_table[seen.pop(self.place).reshape(-1)]
+        kept, last = rows[:, : self.kept], rows[:, self.kept :]
+        h = self.torso(np.concatenate([self.encoder(seen), last, agent], axis=1))
+        if self.memory is not None:
+            h, kept = self.memory(h, kept)
+        q = self.values(h)
+        if self.mask is not None:
+            q = self.mask(q, seen)
+        return q, np.concatenate([kept, self.action_table[q.argmax(axis=-1)]], axis=1)
+
+
+class AgentActors:
+    """Observation leaves, including the agent numbers -> (scores or actions ``(B, A)``,); each row is computed by the
+    network of its agent.
+
+    Args:
+      nets: one network per agent.
+      place: index of the agent numbers among the leaves.
+    """
+
+    def __init__(self, nets: Sequence[Actor], place: int) -> None:
+        self.nets, self.place = list(nets), place
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        own = list(leaves)
+        agent = own.pop(self.place).reshape(-1)
+        made: Array | None = None
+        for m, net in enumerate(self.nets):
+            rows = np.flatnonzero(agent == m)
+            if len(rows):
+                outputs = net([leaf[rows] for leaf in own])[0]
+                if made is None:
+                    made = np.empty((len(agent), outputs.shape[1]), outputs.dtype)
+                made[rows] = outputs
+        assert made is not None
+        return (made,)

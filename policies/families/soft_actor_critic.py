@@ -1,0 +1,169 @@
+"""Maximum-entropy actor-critic algorithms: their gradient steps, and policies of squashed Gaussians."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.batch import Field
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.acting.actors import Network, SquashedGaussianActor
+from minding.policies.core.base import BasePolicy
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import TRANSITION, GradientStep
+from minding.policies.learning.target import SoftTarget, equalize
+from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
+from minding.policies.ops.primitives import after
+
+
+class SoftActorCritic(GradientStep):
+    """Root cell: actor, twin critics and their targets, temperature and optimizer.
+
+    A step computes the gradients of critics, actor and temperature at the same parameters and then updates all of them,
+    as Brax does (https://github.com/google/brax, training/agents/sac/train.py); in other implementations, the actor's
+    loss uses the updated critics. A subclass defines `td_target`, `loss_of_critics`, `loss_of_actor` and
+    `target_entropy`.
+
+    Args:
+      actor: the network that acts.
+      critics, targets: the online critics and their targets, of the same shape.
+      learn: the configuration `policy.learn`. Actor and temperature learn with `actor_learning_rate`, if it is set.
+
+    Attributes:
+      of_critics: names of further metrics that `loss_of_critics` returns.
+    """
+
+    metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
+    of_critics: tuple[str, ...] = ()
+
+    def __init__(self, actor: nn.Cell, critics: nn.Cell, targets: nn.Cell, learn: Mapping[str, Any]) -> None:
+        super().__init__(TRANSITION)
+        self.net = actor
+        self.critics = critics
+        self.targets = targets
+        self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
+        of_actor = {**learn, "learning_rate": learn.get("actor_learning_rate") or learn["learning_rate"]}
+        groups = {"actor": Group.of(actor, of_actor), "critics": Group.of(critics, learn)}
+        if learn["auto_alpha"]:
+            groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
+        self.optim = Optimizer(**groups, **self.own_groups(learn))
+        self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
+        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
+        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
+
+    # Defined by the algorithm. `batch` is the batch of the step, with the temperature as `alpha`.
+
+    def td_target(self, batch):
+        """The `target` in the batch of `loss_of_critics`; no gradient flows into it."""
+        raise NotImplementedError
+
+    def loss_of_critics(self, batch):
+        """The loss, and by name `critic_loss`, `q_value` and values of the critics that the actor's loss needs."""
+        raise NotImplementedError
+
+    def loss_of_actor(self, batch):
+        """The loss, and by name `actor_loss` and `entropy`, the mean entropy in nats.
+
+        Args:
+          batch: the batch, whose additional entry `of_critics` has the named results of `loss_of_critics`.
+        """
+        raise NotImplementedError
+
+    def target_entropy(self, batch):
+        """The entropy in nats at which the temperature aims: a Python number or a scalar tensor."""
+        raise NotImplementedError
+
+    def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
+        """Further groups of parameters, by name; none by default."""
+        return {}
+
+    def own_gradients(self, critic):
+        """The gradients of `own_groups`, by name.
+
+        Args:
+          critic: the named results of `loss_of_critics`.
+        """
+        return {}
+
+    def prepare(self, batch):
+        """The batch with additional entries that the losses need; by default unchanged."""
+        return batch
+
+    # Shared by the algorithms.
+
+    def construct(self, batch):
+        alpha = ops.exp(self.log_alpha)
+        batch["alpha"] = alpha
+        batch = self.prepare(batch)
+        # Target
+        batch["target"] = self.td_target(batch)
+        # Loss
+        (_, critic), critic_grads = self.critic_gradient(batch)
+        batch["of_critics"] = critic
+        (_, actor), actor_grads = self.actor_gradient(batch)
+        excess = actor["entropy"] - self.target_entropy(batch)
+        metrics = {
+            "critic_loss": critic["critic_loss"],
+            "actor_loss": actor["actor_loss"],
+            "alpha_loss": self.log_alpha * excess,
+            "alpha": alpha,
+            "q_value": critic["q_value"],
+            "entropy": actor["entropy"],
+        }
+        for name in self.of_critics:
+            metrics[name] = critic[name]
+        # Update
+        # The gradient of the temperature is d L_alpha / d log(alpha).
+        grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
+        for name, value in self.own_gradients(critic).items():
+            grads[name] = value
+        norms = self.optim(grads, batch, (metrics, grads))
+        moved = self.move_targets(batch["tau"], norms["critics"])
+        # A caller that waits for a metric waits for the whole step.
+        metrics["entropy"] = after(actor["entropy"], (norms, moved))
+        return metrics
+
+
+class SquashedGaussianPolicy(BasePolicy):
+    """Acts with the tanh of a normal distribution and learns from single transitions.
+
+    A subclass defines `make_learner` and `inputs`.
+    """
+
+    sequences = False
+    root: SoftActorCritic
+
+    def make_learner(self, net: Any, critics: tuple[Any, Any]) -> SoftActorCritic:
+        """Returns the root cell of the actor and of the online critics with their targets."""
+        raise NotImplementedError
+
+    @property
+    def action_size(self) -> int:
+        return math.prod(self.spec["action"]["shape"])
+
+    @property
+    def target_entropy(self) -> float:
+        """The configured value, or -(action size)."""
+        if self.cfg.learn.target_entropy is None:
+            return float(-self.action_size)
+        return self.cfg.learn.read("target_entropy", float)
+
+    def make_network(self, rng: np.random.Generator) -> SquashedActor:
+        return SquashedActor(self.spec, self.cfg.model, rng)
+
+    def make_root(self, net: Any, rng: np.random.Generator) -> SoftActorCritic:
+        critics, targets = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
+        root = self.make_learner(net, (critics, targets))
+        equalize(critics, targets)
+        return root
+
+    def make_actor(self, network: Network, rng: np.random.Generator) -> SquashedGaussianActor:
+        return SquashedGaussianActor(self.name, network, self.spec, rng)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return self.transition_fields

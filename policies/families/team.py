@@ -1,0 +1,321 @@
+"""Policies whose rows are transitions of a whole team, and Q-learning for teams from whole episodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.buffers import SequenceBatch
+from minding.engine.data.agents import ALIVE
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
+from minding.engine.process.runtime import ms, nn, ops
+from minding.engine.types import Array, StateDict
+from minding.policies.acting.actors import GreedyActor, Network
+from minding.policies.core.base import BasePolicy
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep, Inputs
+from minding.policies.learning.target import equalize, make_target, target_schedule
+from minding.policies.networks.encoder import Normalizer
+from minding.policies.networks.team_networks import (
+    AgentQNetwork,
+    TeamPlaces,
+    folded,
+    team_fields,
+    team_parts,
+    team_places,
+    with_identity,
+)
+from minding.policies.ops import primitives
+from minding.policies.ops.values import accumulated, chosen_value
+
+
+class TeamPolicy(BasePolicy):
+    """Learns for several agents from rows that hold all of them; the acting network is told the agent of each
+    observation.
+
+    A subclass defines the methods that `BasePolicy` leaves open, except `row_fields`.
+    """
+
+    @property
+    def agents(self) -> int:
+        """Number of agents, M."""
+        return len(self.spec["agents"]["names"])
+
+    @property
+    def acting_spec(self) -> dict[str, Any]:
+        """The description of the environment for actors, whose observation includes the agent number."""
+        return {**self.spec, "observation": with_identity(self.spec["observation"], self.agents)}
+
+    @property
+    def acting_leaves(self) -> list[Leaf]:
+        return observation_leaves(self.acting_spec["observation"])
+
+    @property
+    def places(self) -> TeamPlaces:
+        """The places of the parts of the joint observation in rows."""
+        return team_places(self.spec)
+
+    def obs_fields(self, prefix: str) -> dict[str, Field]:
+        """Row fields of the joint observation: the agents' leaves, which agents are present, and the state if learning
+        uses it."""
+        return {f"{prefix}.{path}": field for path, field in team_fields(self.spec).items()}
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return {
+            **self.obs_fields("obs"),
+            **self.obs_fields("next_obs"),
+            "action": self._of_each(self.action_field),
+            "reward": Field(() if self.spec["agents"]["team_reward"] else (self.agents,)),
+            "terminated": Field(),
+        }
+
+    def update_normalizers(
+        self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
+    ) -> None:
+        """Adds the observations of present agents in these rows to the moments."""
+        if not len(rows):
+            return
+        there = batch.layout.read(batch.tables.host, f"obs.{ALIVE}", rows)
+        own = {leaf_name("obs", leaf) for leaf in self.leaves}
+        for field, normalizer in normalizers:
+            values = batch.layout.read(batch.tables.host, field, rows)
+            values = values[there] if field in own else values
+            normalizer.update(values.reshape(len(values), -1))
+
+    def _of_each(self, field: Field) -> Field:
+        """The field with an axis of agents, ``(M, ...)``."""
+        return Field((self.agents, *field.shape), field.dtype)
+
+
+class TeamQLearning(GradientStep):
+    """Root cell: agents' network, mixer, the targets of both, and optimizer. A subclass defines `loss`.
+
+    Args:
+      nets: network of the agents, online and target.
+      mixers: network that mixes the agents' values into a team value, online and target; None if each agent learns its
+        own value.
+      learn: the configuration `policy.learn`.
+      places: places of the parts of the joint observation.
+    """
+
+    metrics = ("loss", "q_value", "grad_norm")
+
+    def __init__(
+        self,
+        nets: tuple[AgentQNetwork, AgentQNetwork],
+        mixers: tuple[nn.Cell, nn.Cell] | None,
+        learn: Mapping[str, Any],
+        places: TeamPlaces,
+    ) -> None:
+        super().__init__(("obs", "next_obs", "action", "reward", "terminated"))
+        self.net, self.target = nets
+        self.mixer: Any
+        self.target_mixer: Any
+        self.mixer, self.target_mixer = mixers if mixers is not None else (None, None)
+        online, target = _Cells(self.net, self.mixer), _Cells(self.target, self.target_mixer)
+        equalize(online, target)
+        group = Group.of(online, learn, max_grad_norm=learn["grad_norm"])
+        self.optim = Optimizer(net=group)
+        self.move_target = make_target(online, target, self.optim.block("net"), learn["target"]["kind"])
+        self.agents, self.places = self.net.agents, tuple(places)
+        self.gamma, self.double = float(learn["gamma"]), bool(learn["double"])
+        self.td_lambda = float(learn["td_lambda"])
+        self.gradient = self.optim.gradient(self.loss, "net")
+
+    # Defined by the algorithm.
+
+    def loss(self, batch):
+        """The loss and, by name, `loss` and `q_value`.
+
+        Args:
+          batch: the dict that `known` returns.
+        """
+        raise NotImplementedError
+
+    # Shared by the algorithms.
+
+    def construct(self, batch):
+        # Target
+        known = self.known(batch)
+        # Loss
+        (_, metrics), grads = self.gradient(known)
+        # Update
+        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
+        if "tau" in batch:
+            self.move_target(batch["tau"], metrics["grad_norm"])
+        return metrics
+
+    def known(self, batch):
+        """The inputs of the loss, without gradient, for T steps of B episodes of M agents, ordered by time.
+
+        Args:
+          batch: by name: the fields of the rows, (T B, ...), and `filled`, float32 (T, B), 0 for rows that are padding
+            after an episode's end.
+
+        Returns:
+          By name:
+          - `leaves`: leaves of the T + 1 observations, ((T + 1) B M, ...) each;
+          - `there`: float32 (T B, M), 1 for agents that act in the row, 0 in padding;
+          - `there_then`: float32 (T B, M), 1 for agents that are present after the row;
+          - `state`, `state_then`: leaves of the state before and after the row, (T B, ...) each; empty without a state;
+          - `action`: int32 (T B M,);
+          - `target_q`: values of the target network, float32 ((T + 1) B M, A);
+          - `reward`: float32 (T B,), or (T B, M) if each agent has its own reward;
+          - `decay`: gamma (1 - terminated), float32 (T B,);
+          - `filled`: as in `batch`.
+        """
+        filled = batch["filled"]
+        now, then = team_parts(batch["obs"], self.places), team_parts(batch["next_obs"], self.places)
+        leaves: Any = ()
+        for k in range(len(now["own"])):
+            leaves = (*leaves, self.observed(primitives.item(now["own"], k), primitives.item(then["own"], k), filled))
+        leaves = folded(leaves)
+        action = ops.Reshape()(batch["action"], (-1,))
+        return {
+            "leaves": leaves,
+            "there": now["alive"] * ops.Reshape()(filled, (-1, 1)),
+            "there_then": then["alive"],
+            "state": now["state"],
+            "state_then": then["state"],
+            "action": action,
+            "target_q": self.target.unroll(leaves, action),
+            "reward": batch["reward"],
+            "decay": self.gamma * (1.0 - batch["terminated"]),
+            "filled": filled,
+        }
+
+    def observed(self, x, following, filled):
+        """All observations of episodes: one per row, then the observation after the last row, repeated as padding.
+
+        Args:
+          x, following: observations of the rows and of their successors, (T B, ...).
+          filled: float32 (T, B), 0 for padding.
+
+        Returns:
+          ((T + 1) B, ...).
+        """
+        rows, episodes = x.shape[0], filled.shape[1]
+        shape: Any = (rows,)
+        for _ in x.shape[1:]:
+            shape = (*shape, 1)
+        kept = ops.BroadcastTo(x.shape)(ops.Reshape()(filled > 0.0, shape))
+        seen = ops.Select()(kept, x, following)
+        return ops.Concat(0)((seen, primitives.part(following, rows - episodes, episodes)))
+
+    def values(self, batch):
+        """Values (T B, M) of the actions taken, and the target network's values (T B, M) of the best next actions."""
+        q, rows = self.net.unroll(batch["leaves"], batch["action"]), batch["action"].shape[0]
+        ahead = q.shape[0] - rows
+        target_q = primitives.part(batch["target_q"], ahead, rows)
+        choosing = ops.stop_gradient(primitives.part(q, ahead, rows)) if self.double else target_q
+        best = chosen_value(target_q, ops.Argmax(-1)(choosing))
+        done = chosen_value(primitives.part(q, 0, rows), batch["action"])
+        return ops.Reshape()(done, (-1, self.agents)), ops.Reshape()(best, (-1, self.agents))
+
+    def targets(self, reward, decay, following, filled):
+        """The targets of the values: lambda-returns of each episode, without gradient.
+
+            y_t = r_t + decay_t ((1 - lambda) v_{t+1} + lambda y_{t+1}),   y = v after the last row
+
+        Args:
+          reward, decay: float32 (T B,), or (T B, M) if each agent has its own value; decay is 0 where the next value
+            does not count.
+          following: v_{t+1}, the value of the successor, float32 (T B,) or (T B, M).
+          filled: float32 (T, B), 0 for padding.
+        """
+        if self.td_lambda == 0.0:
+            return ops.stop_gradient(reward + decay * following)
+        steps, episodes = filled.shape
+        inner = ops.Concat(0)((primitives.part(filled, 1, steps - 1), ops.ZerosLike()(primitives.part(filled, 0, 1))))
+        own = following.shape[1:]
+        trace = self.td_lambda * decay * ops.Reshape()(inner, (-1, *[1 for _ in own]))
+        once = reward + (decay - trace) * following
+        shape = (steps, episodes, *own)
+        returns = accumulated(ops.Reshape()(once, shape), ops.Reshape()(trace, shape))
+        return ops.stop_gradient(ops.Reshape()(returns, following.shape))
+
+    def team_loss(self, value, following, batch):
+        """The mean squared error of the team's values (T B,), and the metrics.
+
+        Args:
+          value: values of the rows, float32 (T B,).
+          following: values of the successors, float32 (T B,).
+          batch: the dict that `known` returns.
+        """
+        error = value - self.targets(batch["reward"], batch["decay"], following, batch["filled"])
+        filled = batch["filled"]
+        weight = filled / total(filled)
+        loss = total(weight * ops.Reshape()(ops.Square()(error), filled.shape))
+        return loss, {"loss": loss, "q_value": total(weight * ops.Reshape()(value, filled.shape))}
+
+
+def total(x):
+    """The sum of (T, B, ...), first over time, so that padding of episodes does not change the order in which the other
+    numbers are added, and the result stays bit-identical."""
+    for _ in x.shape:
+        x = ops.ReduceSum()(x, 0)
+    return x
+
+
+class _Cells:
+    """The parameters of several cells together, for optimizer and target.
+
+    This is not a cell itself, because a cell would rename the parameters.
+    """
+
+    def __init__(self, *cells: nn.Cell | None) -> None:
+        self.cells: Sequence[nn.Cell] = [cell for cell in cells if cell is not None]
+
+    def get_parameters(self) -> Iterator[ms.Parameter]:
+        return itertools.chain(*(cell.get_parameters() for cell in self.cells))
+
+    def trainable_params(self) -> list[ms.Parameter]:
+        return [p for cell in self.cells for p in cell.trainable_params()]
+
+
+class TeamValuePolicy(TeamPolicy):
+    """Each agent takes the action of its highest value or, with probability `eps`, a random legal one.
+
+    A row is a transition of the whole team. A subclass defines `make_learner`.
+    """
+
+    sequences = True
+    _learn_steps = 0
+    root: TeamQLearning
+
+    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> TeamQLearning:
+        """Returns the root cell for an online and a target network of the agents, see `TeamQLearning`."""
+        raise NotImplementedError
+
+    def make_network(self, rng: np.random.Generator) -> AgentQNetwork:
+        return AgentQNetwork(self.spec, self.cfg.model, rng)
+
+    def make_root(self, net: Any, rng: np.random.Generator) -> TeamQLearning:
+        return self.make_learner((net, self.make_network(rng)), rng)
+
+    def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
+        actor = GreedyActor(self.name, network, self.acting_spec, rng)
+        actor.remembers_action = True
+        return actor
+
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        filled = batch.filled if isinstance(batch, SequenceBatch) else np.ones(batch.index.shape, np.bool_)
+        steps = {"filled": filled.astype(np.float32)}
+        tau = target_schedule(self.cfg.learn.target, self._learn_steps, len(batch.index))
+        self._learn_steps += len(batch.index)
+        # As in `ActionValuePolicy`, most calls do not move the target.
+        if tau.any():
+            steps["tau"] = tau
+        return Inputs(steps, self.root.optim.rates(progress))
+
+    def state_dict(self) -> StateDict:
+        return {**super().state_dict(), "learn_steps": self._learn_steps}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        super().load_state_dict(state)
+        self._learn_steps = int(state["learn_steps"])

@@ -1,0 +1,424 @@
+"""Networks of teams: of agents that share their weights, of agents with separate weights, critics and mixers.
+
+A row is a step of the whole team, (R, M, ...) for R rows and M agents; networks of agents take (R M, ...).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minding.engine.data.agents import ALIVE, IDENTITY, STATE
+from minding.engine.data.batch import Field
+from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.acting import numpy_layers, numpy_networks
+from minding.policies.networks.actor_critic import Decision, DeterministicActor, PolicyNetwork
+from minding.policies.networks.encoder import ObsEncoder, make_encoder
+from minding.policies.networks.heads import action_mask
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.recurrent import MEMORIES
+from minding.policies.ops import primitives
+
+
+def team_fields(spec: Mapping[str, Any]) -> dict[str, Field]:
+    """The fields of a team's joint observation, by path: the leaves of all agents, `ALIVE` and, if learning uses it,
+    the state, in this order."""
+    agents, state = len(spec["agents"]["names"]), spec["agents"]["state"]
+    own = observation_leaves(spec["observation"])
+    fields = {leaf.path: Field((agents, *leaf.field.shape), leaf.field.dtype) for leaf in own}
+    fields[ALIVE] = Field((agents,), "bool")
+    leaves: list[Leaf] = [] if state is None else observation_leaves(state)
+    return {**fields, **{leaf_name(STATE, leaf): leaf.field for leaf in leaves}}
+
+
+class TeamPlaces(NamedTuple):
+    """Indices of the parts of a joint observation among its leaves, see `team_fields`."""
+
+    own: tuple[int, ...]
+    alive: int
+    state: tuple[int, ...]
+
+
+def team_places(spec: Mapping[str, Any]) -> TeamPlaces:
+    """The places of the parts in the order of `team_fields`."""
+    paths = list(team_fields(spec))
+    state = [path for path in paths if path.partition(".")[0] == STATE]
+    own = [path for path in paths if path not in (ALIVE, *state)]
+    return TeamPlaces(tuple(map(paths.index, own)), paths.index(ALIVE), tuple(map(paths.index, state)))
+
+
+def team_parts(obs, places):
+    """The parts of a joint observation by name.
+
+    Args:
+      obs: leaves of the joint observation.
+      places: `TeamPlaces`.
+    Returns:
+      A dict with `own`, the leaves of all agents, (R, M, ...) each; `alive`, float32 (R, M), 1 for agents that act;
+      `state`, the leaves of the state, (R, ...) each, empty if learning does not use the state.
+    """
+    own: Any = ()
+    for k in places[0]:
+        own = (*own, primitives.item(obs, k))
+    state: Any = ()
+    for k in places[2]:
+        state = (*state, primitives.item(obs, k))
+    return {"own": own, "alive": ops.Cast()(primitives.item(obs, places[1]), ms.float32), "state": state}
+
+
+def folded(leaves):
+    """Leaves with one row per agent: (R, M, ...) -> (R M, ...)."""
+    made: Any = ()
+    for x in leaves:
+        made = (*made, ops.Reshape()(x, (-1, *x.shape[2:])))
+    return made
+
+
+def of_agents(x, agents):
+    """Repeats each number for all M agents: (R,) -> (R M,)."""
+    return ops.Reshape()(ops.BroadcastTo((x.shape[0], agents))(ops.ExpandDims()(x, -1)), (-1,))
+
+
+def one_hot(action, there, table):
+    """Actions (R, M) as one-hot, (R, M, A), rows of the identity matrix `table`; 0 for absent agents."""
+    return ops.Gather()(table, action, 0) * ops.ExpandDims()(there, -1)
+
+
+def first_if_absent(action, there):
+    """Actions (R, M) as (R M,), with action 0 for absent agents."""
+    return ops.Reshape()(action * ops.Cast()(there, ms.int32), (-1,))
+
+
+class AgentQNetwork(nn.Cell):
+    """Action values (B, A) of agents, each from the observations and actions of that agent so far (Rashid et al., 2018,
+    https://arxiv.org/abs/1803.11485, section 4.1).
+
+        x = [o, one-hot of the last action, one-hot of the agent],   h' = GRU(MLP(x), h),   Q = W h' + b
+
+    An LSTM may take the place of the GRU; without memory, h' = MLP(x).
+
+    Takes the leaves of the observation, including `IDENTITY`, and as the last leaf the memory rows, float32 (B, S + A):
+    the state of the GRU or LSTM and the last action as one-hot, all zeros at the start of an episode. Returns the
+    values and the new memory rows, which contain the action of the highest value; an actor that takes another action
+    overwrites it. Values of actions that the mask forbids are `ILLEGAL`.
+
+    Args:
+      spec: description of an environment with several agents (see `envs.describe_env`).
+      model: the `model` part of the policy's configuration.
+      rng: random generator for the initial weights.
+    """
+
+    shared_outputs = ()
+    noise_size = 0
+    decision = Decision(0, "q_values")
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        features = self.encoder.out_features + self.actions + self.agents
+        self.torso = MLP.of(features, model, None, rng)
+        # Algorithms without this setting use a GRU.
+        kind = model.get("memory", "gru")
+        self.memory: Any = None if kind == "none" else MEMORIES[kind](self.torso.out_features, model.memory_dim, rng)
+        remembers = self.torso if self.memory is None else self.memory
+        self.values = Linear(remembers.out_features, self.actions, None, rng)
+        self.kept = 0 if self.memory is None else self.memory.size
+        self.mask = action_mask(spec["observation"])
+        self.place = [leaf.path for leaf in observation_leaves(with_identity(spec["observation"], self.agents))].index(
+            IDENTITY
+        )
+        self.action_table, self.agent_table = (
+            ms.Tensor(np.eye(count, dtype=np.float32)) for count in (self.actions, self.agents)
+        )
+        self.no_action, self.no_memory = (
+            ms.Tensor(np.zeros((1, size), np.float32)) for size in (self.actions, max(self.kept, 1))
+        )
+
+    @property
+    def memory_size(self) -> int:
+        """Number of values in the memory of an agent, S + A."""
+        return self.kept + self.actions
+
+    def construct(self, obs):
+        leaves, rows = (*obs[: self.place], *obs[self.place + 1 : -1]), obs[-1]
+        agent = ops.gather(self.agent_table, obs[self.place].reshape((-1,)), 0)
+        kept: Any = ()
+        h = self.features(leaves, rows[:, self.kept :], agent)
+        if self.memory is not None:
+            h, rows = self.memory(h, rows[:, : self.kept])
+            kept = (rows,)
+        q = self.decided(h, leaves)
+        return q, ops.Concat(-1)((*kept, ops.gather(self.action_table, ops.Argmax(-1)(q), 0)))
+
+    def unroll(self, leaves, action):
+        """Action values of whole episodes.
+
+        Args:
+          leaves: leaves of the observations without `IDENTITY`, (T B M, ...) each, for T steps, B episodes and M
+            agents.
+          action: int32 ((T - 1) B M,), actions taken after all observations but the last.
+
+        Returns:
+          Action values, float32 (T B M, A).
+        """
+        total, done = leaves[0].shape[0], action.shape[0]
+        count = total - done
+        first = ops.Tile()(self.no_action, (count, 1))
+        last = ops.Concat(0)((first, ops.gather(self.action_table, action, 0)))
+        agent = ops.Tile()(self.agent_table, (total // self.agents, 1))
+        h = self.features(leaves, last, agent)
+        if self.memory is not None:
+            begun = ops.Reshape()(ops.Slice()(ops.ZerosLike()(last), (0, 0), (total, 1)), (total,))
+            h = self.memory.unroll(h, ops.Tile()(self.no_memory, (count, 1)), begun)
+        return self.decided(h, leaves)
+
+    def features(self, leaves, action, agent):
+        """The last hidden layer (B, F); `action` (B, A) and `agent` (B, M) as one-hot."""
+        return self.torso(ops.Concat(-1)((self.encoder(leaves), action, agent)))
+
+    def decided(self, h, leaves):
+        q = self.values(h)
+        return q if self.mask is None else self.mask(q, leaves)
+
+    def host(self) -> numpy_networks.AgentQNetwork:
+        mask: numpy_layers.ActionMask | None = None if self.mask is None else self.mask.host()
+        memory = None if self.memory is None else self.memory.host()
+        parts = (self.encoder.host(), self.torso.host(), memory, self.values.host())
+        return numpy_networks.AgentQNetwork(parts, self.agents, self.place, mask)
+
+
+def with_identity(space: Mapping[str, Any], agents: int) -> dict[str, Any]:
+    """The observation space of an agent (see `envs.describe_env`), extended by the agent number."""
+    entry = {"kind": "discrete", "n": agents, "start": 0}
+    return {**space, "spaces": {**space["spaces"], IDENTITY: entry}}
+
+
+class AgentPolicy(AgentQNetwork):
+    """An `AgentQNetwork` whose outputs (B, A) are logits of the agents' policies."""
+
+    decision = Decision(0, "logits")
+
+
+class CounterfactualCritic(nn.Cell):
+    """Values (R M, A) of all A actions of each of the M agents, in R steps of a team.
+
+    Args:
+      spec: description of the environment, with several agents and their global state.
+      model: the `model` part of the policy's configuration.
+      rng: random generator for the initial weights.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        self.state = ObsEncoder(spec["agents"]["state"], model, rng, f"obs.{STATE}") if model.critic_state else None
+        joint = self.agents * self.actions
+        size = self.encoder.out_features + 2 * joint + self.agents
+        if self.state is not None:
+            size += self.state.out_features
+        self.torso = MLP(size, model.critic_hidden, model.activation, None, rng, model.norm)
+        self.values = Linear(self.torso.out_features, self.actions, None, rng)
+        place = np.eye(self.agents, dtype=np.float32)
+        self.place = ms.Tensor(place)
+        # Masks the agent's own action, so that each agent's input has only the actions of the others.
+        self.others = ms.Tensor(np.repeat(1.0 - place, self.actions, axis=1)[None])
+
+    def construct(self, leaves, state, there, taken, last):
+        """The values (R M, A), ordered by step and then by agent.
+
+        Args:
+          leaves: leaves of the observations of single agents, (R M, ...) each.
+          state: leaves of the state, (R, ...) each.
+          there: float32 (R, M), 1 for agents that act, else 0.
+          taken, last: float32 (R, M, A), the agents' actions in this and in the last step as one-hot; 0 for absent
+            agents.
+        """
+        count, joint = there.shape[0], self.agents * self.actions
+        seen = self.encoder(leaves) * ops.Reshape()(there, (-1, 1))
+        others = ops.Reshape()(taken, (count, 1, joint)) * self.others
+        parts: Any = (seen,)
+        if self.state is not None:
+            parts = (*parts, self.of_each(self.state(state)))
+        parts = (
+            *parts,
+            ops.Reshape()(others, (-1, joint)),
+            self.of_each(ops.Reshape()(last, (count, joint))),
+            ops.Tile()(self.place, (count, 1)),
+        )
+        return self.values(self.torso(ops.Concat(-1)(parts)))
+
+    def of_each(self, x):
+        """Repeats each row for all M agents: (R, D) -> (R M, D)."""
+        size = x.shape[1]
+        wide = ops.BroadcastTo((x.shape[0], self.agents, size))(ops.ExpandDims()(x, 1))
+        return ops.Reshape()(wide, (-1, size))
+
+
+class MonotonicMixer(nn.Cell):
+    """The value of a team, which never falls when an agent's value rises (Rashid et al., 2018,
+    https://arxiv.org/abs/1803.11485, section 4.1).
+
+        Q_tot = |W_2(s)|^T elu(|W_1(s)|^T q + b_1(s)) + V(s)
+
+    The weights are outputs of hypernetworks, whose input is the state s. W_1 and W_2 each have a hypernetwork with one
+    hidden layer, b_1 has a linear layer, and V has a hypernetwork with one hidden layer of E units.
+
+    Args:
+      spec: description of the environment, with several agents and their global state.
+      model: the `model` part of the policy's configuration: `mixer_dim` is E.
+      rng: random generator for the initial weights.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        team, size, hidden = spec["agents"], model.mixer_dim, [model.hypernet_dim]
+        self.shape = (len(team["names"]), size)
+        self.encoder = ObsEncoder(team["state"], model, rng, f"obs.{STATE}")
+        state = self.encoder.out_features
+        self.hidden = nn.CellList([MLP(state, layers, "relu", None, rng) for layers in (hidden, hidden, [size])])
+        self.weight1 = Linear(hidden[0], self.shape[0] * size, None, rng)
+        self.bias1 = Linear(state, size, None, rng)
+        self.weight2 = Linear(hidden[0], size, None, rng)
+        self.bias2 = ScalarLinear(size, None, rng)
+        self.elu = ops.Elu()
+        self.fused: ops.Primitive | None = None
+
+    def construct(self, q, state):
+        """Values (B,) for the agents' values (B, M) and the leaves of the state, (B, ...) each."""
+        state = self.encoder(state)
+        agents, size = self.shape
+        weight1, weight2 = self.weight1(self.hidden[0](state)), self.weight2(self.hidden[1](state))
+        bias1, bias2 = self.bias1(state), self.bias2(self.hidden[2](state))
+        if self.fused is not None:
+            return self.fused(q, weight1, bias1, weight2, bias2)
+        each = ops.ExpandDims()(q, -1) * ops.Abs()(weight1).reshape((-1, agents, size))
+        return ops.ReduceSum()(self.elu(ops.ReduceSum()(each, 1) + bias1) * ops.Abs()(weight2), -1) + bias2
+
+
+class AgentActors(nn.Cell):
+    """A separate actor for each agent, which returns logits of discrete actions or continuous actions in [-1, 1].
+
+    Takes the leaves of the observations of single agents, including `IDENTITY`, and returns ((B, A),).
+
+    Args:
+      spec: description of the environment (see `envs.describe_env`), of several agents.
+      model: the `model` part of the policy's configuration.
+      rng: random generator for the initial weights.
+    """
+
+    shared_outputs = ()
+    memory_size = 0
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        kind = DeterministicActor if spec["action"]["kind"] == "box" else PolicyNetwork
+        agents = len(spec["agents"]["names"])
+        self.nets = nn.CellList([kind(spec, model, rng) for _ in range(agents)])
+        self.decision = self.nets[0].decision
+        self.num_leaves = len(observation_leaves(spec["observation"]))
+        leaves = observation_leaves(with_identity(spec["observation"], agents))
+        self.place = [leaf.path for leaf in leaves].index(IDENTITY)
+        self.table = ms.Tensor(np.eye(agents, dtype=np.float32))
+
+    def construct(self, leaves):
+        own = (*leaves[: self.place], *leaves[self.place + 1 :])
+        who = ops.Gather()(self.table, ops.Reshape()(primitives.item(leaves, self.place), (-1,)), 0)
+        chosen = 0.0
+        for m in range(len(self.nets)):
+            chosen = chosen + who[:, m : m + 1] * primitives.item(self.nets[m](own), 0)
+        return (chosen,)
+
+    def of_all(self, leaves):
+        """The output of each agent's actor for its own observation: float32 (B, M, A), for leaves (B, M, ...)."""
+        made: Any = ()
+        for m in range(len(self.nets)):
+            made = (*made, primitives.item(self.nets[m](of_agent(leaves, m)), 0))
+        return ops.Stack(1)(made)
+
+    def host(self) -> numpy_networks.AgentActors:
+        return numpy_networks.AgentActors([net.host() for net in self.nets], self.place)
+
+
+class AgentCritic(nn.Cell):
+    """Value of the observations and actions of agents for one of them: float32 (B,).
+
+    Args:
+      spec, model, rng: see `AgentActors`.
+      seen: numbers of the agents whose observations and actions the critic takes.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, seen: tuple[int, ...]) -> None:
+        super().__init__()
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        self.seen = seen
+        action = spec["action"]
+        size = action["n"] if action["kind"] == "discrete" else math.prod(action["shape"])
+        self.torso = MLP.of(len(seen) * (self.encoder.out_features + size), model, None, rng)
+        self.value = ScalarLinear(self.torso.out_features, None, rng)
+
+    def construct(self, actions, leaves):
+        """The value, float32 (B,).
+
+        Args:
+          actions: actions of all agents, float32 (B, M, A).
+          leaves: leaves of all agents' observations, (B, M, ...) each.
+        """
+        parts: Any = ()
+        for m in self.seen:
+            parts = (*parts, self.encoder(of_agent(leaves, m)), primitives.item(of_agent((actions,), m), 0))
+        return self.value(self.torso(ops.Concat(-1)(parts)))
+
+
+class AgentCritics(nn.Cell):
+    """An `AgentCritic` for each agent.
+
+    Args:
+      spec, model, rng: see `AgentActors`.
+      central: whether each critic sees all agents, or only its own.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, central: bool) -> None:
+        super().__init__()
+        count = len(spec["agents"]["names"])
+        seen = [tuple(range(count)) if central else (m,) for m in range(count)]
+        self.nets = nn.CellList([AgentCritic(spec, model, rng, agents) for agents in seen])
+        self.is_own = tuple(ms.Tensor(row.reshape(1, count, 1)) for row in np.eye(count, dtype=np.bool_))
+
+    def construct(self, actions, leaves):
+        """The values of all agents, float32 (B, M); for the arguments see `AgentCritic`."""
+        made: Any = ()
+        for m in range(len(self.nets)):
+            made = (*made, self.nets[m](actions, leaves))
+        return ops.Stack(1)(made)
+
+    def of_own_actions(self, actions, own, leaves):
+        """The values, float32 (B, M), of each agent if it acts as in `own` and the others as in `actions`.
+
+        Args:
+          actions, own: actions of all agents, float32 (B, M, A).
+          leaves: leaves of all agents' observations, (B, M, ...) each.
+        """
+        made: Any = ()
+        for m in range(len(self.nets)):
+            is_own = ops.BroadcastTo(actions.shape)(primitives.item(self.is_own, m))
+            made = (*made, self.nets[m](ops.Select()(is_own, own, actions), leaves))
+        return ops.Stack(1)(made)
+
+
+def of_agent(leaves, m):
+    """The leaves of agent m, (B, ...) each, from leaves of all agents, (B, M, ...) each."""
+    parts: Any = ()
+    for x in leaves:
+        rest = x.shape[2:]
+        begin: Any = (0, m)
+        for _ in rest:
+            begin = (*begin, 0)
+        one = ops.Slice()(x, begin, (x.shape[0], 1, *rest))
+        parts = (*parts, ops.Reshape()(one, (x.shape[0], *rest)))
+    return parts
