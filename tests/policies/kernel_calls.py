@@ -16,7 +16,7 @@ WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is N
 def run(name, *arrays):
     """Calls the kernel as `ops.Custom` does: inputs, then outputs. Returns its code, 0 for success."""
     for array in arrays:
-        assert array.dtype in (np.float32, np.int32)
+        assert array.dtype in (np.float32, np.int32, np.uint8)
         assert array.flags.c_contiguous
     count = len(arrays)
     shapes = [(ctypes.c_int64 * max(1, a.ndim))(*a.shape) for a in arrays]
