@@ -20,6 +20,7 @@ from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.encoder import ConvNet
 from minding.policies.networks.layers import MLP, Clip, LayerNorm, Linear
+from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.networks.recurrent import GRU, LSTM
 from minding.policies.networks.team_networks import MonotonicMixer
 
@@ -287,7 +288,7 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_clip()
         elif isinstance(cell, LayerNorm):
             cell.fused = fused_norm("none")
-        elif isinstance(cell, ConvNet):
+        elif isinstance(cell, ConvNet | ResidualTower):
             cell.fuse(fused_convolution)
     for cell in cells:
         if isinstance(cell, MLP) and cell.fusible:
