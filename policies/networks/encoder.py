@@ -16,6 +16,7 @@ from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_encoders
+from minding.policies.kernels.library import compiled
 from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
@@ -141,6 +142,13 @@ class ConvNet(nn.Cell):
         places = ["only"] if count == 1 else ["first", *["middle"] * (count - 2), "last"]
         made = [kernel_of(stride, 0, place, "relu") for stride, place in zip(self.strides, places)]
         self.fused, self.geometries = tuple(zip(*made)) if made else (None, ())
+
+    def host(self) -> numpy_encoders.ConvNet:
+        if not compiled():
+            raise AttributeError("ConvNet has no attribute 'host' without this package's kernels")
+        convolutions = [(c.weight.asnumpy(), c.bias.asnumpy(), s) for c, s in zip(self.convolutions, self.strides)]
+        dtype = "float32" if self.scale == 1.0 else "uint8"
+        return numpy_encoders.ConvNet(self.shape, convolutions, self.linear.host(), dtype)
 
     def construct(self, x):
         x = x.reshape((-1, *self.shape))

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from minding.policies import kernels
+from minding.policies.kernels import library
 
-LIBRARY = ctypes.CDLL(str(kernels._LIBRARY)) if kernels.compiled() else None
+LIBRARY = ctypes.CDLL(str(kernels.LIBRARY)) if kernels.compiled() else None
 if LIBRARY is not None:
     LIBRARY.onednn_products.restype = ctypes.c_int64
-WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN"))
+WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(library.onednn() is None, reason="MindSpore without oneDNN"))
 
 
 def run(name, *arrays):

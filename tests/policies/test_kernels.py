@@ -96,7 +96,7 @@ def channels_first(x, channels_last):
 def test_a_convolution_and_its_gradients(sizes, form, onednn, request):
     batch, channels, _, _, filters, kernel, stride, padding = sizes
     last, result_last, relu, of_bytes = form
-    request.addfinalizer(lambda: kernels.use_onednn(kernels._onednn_has_avx512()))
+    request.addfinalizer(lambda: kernels.use_onednn(kernels.onednn_has_avx512()))
     kernels.use_onednn(onednn)
     x, weight, bias = draws(3, sizes[:4], (filters, channels, kernel, kernel), (filters,))
     if of_bytes:
@@ -133,14 +133,14 @@ def test_a_convolution_of_no_images_gives_empty_results_and_gradients_of_zero():
 @pytest.mark.parametrize("sizes", [(40, 4, 84, 84, 32, 8, 4, 0), (33, 4, 10, 10, 16, 3, 1, 0)], ids=str)
 def test_convolutions_and_their_gradients_do_not_depend_on_the_number_of_threads(sizes, request):
     batch, channels, height, _, filters, kernel, stride, padding = sizes
-    request.addfinalizer(lambda: kernels._function("use_threads")(1))
+    request.addfinalizer(lambda: kernels.function("use_threads")(1))
     x = np.random.default_rng(0).integers(0, 256, sizes[:4]).astype(np.uint8)
     weight, bias = draws(1, (filters, channels, kernel, kernel), (filters,))
     rows = (height - kernel) // stride + 1
     geometry = np.array([stride, padding, 0, 1, 1], np.int32)
     found = []
     for threads in (1, 2, 3):
-        kernels._function("use_threads")(threads)
+        kernels.function("use_threads")(threads)
         y = result("convolve", (geometry, x, weight, bias), (batch, rows, rows, filters))
         slopes = result("convolve_parameter_gradient", (geometry, y, y, x, weight), weight.shape, bias.shape)
         found.append(b"".join(each.tobytes() for each in (y, *slopes)))
