@@ -334,7 +334,7 @@ def _ppo_images(name: str, warmup: int, window: int, target: float, **image: Any
 
 def _dqn_images(name: str, window: int, target: float, **image: Any) -> DQNCase:
     return DQNCase(
-        name=name, num_envs=1, batch_size=32, learning_rate=1e-4, iteration_steps=4, warmup_steps=1200,
+        name=name, num_envs=1, batch_size=32, learning_rate=1e-4, iteration_steps=4, warmup_steps=2400,
         window_steps=window, buffer_size=10_000, learning_starts=1000, targets={"sb3": target}, **image,
     )  # fmt: skip
 
