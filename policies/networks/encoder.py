@@ -214,10 +214,6 @@ class ObsEncoder(nn.Cell):
             return OneHot(leaf.space)
         return Vector(leaf.space, model.normalize_obs and not whitened)
 
-    @property
-    def has_convolutions(self) -> bool:
-        return any(isinstance(e, ConvNet) for e in self.encoders)
-
     def construct(self, leaves):
         if not self.joined:
             return self.encoders[0](leaves[self.places[0]])
