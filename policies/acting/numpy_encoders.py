@@ -117,8 +117,8 @@ class ConvNet:
 
     def _calls(self, batch: int) -> list[tuple[Call, tuple[int, ...]]]:
         """The kernel of each convolution for this number of images, with the shape of its result."""
-        calls, dtype = [], self.dtype
-        given, (rows, columns) = (batch, *self.shape), self.shape[1:]
+        calls: list[tuple[Call, tuple[int, ...]]] = []
+        dtype, given, (rows, columns) = self.dtype, (batch, *self.shape), self.shape[1:]
         for k, (weight, bias, stride) in enumerate(self.convolutions):
             rows, columns = ((side - weight.shape[2]) // stride + 1 for side in (rows, columns))
             filters, last = weight.shape[0], k == len(self.convolutions) - 1

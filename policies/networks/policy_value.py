@@ -88,7 +88,7 @@ class ResidualTower(nn.Cell):
         self.first = nn.CellList([Convolution(channels, channels, gain, rng) for _ in range(blocks)])
         self.second = nn.CellList([Convolution(channels, channels, 0.0, rng) for _ in range(blocks)])
         self.relu = ops.ReLU()
-        self.fused: tuple[Any, ...] | None = None
+        self.fused: Any = None
         self.geometries: tuple[Any, ...] = ()
 
     def fuse(self, kernel_of: Callable[[int, int, str, str], tuple[Any, Any]]) -> None:

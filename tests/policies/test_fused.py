@@ -15,7 +15,7 @@ from minding.policies.networks.actor_critic import ActionValue, DeterministicAct
 from minding.policies.networks.encoder import ConvNet
 from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
-from minding.policies.networks.residual import ResidualTower
+from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.values import soft_objectives
 
