@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Mapping
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,9 @@ class Case:
       window_steps: env steps on the clock, some seconds for the slower side.
       targets: peer -> the least our speed has to be, in units of the peer's.
       threads: threads that compute an update, on both sides.
+      image: shape of the observed images, channels first; empty for observations of numbers.
+      convolutions: channels, kernel and stride of each convolution over them, followed by a layer of `image_features`.
+      image_features: units of that layer; `hidden` layers follow it.
     """
 
     name: str
@@ -41,6 +45,9 @@ class Case:
     window_steps: int
     targets: Mapping[str, float]
     threads: int = 1
+    image: tuple[int, ...] = ()
+    convolutions: tuple[tuple[int, int, int], ...] = ()
+    image_features: int = 0
 
     def window(self, scale: float) -> int:
         """Env steps on the clock, `window_steps` times `scale`, rounded up to whole iterations."""
@@ -305,6 +312,33 @@ _MAPPO = MAPPOCase(
 )  # fmt: skip
 
 
+_NATURE: dict[str, Any] = {
+    "env_id": "benchmarks.frames:Frames", "image": (4, 84, 84), "convolutions": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
+    "image_features": 512, "hidden": (),
+}  # fmt: skip
+"""Images of Atari's size and the network of Mnih et al. (2015, https://doi.org/10.1038/nature14236)."""
+_SMALL: dict[str, Any] = {
+    "env_id": "benchmarks.frames:Frames", "image": (4, 10, 10), "convolutions": ((16, 3, 1),), "image_features": 128,
+    "hidden": (),
+}  # fmt: skip
+"""Images of MinAtar's size and the network of Young and Tian (2019, https://arxiv.org/abs/1903.03176)."""
+
+
+def _ppo_images(name: str, warmup: int, window: int, target: float, **image: Any) -> PPOCase:
+    """PPO on images; `warmup` and `window` count iterations."""
+    return PPOCase(
+        name=name, num_envs=8, batch_size=256, learning_rate=2.5e-4, iteration_steps=1024, rollout_length=128,
+        warmup_steps=warmup * 1024, window_steps=window * 1024, targets={"sb3": target}, **image,
+    )  # fmt: skip
+
+
+def _dqn_images(name: str, window: int, target: float, **image: Any) -> DQNCase:
+    return DQNCase(
+        name=name, num_envs=1, batch_size=32, learning_rate=1e-4, iteration_steps=4, warmup_steps=2400,
+        window_steps=window, buffer_size=10_000, learning_starts=1000, targets={"sb3": target}, **image,
+    )  # fmt: skip
+
+
 def _offline(algorithm: str, target: float, learning_rate: float = 3e-4, calls: int = 20) -> OfflineCase:
     """Arrays in the form of HalfCheetah, 256-256, batch 256; the clock is on for some `calls` of 32 gradient steps."""
     return OfflineCase(
@@ -324,6 +358,10 @@ CASES: dict[str, Case] = {
         _RECURRENT_PPO,
         _A2C,
         _DQN,
+        _ppo_images("ppo_pixels", 2, 4, 1.4, **_NATURE),
+        _dqn_images("dqn_pixels", 1200, 1.4, **_NATURE),
+        _ppo_images("ppo_minatar", 4, 24, 2.5, **_SMALL),
+        _dqn_images("dqn_minatar", 4000, 2.0, **_SMALL),
         _QRDQN,
         _sac("sac_pendulum", "Pendulum-v1", {"sb3": 2.4, "sbx": 1.5}),
         _sac("sac_halfcheetah", "HalfCheetah-v5", {"sb3": 2.4}),

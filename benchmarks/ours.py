@@ -37,6 +37,10 @@ PRESETS = {
     "recurrent_ppo_cartpole": "cartpole_ppo",
     "a2c_cartpole": "cartpole_a2c",
     "dqn_cartpole": "cartpole_dqn",
+    "ppo_pixels": "pong_ppo",
+    "dqn_pixels": "pong_dqn",
+    "ppo_minatar": "pong_ppo",
+    "dqn_minatar": "pong_dqn",
     "qrdqn_cartpole": "cartpole_qrdqn",
     "sac_pendulum": "pendulum_sac",
     "sac_pendulum_64": "pendulum_sac",
@@ -72,6 +76,14 @@ def overrides(case: Case) -> list[str]:
         "policy.collect.n_sample": case.iteration_steps,
         "run.jit_threads": case.threads,
     }
+    if case.image:
+        keys |= {
+            "env.env_kwargs": {"shape": list(case.image)},
+            "env.wrappers": [],
+            "env.backend": "auto",
+            "policy.model.cnn": [list(each) for each in case.convolutions],
+            "policy.model.cnn_dim": case.image_features,
+        }
     match case:
         case PPOCase():
             keys |= _ppo_keys(case)

@@ -807,7 +807,7 @@ def test_what_makes_no_agent_is_refused(arguments, keys, message):
 
 
 @pytest.mark.skipif(
-    not (kernels.compiled() and hasattr(ctypes.CDLL(str(kernels._LIBRARY)), "note_sender")),
+    not (kernels.compiled() and hasattr(ctypes.CDLL(str(kernels.LIBRARY)), "note_sender")),
     reason="the kernels are not compiled, or from older sources",
 )
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])

@@ -34,6 +34,7 @@ from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd
 from minding.policies import ALGORITHMS, kernels
+from minding.policies.kernels import library
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -609,8 +610,8 @@ def test_doctor_says_why_there_are_no_kernels(files, compiler, found, fix, tmp_p
     if "other" in files:
         # A library of somebody else's.
         shutil.copy(sys.modules["_ctypes"].__file__, tmp_path / "_kernels.so")
-    monkeypatch.setattr(kernels, "_LIBRARY", tmp_path / "_kernels.so")
-    monkeypatch.setattr(kernels, "_function", kernels._function.__wrapped__)
+    monkeypatch.setattr(library, "LIBRARY", tmp_path / "_kernels.so")
+    monkeypatch.setattr(kernels, "function", library.function.__wrapped__)
     monkeypatch.setattr(kernels, "compiled", (tmp_path / "_kernels.so").is_file)
     monkeypatch.setattr(kernels.shutil, "which", lambda name: compiler)
     _, what, how = _kernels()

@@ -6,18 +6,22 @@ case does not name stays at the library's default.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
 from benchmarks.cases import A2CCase, Case, DQNCase, PPOCase, ReplayCase, SACCase, TD3Case
+from benchmarks.frames import Frames
 from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 
@@ -54,6 +58,7 @@ def a2c(case: A2CCase, common: dict[str, Any]) -> A2C:
 
 def tanh_networks(case: Case) -> dict[str, Any]:
     return {
+        **images(case),
         "net_arch": {"pi": list(case.hidden), "vf": list(case.hidden)},
         "activation_fn": nn.Tanh,
     }
@@ -66,8 +71,33 @@ def replay_options(case: ReplayCase) -> dict[str, Any]:
         "learning_starts": case.learning_starts,
         "train_freq": case.iteration_steps,
         "gradient_steps": 1,
-        "policy_kwargs": {"net_arch": list(case.hidden)},
+        "policy_kwargs": {**images(case), "net_arch": list(case.hidden)},
     }
+
+
+class Convolutions(BaseFeaturesExtractor):
+    """The convolutions of a case and the layer after them, in the manner of the library's `NatureCNN`."""
+
+    def __init__(self, space: gym.spaces.Box, case: Case) -> None:
+        super().__init__(space, case.image_features)
+        channels, layers = case.image[0], []
+        for filters, kernel, stride in case.convolutions:
+            layers += [nn.Conv2d(channels, filters, kernel, stride), nn.ReLU()]
+            channels = filters
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        with torch.no_grad():
+            flat = self.convolutions(torch.zeros(1, *case.image)).shape[1]
+        self.linear = nn.Sequential(nn.Linear(flat, case.image_features), nn.ReLU())
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.convolutions(observations))
+
+
+def images(case: Case) -> dict[str, Any]:
+    """What the policy of a case with images is given; empty for one without."""
+    if not case.image:
+        return {}
+    return {"features_extractor_class": Convolutions, "features_extractor_kwargs": {"case": case}}
 
 
 def dqn(case: DQNCase, common: dict[str, Any]) -> DQN:
@@ -127,6 +157,11 @@ def build(case: Case, common: dict[str, Any]) -> BaseAlgorithm:
     raise TypeError(f"expected a case of a known kind, got {type(case).__name__} ({case.name})")
 
 
+def environment(case: Case) -> str | Callable[[], gym.Env]:
+    """What `make_vec_env` makes the environments of a case from."""
+    return functools.partial(Frames, case.image) if case.image else case.env_id
+
+
 def run_case(
     options: RunOptions, name: str = "sb3", build: Callable[[Case, dict[str, Any]], BaseAlgorithm] = build
 ) -> Measurement:
@@ -140,8 +175,8 @@ def run_case(
     case = options.case
     torch.set_num_threads(case.threads)
     common = {
-        "policy": "MlpPolicy",
-        "env": make_vec_env(case.env_id, n_envs=case.num_envs, seed=options.seed),
+        "policy": "CnnPolicy" if case.image else "MlpPolicy",
+        "env": make_vec_env(environment(case), n_envs=case.num_envs, seed=options.seed),
         "learning_rate": case.learning_rate,
         "gamma": case.gamma,
         "seed": options.seed,

@@ -7,8 +7,8 @@ defaults. Environment variables that the user has set are respected. The reason 
 MindSpore 2.10 on CPU:
 
 - ``MS_DEV_HOST_BLOCKING_RUN=1``: otherwise helper threads spin and small graphs run many times slower.
-- ``ONEDNN_MAX_CPU_ISA=AVX2`` unless the policy is known to have no convolutions: on AVX-512 processors oneDNN picks a
-  reference kernel for them (40 times slower); matrix products alone are 10 % faster without it.
+- ``ONEDNN_MAX_CPU_ISA=AVX2`` unless the policy is known to have no convolutions of MindSpore: on AVX-512 processors
+  oneDNN picks a reference kernel for them (40 times slower); matrix products alone are 10 % faster without it.
 - two dispatch threads and ``MS_DEV_RUNTIME_CONF=new_pipeline:false``: with one thread (MindSpore's choice on two cores)
   a message between actors launches every kernel. With two, a plain loop in another thread does, which takes half as
   long per kernel, but the thread has to be woken: 0.3 ms per call against 0.1 ms. Graphs of a few small kernels, such
@@ -76,7 +76,7 @@ class Settings:
     Attributes:
       device: one of `DEVICES`; ``auto`` takes an Ascend processor if the machine has one, else the CPU.
       threads: number of threads of MindSpore's own kernels on CPU.
-      convolutions: whether policies of the process may have convolutions.
+      convolutions: whether policies of the process may have convolutions of MindSpore, not of this package's kernels.
       short_graphs: whether updates consist of only some tens of small kernels.
 
     Raises:

@@ -8,6 +8,7 @@ import numpy as np
 
 from minding.engine.types import Array
 from minding.policies.acting.numpy_layers import ACTIVATIONS, Encoder, Layer
+from minding.policies.kernels.library import Call, choose_onednn
 
 
 class Normalizer:
@@ -79,6 +80,53 @@ class OwnEncoder:
 
     def __call__(self, leaves: Sequence[Array]) -> Array:
         return self.encoder([leaves[k] for k in self.places])
+
+
+class ConvNet:
+    """Convolutions with ReLU over images ``(B, C, H, W)``, then a linear layer, by this package's kernels.
+
+    Args:
+      shape: of an image, ``(C, H, W)``.
+      convolutions: weight ``(O, C, K, K)``, bias ``(O,)`` and stride of each convolution.
+      linear: the linear layer.
+      dtype: dtype of the images, 'uint8' or 'float32'.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], convolutions: Sequence[tuple[Array, Array, int]], linear: Layer, dtype: str
+    ) -> None:
+        self.shape, self.convolutions, self.linear, self.dtype = shape, list(convolutions), linear, dtype
+        self.geometries = [
+            np.array([stride, 0, k > 0, k < len(self.convolutions) - 1, 1], np.int32)
+            for k, (_, _, stride) in enumerate(self.convolutions)
+        ]
+        self.calls: dict[int, list[tuple[Call, tuple[int, ...]]]] = {}
+        choose_onednn()
+
+    def __call__(self, x: Array) -> Array:
+        x = np.ascontiguousarray(x, self.dtype).reshape(-1, *self.shape)
+        batch = len(x)
+        if batch not in self.calls:
+            self.calls[batch] = self._calls(batch)
+        for (weight, bias, _), geometry, (call, shape) in zip(self.convolutions, self.geometries, self.calls[batch]):
+            y = np.empty(shape, np.float32)
+            call(geometry, x, weight, bias, y)
+            x = y
+        features = self.linear(x.reshape(batch, -1))
+        return np.maximum(features, 0.0, out=features)
+
+    def _calls(self, batch: int) -> list[tuple[Call, tuple[int, ...]]]:
+        """The kernel of each convolution for this number of images, with the shape of its result."""
+        calls: list[tuple[Call, tuple[int, ...]]] = []
+        dtype, given, (rows, columns) = self.dtype, (batch, *self.shape), self.shape[1:]
+        for k, (weight, bias, stride) in enumerate(self.convolutions):
+            rows, columns = ((side - weight.shape[2]) // stride + 1 for side in (rows, columns))
+            filters, last = weight.shape[0], k == len(self.convolutions) - 1
+            out = (batch, filters, rows, columns) if last else (batch, rows, columns, filters)
+            inputs = [((5,), "int32"), (given, dtype), (weight.shape, "float32"), (bias.shape, "float32")]
+            calls.append((Call("convolve", inputs, out), out))
+            given, dtype = out, "float32"
+        return calls
 
 
 _BLOCK = 16

@@ -95,7 +95,7 @@ def check_network(net: Any, algorithm: str) -> None:
 
 
 _log = logging.getLogger("minding.policies")
-_HOST_LIMIT = 1_000_000
+_HOST_LIMIT = 4_000_000
 """Number of weights up to which NumPy is faster than dispatching a compiled graph on CPU."""
 
 

@@ -25,12 +25,13 @@ def prepare(cfg: Config) -> None:
     seen = [spec.observation, *([] if state is None else [state])]
     images = any(leaf.is_image for space in seen for leaf in observation_leaves(space))
     images = images or cfg.policy.model.read("net", str, "mlp") == "residual"
+    # A user's own encoder may have convolutions of MindSpore, and so has every network without this package's kernels.
+    convolutions = cfg.policy.model.get("encoder") is not None or (images and not kernels.compiled())
     given = _within_cores(cfg.run.jit_threads)
     # This package's kernels have their own threads. MindSpore gets one thread, as more would change its rounding.
-    threads = 1 if kernels.compiled() and not images else given
-    runtime.prepare(
-        runtime.Settings(cfg.device, threads, convolutions=images, short_graphs=_updates_are_short(cfg.policy, images))
-    )
+    threads = 1 if kernels.compiled() and not convolutions else given
+    short = _updates_are_short(cfg.policy, images)
+    runtime.prepare(runtime.Settings(cfg.device, threads, convolutions=convolutions, short_graphs=short))
     kernels.prepare(given)
 
 

@@ -7,26 +7,14 @@ so no library, policies compute the same with MindSpore's kernels, only more slo
 from __future__ import annotations
 
 import ctypes
-import functools
-import importlib.util
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from minding.engine.errors import SetupError
 from minding.engine.process import runtime
 from minding.engine.process.signals import tell_senders
-
-_AVX512 = 0x20
-"""Bit of `dnnl_cpu_isa_t` that is set with AVX-512, but not with AVX2."""
-_LIBRARY = Path(__file__).with_name("_kernels.so")
-
-
-@functools.cache
-def compiled() -> bool:
-    """Whether the installation built the library."""
-    return _LIBRARY.is_file()
+from minding.policies.kernels.library import LIBRARY, compiled, function, onednn_has_avx512, use_onednn
 
 
 def fault() -> tuple[str, str] | None:
@@ -35,7 +23,7 @@ def fault() -> tuple[str, str] | None:
     again = "install minding again, with `pip install -v`"
     if compiled():
         try:
-            _function("use_threads")
+            function("use_threads")
         except OSError as error:
             return f"cannot be loaded ({error})", again
         except SetupError as error:
@@ -62,42 +50,11 @@ def prepare(threads: int) -> None:
     """
     if not compiled():
         return
-    _function("use_threads")(threads)
-    library = ctypes.CDLL(str(_LIBRARY))
+    function("use_threads")(threads)
+    library = ctypes.CDLL(str(LIBRARY))
     if hasattr(library, "note_sender"):
         tell_senders(library.note_sender, library.sent_by_interrupt)
-    use_onednn(_onednn_has_avx512())
-
-
-def use_onednn(on: bool) -> bool:
-    """Turns on or off that oneDNN computes large products; returns whether it does from now on."""
-    path = _onednn()
-    return bool(_function("use_onednn")(str(path).encode() if on and path is not None else None))
-
-
-@functools.cache
-def _function(name: str) -> Any:
-    """A function of the library, which is the one that graphs of this process use."""
-    try:
-        return getattr(ctypes.CDLL(str(_LIBRARY)), name)
-    except AttributeError:
-        raise SetupError(
-            f"compiled from other sources ({_LIBRARY} has no function {name}): install minding again"
-        ) from None
-
-
-@functools.cache
-def _onednn() -> Path | None:
-    """The oneDNN library of MindSpore's wheel, which MindSpore has loaded."""
-    package = importlib.util.find_spec("mindspore")
-    found = Path(package.origin).parent / "lib" / "libdnnl.so.3" if package and package.origin else None
-    return found if found is not None and found.is_file() else None
-
-
-def _onednn_has_avx512() -> bool:
-    path = _onednn()
-    # This query fixes the answer for the process: oneDNN ignores later changes of the environment variable.
-    return path is not None and bool(ctypes.CDLL(str(path)).dnnl_get_effective_cpu_isa() & _AVX512)
+    use_onednn(onednn_has_avx512())
 
 
 def usable() -> bool:
@@ -123,8 +80,8 @@ def kernel(
       SetupError: if the library was compiled from other sources.
     """
     # MindSpore would report a missing function only when a graph runs.
-    _function(name)
+    function(name)
     # Imported here, because `compiled` and `fault` must not load MindSpore.
     from minding.engine.process.runtime import ops
 
-    return ops.Custom(f"{_LIBRARY}:{name}", shape, dtype, "aot", gradient)
+    return ops.Custom(f"{LIBRARY}:{name}", shape, dtype, "aot", gradient)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_encoders
+from minding.policies.kernels.library import compiled
 from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
@@ -128,16 +129,38 @@ class ConvNet(nn.Cell):
                 small = f"image {self.shape}: too small for the convolutions {list(layers)}"
                 raise SpaceError(f"{small}; set policy.model.cnn")
         self.convolutions = nn.CellList(convolutions)
+        self.strides = [stride for _, _, stride in layers]
+        self.fused: tuple[Any, ...] | None = None
+        self.geometries: tuple[Any, ...] = ()
         self.relu = ops.ReLU()
         self.flat = channels * height * width
         self.linear = Linear(self.flat, out_features, math.sqrt(2), rng)
 
+    def fuse(self, kernel_of: Callable[[int, int, str, str], tuple[Any, Any]]) -> None:
+        """Computes the convolutions by kernels, see `fused.fused_convolution`."""
+        count = len(self.strides)
+        places = ["only"] if count == 1 else ["first", *["middle"] * (count - 2), "last"]
+        made = [kernel_of(stride, 0, place, "relu") for stride, place in zip(self.strides, places)]
+        self.fused, self.geometries = tuple(zip(*made)) if made else (None, ())
+
+    def host(self) -> numpy_encoders.ConvNet:
+        if not compiled():
+            raise AttributeError("ConvNet has no attribute 'host' without this package's kernels")
+        convolutions = [(c.weight.asnumpy(), c.bias.asnumpy(), s) for c, s in zip(self.convolutions, self.strides)]
+        dtype = "float32" if self.scale == 1.0 else "uint8"
+        return numpy_encoders.ConvNet(self.shape, convolutions, self.linear.host(), dtype)
+
     def construct(self, x):
         x = x.reshape((-1, *self.shape))
-        if self.scale != 1.0:
-            x = ops.cast(x, ms.float32) * self.scale
-        for convolution in self.convolutions:
-            x = self.relu(convolution(x))
+        if self.fused is not None:
+            for k in range(len(self.convolutions)):
+                convolution = self.convolutions[k]
+                x = self.fused[k](self.geometries[k], x, convolution.weight, convolution.bias)
+        else:
+            if self.scale != 1.0:
+                x = ops.cast(x, ms.float32) * self.scale
+            for convolution in self.convolutions:
+                x = self.relu(convolution(x))
         return self.relu(self.linear(x.reshape((-1, self.flat))))
 
 
@@ -190,10 +213,6 @@ class ObsEncoder(nn.Cell):
         if leaf.space["kind"] in ("discrete", "multi_discrete"):
             return OneHot(leaf.space)
         return Vector(leaf.space, model.normalize_obs and not whitened)
-
-    @property
-    def has_convolutions(self) -> bool:
-        return any(isinstance(e, ConvNet) for e in self.encoders)
 
     def construct(self, leaves):
         if not self.joined:

@@ -14,9 +14,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minding.engine.process.runtime import nn, ops
+import numpy as np
+
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
+from minding.policies.networks.encoder import ConvNet
 from minding.policies.networks.layers import MLP, Clip, LayerNorm, Linear
+from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.networks.recurrent import GRU, LSTM
 from minding.policies.networks.team_networks import MonotonicMixer
 
@@ -106,6 +110,52 @@ def fused_relu_then(name: str) -> Any:
         lambda x, weight, bias, second, second_bias: (x, x),
         gradient,
     )
+
+
+@functools.cache
+def fused_convolution(stride: int, padding: int, place: str, activation: str) -> Any:
+    """The primitive ``(geometry, x, weight, bias) -> activation(convolution)`` with its gradient, and its geometry.
+
+    Between convolutions channels are last. The images of an observation, uint8 or float32 ``(B, C, H, W)``, have no
+    gradient; a result that leaves the convolutions is ``(B, O, H, W)``.
+
+    Args:
+      stride, padding: of the convolution, in pixels.
+      place: 'first', 'middle', 'last' or 'only' of the convolutions that follow each other.
+      activation: 'none' or 'relu'.
+    """
+    first, last = place in ("first", "only"), place in ("last", "only")
+    geometry = ms.Tensor(np.array([stride, padding, not first, not last, activation == "relu"], np.int32))
+
+    def size(image, weight):
+        rows, columns = image[2:] if first else image[1:3]
+        return tuple((side + 2 * padding - weight[2]) // stride + 1 for side in (rows, columns))
+
+    def shape(geometry, x, weight, bias):
+        return (x[0], weight[0], *size(x, weight)) if last else (x[0], *size(x, weight), weight[0])
+
+    parameter_gradient = kernel(
+        "convolve_parameter_gradient",
+        lambda geometry, dout, out, x, weight: (weight, weight[:1]),
+        lambda geometry, dout, out, x, weight: (weight, weight),
+    )
+    input_gradient = kernel(
+        "convolve_input_gradient",
+        lambda geometry, dout, out, x, weight: x,
+        lambda geometry, dout, out, x, weight: weight,
+    )
+
+    def gradient(geometry, x, weight, bias, out, dout):
+        dweight, dbias = parameter_gradient(geometry, dout, out, x, weight)
+        if first:
+            dx = ops.zeros_like(x)
+        else:
+            dx = input_gradient(geometry, dout, out, x, weight)
+        return ops.zeros_like(geometry), dx, dweight, dbias
+
+    name = "convolve_observation" if first else "convolve"
+    primitive = kernel(name, shape, lambda geometry, x, weight, bias: weight, gradient)
+    return primitive, geometry
 
 
 @functools.cache
@@ -238,6 +288,8 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_clip()
         elif isinstance(cell, LayerNorm):
             cell.fused = fused_norm("none")
+        elif isinstance(cell, ConvNet | ResidualTower):
+            cell.fuse(fused_convolution)
     for cell in cells:
         if isinstance(cell, MLP) and cell.fusible:
             cell.layers_activate = True

@@ -7,7 +7,7 @@ board keeps its size, without batch normalization.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -88,12 +88,31 @@ class ResidualTower(nn.Cell):
         self.first = nn.CellList([Convolution(channels, channels, gain, rng) for _ in range(blocks)])
         self.second = nn.CellList([Convolution(channels, channels, 0.0, rng) for _ in range(blocks)])
         self.relu = ops.ReLU()
+        self.fused: Any = None
+        self.geometries: tuple[Any, ...] = ()
+
+    def fuse(self, kernel_of: Callable[[int, int, str, str], tuple[Any, Any]]) -> None:
+        """Computes the convolutions by kernels, see `fused.fused_convolution`."""
+        forms = (("first", "relu"), ("middle", "relu"), ("middle", "none"))
+        self.fused, self.geometries = tuple(zip(*(kernel_of(1, 1, *form) for form in forms)))
 
     def construct(self, leaves):
-        x = self.relu(self.stem(ops.cast(leaves[self.place], ms.float32).reshape((-1, *self.shape))))
-        for k in range(len(self.first)):
-            x = self.relu(x + self.second[k](self.relu(self.first[k](x))))
+        x = ops.cast(leaves[self.place], ms.float32).reshape((-1, *self.shape))
+        if self.fused is not None:
+            # Channels are last from here on.
+            x = self.apply(0, self.stem, x)
+            for k in range(len(self.first)):
+                x = self.relu(x + self.apply(2, self.second[k], self.apply(1, self.first[k], x)))
+            x = ops.transpose(x, (0, 3, 1, 2))
+        else:
+            x = self.relu(self.stem(x))
+            for k in range(len(self.first)):
+                x = self.relu(x + self.second[k](self.relu(self.first[k](x))))
         return x.reshape((-1, self.out_features))
+
+    def apply(self, form, convolution, x):
+        """A convolution by the kernel of this form: 0 the stem, 1 the first and 2 the second of a block."""
+        return self.fused[form](self.geometries[form], x, convolution.weight, convolution.bias)
 
     def host(self) -> numpy_encoders.ResidualTower:
         blocks = [(a.host(), b.host()) for a, b in zip(self.first, self.second)]

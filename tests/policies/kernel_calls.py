@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from minding.policies import kernels
+from minding.policies.kernels import library
 
-LIBRARY = ctypes.CDLL(str(kernels._LIBRARY)) if kernels.compiled() else None
+LIBRARY = ctypes.CDLL(str(kernels.LIBRARY)) if kernels.compiled() else None
 if LIBRARY is not None:
     LIBRARY.onednn_products.restype = ctypes.c_int64
-WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN"))
+WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(library.onednn() is None, reason="MindSpore without oneDNN"))
 
 
 def run(name, *arrays):
     """Calls the kernel as `ops.Custom` does: inputs, then outputs. Returns its code, 0 for success."""
     for array in arrays:
-        assert array.dtype in (np.float32, np.int32)
+        assert array.dtype in (np.float32, np.int32, np.uint8)
         assert array.flags.c_contiguous
     count = len(arrays)
     shapes = [(ctypes.c_int64 * max(1, a.ndim))(*a.shape) for a in arrays]

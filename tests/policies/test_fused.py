@@ -12,8 +12,10 @@ from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
 from minding.policies.learning.steps import Rows
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor, SquashedActor
+from minding.policies.networks.encoder import ConvNet
 from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
+from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.values import soft_objectives
 
@@ -69,6 +71,72 @@ def test_normalized_layers_have_the_values_and_gradients_of_the_plain_ones(activ
         np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-4, atol=2e-5)
     plain_layers(fused)
     assert not any(norm.fused for norm in fused.body.norms)
+
+
+class ImageSlope(nn.Cell):
+    """Features of images, and the gradients of their squares for all parameters."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        for p in net.get_parameters():
+            if p.name.endswith("bias"):
+                p.asnumpy()[...] += 0.1
+        self.gradient = ms.value_and_grad(self.loss, None, ms.ParameterTuple(self.trainable_params()), has_aux=True)
+
+    def loss(self, x):
+        y = self.net(x)
+        return ops.square(y).sum(), y
+
+    @ms.jit
+    def construct(self, x):
+        (_, y), grads = self.gradient(x)
+        return y, *grads
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [
+        ((4, 36, 44), [(8, 8, 4), (12, 3, 2), (6, 2, 1)]),
+        ((3, 7, 7), [(16, 3, 2), (32, 3, 2)]),
+        ((2, 5, 6), [(5, 3, 1)]),
+    ],
+)
+@pytest.mark.parametrize("scale", [1.0, 1 / 255])
+def test_convolutions_have_the_values_and_gradients_of_the_plain_ones(shape, layers, scale):
+    draw = np.random.default_rng(1)
+    images = draw.integers(0, 256, (9, *shape)).astype(np.uint8)
+    x = to_device(images if scale != 1.0 else draw.standard_normal(images.shape).astype(np.float32))
+    plain, fused = (ImageSlope(ConvNet(shape, layers, 7, np.random.default_rng(0), scale)) for _ in range(2))
+    fuse_layers(fused)
+    assert (plain.net.fused is None, fused.net.fused is None) == (True, False)
+    for a, b in zip(plain(x), fused(x)):
+        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-4, atol=2e-5)
+    plain_layers(fused)
+    assert fused.net.fused is None
+
+
+class Planes(nn.Cell):
+    """A residual tower over a single leaf, whose second convolutions are not 0."""
+
+    def __init__(self):
+        super().__init__()
+        draw = np.random.default_rng(0)
+        self.tower = ResidualTower(space_of(2, 3, 4), 5, 2, draw)
+        for convolution in self.tower.second:
+            convolution.weight.asnumpy()[...] = 0.2 * draw.standard_normal(convolution.weight.shape)
+
+    def construct(self, x):
+        return self.tower((x,))
+
+
+def test_a_residual_tower_has_the_values_and_gradients_of_the_plain_one():
+    x = to_device(np.random.default_rng(1).standard_normal((6, 2, 3, 4)).astype(np.float32))
+    plain, fused = ImageSlope(Planes()), ImageSlope(Planes())
+    fuse_layers(fused)
+    assert fused.net.tower.fused is not None
+    for a, b in zip(plain(x), fused(x)):
+        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-4, atol=2e-5)
 
 
 def test_a_fused_layer_by_hand():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fakes import needs_kernels
-from kernel_calls import close, doubles, draws, result, run
+from kernel_calls import WITH_ONEDNN, close, doubles, draws, result, run
 
 from minding.engine.errors import SetupError
 from minding.policies import kernels
@@ -54,6 +54,97 @@ def test_a_normalized_layer_and_its_gradients(batch, size, activation):
     close(dx, scale * (g - mean - normal * slope), 1000)
     close(dweight, (before * normal).sum(0), 100 * batch)
     close(dbias, before.sum(0), batch)
+
+
+# Convolutions: batch, channels, height, width, filters, kernel, stride, padding.
+IMAGES = (
+    (3, 4, 12, 9, 16, 3, 1, 0), (1, 1, 3, 3, 1, 3, 1, 0), (5, 3, 7, 7, 5, 3, 2, 0), (9, 16, 10, 8, 24, 3, 1, 1),
+    (4, 2, 5, 5, 8, 3, 1, 1), (6, 5, 4, 6, 17, 1, 1, 0), (9, 4, 84, 84, 32, 8, 4, 0), (17, 32, 20, 20, 64, 4, 2, 0),
+    (2, 64, 9, 9, 64, 3, 1, 0), (3, 3, 11, 11, 7, 5, 3, 2),
+)  # fmt: skip
+
+
+def patches_of(x, kernel, stride, padding):
+    """All patches of images (B, C, H, W): (B, C, rows, columns, kernel, kernel)."""
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    return np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+
+
+def images_of_patches(patches, shape, stride, padding):
+    """The adjoint of `patches_of`: images of that shape with the sum of what the patches hold of each pixel."""
+    height, width = shape[2] + 2 * padding, shape[3] + 2 * padding
+    images = np.zeros((*shape[:2], height, width))
+    rows, columns, kernel = patches.shape[2:5]
+    for i in range(kernel):
+        for j in range(kernel):
+            images[:, :, i : i + stride * rows : stride, j : j + stride * columns : stride] += patches[..., i, j]
+    return images[:, :, padding : height - padding, padding : width - padding]
+
+
+def laid_out(x, channels_last):
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if channels_last else x
+
+
+def channels_first(x, channels_last):
+    return x.transpose(0, 3, 1, 2) if channels_last else x
+
+
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+@pytest.mark.parametrize("form", [(False, True, True, True), (True, True, True, False), (True, False, False, False),
+                                  (False, False, True, False)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("sizes", IMAGES, ids=str)
+def test_a_convolution_and_its_gradients(sizes, form, onednn, request):
+    batch, channels, _, _, filters, kernel, stride, padding = sizes
+    last, result_last, relu, of_bytes = form
+    request.addfinalizer(lambda: kernels.use_onednn(kernels.onednn_has_avx512()))
+    kernels.use_onednn(onednn)
+    x, weight, bias = draws(3, sizes[:4], (filters, channels, kernel, kernel), (filters,))
+    if of_bytes:
+        x = np.random.default_rng(3).integers(0, 256, sizes[:4]).astype(np.uint8)
+    patches = patches_of(x.astype(np.float64) / (255 if of_bytes else 1), kernel, stride, padding)
+    expected = np.einsum("bcrsij,ocij->bors", patches, weight.astype(np.float64)) + bias[:, None, None]
+    geometry = np.array([stride, padding, last, result_last, relu], np.int32)
+    shape = laid_out(expected, result_last).shape
+    terms = channels * kernel * kernel
+    given = laid_out(x, last)
+    y = result("convolve", (geometry, given, weight, bias), shape)
+    close(channels_first(y, result_last), np.maximum(expected, 0) if relu else expected, terms)
+
+    (dout,) = draws(4, shape)
+    before = channels_first((dout * (y > 0) if relu else dout).astype(np.float64), result_last)
+    inputs = (geometry, dout, y, given, weight)
+    dweight, dbias = result("convolve_parameter_gradient", inputs, weight.shape, bias.shape)
+    close(dweight, np.einsum("bors,bcrsij->ocij", before, patches), batch * patches[0, 0].size)
+    close(dbias, before.sum((0, 2, 3)), before[:, 0].size)
+    dx = result("convolve_input_gradient", inputs, given.shape)
+    dpatches = np.einsum("bors,ocij->bcrsij", before, weight.astype(np.float64))
+    close(channels_first(dx, last), images_of_patches(dpatches, sizes[:4], stride, padding), filters * kernel**2)
+
+
+def test_a_convolution_of_no_images_gives_empty_results_and_gradients_of_zero():
+    geometry, x = np.array([1, 0, 0, 1, 1], np.int32), np.zeros((0, 2, 5, 5), np.float32)
+    weight, bias = draws(0, (3, 2, 3, 3), (3,))
+    out = result("convolve", (geometry, x, weight, bias), (0, 3, 3, 3))
+    dweight, dbias = result("convolve_parameter_gradient", (geometry, out, out, x, weight), weight.shape, bias.shape)
+    assert not dweight.any()
+    assert not dbias.any()
+
+
+@pytest.mark.parametrize("sizes", [(40, 4, 84, 84, 32, 8, 4, 0), (33, 4, 10, 10, 16, 3, 1, 0)], ids=str)
+def test_convolutions_and_their_gradients_do_not_depend_on_the_number_of_threads(sizes, request):
+    batch, channels, height, _, filters, kernel, stride, padding = sizes
+    request.addfinalizer(lambda: kernels.function("use_threads")(1))
+    x = np.random.default_rng(0).integers(0, 256, sizes[:4]).astype(np.uint8)
+    weight, bias = draws(1, (filters, channels, kernel, kernel), (filters,))
+    rows = (height - kernel) // stride + 1
+    geometry = np.array([stride, padding, 0, 1, 1], np.int32)
+    found = []
+    for threads in (1, 2, 3):
+        kernels.function("use_threads")(threads)
+        y = result("convolve", (geometry, x, weight, bias), (batch, rows, rows, filters))
+        slopes = result("convolve_parameter_gradient", (geometry, y, y, x, weight), weight.shape, bias.shape)
+        found.append(b"".join(each.tobytes() for each in (y, *slopes)))
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_batch_of_no_rows_gives_empty_results_and_gradients_of_zero():

@@ -6,7 +6,18 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, rows_of, space_of
+from fakes import (
+    IMAGE,
+    VECTOR,
+    dict_of,
+    discrete,
+    draw_masks,
+    mask_of,
+    multi_discrete,
+    needs_kernels,
+    rows_of,
+    space_of,
+)
 from treevalue import FastTreeValue
 
 from minding.engine import Config
@@ -20,6 +31,7 @@ from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import Rows
 from minding.policies.learning.target import CopyTarget, SoftTarget, equalize
+from minding.policies.networks import encoder
 from minding.policies.networks.actor_critic import ActionValue, ActorCritic, DeterministicActor, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.layers import MLP, Linear, fan_in_uniform, orthogonal
@@ -122,19 +134,32 @@ NETWORKS = {
         discrete(3),
         {"norm": "layer", "noisy_sigma": 0.5},
     ),
+    "actor-critic, image and vector": (ActorCritic, dict_of(image=IMAGE, speed=VECTOR), discrete(3), {}),
+    "action values, one convolution": (
+        QNetwork,
+        space_of(2, 6, 7, dtype="uint8", low=0, high=255),
+        discrete(2),
+        {"cnn": [[3, 3, 2]]},
+    ),
     "action values, bytes that are no image": (QNetwork, space_of(6, dtype="uint8", low=0, high=255), discrete(2), {}),
 }
 FAST = [
     *("actor-critic, several choices, discrete observation", "action values, dueling, normalized", "quantiles, masked"),
     *("squashed actor, dict of vectors", "deterministic actor, normalized", "actor-critic, layer norm"),
-    "noisy, layer norm",
+    *("noisy, layer norm", "actor-critic, image and vector"),
 ]
 """One of each kind."""
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS]
-)
+IMAGES = ("actor-critic, image and vector", "action values, one convolution")
+
+
+def marks(name):
+    slow = [] if name in FAST else [pytest.mark.slow]
+    return [*slow, needs_kernels] if name in IMAGES else slow
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NETWORKS])
 def test_the_host_form_equals_the_compiled_form(name):
     kind, observation, action, model = NETWORKS[name]
     net = network(kind, observation, action, **model)
@@ -167,13 +192,16 @@ def test_two_networks_at_once_compute_what_each_does_to_the_bit(sizes, activatio
                 bias += 0.5
 
 
-def test_images_are_encoded_by_the_graph_only():
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])
+def test_images_are_encoded_in_numpy_only_with_the_kernels(compiled, monkeypatch):
+    monkeypatch.setattr(encoder, "compiled", lambda: compiled)
     net = network(ActorCritic, dict_of(image=IMAGE, speed=VECTOR), discrete(3))
-    assert net.encoder.has_convolutions
-    with pytest.raises(ConfigError, match=r"has to compute in NumPy, and .*no attribute 'host'"):
-        acting_network(net, "host", "act")
+    if not compiled:
+        with pytest.raises(ConfigError, match=r"has to compute in NumPy, and .*no attribute 'host'"):
+            acting_network(net, "host", "act")
     image, speed = observations(dict_of(image=IMAGE, speed=VECTOR), 4)
     act = acting_network(net, "auto", "act")
+    assert isinstance(act, GraphNetwork) is not compiled
     value, logits = act([image, speed])
     assert (value.shape, logits.shape) == ((4,), (4, 3))
     assert not np.array_equal(act([image // 2, speed])[1], logits)
@@ -247,7 +275,7 @@ def test_an_actor_compiles_at_most_once_for_each_power_of_two():
 
 def test_a_large_network_acts_by_graph_and_a_small_one_on_the_host():
     small = network(ActorCritic, VECTOR, discrete(2))
-    large = network(ActorCritic, VECTOR, discrete(2), hidden=[800, 800])
+    large = network(ActorCritic, VECTOR, discrete(2), hidden=[1500, 1500])
     assert not isinstance(acting_network(small, "auto", "act"), GraphNetwork)
     assert isinstance(acting_network(large, "auto", "act"), GraphNetwork)
 

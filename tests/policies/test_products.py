@@ -15,6 +15,7 @@ from kernel_calls import LIBRARY, WITH_ONEDNN, close, doubles, draws, result
 from minding.engine.data.batch import RowLayout
 from minding.engine.process.floats import flush_denormals
 from minding.policies import get_policy_class, kernels
+from minding.policies.kernels import library
 
 pytestmark = needs_kernels
 LARGE = (
@@ -230,6 +231,7 @@ import signal, time
 import numpy as np
 from kernel_calls import draws, result
 from minding.policies import kernels
+from minding.policies.kernels import library
 
 assert kernels.use_onednn(True)
 signals = []
@@ -246,7 +248,7 @@ print("done")
 """
 
 
-@pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN")
+@pytest.mark.skipif(library.onednn() is None, reason="MindSpore without oneDNN")
 @pytest.mark.parametrize("isa", ["AVX2", "ALL"])
 def test_signals_do_not_disturb_onednn(isa):
     # In a process without a second stack for handlers, which pytest would give it.
