@@ -42,7 +42,9 @@ def main():
         while True:
             signal.pause()
     if plan in ("removes", "removes logs"):
-        shutil.rmtree(folder / "logs" if plan == "removes logs" else folder)
+        # At once: the parent makes it again while it is being removed file by file.
+        gone = (folder / "logs" if plan == "removes logs" else folder).rename(folder.parent / "gone")
+        shutil.rmtree(gone)
         while not (folder / "logs").exists() or not (folder / "settings.yaml").exists():
             os.sched_yield()
         # As a run does whose folder was removed.

@@ -191,7 +191,7 @@ def arrays_of(data: bytes | Array) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays of a safetensors file, by name, and its metadata. Arrays of mapped contents are views of these.
 
     Raises:
-      ValueError: the file is damaged, or has so many arrays that a network or a run cannot have written it.
+      ValueError: the file is damaged, or its head has more than 4 MiB, which no network and no run need.
     """
     whole = np.frombuffer(bytearray(data), np.uint8) if isinstance(data, bytes) else data
     length = int.from_bytes(whole[:8].tobytes(), "little")
