@@ -385,7 +385,7 @@ def test_a_fault_while_training_is_one_message_and_exit_code_1(training, compile
     assert capsys.readouterr().err == "minding: environment 3, step 12: reward is nan\n  in StepCollector\n"
 
 
-def test_a_lack_of_memory_names_what_takes_it(training, compiled, capsys):
+def test_a_lack_of_memory_is_one_line(training, compiled, capsys):
     def train(cfg, run_dir, *, progress, resume, raise_signals):
         assert not raise_signals
         raise MemoryError("Unable to allocate 6.94 EiB")
@@ -393,7 +393,7 @@ def test_a_lack_of_memory_names_what_takes_it(training, compiled, capsys):
     training.train = train
     assert run(["train", "cartpole_ppo"]) == 1
     message = capsys.readouterr().err
-    assert message.startswith("minding: not enough memory: Unable to allocate 6.94 EiB; lower the largest of policy.")
+    assert message == "minding: not enough memory: Unable to allocate 6.94 EiB\n"
     assert message.count("\n") == 1
 
 
