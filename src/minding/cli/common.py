@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import shutil
 import sys
@@ -106,10 +105,10 @@ def written(what: str, path: str | Path, replaced: bool) -> None:
 
 def write_figures(file: Path, figures: Mapping[str, Any]) -> None:
     """Writes figures to a JSON file; if that is not possible, only prints why."""
-    from minding.engine.files import replace
+    from minding.engine.files import json_text, replace
 
     try:
-        replace(file, json.dumps(figures, indent=2) + "\n")
+        replace(file, json_text(figures))
     except OSError as error:
         echo(f"minding: {file} was not written: {error.strerror}", err=True)
 
