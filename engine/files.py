@@ -356,8 +356,8 @@ def refuse_links(path: Path) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A value in the types of JSON: NumPy's numbers and arrays as numbers and lists, paths as text, and null for NaN and
-    infinity, which JSON lacks."""
+    """A value in the types of JSON: NumPy's numbers and arrays become numbers and lists, paths strings, and NaN and
+    infinity null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, os.PathLike):
