@@ -28,7 +28,7 @@ from minding.engine import Config, OnlineRLContext
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
 from minding.engine.config.compiler import load_config, save_config, setting_paths
-from minding.engine.config.trust import setting_at
+from minding.engine.config.options import setting_at
 from minding.engine.errors import EnvError
 from minding.engine.process import runtime
 from minding.engine.run.figures import wrong_figure

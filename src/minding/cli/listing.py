@@ -212,7 +212,7 @@ def _preset_details(name: str) -> None:
 def _algorithm_details(name: str) -> None:
     from minding.configs.names import example_env, presets_of
     from minding.engine.config.compiler import setting_paths
-    from minding.engine.config.trust import setting_at
+    from minding.engine.config.options import setting_at
     from minding.policies import ALGORITHMS
 
     entry = ALGORITHMS[name]

@@ -13,9 +13,8 @@ from minding.configs import compile_run
 from minding.configs.checks import largest_sizes
 from minding.engine import Config
 from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults, setting_paths
-from minding.engine.config.options import Option
+from minding.engine.config.options import Option, setting_at
 from minding.engine.config.space import check_space
-from minding.engine.config.trust import setting_at
 from minding.engine.errors import ConfigError, notes_of
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
