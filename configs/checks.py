@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from minding.engine.annealing import check_points
 from minding.engine.buffers.limiters import least_error
 from minding.engine.chain.context import UNITS
-from minding.engine.config.compiler import RUN_SCHEMA
-from minding.engine.config.config import Config
+from minding.engine.config.compiler import RUN_SCHEMA, setting_paths
+from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.config.named import is_named
 from minding.engine.config.options import Option, setting_at, short
 from minding.engine.data.agents import num_agents
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.rollout import uneven
-from minding.engine.errors import ConfigError
+from minding.engine.errors import MOST_NAMED, ConfigError
 from minding.engine.lanes.options import LaneOptions
 from minding.policies import get_algorithm
 
@@ -29,6 +29,8 @@ _OF_CHAINS = {
     "policy.other.hindsight.k": ("hindsight",),
 }
 """Settings with an effect in some chains only, and these chains."""
+_MOST_OF_CONVOLUTIONS = 4096, 256, 256
+"""Largest numbers of channels, kernel and stride."""
 MOST_ROWS = 100_000_000
 """Maximum number of rows in all gradient steps of an iteration: their indices are sampled first and take 0.4 GB."""
 
@@ -49,11 +51,24 @@ def check_settings(cfg: Config) -> None:
     _check_stop_value(cfg)
     _check_support(cfg)
     _check_norm(cfg)
+    _check_convolutions(cfg)
     _check_reward(cfg)
     _check_schedules(cfg)
     _check_rnd(cfg)
     _check_effect(cfg)
     _check_table(cfg)
+
+
+def largest_sizes(cfg: Config) -> str:
+    """The sizes among the settings that are furthest above their defaults, with both values; empty if none is above."""
+    schema = {**RUN_SCHEMA, "env": EnvSection.options(), "policy": get_algorithm(cfg.policy.type).config_schema()}
+    found = []
+    for path in setting_paths(schema):
+        option, value = setting_at(schema, path), setting_at(cfg, path)
+        if isinstance(option, Option) and option.is_size and value and option.default:
+            given, usual = (max(each) if isinstance(each, list) else each for each in (value, option.default))
+            found.append((given / usual, f"{path}={value} (default {option.default})"))
+    return ", ".join(text for share, text in sorted(found, reverse=True)[:MOST_NAMED] if share > 1)
 
 
 def _check_single_instance(cfg: Config) -> None:
@@ -194,6 +209,17 @@ def _check_support(cfg: Config) -> None:
             f"policy.model.v_min={low} and policy.model.v_max={high}: expected numbers with v_min below v_max, which "
             "enclose the discounted returns of the environment"
         )
+
+
+def _check_convolutions(cfg: Config) -> None:
+    """Convolutions have channels, a kernel and a stride."""
+    for number, layer in enumerate(cfg.policy.model.read("cnn", list, [])):
+        whole = isinstance(layer, list) and len(layer) == 3 and all(type(each) is int for each in layer)
+        if not whole or not all(1 <= each <= most for each, most in zip(layer, _MOST_OF_CONVOLUTIONS)):
+            raise ConfigError(
+                f"policy.model.cnn[{number}]={short(layer)}: expected [channels, kernel, stride], integers from 1 to "
+                f"{', '.join(map(str, _MOST_OF_CONVOLUTIONS))}, such as [32, 8, 4]"
+            )
 
 
 def _check_norm(cfg: Config) -> None:

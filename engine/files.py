@@ -11,8 +11,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
+import math
 import os
 import stat
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -347,3 +350,25 @@ def refuse_links(path: Path) -> None:
         for each in found:
             if each.is_symlink():
                 raise ConfigError(f"{each.path!r} is {_LINKED}")
+
+
+# JSON
+
+
+def as_json(value: Any) -> Any:
+    """A value in the types of JSON: NumPy's numbers and arrays become numbers and lists, paths strings, and NaN and
+    infinity null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {key: as_json(child) for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(child) for child in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_text(value: Any) -> str:
+    """The text of a JSON file that any program can read, see `as_json`."""
+    return json.dumps(as_json(value), indent=2, allow_nan=False) + "\n"

@@ -149,14 +149,17 @@ def declare(
 def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Wraps a factory or constructor: for wrong arguments it raises an error that lists the right ones."""
     signature = inspect.signature(function)
+    parameters = [each for each in signature.parameters.values() if each.name != "self"]
+    # Names only, with the star before those that cannot be positional.
+    bare = [each.replace(annotation=each.empty, default=each.empty) for each in parameters]
+    takes = inspect.Signature(bare)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            takes = ", ".join(parameter for parameter in signature.parameters if parameter != "self")
-            raise MiddlewareError(f"{name}: {error}; it takes ({takes})") from None
+            raise MiddlewareError(f"{name}: {error}; it takes {takes}") from None
         try:
             return function(*args, **kwargs)
         except AttributeError as error:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from minding.engine.annealing import SHAPES
-from minding.engine.config.options import MODULE_CLASS, Declared, Option, setting
+from minding.engine.config.options import MODULE_CLASS, WIDTH, Declared, Option, setting
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class RunSection(Section):
     begin_from: str | None = setting(
         None, None, "run folder whose weights, targets and optimizer state this run starts from"
     )
-    final_episodes: int = setting(100, "[1, inf)", "episodes in the evaluation after training")
+    final_episodes: int = setting(100, "[1, 1e6]", "episodes in the evaluation after training")
     max_step: int | None = setting(None, "[1, inf)", "iterations after which the run ends")
     stop_value: float | None = setting(None, None, "evaluation mean at which the run ends; None: never")
     target: float | None = setting(
@@ -277,7 +277,7 @@ class LanesSection(Section):
         "where collectors' networks are computed: local: in each collector; server: in one worker, in batches; auto: "
         "where a trial before the run is faster",
     )
-    max_batch: int = setting(256, "[1, inf)", "observations of collectors that an inference server computes together")
+    max_batch: int = setting(256, "[1, 1e6]", "observations of collectors that an inference server computes together")
     max_wait_ms: float = setting(
         2.0, "[0, inf)", "milliseconds that an inference server waits for more observations before it computes"
     )
@@ -347,14 +347,14 @@ class EnvSection(Section):
     episodic_life: bool = setting(False, None, "end training episodes at the loss of a life (Atari)")
     on_error: str = setting("raise", ("raise", "restart"), "after a fault: end the run, or restart that environment")
     step_timeout: float = setting(60.0, "(0, inf)", "seconds that a step or reset of an environment may take")
-    workers: int = setting(0, "[0, inf)", "worker processes (subprocess only); 0 means one per core")
+    workers: int = setting(0, "[0, 4096]", "worker processes (subprocess only); 0 means one per core")
     spec: SpecSection
 
 
 class ModelSection(OpenSection):
     """`policy.model`: the networks."""
 
-    hidden: list[int] = setting([64, 64], "[1, inf)", "sizes of the hidden layers")
+    hidden: list[int] = setting([64, 64], WIDTH, "sizes of the hidden layers")
     activation: str = setting(
         "relu", ("relu", "tanh", "silu", "gelu", "elu"), "activation function of the hidden layers"
     )
@@ -368,13 +368,13 @@ class ModelSection(OpenSection):
         None,
         "your own encoder of observations, 'module:Class', see howto/custom_networks.md; None: minding's own",
     )
-    encoder_dim: int = setting(64, "[1, inf)", "encoder features per key of an observation with several keys")
+    encoder_dim: int = setting(64, WIDTH, "encoder features per key of an observation with several keys")
     normalize_obs: bool = setting(False, None, "normalize vectors to zero mean and unit variance, inside the network")
     cnn: list[list[int]] = setting([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size")
-    cnn_dim: int = setting(256, "[1, inf)", "output features of an image encoder")
+    cnn_dim: int = setting(256, WIDTH, "output features of an image encoder")
     memory: str = setting("none", ("none", "gru", "lstm"), "recurrent layer between encoder and heads")
     memory_dim: int = setting(
-        64, "[1, inf)", "units of the recurrent layer; its state has one number per unit, two with an LSTM"
+        64, WIDTH, "units of the recurrent layer; its state has one number per unit, two with an LSTM"
     )
     dueling: bool = setting(False, None, "separate streams for state value and advantages")
     log_std: float = setting(
@@ -382,7 +382,7 @@ class ModelSection(OpenSection):
         "[-5, 2]",
         "initial log standard deviation of continuous actions; -1 may help if the best actions lie near a bound",
     )
-    n_atoms: int = setting(51, "[2, inf)", "atoms of the return distribution, equally spaced")
+    n_atoms: int = setting(51, "[2, 16384]", "atoms of the return distribution, equally spaced")
     v_min: float = setting(-10.0, None, "smallest atom; smaller returns are clipped to it")
     v_max: float = setting(10.0, None, "largest atom; larger returns are clipped to it")
 
@@ -418,26 +418,26 @@ class LearnSection(OpenSection):
         None, "[1, inf)", "steps of the clock over which the learning rate is annealed; None: the whole run"
     )
     optimizer: str = setting("adam", ("adam", "rmsprop"), "optimizer; RMSProp uses decay 0.99")
-    length: int = setting(32, "[1, inf)", "transitions in a sequence")
-    burn_in: int = setting(10, "[0, inf)", "transitions before the sequence, which only warm up the recurrent state")
+    length: int = setting(32, "[1, 10000]", "transitions in a sequence")
+    burn_in: int = setting(10, "[0, 10000]", "transitions before the sequence, which only warm up the recurrent state")
     rescale: bool = setting(True, None, "apply the value rescaling h to returns")
     gamma: float = setting(0.99, "[0, 1]", "discount factor")
-    batch_size: int = setting(256, "[1, inf)", "transitions per gradient step")
-    update_per_collect: int = setting(8, "[1, inf)", "gradient steps per iteration")
+    batch_size: int = setting(256, "[1, 1e6]", "transitions per gradient step")
+    update_per_collect: int = setting(8, "[1, 1e6]", "gradient steps per iteration")
     updates_per_step: float | None = setting(
         None,
-        "(0, inf)",
+        "(0, 10000]",
         "gradient steps per environment step, in calls of update_per_collect; None: one call per iteration",
     )
     train_ratio: float = setting(
         64.0,
-        "(0, inf)",
+        "(0, 1e6]",
         "replayed transitions per environment step: each gradient step replays batch_size times length",
     )
     warmup: int = setting(1000, "[1, inf)", "transitions in the buffer before learning starts")
-    nstep: int = setting(1, "[1, inf)", "steps of the n-step return")
-    n_epoch: int = setting(1, "[1, inf)", "passes over each rollout")
-    n_minibatch: int = setting(1, "[1, inf)", "minibatches per pass, reshuffled each time")
+    nstep: int = setting(1, "[1, 10000]", "steps of the n-step return")
+    n_epoch: int = setting(1, "[1, 10000]", "passes over each rollout")
+    n_minibatch: int = setting(1, "[1, 1e6]", "minibatches per pass, reshuffled each time")
     grad_norm: float = setting(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping")
     on_nan: str = setting(
         "stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo the update"
@@ -473,7 +473,7 @@ class LearnSection(OpenSection):
     weight_scale: float = setting(1.0, "[0, inf)", "factor of the advantage in the exponent of an action's weight")
     weight_limit: float = setting(100.0, "(0, inf)", "largest weight of an action")
     steps_per_call: int = setting(
-        32, "[1, inf)", "gradient steps per iteration, all in one compiled call; results do not depend on it"
+        32, "[1, 1e5]", "gradient steps per iteration, all in one compiled call; results do not depend on it"
     )
 
 
@@ -492,7 +492,7 @@ class NoiseSection(OpenSection):
 class CollectSection(OpenSection):
     """`policy.collect`: acting during collection."""
 
-    n_sample: int = setting(8, "[1, inf)", "environment steps per iteration, over all environments together")
+    n_sample: int = setting(8, "[1, 1e8]", "environment steps per iteration, over all environments together")
     backend: str = setting(
         "auto", ("auto", "graph", "host"), "how actions are computed: by a compiled graph, or by NumPy"
     )
@@ -504,7 +504,7 @@ class EvalSection(OpenSection):
     """`policy.eval`: evaluations."""
 
     freq: int = setting(10_000, "[1, inf)", "steps of the clock between evaluations")
-    n_episode: int = setting(10, "[1, inf)", "episodes per evaluation, spread evenly over the environments")
+    n_episode: int = setting(10, "[1, 1e6]", "episodes per evaluation, spread evenly over the environments")
     max_episode_steps: int = setting(
         30_000, "[1, inf)", "steps after which an evaluation episode is truncated; its return so far counts"
     )
@@ -529,7 +529,7 @@ class EpsSection(OpenSection):
 class HindsightSection(OpenSection):
     """`policy.other.hindsight`: transitions with other goals."""
 
-    k: int = setting(4, "[1, inf)", "chain=hindsight: copies of each transition with goals that were reached later")
+    k: int = setting(4, "[1, 1000]", "chain=hindsight: copies of each transition with goals that were reached later")
 
 
 class PrioritySection(OpenSection):
@@ -546,7 +546,7 @@ class PrioritySection(OpenSection):
         0.9, "[0, 1]", "prioritized: weight of the largest TD error of a sequence; the mean has the weight 1 - eta"
     )
     stride: int = setting(
-        10, "[1, inf)", "prioritized: transitions between the starts of successive sequences; a divisor of length"
+        10, "[1, 10000]", "prioritized: transitions between the starts of successive sequences; a divisor of length"
     )
 
 
@@ -560,10 +560,10 @@ class RndSection(OpenSection):
         "[0, 1]",
         "rnd: discount factor of the intrinsic returns, whose standard deviation divides the intrinsic rewards",
     )
-    n_epoch: int = setting(1, "[1, inf)", "rnd: passes over each rollout")
-    n_minibatch: int = setting(4, "[1, inf)", "rnd: minibatches per pass")
-    hidden: list[int] = setting([64], "[1, inf)", "rnd: sizes of the hidden layers of the random network")
-    dim: int = setting(32, "[1, inf)", "rnd: output features of the random network")
+    n_epoch: int = setting(1, "[1, 10000]", "rnd: passes over each rollout")
+    n_minibatch: int = setting(4, "[1, 1e6]", "rnd: minibatches per pass")
+    hidden: list[int] = setting([64], WIDTH, "rnd: sizes of the hidden layers of the random network")
+    dim: int = setting(32, WIDTH, "rnd: output features of the random network")
 
 
 class TableSection(OpenSection):
@@ -598,7 +598,7 @@ class OtherSection(OpenSection):
     """`policy.other`: exploration and the replay buffer."""
 
     eps: EpsSection
-    buffer_size: int = setting(50_000, "[1, inf)", "capacity of the replay buffer, in transitions")
+    buffer_size: int = setting(50_000, "[1, 1e9]", "capacity of the replay buffer, in transitions")
     save_buffer: bool = setting(True, None, "save the replay buffer in checkpoints; otherwise a resumed run refills it")
     replay: str = setting(
         "uniform",

@@ -25,6 +25,8 @@ MODULE_CLASS = "module:Class"
 """A choice that stands for every name of code, see `engine.config.named`."""
 MOST_COUNT = 10**12
 """No count, size or seed of a run is larger; what is computed from one fits into 64 bits."""
+WIDTH = "[1, 16384]"
+"""Allowed widths of layers: two layers of the largest width have a gigabyte of weights between them."""
 _NUMBER = r"[-+]?(?:inf|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _INTERVAL = re.compile(rf"([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])(\s+or\s+None)?")
 
@@ -64,6 +66,12 @@ class Option:
     doc: str
     element: type | None
     nullable: bool
+
+    @property
+    def is_size(self) -> bool:
+        """Whether memory grows with the value: such integers, and no others, have an upper bound, of 1000 or more."""
+        whole = int in (self.kind, self.element)
+        return whole and isinstance(self.allowed, Interval) and 1000 <= self.allowed.high < math.inf
 
     @property
     def expected(self) -> str:

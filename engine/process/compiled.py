@@ -23,6 +23,7 @@ from minding.engine.process.runtime import is_loaded, load, run_small_graph
 _FRAME = re.compile(r"^# \d+ In file (.+?):(\d+)", re.MULTILINE)
 """A frame in MindSpore's account of a compilation that failed."""
 _MOST_READ = 1 << 16
+_NO_MEMORY = re.compile(r"Memory isn't enough.*alloc size: (\d+)B")
 
 
 class RecompileWarning(UserWarning):
@@ -42,6 +43,7 @@ class Compiled:
 
     Raises:
       CodeError: by a call, if a cell of the user's does not compile; names the place in the user's code.
+      MemoryError: by a call, if MindSpore cannot allocate what the graph needs.
     """
 
     def __init__(self, cell: Any, name: str, expected: int = 1) -> None:
@@ -63,8 +65,16 @@ class Compiled:
         if signature != self._last:
             self._note(signature)
         graph = self._graphs[signature]
-        if graph is not None:
-            return graph(inputs)
+        try:
+            return self._first(inputs, signature) if graph is None else graph(inputs)
+        except RuntimeError as error:
+            lacking = _NO_MEMORY.search(str(error))
+            if lacking is None:
+                raise
+            raise MemoryError(f"MindSpore cannot allocate {int(lacking[1]):,} bytes") from error
+
+    def _first(self, inputs: tuple[Any, ...], signature: tuple[Any, ...]) -> Any:
+        """Compiles the cell for inputs of a signature, and calls it."""
         _free_unused()
         begun = time.time()
         try:
@@ -72,7 +82,7 @@ class Compiled:
         except (MindingError, MemoryError):
             raise
         except Exception as error:
-            named = _in_user_code(self._cell, error, begun)
+            named = None if _NO_MEMORY.search(str(error)) else _in_user_code(self._cell, error, begun)
             if named is None:
                 raise
             raise named from error

@@ -17,7 +17,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.files import read_text, replace
+from minding.engine.files import json_text, read_text, replace
 from minding.engine.paths import absolute, folder_of, shown
 from minding.engine.run import zoo
 from minding.engine.run.figures import wrong_figure
@@ -209,6 +209,7 @@ class RunDir:
             raise ConfigError(f"{self.summary} is empty")
         if not isinstance(figures, dict):
             raise ConfigError(f"{self.summary} is not the summary of a run: it is a {type(figures).__name__}")
+        figures = {key: _known(each) if isinstance(each, dict) else each for key, each in _known(figures).items()}
         wrong = wrong_figure(figures)
         if wrong:
             raise ConfigError(f"{self.summary} is not the summary of a run: {wrong}")
@@ -223,12 +224,16 @@ class RunDir:
             return {}
 
     def write_summary(self, figures: Mapping[str, object]) -> None:
-        """Writes `figures` (plain numbers and strings) to `summary`; logs a failing disk."""
-        text = json.dumps(dict(figures), indent=2, default=str) + "\n"
+        """Writes `figures` (numbers, strings and dicts of these) to `summary`; logs a failing disk."""
         try:
-            replace(self.summary, text)
+            replace(self.summary, json_text(figures))
         except OSError as error:
             console_logger().warning("%s was not written: %s", self.summary, error.strerror)
+
+
+def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures without null, which stands for NaN."""
+    return {key: value for key, value in figures.items() if value is not None}
 
 
 def run_folders(path: str | os.PathLike[str]) -> list[Path]:

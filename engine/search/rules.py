@@ -14,6 +14,8 @@ from minding.engine.search.uct import random_legal
 from minding.engine.types import Array, BoardGame, State, is_savable
 
 _GAMES = 6
+_MOST_ACTIONS, _MOST_PLIES = 100_000, 10_000
+"""Games that are played side by side hold the policies of all their plies."""
 _warned: weakref.WeakSet[type] = weakref.WeakSet()
 """The classes of rules that this process has warned of: a run makes several environments."""
 
@@ -83,10 +85,10 @@ class _Checker:
         for name in ("initial", "legal", "play", "planes", "symmetries"):
             if not callable(getattr(game, name, None)):
                 self.fail(name, "expected a method, see minding.engine.types.BoardGame")
-        for name in ("actions", "longest"):
+        for name, most in (("actions", _MOST_ACTIONS), ("longest", _MOST_PLIES)):
             number = getattr(game, name, None)
-            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-                self.fail(name, f"expected an integer of at least 1, and it is {number!r}")
+            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or not 1 <= number <= most:
+                self.fail(name, f"expected an integer from 1 to {most:,}, and it is {number!r:.80}")
 
     def fail(self, method: str, problem: str) -> NoReturn:
         where = f", ply {self.ply} of a random game" if self.ply else ""

@@ -25,8 +25,8 @@ class BitFlip(gymnasium.Env[dict[str, Array], int]):  # type: ignore[misc]
     """
 
     def __init__(self, bits: int = 8) -> None:
-        if bits < 1:
-            raise ValueError(f"bits={bits}: expected at least 1")
+        if not 1 <= bits <= 10_000:
+            raise ValueError(f"bits={bits}: expected 1 to 10,000")
         space = spaces.Box(0.0, 1.0, (bits,), np.float32)
         self.observation_space = spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), space))
         self.action_space = spaces.Discrete(bits)

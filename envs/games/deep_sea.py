@@ -29,8 +29,8 @@ class DeepSeaVector(GameVector):
     def __init__(
         self, num_envs: int = 1, size: int = 10, mapping_seed: int = 0, max_episode_steps: int | None = None
     ) -> None:
-        if size < 2:
-            raise ValueError(f"size={size}: expected at least 2 rows and columns")
+        if not 2 <= size <= 1000:
+            raise ValueError(f"size={size}: expected 2 to 1000 rows and columns")
         observation_space = spaces.Box(0.0, 1.0, (size * size,), np.float32)
         super().__init__(num_envs, observation_space, spaces.Discrete(2), max_episode_steps)
         self.size = size

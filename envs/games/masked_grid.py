@@ -29,9 +29,9 @@ class MaskedGridVector(GameVector):
     native_state = ("position", "visited", "steps")
 
     def __init__(self, num_envs: int = 1, side: int = 6, max_episode_steps: int | None = None) -> None:
-        if side < 2 or side % 2:
+        if not 2 <= side <= 64 or side % 2:
             raise ValueError(
-                f"side={side}: expected an even number, so that every cell can be visited from every start"
+                f"side={side}: expected an even number from 2 to 64: every cell can be visited from every start"
             )
         cells = np.arange(side * side)
         observation_space = spaces.Box(0.0, 1.0, (2 * len(cells),), np.float32)

@@ -31,9 +31,11 @@ class RepeatPreviousVector(GameVector):
         answers: int = 32,
         max_episode_steps: int | None = None,
     ) -> None:
-        for name, value, least in (("delay", delay, 1), ("symbols", symbols, 2), ("answers", answers, 1)):
-            if value < least:
-                raise ValueError(f"{name}={value}: expected at least {least}")
+        for name, value, least, most in (
+            ("delay", delay, 1, 10_000), ("symbols", symbols, 2, 1000), ("answers", answers, 1, 1_000_000)
+        ):  # fmt: skip
+            if not least <= value <= most:
+                raise ValueError(f"{name}={value}: expected {least} to {most:,}")
         observation_space = spaces.Box(0.0, 1.0, (symbols,), np.float32)
         super().__init__(num_envs, observation_space, spaces.Discrete(symbols), max_episode_steps)
         self.delay, self.symbols, self.answers = delay, symbols, answers

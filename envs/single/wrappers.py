@@ -31,6 +31,9 @@ from minding.envs.single.minigrid import MiniGrid
 AnyEnv: TypeAlias = "gymnasium.Env[Any, Any]"
 
 
+_MOST_FRAMES, _MOST_PIXELS = 1000, 4096
+
+
 class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """The last `size` observations, oldest first, joined along the first axis.
 
@@ -39,12 +42,15 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     the stack.
 
     Raises:
+      ConfigError: `size` is out of range.
       SpaceError: if the observation is not a Box.
     """
 
     def __init__(self, env: AnyEnv, size: int = 4) -> None:
         super().__init__(env)
         space = env.observation_space
+        if not 1 <= size <= _MOST_FRAMES:
+            raise ConfigError(f"frame_stack: size={size}: expected 1 to {_MOST_FRAMES} observations")
         if not isinstance(space, spaces.Box):
             raise SpaceError(f"frame_stack needs a Box observation, got {space}")
         # A gray image gets a channel axis to stack along.
@@ -188,6 +194,8 @@ def _lives(info: Any, env: AnyEnv) -> int:
 def resize(env: AnyEnv, shape: Sequence[int] = (84, 84)) -> AnyEnv:
     """Resizes images to ``shape`` = (height, width); needs OpenCV."""
     height, width = shape
+    if not 1 <= min(height, width) <= max(height, width) <= _MOST_PIXELS:
+        raise ConfigError(f"resize: shape={list(shape)}: expected 1 to {_MOST_PIXELS} pixels in height and width")
     return ResizeObservation(env, (height, width))
 
 

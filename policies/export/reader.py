@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -205,15 +204,6 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
 def description_path(path: Path) -> Path:
     """The path of an exported file's description."""
     return path.with_name(f"{path.name}.json")
-
-
-def without_infinities(value: Any) -> Any:
-    """A JSON value in which infinity, which JSON lacks, is null: a missing limit."""
-    if isinstance(value, dict):
-        return {key: without_infinities(child) for key, child in value.items()}
-    if isinstance(value, list):
-        return [without_infinities(child) for child in value]
-    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def checksum(data: bytes) -> str:

@@ -10,7 +10,6 @@ compared with the policy.
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.observation import Leaf, leaf_name
 from minding.engine.errors import ExportError
-from minding.engine.files import replace
+from minding.engine.files import as_json, json_text, replace
 from minding.engine.process.installed import import_extra
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
@@ -36,7 +35,6 @@ from minding.policies.export.reader import (
     draw_memory,
     open_mindir,
     open_onnx,
-    without_infinities,
 )
 from minding.policies.networks.fused import plain_layers
 
@@ -197,7 +195,7 @@ def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, inf
     description = {
         "schema": SCHEMA,
         "format": file_format,
-        **without_infinities(dict(info)),
+        **as_json(info),
         "memory": policy.net.memory_size,
         "inputs": [_described(each.name, each.dtype, each.shape) for each in inputs],
         "outputs": [_described(name, str(each.dtype), each.shape[1:]) for name, each in outputs.items()],
@@ -206,7 +204,7 @@ def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, inf
     try:
         # If only the first file is replaced, the checksum reveals that the description is older.
         replace(path, data, make=True)
-        replace(description_path(path), json.dumps(description, indent=2) + "\n")
+        replace(description_path(path), json_text(description))
     except OSError as error:
         raise ExportError(f"{path}: cannot write: {error.strerror}; give another --out") from error
     return description

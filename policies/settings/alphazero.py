@@ -18,8 +18,8 @@ def schema() -> groups.Schema:
                 ("mlp", "residual"),
                 "mlp: hidden layers; residual: 3x3 convolutions over the planes, then hidden layers for the value",
             ),
-            "channels": opt(32, "[1, inf)", "residual: channels of the convolutions"),
-            "blocks": opt(3, "[1, inf)", "residual: blocks of two convolutions each"),
+            "channels": opt(32, "[1, 4096]", "residual: channels of the convolutions"),
+            "blocks": opt(3, "[1, 1000]", "residual: blocks of two convolutions each"),
         },
         "learn": {
             **groups.described(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection, ModelSection
+from minding.engine.config.options import WIDTH
 from minding.policies.settings import Algorithm, groups
 
 
@@ -13,7 +14,7 @@ def schema() -> groups.Schema:
         "model": {
             **groups.model([64], "relu"),
             **groups.described(ModelSection.options("memory_dim"), memory_dim="units of the GRU of an agent"),
-            "critic_hidden": opt([128, 128], "[1, inf)", "sizes of the hidden layers of the critic"),
+            "critic_hidden": opt([128, 128], WIDTH, "sizes of the hidden layers of the critic"),
             "critic_state": opt(
                 True, None, "the critic sees the global state in addition to the observation of the agent"
             ),

@@ -24,7 +24,7 @@ def schema() -> groups.Schema:
             ),
             "n_actions": opt(
                 10,
-                "[1, inf)",
+                "[1, 1000]",
                 "number of actions per source for the gap: uniform, the policy in the state, and the policy in the "
                 "next state",
             ),

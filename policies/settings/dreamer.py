@@ -6,6 +6,7 @@ import dataclasses
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection
+from minding.engine.config.options import WIDTH
 from minding.policies.settings import Algorithm, groups
 
 
@@ -22,17 +23,17 @@ def _model() -> groups.Schema:
     )
     return {
         **keys,
-        "deter": opt(128, "[1, inf)", "units of the GRU, the deterministic part of a state"),
-        "latents": opt(8, "[1, inf)", "categorical latents of a state"),
-        "classes": opt(8, "[2, inf)", "classes of each latent"),
+        "deter": opt(128, WIDTH, "units of the GRU, the deterministic part of a state"),
+        "latents": opt(8, "[1, 1000]", "categorical latents of a state"),
+        "classes": opt(8, "[2, 1000]", "classes of each latent"),
         "unimix": opt(0.01, "(0, 1)", "uniform share of the probabilities of latents and of Discrete actions"),
         "posterior": opt(
             "observation",
             ("observation", "full"),
             "inputs from which latents are drawn: the observation alone, or also the state of the GRU, as in the paper",
         ),
-        "bins": opt(41, "[3, inf)", "bins of the two-hot distributions of rewards and values"),
-        "bin_limit": opt(20.0, "(0, inf)", "symlog of the last bin; the first bin is at minus this value"),
+        "bins": opt(41, "[3, 16384]", "bins of the two-hot distributions of rewards and values"),
+        "bin_limit": opt(20.0, "(0, 80]", "symlog of the last bin; the first bin is at minus this value"),
     }
 
 
@@ -73,8 +74,8 @@ def _learn() -> groups.Schema:
         "free_nats": opt(1.0, "[0, inf)", "divergence of prior and posterior, in nats, below which it is not trained"),
         "prior_weight": opt(1.0, "[0, inf)", "weight of the divergence that trains the prior"),
         "posterior_weight": opt(0.1, "[0, inf)", "weight of the divergence that trains the posterior"),
-        "horizon": opt(15, "[1, inf)", "number of imagined steps"),
-        "starts": opt(256, "[1, inf)", "maximum number of states per gradient step from which imagination starts"),
+        "horizon": opt(15, "[1, 1000]", "number of imagined steps"),
+        "starts": opt(256, "[1, 1e6]", "maximum number of states per gradient step from which imagination starts"),
         "actor_gradient": opt(
             "reinforce",
             ("reinforce", "dynamics"),

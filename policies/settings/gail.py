@@ -7,6 +7,7 @@ settings.
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.options import WIDTH
 from minding.policies.settings import Algorithm, groups, ppo
 
 
@@ -19,9 +20,9 @@ def schema() -> groups.Schema:
             "-log(1 - D), which favors long episodes; log D, which favors short ones; or their sum, of either sign",
         ),
         "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the discriminator"),
-        "n_update": opt(20, "[1, inf)", "gradient steps of the discriminator on each rollout"),
-        "batch_size": opt(128, "[1, inf)", "steps of the expert in each gradient step, and equally many of the agent"),
-        "hidden": opt([64, 64], "[1, inf)", "sizes of the discriminator's hidden layers"),
+        "n_update": opt(20, "[1, 1e5]", "gradient steps of the discriminator on each rollout"),
+        "batch_size": opt(128, "[1, 1e6]", "steps of the expert in each gradient step, and equally many of the agent"),
+        "hidden": opt([64, 64], WIDTH, "sizes of the discriminator's hidden layers"),
         "gradient_penalty": opt(
             0.0, "[0, inf)", "weight of the squared distance of its gradients' norm from 1, between both kinds of steps"
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.options import WIDTH
 from minding.policies.settings import Algorithm, groups
 
 
@@ -10,8 +11,8 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     return groups.team_values(
         {
-            "mixer_dim": opt(32, "[1, inf)", "units of the mixing network"),
-            "hypernet_dim": opt(64, "[1, inf)", "hidden units of the hypernetworks, which output the mixing weights"),
+            "mixer_dim": opt(32, WIDTH, "units of the mixing network"),
+            "hypernet_dim": opt(64, WIDTH, "hidden units of the hypernetworks, which output the mixing weights"),
         }
     )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.config.options import WIDTH
 from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     return groups.action_values(
-        {"n_quantiles": opt(50, "[1, inf)", "quantiles of the return distribution of each action")},
+        {"n_quantiles": opt(50, WIDTH, "quantiles of the return distribution of each action")},
         {"kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear")},
     )
 

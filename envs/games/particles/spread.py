@@ -31,9 +31,9 @@ class Spread(Scenario):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.N < 1 or not 0 <= self.local_ratio <= 1:
+        if not 1 <= self.N <= 1000 or not 0 <= self.local_ratio <= 1:
             raise ValueError(
-                f"N={self.N}, local_ratio={self.local_ratio}: expected at least one agent, and a ratio from 0 to 1"
+                f"N={self.N}, local_ratio={self.local_ratio}: expected 1 to 1000 agents, and a ratio from 0 to 1"
             )
 
     @property

@@ -31,10 +31,11 @@ class Tag(Scenario):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.num_good, self.num_adversaries) < 1 or self.num_obstacles < 0:
+        counts = self.num_good, self.num_adversaries, self.num_obstacles
+        if min(counts[:2]) < 1 or counts[2] < 0 or max(counts) > 1000:
             raise ValueError(
                 f"num_good={self.num_good}, num_adversaries={self.num_adversaries}, "
-                f"num_obstacles={self.num_obstacles}: expected one agent or more on each side, and no negative number"
+                f"num_obstacles={self.num_obstacles}: expected 1 to 1000 agents on each side, and 0 to 1000 obstacles"
             )
 
     @property

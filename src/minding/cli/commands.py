@@ -23,9 +23,6 @@ from minding.cli.status import status
 from minding.cli.train import resume, train
 from minding.cli.tune import tune
 
-LARGE = ("policy.model.hidden", "policy.other.buffer_size", "policy.learn.batch_size", "env.collector_env_num")
-"""Settings that take most of the memory."""
-
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="minding")
@@ -81,7 +78,7 @@ def run(args: Sequence[str] | None = None) -> int:
         notes = [f"\n  {note.partition(chr(10))[0].rstrip(':')}" for note in getattr(error, "__notes__", ())]
         reason = " ".join(str(error).split())
         if isinstance(error, MemoryError):
-            reason = f"not enough memory: {reason}; lower the largest of {', '.join(LARGE)}"
+            reason = f"not enough memory: {reason}"
         return _fail(reason + "".join(notes), 2 if _is_bad_input(error) else 1)
     return code if isinstance(code, int) else 0
 

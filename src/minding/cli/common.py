@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import shutil
 import sys
@@ -106,10 +105,10 @@ def written(what: str, path: str | Path, replaced: bool) -> None:
 
 def write_figures(file: Path, figures: Mapping[str, Any]) -> None:
     """Writes figures to a JSON file; if that is not possible, only prints why."""
-    from minding.engine.files import replace
+    from minding.engine.files import json_text, replace
 
     try:
-        replace(file, json.dumps(figures, indent=2) + "\n")
+        replace(file, json_text(figures))
     except OSError as error:
         echo(f"minding: {file} was not written: {error.strerror}", err=True)
 
@@ -289,14 +288,15 @@ def print_lines(
       title: the line above the table.
       header: names of the columns.
       rows: cells of each row, which are single lines.
-      long: index of the column whose cells are shortened if the terminal is too narrow.
+      long: index of the column whose cells are shortened if the terminal is too narrow; a pipe or file gets them whole.
       keep_end: whether these cells are shortened at the beginning, as suits paths, and not at the end.
       notes: a text to print below each row; empty texts are left out.
     """
     rows = [[line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
-    widths[long] = min(widths[long], max(left, 10))
+    if sys.stdout.isatty():
+        left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
+        widths[long] = min(widths[long], max(left, 10))
     echo(title)
     for row, note in itertools.zip_longest([header, *rows], ["", *notes], fillvalue=""):
         cells = list(row)

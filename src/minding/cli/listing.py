@@ -27,7 +27,8 @@ def list_known(what: str | None) -> None:
     """List the presets, algorithms, environments and middleware.
 
     Without WHAT, print an overview that fits on a screen. WHAT is presets, algorithms, environments or middleware,
-    for one line per entry; or the name of an entry, or of a family of environments, for its details.
+    for one line per entry; or the name of an entry, or of a family of environments, for its details, such as all
+    settings of an algorithm.
     """
     with bad_input():
         if what is None:
@@ -210,6 +211,8 @@ def _preset_details(name: str) -> None:
 
 def _algorithm_details(name: str) -> None:
     from minding.configs.names import example_env, presets_of
+    from minding.engine.config.compiler import setting_paths
+    from minding.engine.config.options import setting_at
     from minding.policies import ALGORITHMS
 
     entry = ALGORITHMS[name]
@@ -222,9 +225,15 @@ def _algorithm_details(name: str) -> None:
             "agents": agents,
             "chain": entry.chain,
             "presets": ", ".join(presets_of(name)) or "none",
-            "settings": f"docs/algorithms/{name}.md",
+            "page": f"docs/algorithms/{name}.md",
         },
     )
+    echo("\nSettings with their defaults; `minding train` takes them as KEY=VALUE:")
+    schema = entry.config_schema()
+    for path in setting_paths(schema):
+        option = setting_at(schema, path)
+        echo(f"  policy.{path}={option.default}")
+        echo(wrapped(f"{option.doc}; {option.expected}", "      "))
     echo(f"\nminding train {name} --env {example_env(entry)}")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from minding.configs.chains import check_chain, get_chain
+from minding.configs.checks import largest_sizes
 from minding.engine.blame import building
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import chain_nodes
@@ -15,7 +17,7 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import ConfigError, MiddlewareError, nearest
+from minding.engine.errors import ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import check_transport
 from minding.engine.process import runtime
@@ -29,6 +31,18 @@ from minding.policies import get_algorithm, get_policy_class
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
+
+
+@contextlib.contextmanager
+def sizes_named(cfg: Config) -> Iterator[None]:
+    """In the body of the ``with``, a lack of memory names the settings that are likely to cause it."""
+    try:
+        yield
+    except MemoryError as error:
+        named = largest_sizes(cfg)
+        if named:
+            add_note(error, f"above their defaults are {named}: lower what does not fit")
+        raise
 
 
 def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")) -> BasePolicy:

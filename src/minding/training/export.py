@@ -16,12 +16,13 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.agents import num_agents
 from minding.engine.errors import ExportError
+from minding.engine.files import as_json
 from minding.engine.paths import absolute
 from minding.engine.run.pool import Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EvalMode, Obs
 from minding.envs import make_evaluator_env
-from minding.policies.export.reader import ExportedPolicy, Parity, compare, draw_memory, without_infinities
+from minding.policies.export.reader import ExportedPolicy, Parity, compare, draw_memory
 from minding.training.loading import load_policy
 
 PARITY_OBSERVATIONS = 1000
@@ -103,7 +104,7 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
         "observation_space": cfg.env.spec.observation,
         "action_space": cfg.env.spec.env_action,
     }
-    for key, value in without_infinities(expected).items():
+    for key, value in as_json(expected).items():
         given = exported.description.get(key)
         if given != value:
             raise ExportError(

@@ -14,7 +14,7 @@ from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.run.pool import ModelPool, Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
-from minding.training.assembly import make_policy
+from minding.training.assembly import make_policy, sizes_named
 from minding.training.sharing import check_saved, is_saved, read_weights
 
 
@@ -45,6 +45,12 @@ def load_policy(run: RunDir, ckpt: str | Path | Version | None = None, modes: Se
     if saved:
         check_saved(run.path)
     cfg = compile_run(run.load_config())
+    with sizes_named(cfg):
+        return _load(cfg, run, ckpt, modes, saved)
+
+
+def _load(cfg: Config, run: RunDir, ckpt: str | Path | Version | None, modes: Sequence[str], saved: bool) -> Trained:
+    """The policy of a run with this configuration; `saved`: of a folder that `Agent.save` wrote."""
     if isinstance(ckpt, Version):
         arrays = ModelPool(run.models).read(ckpt)
         policy = make_policy(cfg, modes=modes)

@@ -36,7 +36,7 @@ from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd, Policy
 from minding.middleware import CkptSaver, model_pool, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
-from minding.training.assembly import Given, add_given, build, check_runnable, given_middleware
+from minding.training.assembly import Given, add_given, build, check_runnable, given_middleware, sizes_named
 from minding.training.evaluation import final_evaluation
 from minding.training.film import film_run
 from minding.training.warm_start import take_over
@@ -131,7 +131,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             trace=cfg.run.trace,
             resume=self._resume,
         )
-        with SignalGuard(self.task.interrupt, "stopping before the first iteration"), contextlib.ExitStack() as held:
+        guard = SignalGuard(self.task.interrupt, "stopping before the first iteration")
+        with sizes_named(cfg), guard, contextlib.ExitStack() as held:
             # The run is locked before anything is written, and until everything is.
             held.enter_context(RunLock(self.run_dir.path))
             held.enter_context(started)
@@ -199,7 +200,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._say()
         start = time.perf_counter()
         try:
-            with nan_batch_kept(self.run_dir.path / "nan", self.task):
+            with sizes_named(cfg), nan_batch_kept(self.run_dir.path / "nan", self.task):
                 self.task.run(max_step=cfg.run.max_step or 10**12)
         except BaseException as error:
             self._say("failed", f"{type(error).__name__}: {error}")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from minding.engine import ChainError, MiddlewareError, OnlineRLContext, Role, Task
-from minding.middleware import epoch_timer, multistep_trainer, termination_checker
+from minding.middleware import EpisodeCollector, epoch_timer, multistep_trainer, termination_checker
 
 
 def test_roles_have_the_names_of_both():
@@ -86,5 +86,7 @@ def test_middleware_take_the_arguments_of_di_engine_or_say_which_they_take():
     epoch_timer(print_per=5)
     with pytest.raises(MiddlewareError, match=r"multistep_trainer: .*'policy'; it takes \(cfg, policy\)"):
         multistep_trainer(object(), log_freq=100)
-    with pytest.raises(MiddlewareError, match=r"epoch_timer: .*'smooth_window'; it takes \(print_per, clock\)"):
+    with pytest.raises(MiddlewareError, match=r"epoch_timer: .*'smooth_window'; it takes \(print_per, \*, clock\)"):
         epoch_timer(print_per=5, smooth_window=10)
+    with pytest.raises(MiddlewareError, match=r"too many positional .*; it takes \(cfg, policy, env, \*, n_episode\)"):
+        EpisodeCollector(object(), object(), object(), 8)

@@ -299,6 +299,23 @@ def test_every_call_runs_once_with_the_parameters_of_now():
     assert twice(ones(2))[1].asnumpy().tolist() == [11.0, 11.0]
 
 
+def test_a_lack_of_memory_in_a_graph_is_a_memory_error(monkeypatch):
+    told = "Memory isn't enough and alloc failed, kernel name: x/Custom-op0, alloc size: 819200000B."
+
+    def lack(*inputs):
+        raise RuntimeError(f"\n-----\n- Memory not enough:\n-----\n{told}\n")
+
+    double = Compiled(Double(), "double")
+    monkeypatch.setattr(double, "_cell", lack)
+    with pytest.raises(MemoryError, match="MindSpore cannot allocate 819,200,000 bytes"):
+        double(ones(2))
+    monkeypatch.undo()
+    double(ones(2))
+    double._graphs = dict.fromkeys(double._graphs, lack)
+    with pytest.raises(MemoryError, match="MindSpore cannot allocate 819,200,000 bytes"):
+        double(ones(2))
+
+
 def test_a_graph_is_compiled_once(monkeypatch):
     compiled = []
     executor = type(ms.common.api._JitExecutor(Double.construct.__wrapped__, 0, None, Double())._graph_executor)

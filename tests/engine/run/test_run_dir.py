@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from minding.engine import Config
@@ -29,6 +30,35 @@ def test_the_summary_is_json(tmp_path):
     assert json.loads(run_dir.summary.read_text()) == {"eval_return": 487.5, "run_dir": str(run_dir.path)}
 
 
+def test_the_summary_holds_numbers_as_numbers_and_what_is_not_finite_as_null(tmp_path):
+    run_dir = RunDir(tmp_path)
+    nan = float("nan")
+    figures = {
+        "train_iter": np.int64(7),
+        "eval_return": np.float32(0.5),
+        "eval_std": nan,
+        "eval_info": {"success": np.float64(0.25), "lost": nan, "won": np.array(3.0)},
+        "data_eval": {"td_error": float("inf")},
+        "eval_normalized": np.float32(nan),
+        "unsaved": np.bool_(False),
+    }
+    run_dir.write_summary(figures)
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    read = json.loads(run_dir.summary.read_text(), parse_constant=refuse)
+    assert read == {
+        **{"train_iter": 7, "eval_return": 0.5, "eval_std": None, "eval_normalized": None, "unsaved": False},
+        **{"eval_info": {"success": 0.25, "lost": None, "won": 3.0}, "data_eval": {"td_error": None}},
+    }
+    # What is null is missing.
+    assert run_dir.figures() == {
+        **{"train_iter": 7, "eval_return": 0.5, "eval_info": {"success": 0.25, "won": 3.0}, "data_eval": {}},
+        "unsaved": False,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -38,7 +68,7 @@ def test_the_summary_is_json(tmp_path):
         ("[1]", "it is a list"),
         ("[" * 100_000, "is not the summary of a run: "),
         ('{"eval_return": "high"}', "eval_return='high': expected a number"),
-        ('{"eval_return": null}', "eval_return=None: expected a number"),
+        ('{"eval_return": {}}', "eval_return={}: expected a number"),
         ('{"eval_return": true}', "eval_return=True: expected a number"),
         ('{"wall_time": [1]}', "wall_time=[1]: expected a number"),
         ('{"env_step": "2048"}', "env_step='2048': expected an integer of 0 or more"),

@@ -63,8 +63,10 @@ def test_our_rules_pass(game):
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        ({"actions": 0}, "Changed.actions: expected an integer of at least 1, and it is 0"),
-        ({"longest": None}, "Changed.longest: expected an integer of at least 1, and it is None"),
+        ({"actions": 0}, "Changed.actions: expected an integer from 1 to 100,000, and it is 0"),
+        ({"actions": 10**9}, "Changed.actions: expected an integer from 1 to 100,000, and it is 1000000000"),
+        ({"longest": None}, "Changed.longest: expected an integer from 1 to 10,000, and it is None"),
+        ({"longest": 10**9}, "Changed.longest: expected an integer from 1 to 10,000, and it is 1000000000"),
         (
             {"longest": 6},
             "Changed.longest: expected the most plies that a game can have, but a random game continues after 6, ply 6",

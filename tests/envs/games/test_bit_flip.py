@@ -53,6 +53,7 @@ def test_the_rules_take_one_goal_or_many(env):
     assert rules.compute_reward(goals[0], goals[0], {}) == 0.0
 
 
-def test_no_bits_are_refused():
-    with pytest.raises(ValueError, match="bits=0: expected at least 1"):
-        gymnasium.make("minding/BitFlip-v0", bits=0)
+@pytest.mark.parametrize("bits", [0, 10**9])
+def test_no_bits_and_too_many_are_refused(bits):
+    with pytest.raises(ValueError, match=f"bits={bits}: expected 1 to 10,000"):
+        gymnasium.make("minding/BitFlip-v0", bits=bits)

@@ -86,6 +86,7 @@ def test_the_vector_version_plays_the_same_game_and_resumes_exactly():
     other.close()
 
 
-def test_a_sea_of_one_cell_is_refused():
-    with pytest.raises(ValueError, match="size=1: expected at least 2"):
-        gymnasium.make("minding/DeepSea-v0", size=1)
+@pytest.mark.parametrize("size", [1, 10**8])
+def test_a_sea_of_one_cell_or_too_many_is_refused(size):
+    with pytest.raises(ValueError, match=f"size={size}: expected 2 to 1000 rows"):
+        gymnasium.make("minding/DeepSea-v0", size=size)

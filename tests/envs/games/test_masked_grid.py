@@ -50,8 +50,9 @@ def test_legal_are_the_neighbors_that_were_not_visited():
     assert np.flatnonzero(obs).tolist() == [5, 6, 16 + 6]
     with pytest.raises(ValueError, match="action 5 is illegal in cell 6"):
         env.step(5)
-    with pytest.raises(ValueError, match="side=3: expected an even number"):
-        gymnasium.make("minding/MaskedGrid-v0", side=3)
+    for side in (3, 10**6):
+        with pytest.raises(ValueError, match=f"side={side}: expected an even number from 2 to 64"):
+            gymnasium.make("minding/MaskedGrid-v0", side=side)
 
 
 def test_a_picture_shows_the_walker_and_the_cells_that_were_visited():

@@ -88,6 +88,10 @@ def test_mistakes_are_named():
         wrap(Image(), [3])
     with pytest.raises(ConfigError, match=r"frame_stack.*unexpected keyword argument 'depth'"):
         wrap(Image(), [{"frame_stack": {"depth": 2}}])
+    with pytest.raises(ConfigError, match=r"frame_stack: size=1000000000: expected 1 to 1000"):
+        wrap(Image(), [{"frame_stack": {"size": 10**9}}])
+    with pytest.raises(ConfigError, match=r"resize: shape=\[1000000, 84\]: expected 1 to 4096 pixels"):
+        wrap(Image(), [{"resize": {"shape": [10**6, 84]}}])
     with pytest.raises(SpaceError, match="needs an image"):
         wrap(Recycler(), ["channel_first"])
 

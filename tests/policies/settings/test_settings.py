@@ -5,14 +5,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import minding.policies
-from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults
+from minding.configs import compile_run
+from minding.configs.checks import largest_sizes
+from minding.engine import Config
+from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults, setting_paths
+from minding.engine.config.options import Option, setting_at
 from minding.engine.config.space import check_space
+from minding.engine.errors import ConfigError, notes_of
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
 from minding.policies.settings import SEARCHED
+from minding.training.assembly import sizes_named
 
 ROOT = Path(minding.policies.__file__).parent
 
@@ -63,3 +70,75 @@ def test_every_searched_setting_belongs_to_an_algorithm():
     assert {f"policy.{path}" for path in SEARCHED} == {path for space in spaces.values() for path in space}
     for name, algorithm in ALGORITHMS.items():
         assert {f"policy.{path}" for path in algorithm.searched} <= set(spaces[name])
+
+
+WITHOUT_MEMORY = {
+    *("seed", "pool.freq", "pool.last", "pool.every", "env.max_episode_steps"),
+    *(f"run.{name}" for name in ("max_env_step", "max_train_iter", "max_train_epoch", "max_step", "schedule_begin")),
+    *(
+        "run.metrics_freq",
+        "run.ckpt_freq",
+        "policy.eval.freq",
+        "policy.eval.max_episode_steps",
+        "policy.eval.fqe_steps",
+    ),
+    *("policy.collect.random_steps", "policy.collect.sample_plies", "policy.eval.opening_plies"),
+    *("policy.learn.anneal_steps", "policy.learn.policy_delay", "policy.learn.target.freq", "policy.learn.warmup"),
+    *("policy.other.eps.decay", "policy.other.priority.beta_steps"),
+    *("policy.other.table.limiter_rows", "policy.other.table.max_times_sampled"),
+}
+"""Integers that only count steps or files, however large they are."""
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_each_integer_on_which_memory_depends_has_an_upper_bound(name):
+    schema = {**RUN_SCHEMA, "env": config_schema(), "policy": ALGORITHMS[name].config_schema()}
+    for path in setting_paths(schema):
+        option = setting_at(schema, path)
+        if (
+            isinstance(option, Option)
+            and int in (option.kind, option.element)
+            and not isinstance(option.allowed, tuple)
+        ):
+            bounded = option.allowed is not None and option.allowed.high < float("inf")
+            assert bounded != (path in WITHOUT_MEMORY), path
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "setting"),
+    [
+        ("alphazero", "model.channels=100000000"),
+        ("alphazero", "model.blocks=100000000"),
+        ("dreamer", "model.bin_limit=1000"),
+        ("dreamer", "learn.horizon=100000000"),
+        ("ppo", "model.hidden=[64, 100000000]"),
+        ("ppo", "collect.n_sample=1000000000"),
+        ("dqn", "other.buffer_size=100000000000"),
+        ("dqn", "learn.updates_per_step=1e9"),
+    ],
+)
+def test_a_size_beyond_its_bound_is_refused_with_its_key(algorithm, setting):
+    with pytest.raises(ConfigError, match=rf"^policy\.{setting.partition('=')[0]}=.*: expected .* in [\[(]"):
+        compile_run(Config(policy={"type": algorithm}, env={"env_id": "minding/TicTacToe-v0"}), [f"policy.{setting}"])
+
+
+@pytest.mark.parametrize(
+    "layer", ["[32, 8]", "[0, 3, 1]", "[100000000, 3, 1]", "[8, -3, 1]", "[8, 3, 0]", "a", "[8.5, 3, 1]"]
+)
+def test_a_convolution_has_channels_kernel_and_stride(layer):
+    user = Config(policy={"type": "ppo"}, env={"env_id": "minding/PixelCatch-v0"})
+    with pytest.raises(ConfigError, match=r"^policy\.model\.cnn\[1\]=.*: expected \[channels, kernel, stride\]"):
+        compile_run(user, [f"policy.model.cnn=[[8, 3, 1], {layer}]"])
+    compile_run(user, ["policy.model.cnn=[[8, 3, 1]]"])
+
+
+def test_the_sizes_that_may_fill_memory_are_told_from_the_largest_on():
+    user = Config(policy={"type": "dqn"}, env={"env_id": "CartPole-v1"})
+    few = ["run.max_env_step=100000000", "policy.model.hidden=[64, 1024]", "policy.learn.batch_size=100"]
+    assert largest_sizes(compile_run(user, [])) == ""
+    told = "policy.other.buffer_size=1000000000 (default 50000), policy.model.hidden=[64, 1024] (default [128, 128])"
+    cfg = compile_run(user, [*few, "policy.other.buffer_size=1000000000"])
+    assert largest_sizes(cfg) == told
+    with pytest.raises(MemoryError, match="Unable to allocate") as found, sizes_named(cfg):
+        np.empty(1 << 50)
+    assert notes_of(found.value) == [f"above their defaults are {told}: lower what does not fit"]
