@@ -15,6 +15,7 @@ from minding.configs import compile_run, load_preset
 from minding.engine.config.compiler import load_config
 from minding.training import run_group
 
+ALONE = ["env.single_instance=true", "env.collector_env_num=1", "env.evaluator_env_num=1"]
 TOYS = str(Path(seed_toys.__file__).parent)
 
 
@@ -179,6 +180,7 @@ def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys
         (["--seeds", "0-1", "--resume"], "--resume has no effect with --seeds, which always resumes: leave it out"),
         (["--jobs", "2"], "--jobs 2 has no effect on a single run: also give --seeds, such as --seeds 0-4"),
         (["--seeds", "0-1", "--jobs", "0"], "0 is not in the range"),
+        (["--seeds", "0-1", "--jobs", "2", *ALONE], "--jobs 2 with env.single_instance=true: only one environment"),
         (["--seeds", "0-1", "policy.learn.gamma=2"], "policy.learn.gamma=2: expected a number in [0, 1]"),
     ],
 )

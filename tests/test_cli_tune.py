@@ -22,6 +22,7 @@ from minding.training.study import objective  # noqa: E402
 TOYS = str(Path(tune_toys.__file__).parent)
 SPACE = "policy.learn.learning_rate: {low: 1e-5, high: 1e-1, log: true}\npolicy.model.hidden: [[8], [16, 16]]\n"
 SHORT = ["run.max_env_step=2500", "policy.eval.freq=500"]
+ALONE = ["env.single_instance=true", "env.collector_env_num=1", "env.evaluator_env_num=1"]
 TUNE = """
 import sys
 from minding.cli import run
@@ -193,6 +194,7 @@ def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp
             "a trial needs at least 3 evaluations before its end: add policy.eval.freq=250",
         ),
         (None, ["--trials", "0"], "0 is not in the range"),
+        (None, ["--jobs", "2", *ALONE], "--jobs 2 with env.single_instance=true: only one environment can exist"),
     ],
 )
 def test_bad_input_is_one_line_with_the_fix_and_starts_nothing(tune, tmp_path, space, args, message):

@@ -189,7 +189,7 @@ def _parse_allowed(allowed: str | tuple[Any, ...] | None) -> tuple[Interval | tu
 
 
 def setting_at(settings: object, path: str, default: Any = None) -> Any:
-    """What settings, or a schema, hold at a dotted path such as ``learn.gamma``; `default` if there is no such key."""
+    """The value at a dotted path of settings or of a schema, such as ``learn.gamma``; `default` if a key is absent."""
     for key in path.split("."):
         if not isinstance(settings, Mapping) or key not in settings:
             return default

@@ -66,7 +66,8 @@ def run(args: Sequence[str] | None = None) -> int:
     try:
         code = cli.main(args=args, prog_name="minding", standalone_mode=False)
     except click.ClickException as error:
-        return _fail(error.format_message(), error.exit_code)
+        # Click lists the choices of a missing option in lines of their own.
+        return _fail(" ".join(map(str.strip, error.format_message().splitlines())), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 130)
     except Exception as error:

@@ -80,21 +80,20 @@ def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str
     return config, overrides
 
 
-def check_source(config: str | None, overrides: Sequence[str]) -> None:
+def check_source(config: str | None, given: Mapping[str, Any]) -> None:
     """Refuses a command line that names nothing to train, or two algorithms.
 
     Args:
       config: the name of the configuration; None if it is not given.
-      overrides: all KEY=VALUE strings, including those that options stand for.
+      given: the KEY=VALUE strings as a tree, including those that options stand for.
     Raises:
       ConfigError: there is nothing to train, or there are two algorithms; says what to give.
     """
     from minding.configs.names import is_algorithm
-    from minding.engine.config.compiler import parse_overrides
     from minding.engine.config.options import setting_at
     from minding.engine.errors import ConfigError
 
-    algorithm = setting_at(parse_overrides(overrides), "policy.type")
+    algorithm = setting_at(given, "policy.type")
     if config is None and algorithm is None:
         raise ConfigError(
             "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an algorithm and an "
@@ -104,48 +103,43 @@ def check_source(config: str | None, overrides: Sequence[str]) -> None:
         raise ConfigError(f"{config} and policy.type={algorithm} name two algorithms: give only one of them")
 
 
-def check_lane_settings(overrides: Sequence[str], cfg: Config, option: str) -> None:
+def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> None:
     """Refuses settings of lanes on the command line of a run that has no lanes.
 
     Args:
-      overrides: all KEY=VALUE strings, including those that options stand for.
+      given: as in `check_source`.
       cfg: the compiled configuration.
       option: the option that would give the run lanes.
     Raises:
       ConfigError: names the setting.
     """
-    from minding.engine.config.compiler import RUN_SCHEMA, parse_overrides
+    from minding.engine.config.compiler import RUN_SCHEMA
     from minding.engine.errors import ConfigError
 
-    given = parse_overrides(overrides).get("lanes") or {}
-    useless = [key for key, value in given.items() if key != "async_mode" and value != RUN_SCHEMA["lanes"][key].default]
-    if useless and not cfg.lanes.async_mode:
-        raise ConfigError(
-            f"lanes.{useless[0]}={_yaml(given[useless[0]])} has no effect on a run without lanes: add {option}"
-        )
+    for key, value in (given.get("lanes") or {}).items():
+        if not cfg.lanes.async_mode and key != "async_mode" and value != RUN_SCHEMA["lanes"][key].default:
+            raise ConfigError(f"lanes.{key}={_yaml(value)} has no effect on a run without lanes: add {option}")
 
 
-def check_seed_options(overrides: Sequence[str], seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:
+def check_seed_options(given: Mapping[str, Any], seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:
     """Refuses options that contradict `--seeds`, or that have no effect with it or without it.
 
     Args:
-      overrides: all KEY=VALUE strings, including those that options stand for.
+      given: as in `check_source`.
       seeds: the value of `--seeds`; None if it is not given.
       jobs: the value of `--jobs`; None if it is not given.
       resume: whether `--resume` was given.
     Raises:
       ConfigError: names the options.
     """
-    from minding.engine.config.compiler import parse_overrides
     from minding.engine.errors import ConfigError
 
     if seeds is None:
         if jobs is not None:
             raise ConfigError(f"--jobs {jobs} has no effect on a single run: also give --seeds, such as --seeds 0-4")
         return
-    seed = parse_overrides(overrides).get("seed")
-    if seed is not None:
-        raise ConfigError(f"--seeds and seed={_yaml(seed)} contradict each other: give only one of them")
+    if given.get("seed") is not None:
+        raise ConfigError(f"--seeds and seed={_yaml(given['seed'])} contradict each other: give only one of them")
     if resume:
         raise ConfigError("--resume has no effect with --seeds, which always resumes: leave it out")
 

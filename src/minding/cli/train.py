@@ -95,14 +95,16 @@ def train(
     with bad_input():
         from minding import training
         from minding.configs import compile_run, load_user_config
+        from minding.engine.config.compiler import parse_overrides
         from minding.engine.run.run_dir import RunDir
 
         config, overrides = split_arguments(config, overrides)
         settings = with_shortcuts(overrides, options)
-        check_seed_options(settings, seeds, jobs, resume)
-        check_source(config, settings)
+        given = parse_overrides(settings)
+        check_seed_options(given, seeds, jobs, resume)
+        check_source(config, given)
         cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
-        check_lane_settings(settings, cfg, "--async")
+        check_lane_settings(given, cfg, "--async")
         training.check_runnable(cfg)
         if seeds is None:
             earlier = _resumable(cfg) if resume else None
@@ -198,6 +200,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         from minding import training
         from minding.configs import compile_run
         from minding.engine.checkpoint import resumable_checkpoints
+        from minding.engine.config.compiler import parse_overrides
         from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
         from minding.engine.errors import NoCheckpointError
         from minding.engine.run.run_dir import RunDir
@@ -212,7 +215,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
             raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")
         saved = run_dir.load_config()
         cfg = compile_run(saved, overrides)
-        check_lane_settings(overrides, cfg, "lanes.async_mode=true")
+        check_lane_settings(parse_overrides(overrides), cfg, "lanes.async_mode=true")
         check_identity(identity(compile_run(saved)), cfg, f"run folder {run!r}")
         check_newest(run_dir.checkpoints, cfg)
         check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)

@@ -82,9 +82,10 @@ def tune(
 
         config, overrides = split_arguments(config, overrides)
         settings = with_shortcuts(overrides, options)
-        check_source(config, settings)
+        given = parse_overrides(settings)
+        check_source(config, given)
         cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
-        shared = trial_config(cfg, parse_overrides(settings))
+        shared = trial_config(cfg, given)
         found = search_space(cfg, space)
         training.check_runnable(cfg)
         load_optuna()

@@ -121,12 +121,8 @@ def check_source(source: Source) -> list[Finding]:
         with contextlib.suppress(DamagedDataError):  # reported already
             found += [Finding(text, False) for text in _jumps(source)]
     if dropped:
-        found.append(
-            Finding(
-                f"{dropped:,} row{'s' * (dropped > 1)} would be dropped, because the next observation is not known",
-                False,
-            )
-        )
+        rows = f"{dropped:,} row{'s' * (dropped > 1)}"
+        found.append(Finding(f"{rows} would be dropped, because the next observation is not known", False))
     return found
 
 
@@ -217,8 +213,7 @@ class _Seen:
             share = self._at_limits / self._numbers
             texts.append(
                 f"{share:.1%} of the action components are at a limit, where the density of a squashed normal "
-                f"distribution is "
-                "infinite"
+                "distribution is infinite"
             )
         if self._whole and self.steps:
             texts.append(
@@ -316,15 +311,12 @@ def _jumps(source: Source) -> Iterator[str]:
             if isinstance(episode, Episode):
                 for first, before, after in _pairs(episode, path):
                     change = np.abs(after - before)
-                    odd = (change > _JUMP * usual + 1e-6).any(axis=1)
-                    found += [f"step {first + step} of episode {number}" for step in np.flatnonzero(odd).tolist()]
+                    jumps = (change > _JUMP * usual + 1e-6).any(axis=1)
+                    found += [f"step {first + step} of episode {number}" for step in np.flatnonzero(jumps).tolist()]
                     if len(begin) >= _SEVERAL:
-                        restart = (
-                            ~odd & _restarts(before, after, begin) & (change > _RESTART * usual + 1e-6).any(axis=1)
-                        )
-                        again += [
-                            f"step {first + step} of episode {number}" for step in np.flatnonzero(restart).tolist()
-                        ]
+                        large = (change > _RESTART * usual + 1e-6).any(axis=1)
+                        steps = np.flatnonzero(~jumps & large & _restarts(before, after, begin)).tolist()
+                        again += [f"step {first + step} of episode {number}" for step in steps]
         name = f"observation {path!r}" if path else "observation"
         if found:
             yield f"the {name} jumps at {few(found)}: an end or rows may be missing there"

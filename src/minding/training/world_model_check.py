@@ -91,10 +91,11 @@ def check_window(cfg: Config, context: int, horizon: int) -> None:
       ConfigError: the context or the horizon is longer than the longest episode.
     """
     longest = cfg.env.spec.max_episode_steps
-    if longest is not None and context > longest:
-        raise ConfigError(f"--context {context} exceeds the {longest} steps of the longest episode of {cfg.env.env_id}")
-    if longest is not None and horizon > longest:
-        raise ConfigError(f"--horizon {horizon} exceeds the {longest} steps of the longest episode of {cfg.env.env_id}")
+    for option, steps in (("--context", context), ("--horizon", horizon)):
+        if longest is not None and steps > longest:
+            raise ConfigError(
+                f"{option} {steps} exceeds the {longest} steps of the longest episode of {cfg.env.env_id}"
+            )
 
 
 def inspect_imagination(
@@ -224,9 +225,7 @@ class _Shown:
         self._numbers = {path: data.obs[path][0].size for path in leaves if data.obs[path].ndim <= 2}
         names = [f"{_name(path)}[{k}]" for path, size in self._numbers.items() for k in range(size)][:_SHOWN]
         self._columns = (REWARD, CONTINUES, *names)
-        self._steps: list[int] = []
-        self._real: list[Array] = []
-        self._imagined: list[Array] = []
+        self._rows: list[tuple[int, Array, Array]] = []
         for k in range(1 - context, 1):
             step = begin + k
             row = {path: data.obs[path][step] for path in leaves}
@@ -240,9 +239,8 @@ class _Shown:
         self._add(step, {name: values[0] for name, values in real.items()}, imagined)
 
     def _add(self, step: int, real: Any, imagined: Any) -> None:
-        self._steps.append(step)
-        self._real.append(self._row(real))
-        self._imagined.append(np.full(len(self._columns), np.nan) if imagined is None else self._row(imagined))
+        none = np.full(len(self._columns), np.nan)
+        self._rows.append((step, self._row(real), none if imagined is None else self._row(imagined)))
 
     def _row(self, values: Any) -> Array:
         numbers = [np.ravel(values[path]) for path in self._numbers]
@@ -251,4 +249,5 @@ class _Shown:
 
     def made(self) -> Window:
         """The window of the steps so far."""
-        return Window(self._columns, tuple(self._steps), np.stack(self._real), np.stack(self._imagined))
+        steps, real, imagined = zip(*self._rows, strict=True)
+        return Window(self._columns, steps, np.stack(real), np.stack(imagined))
