@@ -169,7 +169,7 @@ class Readers:
             "metrics of a resume": lambda: table.load_state_dict({"rows": 1, "columns": ["env_step"]}),
             "status": lambda: StatusFile(run.status).write(self.task.ctx, 1, []),
             "summary": lambda: run.write_summary({"env_step": 1}),
-            "config": lambda: save_config(Config(seed=1), run.config),
+            "config": lambda: save_config(self.policy.config, run.config),
             "checkpoint": lambda: checkpoints.save(1.0, 1),
             "best checkpoint": lambda: checkpoints.save_best(1.0, None),
             "versions": lambda: ModelPool(run.models, last=1).add({"w": np.zeros(2, np.float32)}, 1, 1),
