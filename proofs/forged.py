@@ -301,7 +301,8 @@ def measure(counts: dict[str, int], seed: int = 0) -> dict[str, Any]:
             readers = Readers(place, newest)
             for read in (readers.play, readers.resume, readers.configure, readers.tabulate, readers.learn):
                 read()
-            for number in range(len(readers.writers())):
+        for number in range(len(readers.writers())):
+            with forge.copied(run.path, readers.run):
                 readers.write(number)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for kind, count in counts.items():
