@@ -169,7 +169,7 @@ class Readers:
             "metrics of a resume": lambda: table.load_state_dict({"rows": 1, "columns": ["env_step"]}),
             "status": lambda: StatusFile(run.status).write(self.task.ctx, 1, []),
             "summary": lambda: run.write_summary({"env_step": 1}),
-            "config": lambda: save_config(Config(seed=1), run.config),
+            "config": lambda: save_config(self.policy.config, run.config),
             "checkpoint": lambda: checkpoints.save(1.0, 1),
             "best checkpoint": lambda: checkpoints.save_best(1.0, None),
             "versions": lambda: ModelPool(run.models, last=1).add({"w": np.zeros(2, np.float32)}, 1, 1),
@@ -301,7 +301,8 @@ def measure(counts: dict[str, int], seed: int = 0) -> dict[str, Any]:
             readers = Readers(place, newest)
             for read in (readers.play, readers.resume, readers.configure, readers.tabulate, readers.learn):
                 read()
-            for number in range(len(readers.writers())):
+        for number in range(len(readers.writers())):
+            with forge.copied(run.path, readers.run):
                 readers.write(number)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for kind, count in counts.items():
