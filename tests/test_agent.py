@@ -574,6 +574,47 @@ def test_a_loaded_agent_learns_on_with_the_last_rate_and_the_moments_of_its_opti
     loaded.close()
 
 
+def test_learn_without_steps_continues_a_loaded_run_as_resume_does(tmp_path):
+    settings = [*PARTS["ppo"], "run.max_env_step=900"]
+    whole = agent("ppo", tmp_path / "whole", *settings)
+    whole.learn()
+    whole.close()
+    parts = agent("ppo", tmp_path / "parts", *settings)
+    parts.learn(500, total=900)
+    parts.close()
+    resumed = minding.load(parts.run_dir, progress=False)
+    resumed.learn()
+    resumed.close()
+    assert state_of(resumed) == state_of(whole)
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(512, 0.0025), (0, 0.01)])
+def test_an_agent_that_is_loaded_and_saved_again_keeps_its_place_in_the_schedule(steps, rate, tmp_path):
+    made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
+    if steps:
+        made.learn(128)
+        made.learn(steps)
+    folder = made.save(tmp_path / "first", evaluate=0)
+    made.close()
+    again = minding.load(folder, progress=False).save(tmp_path / "second", evaluate=0)
+    assert (again / "learner").is_dir()
+    loaded = minding.load(again, progress=False)
+    loaded.learn(128)
+    assert rates_of(loaded) == pytest.approx([rate])
+    loaded.close()
+
+
+def test_a_loaded_agent_explores_as_little_as_when_it_was_saved(tmp_path):
+    made = agent("dqn", tmp_path, *PARTS["dqn"], "policy.other.eps.decay=1000", "policy.other.eps.end=0.1")
+    steps = made.learn(500).env_step
+    folder = made.save(tmp_path / "saved", evaluate=0)
+    made.close()
+    loaded = minding.load(minding.load(folder, progress=False).save(tmp_path / "again", evaluate=0), progress=False)
+    loaded.learn(8)
+    assert loaded.cfg.policy.other.eps.start == pytest.approx(1 - 0.9 * steps / 1000)
+    loaded.close()
+
+
 def test_a_loaded_agent_takes_another_learning_rate(pole, tmp_path):
     folder = pole.save(tmp_path / "saved", evaluate=0)
     loaded = minding.load(folder, progress=False, learning_rate=1e-4)

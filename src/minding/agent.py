@@ -32,6 +32,7 @@ from minding.envs.config import env_settings
 from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
+from minding.middleware.eps_greedy import eps_at
 from minding.middleware.learning import last_rate
 from minding.training.arguments import check_count, place_keys, refuse_arguments, settings_of
 from minding.training.assembly import Given, build, check_runnable, given_middleware, make_policy
@@ -129,6 +130,9 @@ class Agent:
         self._asked = 0
         # The folder that `save` wrote, from which the policy starts.
         self._warm: Path | None = None
+        # The clock at which it was saved, and its share of random actions there; None if the folder does not say it.
+        self._warm_clock: int | None = 0
+        self._warm_eps: float | None = None
         self._closing: weakref.finalize[Any, Any] | None = None
 
     @property
@@ -201,7 +205,7 @@ class Agent:
         held = self._session is not None
         if limit > clock:
             self.cfg.run[f"max_{unit}"] = limit if total is None else total
-            if total is None:
+            if total is None and steps is not None:
                 self.cfg.run.schedule_begin = clock
                 self._say_schedule(limit - clock)
         elif held:
@@ -278,6 +282,10 @@ class Agent:
             # The policy is compiled for the buffers of the session that ended; the checkpoint holds its state.
             self._policy, self._player, self._spent = None, None, False
         resume = None if self._resume_clock is None else self._resume
+        if resume is None:
+            self.cfg.run.schedule_begin = 0
+            if self._warm_eps is not None:
+                self.cfg.policy.other.eps.start = self._warm_eps
         run_dir = self._run_dir or RunDir.create(self.cfg)
         with contextlib.nullcontext() if resume else only_if_begun(run_dir):
             session = Session(
@@ -379,7 +387,7 @@ class Agent:
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)
-        clock = self._session.clock if self._session is not None else self._resume_clock or 0
+        clock = self._warm_clock if self._session is None and self._resume_clock is None else self._clock()
         figures = (lambda: self.evaluate(evaluate)) if evaluate else None
         save_policy(folder, self.cfg, self.policy, figures, clock if learner else None)
         return folder
@@ -474,10 +482,13 @@ def _of_saved(path: Path, env: Any, rate: list[str], trust: bool, progress: bool
     cfg.run.begin_from = None
     agent = Agent.__new__(Agent)
     agent._hold(compile_run(_adopted(cfg, env), rate), progress)
-    agent._trained, agent._warm = True, path
+    agent._trained, agent._warm, agent._warm_clock = True, path, trained_steps(path)
+    # Agents of the zoo do not say it: they have learned to the end of their run.
+    clock = run_length(agent.cfg).steps if agent._warm_clock is None else agent._warm_clock
     if not rate:
-        clock = trained_steps(path)
-        agent._share = last_rate(agent.cfg, run_length(agent.cfg).steps if clock is None else clock)
+        agent._share = last_rate(agent.cfg, clock)
+    if "eps" in agent.cfg.policy.read("other", dict, {}):
+        agent._warm_eps = eps_at(agent.cfg.policy.other.eps, clock)
     agent.policy  # noqa: B018  # raises if the weights do not fit
     return agent
 
