@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lane_toys import DieOnce, ExitOnce, ServedPolicy, run
 
-from minding.engine.errors import ChainError, ConfigError
-from minding.engine.lanes import LaneOptions
+from minding.engine.errors import ChainError
 from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.inference import Ask, Batching, divided, joined
 from minding.engine.lanes.sockets import SocketPort
@@ -213,9 +212,3 @@ def test_what_cannot_act_through_a_server_says_so_or_acts_by_itself():
     with pytest.raises(ChainError, match=r"lanes\.inference=server: nothing in the collect lane .* acts with a net"):
         run(2, {**THREADS, "inference": "server"})
     assert run(4, {**THREADS, "inference": "auto"}).rows == run(4, THREADS).rows
-
-
-@pytest.mark.parametrize(("name", "value"), [("inference", "remote"), ("max_batch", 0), ("max_wait_ms", -1.0)])
-def test_settings_out_of_range_are_refused(name, value):
-    with pytest.raises(ConfigError, match=rf"lanes\.{name}"):
-        LaneOptions(**{name: value})

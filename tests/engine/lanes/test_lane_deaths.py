@@ -73,14 +73,6 @@ def test_a_worker_gets_a_few_requests_at_a_time_so_that_its_connection_never_fil
 
 
 @pytest.mark.slow
-def test_workers_killed_while_several_rollouts_are_under_way_repeat_them(tmp_path):
-    lanes = {"max_staleness": 2, "collectors": 2}
-    killed = run(8, lanes, event=DieOnce(tmp_path, count=1, t=2), also=[Kill(4)])
-    assert killed.restarts >= 2
-    assert killed.rows == run(8, lanes).rows
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [{"max_staleness": 0}, {"max_staleness": 3, "collectors": 3}], ids=["exact", "ahead"])
 def test_workers_killed_at_random_moments_change_nothing(lanes, tmp_path):
     kills = []
@@ -160,15 +152,6 @@ def test_a_worker_that_always_stops_ends_the_run_and_one_that_is_slow_does_not()
     assert run(2, {"max_staleness": 0, "timeout": 0.7}, event=slow).restarts == 0
 
 
-def die(lane):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-class DeadlyEnv(ToyEnv):
-    def factory(self):
-        return die
-
-
 class Hook:
     """Counts its finish hooks."""
 
@@ -190,16 +173,6 @@ def failing(collector, error, match, lanes=None):
     assert task.stop_reason == "exception"
     assert task.lanes.worker_pids == ()
     return caught.value, hook
-
-
-def test_a_worker_that_dies_at_every_start_ends_the_run_and_says_what_to_do():
-    error, hook = failing(
-        lambda policy: ToyCollector(policy.mode, DeadlyEnv()),
-        LaneError,
-        "the process of collector died 3 times before it answered; it last ended with exit code -9: run without async",
-    )
-    assert hook.finished == [0]
-    assert error.__notes__ == ["in middleware 'collect lane' (position 0, step 0)"]
 
 
 # Errors
@@ -254,12 +227,6 @@ class UnmadeEnv(ToyEnv):
 def test_an_environment_that_cannot_be_made_in_a_worker_is_its_own_error():
     error, _ = failing(lambda policy: ToyCollector(policy.mode, UnmadeEnv()), OSError, "no display")
     assert error.__notes__[0].startswith("in the collect lane, collector:\nTraceback")
-
-
-def test_an_error_of_the_evaluator_names_its_lane():
-    with pytest.raises(ZeroDivisionError) as caught:
-        run(8, {"max_staleness": 0}, eval_freq=4, eval_event=lambda evaluator, count: 1 // count)
-    assert caught.value.__notes__[1].startswith("in the evaluate lane, evaluator:\nTraceback")
 
 
 def test_what_cannot_be_pickled_for_the_way_back_is_an_error_of_the_worker():

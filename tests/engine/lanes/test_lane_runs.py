@@ -21,37 +21,20 @@ def lags(outcome):
     return [lag["max"] for lag in outcome.record.column("policy_lag")]
 
 
-def test_without_staleness_a_run_is_the_synchronous_one_also_over_two_calls_of_run():
+def test_without_staleness_two_runs_of_a_task_are_the_synchronous_run():
+    pids = []
     sync = run(9, eval_freq=4, learn_freq=2)
-    there = []
-
-    def again(task, ctx):
-        if ctx.total_step == 4:
-            there.append(ctx.policy_lag["max"])
-            task.finish = True
-        elif ctx.total_step == 8:
-            there.append(task.lanes.worker_pids)
-
-    def twice(steps, **options):
-        policy, task = ToyPolicy(), Task()
-        with task.start(True, toys.ToyContext(), lanes={"max_staleness": 0}):
-            task.use(toys.ToyEvaluator(policy.mode, 4)).use(toy_explorer())
-            task.use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy, 2))
-            record = toys.Record(policy, lambda ctx: again(task, ctx))
-            task.use(record).run(max_step=steps)
-            assert task.stop_reason == "finish"
-            task.run(max_step=steps)
-        return toys.Outcome(record, policy, task, 0)
-
-    lanes = twice(9)
+    lanes = run(
+        (5, 9), {"max_staleness": 0}, eval_freq=4, learn_freq=2,
+        also=[lambda task, ctx: pids.append(task.lanes.worker_pids)],
+    )  # fmt: skip
     assert lanes.rows == sync.rows
     assert set(lags(lanes)) == {0}
-    assert there[0] == 0
     assert {os.getpid()} == set(sync.record.pids)
     # One process collected, another one measures.
     assert len(set(lanes.record.pids)) == 1
-    assert lanes.record.pids[0] in there[1]
-    assert len(there[1]) == 2
+    assert lanes.record.pids[0] in pids[-1]
+    assert len(pids[-1]) == 2
     # The random stream is where the synchronous run left it.
     assert lanes.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
     # Each iteration has a context of its own.

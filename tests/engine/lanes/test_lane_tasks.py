@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from lane_toys import Record, ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, toy_explorer
+from lane_toys import ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, run, toy_explorer
 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
@@ -12,23 +12,10 @@ from minding.engine import task as global_task
 EXACT, AHEAD = {"max_staleness": 0}, {"max_staleness": 2, "collectors": 2}
 
 
-def play(lanes, *before, steps=6, role=None, evaluator=None, behind=(), log=None):
-    """Runs middleware in front of the toys' collector; returns record and task."""
-    policy, task = ToyPolicy(), Task()
-    with task.start(lanes is not None, ToyContext(), lanes=lanes):
-        if log is not None:
-            task.on("seen", lambda *args, **kwargs: log.append((task.ctx.total_step, args, kwargs)))
-        if evaluator is not None:
-            task.use(evaluator(policy, task))
-        for middleware in before:
-            task.use(middleware, role=role)
-        task.use(ToyCollector(policy.mode, ToyEnv()))
-        for middleware in behind:
-            task.use(middleware)
-        record = Record(policy)
-        task.use(ToyLearner(policy)).use(record)
-        task.run(max_step=steps)
-    return record, task
+def play(lanes, *before, steps=6, **options):
+    """Runs middleware before the toys' collector; returns record and task."""
+    outcome = run(steps, lanes, before=before, **options)
+    return outcome.record, outcome.task
 
 
 def rows(record):

@@ -22,7 +22,7 @@ from minding.engine.lanes.ray import cluster
 from minding.engine.lanes.ray.actor import PlacedWeights
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.machines import Places
-from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport
+from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.lanes.transport import Answer, ChannelClosed, Failure, Request, serialize
 
@@ -145,17 +145,6 @@ def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
     monkeypatch.delitem(sys.modules, "ray")
     _stay_within_this_machine()
     assert os.environ[name] == "0"
-
-
-def test_settings_that_mean_nothing_on_ray_or_elsewhere_are_refused():
-    with pytest.raises(ConfigError, match=r"lanes\.pin='on': Ray places its actors itself"):
-        LaneOptions(transport="ray", pin="on")
-    with pytest.raises(ConfigError, match=r"lanes\.address='b:1' is for lanes\.transport=ray, not threads"):
-        LaneOptions(transport="threads", address="b:1")
-    for options in ({"transport": "ray"}, {"transport": "threads"}):
-        with pytest.raises(ConfigError, match=r"lanes\.insecure=true \(--insecure-cluster\) is for a Ray cluster that"):
-            LaneOptions(insecure=True, **options)
-    assert list(RayTransport("local").cores) == []
 
 
 def test_a_full_store_is_one_line(monkeypatch):

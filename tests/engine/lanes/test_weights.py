@@ -1,7 +1,5 @@
 """The contract of `WeightBoard` for every transport: versions are whole, kept while they are read, and never torn."""
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -223,31 +221,3 @@ def test_a_write_in_the_middle_of_a_read_is_found_out(shared_board):
     arrays["bias"] = arrays["bias"].view(Overtaken)
     with pytest.raises(LaneError, match="held version 0, then"):
         board.read(snapshot, arrays)
-
-
-def test_a_thread_that_reads_what_it_retains_sees_whole_versions(board):
-    seen = []
-    told = threading.Semaphore(0)
-    requests, answers = [], []
-
-    def follow():
-        for _ in range(500):
-            told.acquire()
-            snapshot = requests.pop()
-            arrays = read(board, snapshot)
-            seen.append({float(array.max()) for array in arrays.values() if array.size} == {float(snapshot.version)})
-            answers.append(snapshot)
-
-    thread = threading.Thread(target=follow)
-    thread.start()
-    version = -1
-    while thread.is_alive():
-        version += 1
-        board.publish(weights(version))
-        if version == 0 or answers:
-            if answers:
-                board.release(answers.pop())
-            requests.append(board.retain())
-            told.release()
-    thread.join()
-    assert seen == [True] * 500
