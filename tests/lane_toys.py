@@ -377,7 +377,7 @@ class Outcome:
 
 
 def run(
-    steps, lanes=None, *, before=None, role=None, after=(), event=None, also=(), evaluator=None, eval_freq=None,
+    steps, lanes=None, *, before=None, role=None, after=(), end=(), event=None, also=(), evaluator=None, eval_freq=None,
     eval_event=None, learn_freq=1, policy=None, log=None, task=None, **start,
 ):  # fmt: skip
     """Runs evaluate, explore, collect, learn, record; synchronously if `lanes` is None.
@@ -385,7 +385,7 @@ def run(
     Args:
       steps: the end of the run, or the ends of several runs.
       before: members before the collector, with `role`; the explorer by default.
-      after: members after the collector.
+      after, end: members after the collector, and after the record.
       event, eval_event: what happens in the collector and in the evaluator.
       also: called with (task, context) at the end of each iteration.
       evaluator: made of (policy, task); a `ToyEvaluator` if `eval_freq` is given.
@@ -407,8 +407,10 @@ def run(
             task.use(member)
         record = Record(policy, *[functools.partial(call, task) for call in also])
         task.use(ToyLearner(policy, learn_freq)).use(record)
-        for end in [steps] if isinstance(steps, int) else steps:
-            task.run(max_step=end)
+        for member in end:
+            task.use(member)
+        for limit in [steps] if isinstance(steps, int) else steps:
+            task.run(max_step=limit)
         restarts = task.lanes.restarts if task.lanes else 0
     return Outcome(record, policy, task, restarts)
 

@@ -135,7 +135,7 @@ def test_wait_for_leaves_nothing_behind_after_a_timeout():
     assert bus.handler_count("done") == 0
 
 
-def test_a_long_wait_says_what_it_waits_for(monkeypatch, caplog):
+def test_a_long_wait_logs_what_it_waits_for(monkeypatch, caplog):
     monkeypatch.setattr(events, "_FIRST_REPORT", 0.02)
     with pytest.raises(TimeoutError):
         EventBus().wait_for("done", timeout=0.3)

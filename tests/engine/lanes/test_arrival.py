@@ -1,5 +1,5 @@
-"""`lanes.order=arrival`: an iteration takes a rollout that has arrived, and none gets too old. With a limiter, collectors
-and learner run independently within its bounds."""
+"""`lanes.order=arrival`: an iteration takes a rollout that has arrived, and none gets too old. With a limiter,
+collectors and learner run independently within its bounds."""
 
 import collections
 import dataclasses
@@ -93,7 +93,7 @@ def test_a_slow_collector_is_passed_over_and_its_rollout_is_used_in_time():
 # With a limiter: the decision
 
 
-def test_a_rollout_that_fits_is_taken_and_else_a_learner_that_may_draw_goes_on():
+def test_a_rollout_that_fits_is_taken_and_otherwise_a_learner_that_may_sample_continues():
     expected = {
         (True, True): Move.TAKE,
         (True, False): Move.TAKE,
@@ -114,7 +114,7 @@ def test_a_rollout_that_fits_is_taken_and_else_a_learner_that_may_draw_goes_on()
     slack=st.integers(0, 30),
     arrivals=st.lists(st.integers(0, 8), min_size=80, max_size=80),
 )
-def test_with_the_error_that_the_message_names_nothing_is_ever_stuck(ratio, rows, samples, warmup, slack, arrivals):
+def test_with_the_error_that_the_message_recommends_no_run_gets_stuck(ratio, rows, samples, warmup, slack, arrivals):
     """Against all that a model allows: lists of what was inserted and sampled, row by row."""
     error = max(1.0, rows * ratio, samples) + slack
     limiter = limiters.ratio(ratio, warmup, error)
@@ -327,7 +327,7 @@ def interrupt_and_wait(collector, count, step):
     assert GATE.wait(30.0)
 
 
-def test_while_no_collector_is_done_the_learner_goes_on_as_far_as_it_may_and_then_waits(counting_config):
+def test_while_no_rollout_arrives_the_learner_continues_as_far_as_the_limiter_allows_and_then_waits(counting_config):
     GATE.clear()
     tables = []
 
@@ -377,7 +377,7 @@ def test_a_signal_ends_the_wait(counting_config):
     assert (task.stop_reason, made.watch.rows) == ("SIGTERM", [])
 
 
-def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
+def test_if_neither_side_may_continue_the_error_comes_at_once(counting_config):
     # After 4 rows 8 samples are allowed, and a call takes 16; 4 more rows would be 8 samples too many.
     with pytest.raises(LimitError, match=r"neither side may continue") as raised:
         free(counting_config, limiters.ratio(4.0, 4, 8.0), 10, learn={"update_per_collect": 4})
@@ -389,7 +389,7 @@ def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
     )
 
 
-def test_a_run_that_was_saved_goes_on_with_the_limiter_of_its_new_settings(counting_config):
+def test_a_resumed_run_uses_the_limiter_of_its_new_settings(counting_config):
     first = free(counting_config, limiters.ratio(4.0, 8, 16.0), 40)
     state = first.task.state_dict()
     state["middleware"] = {name: unblocked(value) for name, value in state["middleware"].items()}
@@ -418,12 +418,12 @@ def unblocked(state):
     return np.array(state.array) if hasattr(state, "array") and not isinstance(state, np.ndarray) else state
 
 
-def test_with_the_exact_order_a_push_that_is_forbidden_stays_an_error_that_says_what_waits(counting_config):
+def test_with_the_exact_order_a_forbidden_push_is_an_error_that_names_the_order_that_waits(counting_config):
     with pytest.raises(LimitError, match=r"push of 4 rows: .* lanes\.order=arrival waits until it is allowed"):
         free(counting_config, limiters.ratio(8.0, 4, 16.0), 40, lanes(order="exact"))
 
 
-def test_the_steps_that_a_ratio_of_the_learner_allows_bound_it_too(counting_config):
+def test_the_ratio_of_the_learner_bounds_its_steps_too(counting_config):
     # One call of 2 steps for 4 environment steps, although the limiter would allow more at a time.
     learn = {"update_per_collect": 2, "updates_per_step": 0.5}
     made = free(counting_config, limiters.ratio(2.0, 8, 64.0), 30, learn=learn)
@@ -480,7 +480,7 @@ def needing(run):
     return [node.name for node in run.needing]
 
 
-def test_members_that_need_the_rollout_are_left_out_by_what_they_declare():
+def test_members_whose_declaration_needs_the_rollout_are_skipped_without_one():
     marker = declared("marker", reads=("trajectories",), writes=("train_data",))
     trainer = declared("trainer", "learn", reads=("train_data", "train_iter"), writes=("train_output",))
     logger = declared("logger", reads=("env_step",), optional=("trajectories", "train_output"))
@@ -502,7 +502,7 @@ def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollou
     assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
 
 
-def test_on_policy_chains_do_not_ask():
+def test_on_policy_chains_have_a_rollout_in_each_iteration():
     task = Task()
     with task.start(True, OnlineRLContext(), lanes=lanes()):
         policy, seen = ToyPolicy(), []

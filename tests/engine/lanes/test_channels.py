@@ -106,7 +106,7 @@ def test_one_array_sent_twice_in_a_message_arrives_as_one(ends):
     assert first is second
 
 
-def test_what_arrives_is_writable_and_belongs_to_the_receiver_alone(ends):
+def test_arrays_that_arrive_are_writable_and_belong_to_the_receiver_alone(ends):
     sent = GRID.copy()
     first = passed(ends, sent)
     first += 100
@@ -119,7 +119,7 @@ def test_what_arrives_is_writable_and_belongs_to_the_receiver_alone(ends):
     assert {array.max() for array in later[1:]} == {-1.0}
 
 
-def test_what_the_sender_changes_after_sending_does_not_arrive(ends):
+def test_changes_after_sending_do_not_arrive(ends):
     sent = GRID.copy()
     ends[0].send(sent)
     sent[...] = 0
@@ -145,7 +145,7 @@ def test_as_many_messages_as_the_depth_wait_without_touching_each_other(ends):
         assert [int(ends[1].receive(1.0)[-1]) for _ in range(3)] == [10 * k, 10 * k + 1, 10 * k + 2]
 
 
-def test_both_directions_are_apart(ends):
+def test_both_directions_are_independent(ends):
     ends[0].send(np.zeros(1000))
     ends[1].send(np.ones(2000))
     assert (ends[1].receive(1.0).sum(), ends[0].receive(1.0).sum()) == (0, 2000)
@@ -156,7 +156,7 @@ def test_waiting_ends_with_the_timeout(ends):
         ends[0].receive(0.01)
 
 
-def test_what_was_sent_before_the_other_end_closed_still_arrives(ends):
+def test_messages_sent_before_the_other_end_closed_still_arrive(ends):
     ends[0].send(GRID)
     ends[0].close()
     assert ends[1].receive(1.0).tolist() == GRID.tolist()
@@ -172,7 +172,7 @@ def test_a_message_that_cannot_be_sent_is_an_error_and_the_next_one_arrives(ends
     assert passed(ends, GRID).tolist() == GRID.tolist()
 
 
-def test_who_waits_for_a_message_is_told_of_the_end(ends):
+def test_a_wait_for_a_message_ends_when_the_other_end_closes(ends):
     timer = threading.Timer(0.02, ends[0].close)
     timer.start()
     with pytest.raises(ChannelClosed):
@@ -180,7 +180,7 @@ def test_who_waits_for_a_message_is_told_of_the_end(ends):
     timer.join()
 
 
-def test_an_end_that_was_closed_sends_and_receives_no_more(ends):
+def test_a_closed_end_sends_and_receives_nothing_more(ends):
     ends[1].send(GRID)
     ends[0].close()
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_an_end_that_was_closed_sends_and_receives_no_more(ends):
     ends[0].close()
 
 
-def test_what_is_big_arrives_whole_while_the_receiver_waits(ends):
+def test_large_messages_arrive_whole_while_the_receiver_waits(ends):
     sent = {"image": np.random.default_rng(0).integers(0, 255, (64, 3, 84, 84), np.uint8), "also": b"x" * 3_000_000}
     arrived = []
     thread = threading.Thread(target=lambda: arrived.append(ends[1].receive(30.0)))
@@ -236,7 +236,7 @@ def test_no_array_is_pickled(array):
     assert {len(buffer) for buffer in buffers} == {8_000_000}
 
 
-def test_nothing_has_a_name_and_no_file_stays_open(shared_ends):
+def test_shared_memory_has_no_name_and_no_file_stays_open(shared_ends):
     before = open_files()
     counts = set()
     for size in (1000, 10, 100_000, 10, 600_000):
@@ -290,7 +290,7 @@ class Numbered:
     array: np.ndarray
 
 
-def test_between_processes_messages_arrive_and_a_death_is_noticed_on_both_ways():
+def test_messages_between_processes_arrive_and_a_death_is_noticed_in_both_directions():
     here, there = SPAWN.Pipe()
     process = SPAWN.Process(target=echo, args=(there,))
     with lean_start():

@@ -92,7 +92,7 @@ def test_workers_killed_at_random_moments_change_nothing(lanes, tmp_path):
 # Stops
 
 
-def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeypatch, caplog):
+def test_a_stopped_worker_is_reported_and_replaced_and_nothing_else_changes(monkeypatch, caplog):
     monkeypatch.setattr(supervised, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(supervised, "_SILENT", 0.0)
     pids = []
@@ -206,7 +206,7 @@ def test_an_error_in_a_member_ends_the_run_with_type_message_lane_and_traceback(
     assert error.__notes__[2] == "in middleware 'collect lane' (position 0, step 2)"
 
 
-def test_an_error_that_cannot_be_pickled_keeps_its_type_and_message_in_words():
+def test_an_error_that_cannot_be_pickled_keeps_its_type_and_message_as_text():
     error, _ = failing(
         lambda policy: ToyCollector(policy.mode, ToyEnv(), raise_at(0, Unpicklable)),
         LaneError,
@@ -229,7 +229,7 @@ def test_an_environment_that_cannot_be_made_in_a_worker_is_its_own_error():
     assert error.__notes__[0].startswith("in the collect lane, collector:\nTraceback")
 
 
-def test_what_cannot_be_pickled_for_the_way_back_is_an_error_of_the_worker():
+def test_an_answer_that_cannot_be_pickled_is_an_error_of_the_worker():
     @declare(role="collect", writes=("trajectories",))
     def collector(policy):
         def collect(ctx):
@@ -241,7 +241,7 @@ def test_what_cannot_be_pickled_for_the_way_back_is_an_error_of_the_worker():
 
 
 @pytest.mark.parametrize("place", ["first", "behind another"])
-def test_what_cannot_travel_is_an_error_before_the_first_step(place):
+def test_a_member_that_cannot_be_pickled_is_an_error_before_the_first_step(place):
     policy, hook, task = ToyPolicy(), Hook(), Task()
     collector = ToyCollector(policy.mode, ToyEnv())
     collector.lock = threading.Lock()
@@ -268,7 +268,7 @@ def test_two_policies_with_weights_of_one_name_are_refused():
             task.run(max_step=1)
 
 
-def test_a_run_may_go_on_after_one_that_an_error_of_a_worker_ended(tmp_path):
+def test_a_run_can_continue_one_that_an_error_of_a_worker_ended(tmp_path):
     def fail_once(collector, count, t):
         if count == 2 and not (tmp_path / "failed").exists():
             (tmp_path / "failed").touch()

@@ -76,7 +76,7 @@ def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
-def test_hooks_that_nobody_calls_in_a_worker_are_named(monkeypatch, caplog):
+def test_hooks_that_are_not_called_in_a_worker_are_reported(monkeypatch, caplog):
     monkeypatch.setattr(toys.ToyCollector, "finish", lambda self, ctx: None, raising=False)
     run(1, {"max_staleness": 0})
     assert "ToyCollector runs in the collect lane, where finish(ctx) is not called" in caplog.text
@@ -259,16 +259,16 @@ def run_script(body):
     return json.loads(done.stdout)
 
 
-def test_classes_of_the_users_script_cross_in_both_ways_and_so_do_its_exceptions():
+def test_classes_and_exceptions_of_the_users_script_cross_in_both_directions():
     rows = run_script(IN_A_WITH_BLOCK)
     assert rows == [[True, True, False, 10], [True, True, False, 20], [True, True, False, 30], [True, 30, True]]
 
 
-def test_a_script_that_never_leaves_the_run_ends_and_takes_its_workers_along():
+def test_a_script_that_never_leaves_the_block_ends_together_with_its_workers():
     assert run_script(WITHOUT_ONE) == [[True, True, False, 10]]
 
 
-def test_to_start_anew_ends_the_workers_of_before():
+def test_another_start_ends_the_earlier_workers():
     policy, task = ToyPolicy(), Task()
     task.start(True, toys.ToyContext(), lanes={"max_staleness": 0})
     task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).run(max_step=1)
@@ -284,7 +284,7 @@ def test_a_chain_that_was_run_takes_no_more_middleware():
             task.use(lambda ctx: None)
 
 
-def test_a_learner_that_counts_no_gradient_steps_is_heard_too():
+def test_weights_that_change_without_counted_steps_reach_the_collector():
     policy = ToyPolicy()
     biases = []
 
@@ -331,7 +331,7 @@ def test_the_trace_has_a_row_for_each_lane_whose_spans_follow_each_other(tmp_pat
     assert all(event["dur"] > 100 for event in rows["collector 0"][1::2])
 
 
-def test_state_that_is_loaded_by_hand_reaches_the_workers_before_their_first_run_and_is_refused_later():
+def test_a_loaded_state_reaches_workers_before_their_first_run_and_is_refused_later():
     sync = run(6)
     policy, task = ToyPolicy(), Task()
     with task.start(ctx=toys.ToyContext()):

@@ -141,7 +141,7 @@ def start(transport):
         bench.handle.close()
 
 
-def test_a_worker_answers_tickets_in_order_and_ends_when_it_is_told_to(start, transport):
+def test_a_worker_answers_requests_in_order_and_ends_on_request(start, transport):
     bench = start()
     assert bench.handle.join(0.0) is None
     for number in range(3):
@@ -178,7 +178,7 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
     assert bench.handle.hindrance() is None
 
 
-def test_a_transport_is_made_of_the_options_and_imported_only_when_it_is_chosen(transport):
+def test_a_transport_is_made_from_the_options_and_imported_only_when_it_is_chosen(transport):
     assert type(lanes_run.make_transport(LaneOptions(transport=transport))) is type(OF_NAME[transport]())
     code = "import sys, minding.engine.lanes.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -203,7 +203,7 @@ def test_a_worker_continues_from_a_state_and_shares_nothing_with_it(start):
     assert state["members"]["0:Doubler"]["array"][0] == 10.0
 
 
-def test_a_ticket_is_worked_on_with_the_weights_that_it_names(start):
+def test_a_request_is_answered_with_the_weights_that_it_names(start):
     bench = start()
     for number in range(2):
         bench.submit(number, 1.0)
@@ -325,14 +325,14 @@ def raise_second(collector, count, t):
         raise ValueError("broken env")
 
 
-def test_a_member_that_raises_ends_the_run_with_its_traceback_and_the_run_may_go_on(transport):
+def test_a_member_that_raises_ends_the_run_with_its_traceback(transport):
     with pytest.raises(ValueError, match="broken env") as caught:
         run(5, lanes_of(transport, max_staleness=1), event=raise_second)
     assert caught.value.__notes__[0] == "in middleware 'ToyCollector' (collect lane, step 2)"
     assert caught.value.__notes__[1].startswith("in the collect lane, collector:\nTraceback (most recent call last):")
 
 
-def test_the_workers_of_a_run_are_shown_as_they_are(transport):
+def test_the_status_of_workers_is_available_during_a_run(transport):
     seen = []
 
     def look(task, ctx):
@@ -438,7 +438,7 @@ def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(
     assert "the actor of collector gave no sign of life for 0.1 s (lanes.timeout); it is started again" in caplog.text
 
 
-def test_a_server_on_a_cluster_that_dies_changes_nothing(cluster, tmp_path):
+def test_a_server_that_dies_on_a_cluster_changes_nothing(cluster, tmp_path):
     lanes = {"max_staleness": 1, "collectors": 2}
     served = run(
         6, {**lanes, "transport": "ray", "inference": "server"}, policy=ServedPolicy(ExitOnce(tmp_path, count=9))
