@@ -17,12 +17,12 @@ import pytest
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.options import check_transport
 from minding.engine.lanes.ray import cluster
 from minding.engine.lanes.ray.actor import PlacedWeights
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.machines import Places
 from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel
+from minding.engine.lanes.run import check_transport
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.lanes.transport import Answer, ChannelClosed, Failure, Request, serialize
 
