@@ -376,18 +376,41 @@ class Outcome:
         return [{name: plain(value) for name, value in row.items() if name != "policy_lag"} for row in self.record.rows]
 
 
-def run(steps, lanes=None, *, event=None, also=(), eval_freq=None, eval_event=None, learn_freq=1, policy=None, **start):
-    """Runs explore, collect, learn, record; synchronously if `lanes` is None."""
-    policy, task = policy or ToyPolicy(), Task()
+def run(
+    steps, lanes=None, *, before=None, role=None, after=(), end=(), event=None, also=(), evaluator=None, eval_freq=None,
+    eval_event=None, learn_freq=1, policy=None, log=None, task=None, **start,
+):  # fmt: skip
+    """Runs evaluate, explore, collect, learn, record; synchronously if `lanes` is None.
+
+    Args:
+      steps: the end of the run, or the ends of several runs.
+      before: members before the collector, with `role`; the explorer by default.
+      after, end: members after the collector, and after the record.
+      event, eval_event: what happens in the collector and in the evaluator.
+      also: called with (task, context) at the end of each iteration.
+      evaluator: made of (policy, task); a `ToyEvaluator` if `eval_freq` is given.
+      log: gets (iteration, arguments, keyword arguments) of each event "seen".
+      task: the task; a new one by default.
+    """
+    policy, task = policy or ToyPolicy(), task or Task()
     with task.start(lanes is not None, ToyContext(), lanes=lanes, **start):
-        if eval_freq is not None:
+        if log is not None:
+            task.on("seen", lambda *args, **kwargs: log.append((task.ctx.total_step, args, kwargs)))
+        if evaluator is not None:
+            task.use(evaluator(policy, task))
+        elif eval_freq is not None:
             task.use(ToyEvaluator(policy.mode, eval_freq, eval_event))
-        task.use(toy_explorer())
+        for member in [toy_explorer()] if before is None else before:
+            task.use(member, role=role)
         task.use(ToyCollector(policy.mode, ToyEnv(), event))
-        task.use(ToyLearner(policy, learn_freq))
+        for member in after:
+            task.use(member)
         record = Record(policy, *[functools.partial(call, task) for call in also])
-        task.use(record)
-        task.run(max_step=steps)
+        task.use(ToyLearner(policy, learn_freq)).use(record)
+        for member in end:
+            task.use(member)
+        for limit in [steps] if isinstance(steps, int) else steps:
+            task.run(max_step=limit)
         restarts = task.lanes.restarts if task.lanes else 0
     return Outcome(record, policy, task, restarts)
 

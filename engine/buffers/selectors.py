@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -19,9 +20,6 @@ class Selector(Protocol):
 
     Places are int64 ``(n,)``, priorities float64 ``(n,)``.
     """
-
-    uses_priority: bool
-    """Whether its choice depends on priorities."""
 
     def insert(self, places: Array, priorities: Array) -> None:
         """Adds new places, in this order."""
@@ -52,8 +50,6 @@ class Selector(Protocol):
 
 class Uniform:
     """Chooses each place with the same probability."""
-
-    uses_priority = False
 
     def __init__(self, capacity: int) -> None:
         # The places in use are at the beginning of one array; the other has the position of each place.
@@ -97,8 +93,6 @@ class Prioritized:
       exponent: 0 chooses uniformly, 1 in proportion to the priority.
     """
 
-    uses_priority = True
-
     def __init__(self, capacity: int, exponent: float = 1.0) -> None:
         self._tree, self._exponent = SumTree(capacity), exponent
         self._places = Uniform(capacity)
@@ -140,13 +134,11 @@ class Prioritized:
         self._tree.write(np.asarray(state["held"]), np.asarray(state["mass"]))
 
 
-class _Ordered:
-    """Chooses by the order in which places were inserted; updates do not change it."""
+class Ordered:
+    """Chooses the oldest or the newest place, in the order in which places were inserted; updates do not change it."""
 
-    uses_priority = False
-    _newest: bool
-
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, newest: bool) -> None:
+        self._newest = newest
         # A linked list, because finding the ends of a dict is slow after many removals there.
         self._order: OrderedDict[int, None] = OrderedDict()
 
@@ -173,25 +165,12 @@ class _Ordered:
         self._order = OrderedDict.fromkeys(np.asarray(state["order"]).tolist())
 
 
-class Fifo(_Ordered):
-    """Chooses the oldest place."""
+class Heap:
+    """Chooses the place of the lowest or the highest priority; among equals, the one that was inserted or updated least
+    recently."""
 
-    _newest = False
-
-
-class Lifo(_Ordered):
-    """Chooses the newest place."""
-
-    _newest = True
-
-
-class _Heap:
-    """Chooses by priority; among equals, the place that was inserted or updated least recently."""
-
-    uses_priority = True
-    _sign: float
-
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, highest: bool) -> None:
+        self._sign = -1.0 if highest else 1.0
         self._heap: list[tuple[float, int, int]] = []
         self._known: dict[int, tuple[float, int]] = {}
         self._count = 0
@@ -241,28 +220,17 @@ class _Heap:
         self._count = int(state["count"])
 
 
-class MinHeap(_Heap):
-    """Chooses the place of the lowest priority."""
-
-    _sign = 1.0
-
-
-class MaxHeap(_Heap):
-    """Chooses the place of the highest priority."""
-
-    _sign = -1.0
-
-
-_BY_NAME: dict[str, type[Uniform | Prioritized | Fifo | Lifo | MinHeap | MaxHeap]] = {
-    "uniform": Uniform,
+_MAKERS: dict[str, Callable[[int, float], Selector]] = {
+    "uniform": lambda capacity, exponent: Uniform(capacity),
     "prioritized": Prioritized,
-    "fifo": Fifo,
-    "lifo": Lifo,
-    "min_heap": MinHeap,
-    "max_heap": MaxHeap,
+    "fifo": lambda capacity, exponent: Ordered(newest=False),
+    "lifo": lambda capacity, exponent: Ordered(newest=True),
+    "min_heap": lambda capacity, exponent: Heap(highest=False),
+    "max_heap": lambda capacity, exponent: Heap(highest=True),
 }
-SELECTORS = tuple(_BY_NAME)
+SELECTORS = tuple(_MAKERS)
 """The names of all selectors."""
+_BY_PRIORITY = ("prioritized", "min_heap", "max_heap")
 
 
 def make_selector(name: str, capacity: int, exponent: float, what: str) -> Selector:
@@ -276,13 +244,13 @@ def make_selector(name: str, capacity: int, exponent: float, what: str) -> Selec
     Raises:
       ConfigError: there is no selector of this name.
     """
-    if name not in _BY_NAME:
+    if name not in _MAKERS:
         raise ConfigError(
             f"{what}={name!r} is unknown{nearest(str(name), SELECTORS)}; expected one of {', '.join(SELECTORS)}"
         )
-    return Prioritized(capacity, exponent) if name == "prioritized" else _BY_NAME[name](capacity)
+    return _MAKERS[name](capacity, exponent)
 
 
 def uses_priority(name: str) -> bool:
     """Whether the choice of the selector of this name depends on priorities."""
-    return name in _BY_NAME and _BY_NAME[name].uses_priority
+    return name in _BY_PRIORITY

@@ -116,19 +116,6 @@ class LaneOptions(LanesSection):
             )
 
 
-def check_transport(options: LaneOptions) -> None:
-    """Refuses a transport that cannot work on this machine, before anything is built.
-
-    Raises:
-      MissingExtraError: a package that it needs is not installed.
-      ConfigError: its cluster cannot be reached, or a token is missing.
-    """
-    if options.transport == "ray":
-        from minding.engine.lanes.ray.cluster import check_ray
-
-        check_ray(options.address, options.insecure)
-
-
 def default_staleness(leaves: Sequence[Node]) -> int:
     """The smallest value that the learners of a chain state in their attribute `staleness`; 1 if none states any."""
     learners = [leaf.middleware for leaf in leaves if leaf.role is Role.LEARN]

@@ -215,6 +215,19 @@ def make_transport(options: LaneOptions) -> Transport:
     return RayTransport(options.address, options.insecure)
 
 
+def check_transport(options: LaneOptions) -> None:
+    """Refuses a transport that cannot work on this machine, before anything is built.
+
+    Raises:
+      MissingExtraError: a package that it needs is not installed.
+      ConfigError: its cluster cannot be reached, or a token is missing.
+    """
+    if options.transport == "ray":
+        from minding.engine.lanes.ray.cluster import check_ray
+
+        check_ray(options.address, options.insecure)
+
+
 def lanes_view(
     nodes: Sequence[Node], division: Division, options: LaneOptions, cores: CorePlan, free: bool = False
 ) -> str:

@@ -19,7 +19,7 @@ from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.options import check_transport
+from minding.engine.lanes.run import check_transport
 from minding.engine.process import runtime
 from minding.engine.process.runtime import seeded
 from minding.engine.run.loggers import check_loggers

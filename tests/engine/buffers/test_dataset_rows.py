@@ -103,7 +103,7 @@ def test_images_are_stored_once():
     assert (len(numbers), images.shape) == (9, (12, 6))
 
 
-def test_what_the_data_do_not_hold_is_refused_by_name():
+def test_missing_fields_of_the_data_are_refused_by_name():
     data, fields = recorded(LEAVES["vector"]), fields_of(LEAVES["vector"])
     with pytest.raises(DataError, match=r"no field 'log_prob', .* they have obs, next_obs, action, reward, term"):
         DatasetTables(data, {**fields, "log_prob": Field()})

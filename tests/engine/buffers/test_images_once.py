@@ -64,7 +64,7 @@ def check_same(once, stored):
     collectors=st.sampled_from([1, 2]),
     reloads=st.sets(st.integers(0, 13), max_size=2),
 )
-def test_successors_are_those_that_were_seen(seed, lengths, n, resets, capacity, collectors, reloads):
+def test_successors_are_the_observations_that_followed(seed, lengths, n, resets, capacity, collectors, reloads):
     streams = [Stream(seed + k, sum(lengths), resets=resets, image=PIXELS) for k in range(collectors)]
     once, stored = (ReplayBuffer(capacity, FIELDS, images_once=given) for given in (True, False))
     push, start = pushing([once, stored], n), 0
@@ -82,7 +82,7 @@ def test_successors_are_those_that_were_seen(seed, lengths, n, resets, capacity,
             check_same(once, stored)
 
 
-def test_observations_at_ends_find_room_and_leave_it_to_others(monkeypatch):
+def test_spare_places_of_final_observations_grow_and_are_reused(monkeypatch):
     monkeypatch.setattr(storage, "FEW", 1)
     stream = Stream(3, 400, image=PIXELS)
     once, stored = (ReplayBuffer(90, FIELDS, images_once=given) for given in (True, False))
@@ -94,7 +94,7 @@ def test_observations_at_ends_find_room_and_leave_it_to_others(monkeypatch):
     assert 16 < once.ring.tables.spare < 90
 
 
-def test_it_is_restored_from_a_checkpoint_into_a_new_buffer(tmp_path):
+def test_a_checkpoint_restores_images_into_a_new_buffer(tmp_path):
     stream = Stream(4, 60, image=PIXELS)
     once, stored, other = (ReplayBuffer(50, FIELDS, images_once=given) for given in (True, False, True))
     buffers = [once, stored]
@@ -121,7 +121,7 @@ def test_images_take_half_the_memory():
     assert once / stored == pytest.approx(17 / 32, rel=1e-3)
 
 
-def test_numbers_stay_with_their_row_and_other_images_too():
+def test_only_images_of_observations_are_stored_once():
     fields = {
         "obs.n": Field((3,)),
         "obs.i": Field((2,), "uint8"),
@@ -136,7 +136,7 @@ def test_numbers_stay_with_their_row_and_other_images_too():
     assert not ReplayBuffer(5, {"obs": Field((3,)), "next_obs": Field((3,))}, images_once=True).takes_order
 
 
-def test_rows_that_do_not_say_what_follows_what_are_refused():
+def test_rows_without_their_order_are_refused():
     rows = {name: np.zeros((2, *field.shape), field.dtype) for name, field in FIELDS.items()}
     with pytest.raises(ShapeError, match="the rows lack sequence, begun, ended, which link each row to its successor"):
         ReplayBuffer(5, FIELDS, images_once=True).push(rows)
@@ -156,7 +156,7 @@ def stream_into(buffers, rollouts=12):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replay", ["uniform", "prioritized"])
-def test_training_is_the_same_to_the_bit(replay, monkeypatch):
+def test_training_is_bitwise_the_same(replay, monkeypatch):
     monkeypatch.setattr(storage, "FEW", 8)  # It grows, which needs another compilation.
     priority = Priority() if replay == "prioritized" else None
     policies = [get_policy_class("dqn")(tiny_config("dqn", IMAGE, **{"policy.other.replay": replay})) for _ in range(2)]

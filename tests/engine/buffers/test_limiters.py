@@ -31,7 +31,7 @@ def test_the_ratio_is_counted_from_where_the_table_first_held_its_rows():
     assert not limiter.can_sample(1, 9, 30, 0)
 
 
-def test_a_queue_lets_as_many_out_as_came_in_and_holds_so_many():
+def test_a_queue_allows_one_sample_per_row_and_a_bounded_number_of_rows():
     queue = limiters.queue(2)
     assert [queue.can_insert(1, size, size, 0) for size in (0, 1, 2)] == [True, True, False]
     assert [queue.can_sample(n, 2, 5, 3) for n in (1, 2, 3)] == [True, True, False]
@@ -52,7 +52,7 @@ def test_a_queue_lets_as_many_out_as_came_in_and_holds_so_many():
         ),
     ],
 )
-def test_limits_that_mean_nothing_are_refused(make, message):
+def test_invalid_limits_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 
@@ -90,7 +90,7 @@ def replay(steps, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_eight_writers_and_a_reader_stay_within_the_bounds_and_never_lock_each_other(seed):
+def test_eight_writers_and_a_reader_stay_within_the_bounds_and_never_block_each_other(seed):
     limiter, low, high, refused = replay(3000, seed)
     assert limiter.min_diff <= low < high <= limiter.max_diff
     assert refused

@@ -19,7 +19,7 @@ def mixed(pushed=(5, 3), parts=((4, 0.75), (6, 0.25)), seed=0):
     return made
 
 
-def test_every_minibatch_has_its_share_of_each_part_whose_rows_are_drawn_alike():
+def test_every_minibatch_has_its_share_of_each_part_and_samples_it_evenly():
     batch = mixed().sample(500, 16)
     assert (batch.index.shape, batch.index.dtype) == ((500, 16), np.int32)
     found = numbers(batch)
@@ -44,7 +44,7 @@ def test_learning_that_waits_for_rows_waits_for_each_part_until_it_is_full():
     assert lengths == [0, 0, 2, 5, 3, 10]
 
 
-def test_each_part_brings_back_its_rows_and_the_draws_of_all():
+def test_each_part_restores_its_rows_and_the_random_stream_of_all():
     made = mixed()
     made.sample(3, 8)
     other = mixed(pushed=(0, 0), seed=9)
@@ -66,12 +66,12 @@ def test_each_part_brings_back_its_rows_and_the_draws_of_all():
         ([(4, 0.5), (0, 0.5)], "capacities of at least 1 row"),
     ],
 )
-def test_parts_that_make_no_sense_are_refused(parts, message):
+def test_invalid_parts_are_refused(parts, message):
     with pytest.raises(ConfigError, match=message):
         MixedBuffer(parts, FIELDS)
 
 
-def test_minibatches_that_cannot_be_divided_or_drawn_are_refused():
+def test_minibatches_that_cannot_be_divided_or_sampled_are_refused():
     with pytest.raises(ConfigError, match="minibatches of 10 rows cannot be divided by"):
         mixed().sample(1, 10)
     with pytest.raises(ConfigError, match="sample from an empty buffer"):

@@ -65,7 +65,7 @@ def test_old_rows_are_held_as_often_as_new_ones():
         assert abs(tenth.sum() - 50) < 4 * math.sqrt(500 * 0.1 * 0.9)
 
 
-def test_held_rows_are_drawn_alike():
+def test_held_rows_are_sampled_evenly():
     made = buffer(capacity=5, pushes=(3,))
     batch = made.sample(500, 12)
     assert (batch.index.shape, batch.index.dtype) == ((500, 12), np.int32)
@@ -75,7 +75,7 @@ def test_held_rows_are_drawn_alike():
     assert evenly(counts[:3])
 
 
-def test_the_seed_decides_what_is_held_and_draws_do_not():
+def test_the_seed_decides_which_rows_are_held_and_samples_do_not():
     found = []
     for seed, draws in ((0, 0), (0, 3), (1, 0)):
         made = buffer(seed=seed, pushes=(10,))
@@ -85,7 +85,7 @@ def test_the_seed_decides_what_is_held_and_draws_do_not():
     assert found[0] == found[1] != found[2]
 
 
-def test_a_checkpoint_brings_it_back_and_the_next_one_links_what_did_not_change(tmp_path, monkeypatch):
+def test_a_checkpoint_restores_it_and_the_next_one_links_unchanged_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(device_tables, "BLOCK_BYTES", 8)  # Two rows of the numbers, four of the images.
     made = buffer(capacity=8, pushes=(8,))
     before = held(made)

@@ -28,7 +28,7 @@ def test_the_oldest_row_is_overwritten_first():
     capacity=st.integers(1, 7),
     actions=st.lists(st.one_of(st.integers(0, 7), st.just("reload")), max_size=12),
 )
-def test_it_holds_what_a_list_of_the_last_rows_holds(capacity, actions):
+def test_it_holds_the_same_as_a_list_of_the_last_rows(capacity, actions):
     buffer, model, number = ring(capacity), {}, 0
     for action in actions:
         if action == "reload":

@@ -125,7 +125,7 @@ def all_windows(made):
 
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(history=histories(), length=st.integers(1, 5), burn_in=st.integers(0, 4))
-def test_a_window_is_burn_in_and_rows_of_one_episode_in_order(history, length, burn_in):
+def test_a_window_has_burn_in_and_rows_of_one_episode_in_order(history, length, burn_in):
     made, stored, episodes = fill(history, buffer(history[1], length, burn_in=burn_in))
     if not stored:
         return
@@ -161,7 +161,7 @@ def test_each_stored_row_is_sampled_equally_often(history, length):
 
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(history=histories())
-def test_whole_episodes_are_those_that_ended_and_are_stored_from_their_first_row_on(history):
+def test_whole_episodes_have_ended_and_are_stored_from_their_first_row_on(history):
     made, stored, episodes = fill(history, buffer(history[1], 12, whole=True))
     whole = [e["rows"] for e in episodes if e["ended"] and set(e["rows"]) <= set(stored) and len(e["rows"]) <= 12]
     assert made.ready == bool(whole)
@@ -295,7 +295,7 @@ def test_equal_priorities_sample_each_row_of_an_episode_equally_often(history, l
     assert set(times.tolist()) == {length // stride}
 
 
-def test_there_is_room_for_any_number_of_sequences():
+def test_any_number_of_sequences_has_room():
     world, made = World(1), prioritized(60, length=6, stride=1, eta=0.0)
     for _ in range(5):
         rows = world.rows([["end"]] * 30)
@@ -333,7 +333,7 @@ def expected_priorities(stored, episodes, length, stride, eta):
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(history=histories(), parts=st.integers(1, 3), stride=st.integers(1, 3))
-def test_all_sequences_have_the_priorities_of_their_rows(history, parts, stride):
+def test_the_priority_of_a_sequence_follows_from_its_rows(history, parts, stride):
     length = parts * stride
     burn_in = min(2, history[1] - length)
     made = prioritized(history[1], length=length, stride=stride, eta=0.75, burn_in=burn_in)
@@ -353,7 +353,7 @@ KINDS = {
 
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(history=histories(), reload_at=st.integers(0, 7), kind=st.sampled_from(sorted(KINDS)))
-def test_a_buffer_that_was_saved_and_loaded_samples_as_if_nothing_had_happened(history, reload_at, kind):
+def test_a_restored_buffer_samples_as_if_it_had_not_been_saved(history, reload_at, kind):
     make = KINDS[kind]
     made, _, _ = fill(history, make(history[1]), errors=True)
     other, _, _ = fill(history, make(history[1]), lambda: make(history[1], seed=9), reload_at, errors=True)

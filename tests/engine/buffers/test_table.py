@@ -93,7 +93,7 @@ def test_a_selector_chooses_as_a_plain_list_does_also_after_it_was_restored(name
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-def test_many_places_at_once_are_the_same_as_one_after_the_other(name):
+def test_many_places_at_once_give_the_same_as_one_after_the_other(name):
     many, single = (make_selector(name, 16, 0.6, "sampler") for _ in range(2))
     priorities = np.random.default_rng(1).random(16)
     # A place that is given twice keeps the last priority.
@@ -113,7 +113,7 @@ def test_many_places_at_once_are_the_same_as_one_after_the_other(name):
     assert all(np.array_equal(one, other) for one, other in zip(*draws))
 
 
-def test_probabilities_are_those_of_the_draws():
+def test_probabilities_match_the_samples():
     rng = np.random.default_rng(0)
     selector = make_selector("prioritized", 4, 0.5, "sampler")
     selector.insert(np.arange(4), np.array([1.0, 4.0, 9.0, 0.0]))
@@ -136,7 +136,7 @@ def test_a_full_table_removes_what_its_remover_chooses(remover, left):
     assert (len(table), table.inserted) == (4, 6)
 
 
-def test_a_row_that_was_drawn_often_enough_is_removed_and_stays_readable_until_the_next_push():
+def test_a_row_that_was_sampled_often_enough_is_removed_and_stays_readable_until_the_next_push():
     table = Table(4, FIELDS, "fifo", "fifo", max_times_sampled=2)
     table.push(rows(0, 1, 2))
     batch = table.sample(1, 4)
@@ -164,7 +164,7 @@ def test_a_queue_and_a_stack_give_each_row_once(kind, order):
     assert sampled(table) == [3]
 
 
-def test_rows_are_drawn_uniformly_and_the_oldest_makes_room():
+def test_rows_are_sampled_uniformly_and_the_oldest_makes_room():
     table = Table(6, FIELDS, seed=1)
     for n in range(0, 10, 2):
         table.push(rows(n, n + 1))
@@ -173,7 +173,7 @@ def test_rows_are_drawn_uniformly_and_the_oldest_makes_room():
     assert held(table) == [4, 5, 6, 7, 8, 9]
 
 
-def test_importance_weights_are_those_of_the_paper_and_updates_change_what_is_drawn():
+def test_importance_weights_follow_the_formula_and_updates_change_the_samples():
     table = Table(4, FIELDS, "prioritized", priority=Priority(1.0, 0.5, 2))
     table.push(rows(0, 1, priority=[1.0, 3.0]))
     batch = table.sample(1, 64)
@@ -206,7 +206,7 @@ def test_tables_share_rows_and_a_row_stays_as_long_as_one_of_them_refers_to_it()
 
 
 @pytest.mark.parametrize("sampler", SELECTORS)
-def test_a_restored_table_goes_on_as_if_it_had_not_been_saved(sampler):
+def test_a_restored_table_continues_as_if_it_had_not_been_saved(sampler):
     def made(limiter=None):
         return Table(
             5, FIELDS, sampler, "min_heap", max_times_sampled=3, limiter=limiter, priority=Priority(1.0), seed=3
@@ -257,7 +257,7 @@ def plain(state):
         (lambda: Table(4, FIELDS).push(rows(0, priority=[-2.0])), "priority -2.0: expected the size of an error"),
     ],
 )
-def test_what_cannot_work_is_refused(make, message):
+def test_settings_and_rows_that_do_not_fit_are_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 

@@ -123,119 +123,112 @@ def test_a_declared_factory_must_return_a_middleware_of_its_own():
 # Checks
 
 
-def test_a_chain_that_fits_is_accepted():
-    evaluator = make("interaction_evaluator", role="evaluate", reads=["train_iter"])
-    check_chain([evaluator, collector, gae, trainer, logger], OnlineRLContext)
+@dataclasses.dataclass
+class Mine(Context):
+    seen: int = 0
+    data: list | None = None
+
+    def __post_init__(self):
+        self.keep("seen")
 
 
-def test_a_read_that_nothing_writes_names_the_field_and_the_fix():
-    assert problem(gae) == (
-        "gae_estimator at position 0 reads ctx.trajectories, which nothing before it writes; add a collector "
-        "(StepCollector writes it) before it"
-    )
-    assert problem(collector, trainer).endswith(
-        "multistep_trainer at position 1 reads ctx.train_data, which nothing before it writes; add a "
-        "middleware that writes it before position 1"
-    )
+class Pusher:
+    def __call__(self, ctx): ...
+
+    def requirements(self):
+        return ["the policy acts on Discrete actions and the buffer holds Box actions"]
 
 
-def test_a_read_that_something_later_writes_says_to_move_it():
-    assert problem(make("early", reads=["trajectories"]), logger, collector).endswith(
-        "nothing before it writes; StepCollector at position 2 writes it: move it before"
-    )
+task = Task()
+learner = make("OffPolicyLearner", role="learn", writes=["train_iter"])
+evaluator = make("interaction_evaluator", role="evaluate", reads=["train_iter"])
+early, loop = make("early", reads=["trajectories"]), make("loop", reads=["obs"], writes=["obs"])
+write_obs, write_both = make("a", writes=["obs"]), make("b", writes=["obs", "action"])
+kept, dropped = make("a", reads=["seen", "total_step"]), make("a", reads=["data"])
+
+FITTING = {
+    "an on-policy chain": [evaluator, collector, gae, trainer, logger],
+    "a read after an undeclared middleware": [pass_on, gae],
+    "reads within composites": [task.serial(collector, task.wrap(gae)), trainer],
+    "a read after parallel": [task.parallel(collector, logger), gae],
+    "a read after a parallel with an undeclared member": [task.parallel(pass_on, logger), gae],
+    "a learner without a collector": [learner],
+    "one field written twice in serial": [
+        task.serial(write_obs, make("b", optional=["obs"], writes=["obs", "action"]))
+    ],
+}
 
 
-def test_a_middleware_does_not_feed_its_own_read():
-    assert "reads ctx.obs, which nothing before it writes; add a middleware" in problem(
-        make("loop", reads=["obs"], writes=["obs"])
-    )
+@pytest.mark.parametrize("chain", FITTING.values(), ids=FITTING)
+def test_a_chain_that_fits_is_accepted(chain):
+    check_chain(chain, OnlineRLContext)
 
 
-def test_kept_fields_can_always_be_read():
-    @dataclasses.dataclass
-    class Mine(Context):
-        seen: int = 0
-        data: list | None = None
-
-        def __post_init__(self):
-            self.keep("seen")
-
-    check_chain([make("a", reads=["seen", "total_step"])], Mine)
-    assert "reads ctx.data" in problem(make("a", reads=["data"]), context=Mine)
-
-
-def test_below_an_undeclared_middleware_everything_may_have_been_written():
-    check_chain([pass_on, gae], OnlineRLContext)
-    assert "reads ctx.trajectories" in problem(gae, pass_on)
-
-
-def test_members_of_composites_count():
-    task = Task()
-    check_chain([task.serial(collector, task.wrap(gae)), trainer], OnlineRLContext)
-    check_chain([task.parallel(collector, logger), gae], OnlineRLContext)
-    assert "gae_estimator at position 0.1 reads ctx.trajectories" in problem(task.serial(logger, gae))
-
-
-def test_members_of_parallel_do_not_feed_each_other():
-    task = Task()
-    assert "gae_estimator at position 0.1 reads ctx.trajectories" in problem(task.parallel(collector, gae))
-    assert "gae_estimator at position 0.1 reads ctx.trajectories" in problem(task.parallel(pass_on, gae))
-    check_chain([task.parallel(pass_on, logger), gae], OnlineRLContext)
-
-
-def test_a_learner_before_the_collector_is_out_of_place():
-    learner = make("OffPolicyLearner", role="learn", writes=["train_iter"])
-    assert problem(logger, learner, collector) == (
-        "OffPolicyLearner at position 1 learns before StepCollector at position 2 collects; move it after the collector"
-    )
-    check_chain([learner], OnlineRLContext)
-
-
-def test_roles_given_to_use_count():
-    text = problem(pass_on, collector, roles=[Role.LEARN, None])
-    assert "pass_on at position 0 learns before StepCollector" in text
-
-
-def test_a_field_that_the_context_does_not_have_names_the_nearest():
-    assert problem(make("a", writes=["trajectory"])) == (
-        "a at position 0 writes ctx.trajectory, which OnlineRLContext does not have; did you mean "
-        "'trajectories'?; start the task with a context that declares it"
-    )
-    assert "a at position 0 reads ctx.env_step, which OfflineRLContext does not have" in problem(
-        make("a", reads=["env_step"]), context=OfflineRLContext
-    )
+def test_kept_and_optional_fields_can_always_be_read():
+    check_chain([kept], Mine)
     check_chain([logger], OfflineRLContext)
 
 
-def test_members_of_parallel_that_write_one_field_are_an_error():
-    task = Task()
-    writers = task.serial(make("a", writes=["obs"])), make("b", writes=["obs", "action"])
-    assert problem(task.parallel(*writers)) == (
-        "serial and b, members of parallel at position 0, both write ctx.obs; use serial, or let one of them "
-        "write another field"
+PROBLEMS = {
+    "a read that nothing writes": (
+        [gae],
+        "gae_estimator at position 0 reads ctx.trajectories, which nothing before it writes; add a collector "
+        "(StepCollector writes it) before it",
+    ),
+    "another field that nothing writes": (
+        [collector, trainer],
+        "multistep_trainer at position 1 reads ctx.train_data, which nothing before it writes; add a middleware that "
+        "writes it before position 1",
+    ),
+    "a read before the write": (
+        [early, logger, collector],
+        "nothing before it writes; StepCollector at position 2 writes it: move it before",
+    ),
+    "a middleware does not feed its own read": ([loop], "reads ctx.obs, which nothing before it writes; add a"),
+    "a read before an undeclared middleware": ([gae, pass_on], "reads ctx.trajectories"),
+    "a read within serial": ([task.serial(logger, gae)], "gae_estimator at position 0.1 reads ctx.trajectories"),
+    "a read beside its write": (
+        [task.parallel(collector, gae)],
+        "gae_estimator at position 0.1 reads ctx.trajectories",
+    ),
+    "a read beside an undeclared one": ([task.parallel(pass_on, gae)], "at position 0.1 reads ctx.trajectories"),
+    "a learner before the collector": (
+        [logger, learner, collector],
+        "OffPolicyLearner at position 1 learns before StepCollector at position 2 collects; move it after the",
+    ),
+    "a field that the context lacks": (
+        [make("a", writes=["trajectory"])],
+        "a at position 0 writes ctx.trajectory, which OnlineRLContext does not have; did you mean 'trajectories'?; "
+        "start the task with a context that declares it",
+    ),
+    "two members of parallel that write one field": (
+        [task.parallel(task.serial(write_obs), write_both)],
+        "serial and b, members of parallel at position 0, both write ctx.obs; use serial, or let one of them write "
+        "another field",
+    ),
+    "two members of parallel with a role": (
+        [task.parallel(collector, make("evaluator", role="evaluate", writes=["eval_value"]))],
+        "parallel at position 0 has 2 members with a role (StepCollector and evaluator); one thread owns",
+    ),
+    "requirements": (
+        [pass_on, Pusher()],
+        "Pusher at position 1: the policy acts on Discrete actions and the buffer holds Box actions",
+    ),
+}
+
+
+@pytest.mark.parametrize(("chain", "message"), PROBLEMS.values(), ids=PROBLEMS)
+def test_a_problem_is_named_with_its_place_and_the_fix(chain, message):
+    assert message in problem(*chain)
+
+
+def test_the_context_and_given_roles_count():
+    assert "reads ctx.data" in problem(dropped, context=Mine)
+    assert "a at position 0 reads ctx.env_step, which OfflineRLContext does not have" in problem(
+        make("a", reads=["env_step"]), context=OfflineRLContext
     )
-    again = make("b", optional=["obs"], writes=["obs", "action"])
-    check_chain([task.serial(writers[0], again)], OnlineRLContext)
-
-
-def test_parallel_takes_one_member_with_a_role():
-    task = Task()
-    evaluator = make("evaluator", role="evaluate", writes=["eval_value"])
-    assert problem(task.parallel(collector, evaluator)).startswith(
-        "parallel at position 0 has 2 members with a role (StepCollector and evaluator); one thread owns"
-    )
-
-
-def test_requirements_of_the_middleware_are_collected():
-    class Pusher:
-        def __call__(self, ctx): ...
-
-        def requirements(self):
-            return ["the policy acts on Discrete actions and the buffer holds Box actions"]
-
-    assert problem(pass_on, Pusher()) == (
-        "Pusher at position 1: the policy acts on Discrete actions and the buffer holds Box actions"
-    )
+    text = problem(pass_on, collector, roles=[Role.LEARN, None])
+    assert "pass_on at position 0 learns before StepCollector" in text
 
 
 def test_all_problems_are_listed_at_once():
@@ -248,7 +241,7 @@ def test_all_problems_are_listed_at_once():
 # View
 
 
-def test_the_pipeline_view_is_one_aligned_line_a_middleware():
+def test_the_pipeline_view_is_one_aligned_line_per_middleware():
     view = pipeline_view([collector, Task().serial(gae, pass_on), logger, trainer])
     assert view.splitlines() == [
         "       middleware         role     reads -> writes",
@@ -261,7 +254,7 @@ def test_the_pipeline_view_is_one_aligned_line_a_middleware():
     ]
 
 
-def test_many_fields_continue_below_themselves():
+def test_long_lists_of_fields_continue_below_themselves():
     fields = [f"a_field_of_number_{number}" for number in range(12)]
     view = pipeline_view([make("logger", reads=fields[:8], writes=fields[8:])]).splitlines()
     begin = view[0].index("reads")

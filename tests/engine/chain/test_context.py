@@ -43,7 +43,7 @@ def test_renew_makes_a_fresh_instance_with_fresh_fields():
     assert ctx.collect_kwargs == {"eps": 0.1}
 
 
-def test_keep_in_the_middle_of_a_run_holds_from_then_on():
+def test_keep_during_a_run_takes_effect_from_then_on():
     ctx = MyContext()
     ctx.keep("var4")
     ctx.var4 = 9
@@ -161,7 +161,7 @@ class Declared(Context):
         ("rest", {"a": 1}, r"ctx\.rest is kept and holds a dict"),
     ],
 )
-def test_a_wrong_type_in_a_kept_field_is_told_where_it_is_set(field, value, message):
+def test_a_wrong_type_in_a_kept_field_is_an_error_where_it_is_set(field, value, message):
     ctx = Declared()
     before = getattr(ctx, field)
     with pytest.raises(TypeError, match=message):
@@ -169,7 +169,7 @@ def test_a_wrong_type_in_a_kept_field_is_told_where_it_is_set(field, value, mess
     assert getattr(ctx, field) is before
 
 
-def test_what_a_kept_field_may_hold_can_be_set():
+def test_allowed_values_of_kept_fields_can_be_set():
     ctx = Declared()
     for field, values in {
         "whole": (3, np.int64(3), True),
@@ -199,7 +199,7 @@ def test_numpy_scalars_in_kept_fields_become_python_numbers():
     assert type(ctx.last_eval_value) is float
 
 
-def test_contexts_pickle():
+def test_contexts_can_be_pickled():
     ctx = MyContext(var1=1, var3={"a": np.arange(3)})
     ctx.keep("var4")
     copy = pickle.loads(pickle.dumps(ctx))  # noqa: S301

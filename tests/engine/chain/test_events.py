@@ -28,28 +28,11 @@ def test_handlers_are_called_in_the_order_of_registration_with_all_arguments():
     assert calls == [("a", (1,), {"step": 2}), ("b", (1,), {"step": 2})]
 
 
-def test_events_of_one_topic_keep_their_order():
-    bus, seen = EventBus(), []
-    bus.on("tick", seen.append)
-    for number in range(100):
-        bus.emit("tick", number)
-    assert seen == list(range(100))
-
-
 def test_an_argument_may_be_called_event():
     bus, seen = EventBus(), []
     bus.on("tick", lambda event: seen.append(event))
     bus.emit("tick", event=5)
     assert seen == [5]
-
-
-def test_once_is_called_once():
-    bus, seen = EventBus(), []
-    bus.once("tick", seen.append)
-    bus.emit("tick", 1)
-    bus.emit("tick", 2)
-    assert seen == [1]
-    assert bus.handler_count("tick") == 0
 
 
 def test_once_is_called_once_when_threads_emit_together():
@@ -152,7 +135,7 @@ def test_wait_for_leaves_nothing_behind_after_a_timeout():
     assert bus.handler_count("done") == 0
 
 
-def test_a_long_wait_says_what_it_waits_for(monkeypatch, caplog):
+def test_a_long_wait_logs_what_it_waits_for(monkeypatch, caplog):
     monkeypatch.setattr(events, "_FIRST_REPORT", 0.02)
     with pytest.raises(TimeoutError):
         EventBus().wait_for("done", timeout=0.3)

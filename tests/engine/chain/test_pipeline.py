@@ -3,52 +3,15 @@
 from __future__ import annotations
 
 import functools
-import re
 import threading
 
 import pytest
+from chain_kit import Marker, fail, marker
 
 from minding.engine import MiddlewareError, OnlineRLContext, Task, declare
 
 
-def marker(log, number):
-    """A generator middleware that logs `number`, then `-number`."""
-
-    def mark(ctx):
-        log.append(number)
-        yield
-        log.append(-number)
-
-    return mark
-
-
-class Marker:
-    """The same as an object, which has no ``__name__``; logs a closing too."""
-
-    def __init__(self, log, number):
-        self.log, self.number = log, number
-
-    def __call__(self, ctx):
-        self.log.append(self.number)
-        try:
-            yield
-        except GeneratorExit:
-            self.log.append(f"closed {self.number}")
-            raise
-        self.log.append(-self.number)
-
-
-def fail(ctx):
-    raise ValueError("broken")
-
-
-@pytest.fixture
-def started():
-    with Task().start(ctx=OnlineRLContext()) as fresh:
-        yield fresh
-
-
-def test_middleware_run_in_order_step_after_step(started):
+def test_middleware_run_in_order_in_each_step(started):
     log = []
     started.use(lambda ctx: log.append(0)).use(lambda ctx: log.append(1))
     started.run(max_step=2)
@@ -111,7 +74,7 @@ def test_a_wrapped_plain_function_has_an_empty_second_half_that_can_be_called_tw
     assert log == [1]
 
 
-def test_forward_and_backward_run_the_halves_by_hand(started):
+def test_forward_and_backward_run_single_halves(started):
     log = []
     first = started.forward(marker(log, 1))
     started.forward(marker(log, 2), OnlineRLContext())
@@ -170,7 +133,7 @@ def test_the_member_with_a_role_runs_in_the_calling_thread(started):
     assert threads["wait"] is not threading.main_thread()
 
 
-def test_the_first_error_of_parallel_surfaces_when_all_members_have_ended(started):
+def test_the_first_error_of_parallel_is_raised_once_all_members_have_ended(started):
     log, failed = [], threading.Event()
 
     def fail_and_tell(ctx):
@@ -213,7 +176,7 @@ def test_a_member_that_waits_for_an_event_ends_when_another_one_fails(started):
 
 
 @pytest.mark.parametrize("emitter_first", [False, True])
-def test_a_member_gets_events_of_the_others_however_early_they_come(started, emitter_first):
+def test_a_member_receives_events_of_the_others_however_early_they_are_emitted(started, emitter_first):
     emitted, received = threading.Event(), []
 
     def wait(ctx):
@@ -234,7 +197,7 @@ def test_a_member_gets_events_of_the_others_however_early_they_come(started, emi
         started.wait_for("ready", timeout=0.01)
 
 
-def test_members_of_a_nested_parallel_get_events_from_around_it_but_never_their_own(started):
+def test_members_of_a_nested_parallel_receive_outer_events_but_never_their_own(started):
     begun, received = threading.Event(), []
 
     def emit(ctx):
@@ -254,7 +217,7 @@ def test_members_of_a_nested_parallel_get_events_from_around_it_but_never_their_
 
 
 @pytest.mark.parametrize("idle", [0, 1], ids=["waits in the owning thread", "waits in another thread"])
-def test_a_failing_handler_ends_a_wait_and_surfaces(started, idle):
+def test_a_failing_handler_ends_a_wait_and_is_raised(started, idle):
     members = [lambda ctx: None] * idle
     members += [lambda ctx: started.wait_for("never"), lambda ctx: started.emit("tick")]
     started.on("tick", lambda: 1 / 0)
@@ -274,7 +237,7 @@ def test_a_signal_ends_a_wait_and_the_run(started):
     assert (started.stop_reason, started.ctx.total_step) == ("SIGTERM", 0)
 
 
-def test_callables_without_a_name_are_middleware(started):
+def test_callables_without_a_name_can_be_middleware(started):
     log = []
 
     def put(number, ctx):
@@ -286,7 +249,7 @@ def test_callables_without_a_name_are_middleware(started):
     assert [line.split()[1] for line in repr(started).splitlines()[2:]] == ["put", "Marker", "serial", "put"]
 
 
-def test_wrappers_go_around_every_middleware_used_before_or_after(started):
+def test_wrappers_surround_every_middleware_used_before_or_after(started):
     log = []
 
     def traced(label):
@@ -305,15 +268,35 @@ def test_wrappers_go_around_every_middleware_used_before_or_after(started):
     assert "mark" in repr(started)
 
 
-@pytest.mark.parametrize("value", [5, False, [1.0]])
-def test_a_returned_value_is_an_error_that_names_the_middleware(started, value):
-    def gives(ctx):
-        return value
+def number(ctx):
+    return 5
 
-    with pytest.raises(MiddlewareError, match=rf"'gives' \(position 0\) returned {re.escape(repr(value))}, which"):
-        started.use(gives).run(max_step=1)
-    with pytest.raises(MiddlewareError, match=r"'gives' .* returned"):
-        started.forward(gives)
+
+def false(ctx):
+    return False
+
+
+async def coroutine(ctx): ...
+
+
+def factory(cfg):
+    return lambda ctx: None
+
+
+@pytest.mark.parametrize(
+    ("middleware", "message"),
+    [
+        (number, r"'number' \(\S.*\) returned 5, which"),
+        (false, r"'false' .* returned False, which"),
+        (coroutine, r"'coroutine' .* is async; use a plain function"),
+        (factory, r"'factory' .* returned a function.*factory\(\.\.\.\)"),
+    ],
+)
+def test_a_middleware_that_returns_something_is_an_error_that_names_it(started, middleware, message):
+    with pytest.raises(MiddlewareError, match=message):
+        started.use(middleware).run(max_step=1)
+    with pytest.raises(MiddlewareError, match=message):
+        started.forward(middleware)
 
 
 def test_a_second_yield_is_an_error_that_names_the_middleware(started):
@@ -338,23 +321,6 @@ def test_a_generator_that_never_yields_is_fine(started):
 
     started.use(maybe).run(max_step=2)
     assert log == [1, 1]
-
-
-def test_a_factory_used_in_place_of_what_it_returns_is_an_error(started):
-    def my_handler(cfg):
-        def handle(ctx): ...
-
-        return handle
-
-    with pytest.raises(MiddlewareError, match=r"'my_handler' .* returned a function.*my_handler\(\.\.\.\)"):
-        started.use(my_handler).run(max_step=1)
-
-
-def test_an_async_function_is_an_error(started):
-    async def handle(ctx): ...
-
-    with pytest.raises(MiddlewareError, match=r"'handle' .* is async; use a plain function"):
-        started.use(handle).run(max_step=1)
 
 
 def test_an_exception_closes_open_generators_in_reverse_and_says_where(started):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
+from chain_kit import fail, marker
 
 from minding.engine import (
     ChainError,
@@ -17,28 +19,7 @@ from minding.engine import (
     declare,
     task,
 )
-
-
-def marker(log, number):
-    """A generator middleware that logs `number`, then `-number`."""
-
-    def mark(ctx):
-        log.append(number)
-        yield
-        log.append(-number)
-
-    return mark
-
-
-def fail(ctx):
-    raise ValueError("broken")
-
-
-@pytest.fixture
-def started():
-    with Task().start(ctx=OnlineRLContext()) as fresh:
-        yield fresh
-
+from minding.middleware import EpisodeCollector, epoch_timer, multistep_trainer, termination_checker
 
 # Misuse
 
@@ -60,13 +41,7 @@ def test_a_task_is_not_started_again_within_its_block_and_keeps_its_chain():
         again.use(lambda ctx: None).run(max_step=1)
 
 
-@pytest.mark.parametrize("resume", [True, 3])
-def test_what_names_no_run_to_resume_is_refused(resume):
-    with pytest.raises(ChainError, match=f"resume must be 'latest', a checkpoint folder or a run folder, got {resume}"):
-        Task().start(resume=resume)
-
-
-def test_after_the_with_block_the_task_is_not_started_but_can_be_looked_at():
+def test_after_its_block_a_task_is_not_started_but_can_be_read():
     with Task().start() as ended:
         ended.use(lambda ctx: None).run(max_step=3)
     assert ended.ctx.total_step == 3
@@ -75,25 +50,9 @@ def test_after_the_with_block_the_task_is_not_started_but_can_be_looked_at():
 
 
 @pytest.mark.parametrize("compose", [Task.use, Task.serial, Task.parallel, Task.wrap, Task.use_wrapper])
-def test_what_cannot_be_called_is_no_middleware(started, compose):
+def test_only_callables_can_be_middleware(started, compose):
     with pytest.raises(MiddlewareError, match="got 'collector' of type str; a middleware is a callable"):
         compose(started, "collector")
-
-
-def test_run_without_middleware_is_an_error(started):
-    with pytest.raises(ChainError, match="the chain is empty"):
-        started.run(max_step=1)
-
-
-@pytest.mark.parametrize("max_step", [-1, 1.5, "10", True])
-def test_max_step_must_be_an_integer(started, max_step):
-    with pytest.raises(ConfigError, match="max_step must be an integer of 0 or more"):
-        started.use(fail).run(max_step=max_step)
-
-
-def test_start_with_a_class_in_place_of_a_context_is_an_error():
-    with pytest.raises(ChainError, match=r"must be a Context object such as OnlineRLContext\(\)"):
-        Task().start(ctx=OnlineRLContext)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +63,98 @@ def test_a_running_task_is_not_changed_started_or_run_again(started, call):
         started.use(lambda ctx: call(started)).run(max_step=1)
 
 
-def test_a_composite_takes_no_role(started):
-    with pytest.raises(MiddlewareError, match="serial cannot have a role"):
-        started.use(started.serial(fail), role="learn")
+MISTAKES = [
+    (lambda t: t.run(max_step=1), ChainError, "the chain is empty"),
+    *((lambda t, n=n: t.use(fail).run(max_step=n), ConfigError, "max_step must be") for n in (-1, 1.5, "10", True)),
+    *((lambda t, r=r: Task().start(resume=r), ChainError, f"resume must be 'latest'.* got {r}") for r in (True, 3)),
+    (lambda t: Task().start(ctx=OnlineRLContext), ChainError, r"a Context object such as OnlineRLContext\(\)"),
+    (lambda t: t.use(t.serial(fail), role="learn"), MiddlewareError, "serial cannot have a role"),
+    (lambda t: t.load_state_dict({"params": 1}), CheckpointError, r"has the keys ctx, chain, .*, got \['params'\]"),
+    (lambda t: t.at_boundary(lambda: None), ChainError, "no iteration is running"),
+    (lambda t: t.profile(), ChainError, r"start with task\.start\(\.\.\., profile=True\)"),
+    (lambda t: t.write_trace("trace.json"), ChainError, r"start with task\.start\(\.\.\., trace=True\)"),
+    (lambda t: t.off("tock"), ChainError, "off: nothing is registered for event 'tock'"),
+    (lambda t: t.add_role("colect"), MiddlewareError, "role 'colect' is not one of collect.*; did you mean 'collect'"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), MISTAKES)
+def test_a_mistake_is_an_error_that_names_it(started, call, error, message):
+    with pytest.raises(error, match=message):
+        call(started)
+
+
+# DI-engine's names
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda task: task.start(n_async_workers=4), "start: n_async_workers is the number of DI-engine's threads; "),
+        (lambda task: task.start(True, 4), "lanes={'collectors': 4}"),
+        (lambda task: task.start(labels={"a"}), "start: there are no labels; use an `if`"),
+        (lambda task: task.start(attach_callback=print), "start: processes are not attached to a run; resume="),
+        (lambda task: task.start(traec=True), "start: there is no argument 'traec'; did you mean 'trace'?"),
+        (lambda task: task.use(print, lock=True), "use: omit `lock`: no two middleware"),
+        (lambda task: task.use(print, filter_labels=["a"]), "use: there are no labels; use an `if`"),
+        (lambda task: task.wrap(print, lock=True), "wrap: omit `lock`: no two middleware"),
+        (lambda task: task.emit("tick", only_remote=True), "emit: omit `only_remote`: events stay in the run"),
+        (lambda task: task.emit("tick", only_local=True), "emit: omit `only_local`: events stay in the run"),
+        (
+            lambda task: task.wait_for("tick", 0.01, ignore_timeout_exception=False),
+            "wait_for: omit `ignore_timeout_exception`: wait_for raises TimeoutError",
+        ),
+    ],
+)
+def test_unknown_arguments_are_refused_with_what_to_use(started, call, message):
+    with pytest.raises(ChainError, match=re.escape(message)):
+        call(started)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("router", "lanes start their own processes"),
+        ("match_labels", "use an `if`"),
+        ("labels", "use an `if`"),
+        ("void", "lambda ctx: None"),
+        ("sync", "nothing to wait for"),
+        ("async_executor", "parallel"),
+        ("sequence", "serial"),
+        ("use_step_wrapper", "use_wrapper"),
+        ("emit_remote", "use emit"),
+        ("finsh", "did you mean 'finish'"),
+    ],
+)
+def test_unknown_attributes_are_refused_with_what_to_use(name, message):
+    with pytest.raises(AttributeError, match=f"task.{name}.*{re.escape(message)}"):
+        getattr(Task(), name)
+    assert not hasattr(Task(), name)
+
+
+def test_roles_have_the_names_of_both(started):
+    assert (started.role, started.roles, started.has_role(Role.LEARN)) == (Role, frozenset(), True)
+    started.add_role(started.role.LEARNER)
+    started.add_role("collector")
+    assert started.roles == {Role.LEARN, Role.COLLECT}
+    assert started.has_role(started.role.COLLECTOR)
+    assert not started.has_role("evaluate")
+    assert [role.value for role in Role] == ["collect", "learn", "evaluate"]
+
+
+def test_middleware_take_the_arguments_of_di_engine_or_say_which_they_take():
+    ctx = OnlineRLContext(train_iter=50)
+    with Task().start(ctx=ctx) as task:
+        checker = termination_checker(100, 50, task=task)
+        checker(ctx)
+    assert checker.reason == "max_train_iter"
+    epoch_timer(print_per=5)
+    with pytest.raises(MiddlewareError, match=r"multistep_trainer: .*'policy'; it takes \(cfg, policy\)"):
+        multistep_trainer(object(), log_freq=100)
+    with pytest.raises(MiddlewareError, match=r"epoch_timer: .*'smooth_window'; it takes \(print_per, \*, clock\)"):
+        epoch_timer(print_per=5, smooth_window=10)
+    with pytest.raises(MiddlewareError, match=r"too many positional .*; it takes \(cfg, policy, env, \*, n_episode\)"):
+        EpisodeCollector(object(), object(), object(), 8)
 
 
 # Steps and ends
@@ -225,7 +273,7 @@ def test_an_error_in_a_hook_does_not_hide_the_error_that_ended_the_run(started):
 # Events, tasks, roles
 
 
-def test_an_error_in_a_handler_surfaces_in_run(started):
+def test_run_raises_the_error_of_a_handler(started):
     started.on("saved", lambda path: 1 / 0)
     started.use(lambda ctx: started.emit("saved", path="x"))
     with pytest.raises(ZeroDivisionError) as caught:
@@ -249,7 +297,7 @@ def test_an_error_in_a_handler_in_another_thread_ends_the_run_at_the_next_step(s
     assert seen == [0]
 
 
-def test_once_off_and_wait_for_work_on_the_task(started):
+def test_a_task_has_once_off_and_wait_for(started):
     seen = []
     started.once("tick", seen.append)
     started.on("tick", seen.append)
@@ -259,6 +307,10 @@ def test_once_off_and_wait_for_work_on_the_task(started):
     assert seen == [1, 1]
     with pytest.raises(TimeoutError):
         started.wait_for("tick", timeout=0.01)
+    for _ in range(2):
+        started.on("tick", pytest.fail)
+    started.off("tick")
+    started.emit("tick")
 
 
 def test_two_tasks_share_nothing():
@@ -285,7 +337,7 @@ def test_a_middleware_may_run_a_task_of_its_own(started):
     assert log == [1, ("inner", 0), 5, -5, ("inner", 1), 5, -5, -1]
 
 
-def test_start_after_a_run_begins_anew():
+def test_a_start_after_a_run_begins_a_new_one():
     log = []
     for _ in range(2):
         with task.start(ctx=OnlineRLContext()):
@@ -300,14 +352,6 @@ def test_a_failed_run_leaves_a_task_that_can_be_started_again():
     with task.start():
         task.use(lambda ctx: None).run(max_step=1)
     assert task.stop_reason == "max_step"
-
-
-def test_a_task_without_roles_has_all_and_with_roles_those(started):
-    assert started.has_role(Role.LEARN)
-    started.add_role("collect")
-    assert (started.has_role(Role.COLLECT), started.has_role("learn")) == (True, False)
-    with pytest.raises(MiddlewareError, match=r"role 'colect' is not one of collect.*; did you mean 'collect'"):
-        started.add_role("colect")
 
 
 # State, views, time
@@ -342,7 +386,7 @@ def build():
     return build_task
 
 
-def test_the_state_of_a_chain_goes_into_another_task(build):
+def test_the_state_of_a_chain_can_be_loaded_into_another_task(build):
     first, _ = build()
     first.run(max_step=3)
     state = first.state_dict()
@@ -364,11 +408,6 @@ def test_the_state_of_another_chain_is_refused_and_nothing_is_loaded(build):
         with pytest.raises(CheckpointError, match=r"0:<lambda> -> 1:Counter -> .*, got 0:Counter; build"):
             other.load_state_dict(first.state_dict())
         assert (counter.count, other.ctx.total_step) == (0, 0)
-
-
-def test_what_is_no_state_of_a_task_is_refused(started):
-    with pytest.raises(CheckpointError, match=r"has the keys ctx, chain, division and middleware, got \['params'\]"):
-        started.load_state_dict({"params": 1})
 
 
 def test_a_middleware_that_lost_its_state_is_named(build):
@@ -409,17 +448,12 @@ def test_calls_at_the_boundary_come_in_order_and_a_failing_one_ends_the_run_with
     assert caught.value.__notes__ == ["in 'save' at the end of step 0"]
 
 
-def test_a_broken_off_iteration_has_no_boundary(started):
+def test_an_aborted_iteration_has_no_boundary(started):
     log = []
     started.use(lambda ctx: started.at_boundary(lambda: log.append(1))).use(fail)
     with pytest.raises(ValueError):
         started.run(max_step=1)
     assert (log, started.within_iteration, started.resume_guarantee) == ([], True, "mid-iteration")
-
-
-def test_between_runs_there_is_no_boundary_to_come(started):
-    with pytest.raises(ChainError, match="no iteration is running"):
-        started.at_boundary(lambda: None)
 
 
 class Saver(Hook):
@@ -449,7 +483,7 @@ def test_a_run_resumes_once_then_calls_the_hooks_and_then_the_event():
     assert log == [*start, ("saver", 8), ("a", 8), ("saver", 9), ("a", 9)]
 
 
-def test_a_run_that_cannot_be_resumed_does_nothing_and_asks_again():
+def test_a_run_that_cannot_be_resumed_does_nothing_and_tries_again():
     log = []
     with task.start(resume="latest"):
         task.use(Saver(log, "saver", CheckpointError("none"))).use(lambda ctx: log.append("step"))
@@ -479,11 +513,6 @@ def test_the_profile_counts_calls_and_time_of_both_halves():
     assert lines[0].split() == ["middleware", "calls", "total", "s", "mean", "us", "share", "%"]
     assert [line.split()[:2] for line in lines[1:3]] == [["mark", "5"], ["<lambda>", "5"]]
     assert abs(sum(float(line.split()[-1]) for line in lines[1:3]) - 100) < 0.2
-
-
-def test_the_profile_of_a_task_that_did_not_measure_is_an_error(started):
-    with pytest.raises(ChainError, match=r"start with task\.start\(\.\.\., profile=True\)"):
-        started.profile()
 
 
 def test_the_chain_is_checked_before_the_first_step(started):

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from minding.engine import ChainError, Task
+from minding.engine import Task
 from minding.engine.chain.trace import Span, Trace
 
 
-def test_the_file_has_a_named_row_a_lane_and_times_from_the_first_span(tmp_path):
+def test_the_file_has_a_named_row_per_lane_and_times_from_the_first_span(tmp_path):
     trace = Trace()
     trace.add("main", [Span("learn", 100.5, 100.75)])
     trace.add("collector", [Span("collect", 100.25, 100.5), Span("explore", 100.5, 100.500001)])
@@ -70,8 +70,3 @@ def test_a_synchronous_run_is_one_row_in_the_order_of_the_chain(tmp_path):
     for earlier, later in itertools.pairwise(events):
         assert earlier["ts"] + earlier["dur"] <= later["ts"] + 0.2
     assert events[-1]["ts"] < 1e6 * (time.monotonic() - before)
-
-
-def test_a_trace_that_was_not_asked_for_is_an_error(tmp_path):
-    with Task().start() as task, pytest.raises(ChainError, match=r"start with task\.start\(\.\.\., trace=True\)"):
-        task.write_trace(tmp_path / "trace.json")

@@ -1,16 +1,21 @@
 """The contract of `Channel`, for the ends of every transport."""
 
+import dataclasses
+import os
+import pickle
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from treevalue import FastTreeValue
 
 from minding.engine.data.rollout import Rollout
+from minding.engine.lanes import processes
 from minding.engine.lanes.processes import SharedMemoryChannel
 from minding.engine.lanes.threads import channel_pair
-from minding.engine.lanes.transport import ChannelClosed
-from minding.engine.process.spawn import SPAWN
+from minding.engine.lanes.transport import ChannelClosed, serialize
+from minding.engine.process.spawn import SPAWN, lean_start
 
 
 def shared_memory_pair():
@@ -21,7 +26,10 @@ def shared_memory_pair():
 @pytest.fixture(params=[shared_memory_pair, channel_pair], ids=["processes", "threads"])
 def ends(request):
     """Two ends of a channel of depth 3."""
-    channels = request.param()
+    yield from closing(request.param())
+
+
+def closing(channels):
     yield channels
     for channel in channels:
         channel.close()
@@ -98,7 +106,7 @@ def test_one_array_sent_twice_in_a_message_arrives_as_one(ends):
     assert first is second
 
 
-def test_what_arrives_is_writable_and_belongs_to_the_receiver_alone(ends):
+def test_arrays_that_arrive_are_writable_and_belong_to_the_receiver_alone(ends):
     sent = GRID.copy()
     first = passed(ends, sent)
     first += 100
@@ -111,7 +119,7 @@ def test_what_arrives_is_writable_and_belongs_to_the_receiver_alone(ends):
     assert {array.max() for array in later[1:]} == {-1.0}
 
 
-def test_what_the_sender_changes_after_sending_does_not_arrive(ends):
+def test_changes_after_sending_do_not_arrive(ends):
     sent = GRID.copy()
     ends[0].send(sent)
     sent[...] = 0
@@ -137,7 +145,7 @@ def test_as_many_messages_as_the_depth_wait_without_touching_each_other(ends):
         assert [int(ends[1].receive(1.0)[-1]) for _ in range(3)] == [10 * k, 10 * k + 1, 10 * k + 2]
 
 
-def test_both_directions_are_apart(ends):
+def test_both_directions_are_independent(ends):
     ends[0].send(np.zeros(1000))
     ends[1].send(np.ones(2000))
     assert (ends[1].receive(1.0).sum(), ends[0].receive(1.0).sum()) == (0, 2000)
@@ -148,7 +156,7 @@ def test_waiting_ends_with_the_timeout(ends):
         ends[0].receive(0.01)
 
 
-def test_what_was_sent_before_the_other_end_closed_still_arrives(ends):
+def test_messages_sent_before_the_other_end_closed_still_arrive(ends):
     ends[0].send(GRID)
     ends[0].close()
     assert ends[1].receive(1.0).tolist() == GRID.tolist()
@@ -164,7 +172,7 @@ def test_a_message_that_cannot_be_sent_is_an_error_and_the_next_one_arrives(ends
     assert passed(ends, GRID).tolist() == GRID.tolist()
 
 
-def test_who_waits_for_a_message_is_told_of_the_end(ends):
+def test_a_wait_for_a_message_ends_when_the_other_end_closes(ends):
     timer = threading.Timer(0.02, ends[0].close)
     timer.start()
     with pytest.raises(ChannelClosed):
@@ -172,7 +180,7 @@ def test_who_waits_for_a_message_is_told_of_the_end(ends):
     timer.join()
 
 
-def test_an_end_that_was_closed_sends_and_receives_no_more(ends):
+def test_a_closed_end_sends_and_receives_nothing_more(ends):
     ends[1].send(GRID)
     ends[0].close()
     for _ in range(2):
@@ -183,7 +191,7 @@ def test_an_end_that_was_closed_sends_and_receives_no_more(ends):
     ends[0].close()
 
 
-def test_what_is_big_arrives_whole_while_the_receiver_waits(ends):
+def test_large_messages_arrive_whole_while_the_receiver_waits(ends):
     sent = {"image": np.random.default_rng(0).integers(0, 255, (64, 3, 84, 84), np.uint8), "also": b"x" * 3_000_000}
     arrived = []
     thread = threading.Thread(target=lambda: arrived.append(ends[1].receive(30.0)))
@@ -206,3 +214,103 @@ def test_a_message_that_cannot_be_put_together_is_an_error_and_the_next_one_arri
     with pytest.raises(ValueError, match="of glass"):
         ends[1].receive(1.0)
     assert passed(ends, GRID).tolist() == GRID.tolist()
+
+
+# Between processes: memory, files, and the death of an end
+
+
+@pytest.fixture
+def shared_ends():
+    yield from closing(shared_memory_pair())
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("array", [np.zeros(1_000_000), np.zeros((1000, 2000))[:, ::2]], ids=["contiguous", "strided"])
+def test_no_array_is_pickled(array):
+    message = {"state": [array], "again": {"array": array[:, None]}}
+    header, buffers = serialize(message)
+    assert len(header) < 1000
+    assert {len(buffer) for buffer in buffers} == {8_000_000}
+
+
+def test_shared_memory_has_no_name_and_no_file_stays_open(shared_ends):
+    before = open_files()
+    counts = set()
+    for size in (1000, 10, 100_000, 10, 600_000):
+        for _ in range(20):
+            passed(shared_ends, np.zeros(size))
+            passed(shared_ends[::-1], np.zeros(size))
+        counts.add(open_files())
+        mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:minding" in line]
+        # A segment for each direction, mapped at each end.
+        assert len(mapped) == 4
+        assert all(line.endswith("/memfd:minding (deleted)") for line in mapped)
+    assert len(counts) == 1
+    for channel in shared_ends:
+        channel.close()
+    assert open_files() == before - 2
+
+
+def test_a_system_without_memfd_uses_a_file_without_a_name(shared_ends, monkeypatch, tmp_path):
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(processes.tempfile, "tempdir", str(tmp_path))
+    for size in (100, 50_000):
+        assert passed(shared_ends, np.full(size, 3.0)).sum() == 3.0 * size
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("cut", [2, 100, -1], ids=["in its length", "in its header", "before its memory"])
+def test_an_end_that_dies_in_the_middle_of_a_message_closes_the_channel(cut):
+    here, there = SPAWN.Pipe()
+    header = pickle.dumps((b"x" * 500, [8], 4096, None))
+    whole = len(header).to_bytes(4, "big") + header
+    os.write(there.fileno(), whole if cut == -1 else whole[:cut])
+    there.close()
+    channel = SharedMemoryChannel(here, 1)
+    with pytest.raises(ChannelClosed):
+        channel.receive(1.0)
+    channel.close()
+
+
+def echo(connection):
+    channel = SharedMemoryChannel(connection, 2)
+    while True:
+        message = channel.receive()
+        if message == "end":
+            os._exit(3)
+        channel.send(message)
+
+
+@dataclasses.dataclass
+class Numbered:
+    number: int
+    array: np.ndarray
+
+
+def test_messages_between_processes_arrive_and_a_death_is_noticed_in_both_directions():
+    here, there = SPAWN.Pipe()
+    process = SPAWN.Process(target=echo, args=(there,))
+    with lean_start():
+        process.start()
+    there.close()
+    channel = SharedMemoryChannel(here, 2)
+    try:
+        for number, size in enumerate((3, 3000, 100_000, 5)):
+            channel.send(Numbered(number, np.full(size, number)))
+            back = channel.receive(30.0)
+            assert (type(back), back.number, back.array.tolist()) == (Numbered, number, [number] * size)
+        # The memory that came last is that of a process which may have gone.
+        assert Path(f"/proc/{process.pid}").exists()
+        channel.send("end")
+        with pytest.raises(ChannelClosed):
+            channel.receive(30.0)
+        with pytest.raises(ChannelClosed):
+            channel.send(np.zeros(3))
+    finally:
+        channel.close()
+        process.kill()
+        process.join()
+    assert process.exitcode == 3

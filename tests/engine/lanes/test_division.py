@@ -58,7 +58,7 @@ def test_the_on_policy_chain_estimates_advantages_where_it_collects():
     assert lanes.collect.outputs == ("env_step", "env_episode", "train_data")
 
 
-def test_what_a_logger_reads_crosses_too():
+def test_fields_that_a_logger_reads_cross_too():
     lanes = divided(*ON_POLICY, "online_logger")
     assert lanes.collect.outputs == ("episode_stats", "env_step", "env_episode", "train_data")
 
@@ -74,7 +74,7 @@ def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is
     assert lanes.evaluate[0].outputs[:2] == ("eval_value", "eval_output")
 
 
-def test_a_collector_behind_a_users_middleware_is_cut_there():
+def test_a_users_middleware_before_the_collector_ends_the_lane():
     lanes = divided("eps_greedy_handler", user, "StepCollector", "gae_estimator", user, "nstep_reward_enhancer")
     assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
     assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
@@ -106,7 +106,7 @@ def test_a_chain_without_a_collector_has_no_collect_lane():
     assert divided(user).evaluate == ()
 
 
-def test_an_evaluator_among_collectors_does_not_part_them_and_the_lane_stands_where_the_collector_stood():
+def test_an_evaluator_among_collectors_does_not_divide_them_and_the_lane_takes_the_place_of_the_collector():
     evaluator = "interaction_evaluator"
     lanes = divided("eps_greedy_handler", evaluator, "StepCollector", evaluator, "gae_estimator")
     assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector", "gae_estimator"]
@@ -124,7 +124,7 @@ def test_composites_move_as_a_whole_or_not_at_all():
     assert (mixed.collect, mixed.evaluate) == (None, ())
 
 
-def test_kept_fields_cross_also_if_nobody_reads_them():
+def test_kept_fields_cross_even_if_nobody_reads_them():
     @declare(role="collect", writes=("trajectories", "note", "count"))
     def collector():
         return lambda ctx: None
@@ -132,7 +132,7 @@ def test_kept_fields_cross_also_if_nobody_reads_them():
     assert divided(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
 
 
-def test_middleware_that_cannot_be_compared_are_told_apart():
+def test_middleware_that_cannot_be_compared_are_distinguished():
     @dataclasses.dataclass
     class Holds:
         declaration = declaration_of(library.StepCollector)
@@ -179,7 +179,7 @@ def test_the_view_shows_the_lane_of_each_middleware_and_what_crosses():
     assert lines[13] == "evaluate lane: 1 process, on a snapshot of the weights"
 
 
-def test_a_task_without_a_collector_shows_and_runs_what_there_is():
+def test_a_task_without_a_collector_can_be_shown_and_run():
     seen = []
     with Task().start(async_mode=True, ctx=OwnContext()) as task:
         task.use(lambda ctx: seen.append(ctx.total_step)).run(max_step=2)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lane_toys import DieOnce, ExitOnce, ServedPolicy, run
 
-from minding.engine.errors import ChainError, ConfigError
-from minding.engine.lanes import LaneOptions
+from minding.engine.errors import ChainError
 from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.inference import Ask, Batching, divided, joined
 from minding.engine.lanes.sockets import SocketPort
@@ -45,7 +44,7 @@ def test_a_batch_is_computed_once_it_is_full_late_or_nobody_else_can_ask():
     assert batching.due(1.0, askers=1) == [first]
 
 
-def test_what_does_not_fit_is_left_and_what_is_too_large_goes_alone():
+def test_questions_that_do_not_fit_wait_and_one_that_is_too_large_goes_alone():
     batching = Batching(max_batch=8, max_wait=0.5)
     small, large, huge = ask(3), ask(6), ask(20)
     for one in (small, large, huge):
@@ -60,7 +59,7 @@ asks = st.builds(
 
 
 @given(st.lists(asks, max_size=20), st.integers(1, 8), st.floats(0, 1))
-def test_every_question_is_in_one_batch_with_its_like_and_no_batch_is_too_large(questions, max_batch, max_wait):
+def test_every_question_is_in_one_batch_of_its_kind_and_no_batch_is_too_large(questions, max_batch, max_wait):
     batching, batches = Batching(max_batch, max_wait), []
     for question in questions:
         batching.add(question)
@@ -75,7 +74,7 @@ def test_every_question_is_in_one_batch_with_its_like_and_no_batch_is_too_large(
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5))
-def test_each_gets_the_rows_that_it_asked_for_and_shared_outputs_whole(counts):
+def test_each_question_gets_its_rows_and_shared_outputs_whole(counts):
     start = itertools.count()
     batch = [Ask(0, 0, [np.array([[next(start)] for _ in range(rows)])], None, 0.0) for rows in counts]
     (rows,) = joined(batch)
@@ -118,7 +117,7 @@ def test_a_collector_asks_the_replacement_of_a_server_that_died_and_owns_what_it
     assert all(array.flags.writeable and array.flags.owndata is not None for arrays in got for array in arrays)
 
 
-def test_a_temporary_folder_of_a_long_name_is_no_hindrance(tmp_path, monkeypatch):
+def test_a_temporary_folder_with_a_long_name_works(tmp_path, monkeypatch):
     deep = tmp_path / ("x" * 120)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
@@ -131,7 +130,7 @@ def test_a_temporary_folder_of_a_long_name_is_no_hindrance(tmp_path, monkeypatch
     assert not folder.exists()
 
 
-def test_who_does_not_know_the_key_is_no_asker():
+def test_a_connection_without_the_key_is_refused():
     port = SocketPort()
     stranger = SocketPort()
     stranger._address = port._address
@@ -209,13 +208,7 @@ def test_a_trial_leaves_nothing_behind():
     assert found.policy.state_dict()["rng"] == expected.policy.state_dict()["rng"]
 
 
-def test_what_cannot_act_through_a_server_says_so_or_acts_by_itself():
+def test_a_policy_that_cannot_be_served_is_refused_or_acts_locally():
     with pytest.raises(ChainError, match=r"lanes\.inference=server: nothing in the collect lane .* acts with a net"):
         run(2, {**THREADS, "inference": "server"})
     assert run(4, {**THREADS, "inference": "auto"}).rows == run(4, THREADS).rows
-
-
-@pytest.mark.parametrize(("name", "value"), [("inference", "remote"), ("max_batch", 0), ("max_wait_ms", -1.0)])
-def test_settings_out_of_range_are_refused(name, value):
-    with pytest.raises(ConfigError, match=rf"lanes\.{name}"):
-        LaneOptions(**{name: value})

@@ -71,7 +71,7 @@ class Held:
             self.file.touch()
 
 
-def test_training_goes_on_meanwhile_and_the_result_comes_when_the_next_evaluation_is_due(tmp_path):
+def test_training_continues_meanwhile_and_the_result_comes_when_the_next_evaluation_is_due(tmp_path):
     held, watch = Held(tmp_path, until=5), Watch()
     outcome = run(9, {"max_staleness": 1}, eval_freq=8, eval_event=held, also=[watch, held.watch])
     # Due at 8 gradient steps, before the fifth iteration, and again at 16, before the ninth.
@@ -133,7 +133,7 @@ def test_a_slow_evaluator_changes_neither_rows_nor_the_best_nor_the_end(tmp_path
 
 
 @pytest.mark.slow
-def test_an_evaluator_that_dies_while_its_result_is_not_needed_yet_is_started_again_at_once(tmp_path, caplog):
+def test_an_evaluator_that_dies_before_its_result_is_needed_is_restarted_at_once(tmp_path, caplog):
     held = Held(tmp_path, until=-1)
     restarts = []
 
@@ -160,53 +160,49 @@ def test_an_evaluation_under_way_at_the_end_is_waited_for():
             seen.append((ctx.total_step, ctx.eval_value, ctx.last_eval_iter, float(ctx.eval_params["bias"])))
 
     policy, task = ToyPolicy(), Task()
-    with task.start(True, ToyContext(), lanes={"max_staleness": 1}):
-        task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy))
-        record = Record(policy)
-        # Behind the learner: due in the last iteration.
-        task.use(task.serial(ToyEvaluator(policy.mode, 6))).use(record).use(Finish()).run(max_step=3)
-    assert seen == [(3, record.rows[-1]["bias"], 6, record.rows[-1]["bias"])]
+    # After the learner: due in the last iteration.
+    found = run(
+        3, {"max_staleness": 1}, policy=policy, task=task, end=[task.serial(ToyEvaluator(policy.mode, 6)), Finish()]
+    )
+    assert seen == [(3, found.record.rows[-1]["bias"], 6, found.record.rows[-1]["bias"])]
     assert task.stop_reason == "max_step"
 
 
-def test_several_evaluators_in_one_composite_run_where_any_of_them_is_due():
-    policy, task = ToyPolicy(), Task()
+def test_several_evaluators_in_one_composite_run_when_any_of_them_is_due():
     numbers = []
-    with task.start(True, ToyContext(), lanes={"max_staleness": 0}):
-        pair = task.serial(ToyEvaluator(policy.mode, 4), ToyEvaluator(policy.mode, 6))
-        task.use(pair).use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv()))
-        task.use(ToyLearner(policy)).use(lambda ctx: numbers.append(ctx.last_eval_iter)).run(max_step=5)
-        assert len(task.lanes.worker_pids) == 2
-    assert numbers == [-1, -1, 4, 4, 8]
+
+    def two(policy, task):
+        return task.serial(ToyEvaluator(policy.mode, 4), ToyEvaluator(policy.mode, 6))
+
+    def look(task, ctx):
+        numbers.append((ctx.last_eval_iter, len(task.lanes.worker_pids)))
+
+    run(5, {"max_staleness": 0}, evaluator=two, also=[look])
+    assert numbers == [(-1, 1), (-1, 1), (4, 2), (4, 2), (8, 2)]
 
 
 @pytest.mark.parametrize(
     ("behind", "counted", "guarantee"), [(True, 6, "mid-iteration"), (False, 4, "exact")], ids=["behind", "before"]
 )
-def test_an_iteration_that_is_given_up_after_it_learned_is_no_exact_place_to_resume(
-    behind, counted, guarantee, tmp_path
-):
-    held, policy, task = Held(tmp_path, until=-1), ToyPolicy(), Task()
+def test_an_iteration_aborted_after_it_learned_is_no_exact_place_to_resume(behind, counted, guarantee, tmp_path):
+    held, policy, task, found = Held(tmp_path, until=-1), ToyPolicy(), Task(), []
 
     def ask(ctx):
         if ctx.total_step == 2:
             task.interrupt("SIGTERM")
 
-    found = []
-    with task.start(True, ToyContext(), lanes={"max_staleness": 0}):
-        evaluator = ToyEvaluator(policy.mode, counted, held)
-        if not behind:
-            task.use(ask).use(evaluator)
-        task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy))
-        if behind:
-            task.use(ask).use(evaluator)
-        task.on("finish", lambda: found.append((task.ctx.total_step, task.ctx.train_iter, task.resume_guarantee)))
-        task.run(max_step=5)
-        held.file.touch()
+    def note(ctx):
+        found.append((task.ctx.total_step, task.ctx.train_iter, task.resume_guarantee))
+
+    ask.finish = note
+    members = [ask, ToyEvaluator(policy.mode, counted, held)]
+    place = {"end": members} if behind else {"before": [*members, toy_explorer()]}
+    run(5, {"max_staleness": 0}, policy=policy, task=task, **place)
+    held.file.touch()
     assert found == [(2, counted, guarantee)]
 
 
-def test_a_signal_while_the_last_evaluation_is_awaited_gives_it_up(tmp_path, monkeypatch):
+def test_a_signal_while_the_last_evaluation_is_awaited_abandons_it(tmp_path, monkeypatch):
     held, hooks = Held(tmp_path, until=-1), []
     policy, task = ToyPolicy(), Task()
     with task.start(True, ToyContext(), lanes={"max_staleness": 1}):

@@ -21,37 +21,20 @@ def lags(outcome):
     return [lag["max"] for lag in outcome.record.column("policy_lag")]
 
 
-def test_without_staleness_a_run_is_the_synchronous_one_also_over_two_calls_of_run():
+def test_without_staleness_two_runs_of_a_task_are_the_synchronous_run():
+    pids = []
     sync = run(9, eval_freq=4, learn_freq=2)
-    there = []
-
-    def again(task, ctx):
-        if ctx.total_step == 4:
-            there.append(ctx.policy_lag["max"])
-            task.finish = True
-        elif ctx.total_step == 8:
-            there.append(task.lanes.worker_pids)
-
-    def twice(steps, **options):
-        policy, task = ToyPolicy(), Task()
-        with task.start(True, toys.ToyContext(), lanes={"max_staleness": 0}):
-            task.use(toys.ToyEvaluator(policy.mode, 4)).use(toy_explorer())
-            task.use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy, 2))
-            record = toys.Record(policy, lambda ctx: again(task, ctx))
-            task.use(record).run(max_step=steps)
-            assert task.stop_reason == "finish"
-            task.run(max_step=steps)
-        return toys.Outcome(record, policy, task, 0)
-
-    lanes = twice(9)
+    lanes = run(
+        (5, 9), {"max_staleness": 0}, eval_freq=4, learn_freq=2,
+        also=[lambda task, ctx: pids.append(task.lanes.worker_pids)],
+    )  # fmt: skip
     assert lanes.rows == sync.rows
     assert set(lags(lanes)) == {0}
-    assert there[0] == 0
     assert {os.getpid()} == set(sync.record.pids)
     # One process collected, another one measures.
     assert len(set(lanes.record.pids)) == 1
-    assert lanes.record.pids[0] in there[1]
-    assert len(there[1]) == 2
+    assert lanes.record.pids[0] in pids[-1]
+    assert len(pids[-1]) == 2
     # The random stream is where the synchronous run left it.
     assert lanes.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
     # Each iteration has a context of its own.
@@ -93,7 +76,7 @@ def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
-def test_hooks_that_nobody_calls_in_a_worker_are_named(monkeypatch, caplog):
+def test_hooks_that_are_not_called_in_a_worker_are_reported(monkeypatch, caplog):
     monkeypatch.setattr(toys.ToyCollector, "finish", lambda self, ctx: None, raising=False)
     run(1, {"max_staleness": 0})
     assert "ToyCollector runs in the collect lane, where finish(ctx) is not called" in caplog.text
@@ -276,16 +259,16 @@ def run_script(body):
     return json.loads(done.stdout)
 
 
-def test_classes_of_the_users_script_cross_in_both_ways_and_so_do_its_exceptions():
+def test_classes_and_exceptions_of_the_users_script_cross_in_both_directions():
     rows = run_script(IN_A_WITH_BLOCK)
     assert rows == [[True, True, False, 10], [True, True, False, 20], [True, True, False, 30], [True, 30, True]]
 
 
-def test_a_script_that_never_leaves_the_run_ends_and_takes_its_workers_along():
+def test_a_script_that_never_leaves_the_block_ends_together_with_its_workers():
     assert run_script(WITHOUT_ONE) == [[True, True, False, 10]]
 
 
-def test_to_start_anew_ends_the_workers_of_before():
+def test_another_start_ends_the_earlier_workers():
     policy, task = ToyPolicy(), Task()
     task.start(True, toys.ToyContext(), lanes={"max_staleness": 0})
     task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).run(max_step=1)
@@ -301,7 +284,7 @@ def test_a_chain_that_was_run_takes_no_more_middleware():
             task.use(lambda ctx: None)
 
 
-def test_a_learner_that_counts_no_gradient_steps_is_heard_too():
+def test_weights_that_change_without_counted_steps_reach_the_collector():
     policy = ToyPolicy()
     biases = []
 
@@ -348,7 +331,7 @@ def test_the_trace_has_a_row_for_each_lane_whose_spans_follow_each_other(tmp_pat
     assert all(event["dur"] > 100 for event in rows["collector 0"][1::2])
 
 
-def test_state_that_is_loaded_by_hand_reaches_the_workers_before_their_first_run_and_is_refused_later():
+def test_a_loaded_state_reaches_workers_before_their_first_run_and_is_refused_later():
     sync = run(6)
     policy, task = ToyPolicy(), Task()
     with task.start(ctx=toys.ToyContext()):

@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from lane_toys import Record, ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, toy_explorer
+from lane_toys import ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, run, toy_explorer
 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
@@ -12,23 +12,10 @@ from minding.engine import task as global_task
 EXACT, AHEAD = {"max_staleness": 0}, {"max_staleness": 2, "collectors": 2}
 
 
-def play(lanes, *before, steps=6, role=None, evaluator=None, behind=(), log=None):
-    """Runs middleware in front of the toys' collector; returns record and task."""
-    policy, task = ToyPolicy(), Task()
-    with task.start(lanes is not None, ToyContext(), lanes=lanes):
-        if log is not None:
-            task.on("seen", lambda *args, **kwargs: log.append((task.ctx.total_step, args, kwargs)))
-        if evaluator is not None:
-            task.use(evaluator(policy, task))
-        for middleware in before:
-            task.use(middleware, role=role)
-        task.use(ToyCollector(policy.mode, ToyEnv()))
-        for middleware in behind:
-            task.use(middleware)
-        record = Record(policy)
-        task.use(ToyLearner(policy)).use(record)
-        task.run(max_step=steps)
-    return record, task
+def play(lanes, *before, steps=6, **options):
+    """Runs middleware before the toys' collector; returns record and task."""
+    outcome = run(steps, lanes, before=before, **options)
+    return outcome.record, outcome.task
 
 
 def rows(record):
@@ -66,7 +53,7 @@ def test_finish_stop_and_events_of_a_collector_take_effect_with_its_rollout(end)
     assert (task.stop_reason, len(record.rows)) == ("finish", end + 1)
 
 
-def test_the_end_that_a_rollout_under_way_asks_for_waits_for_its_iteration():
+def test_an_end_requested_by_a_rollout_under_way_waits_for_its_iteration():
     log = []
     record, task = play({"max_staleness": 2}, herald(3), log=log)
     assert (task.stop_reason, len(record.rows)) == ("finish", 4)
@@ -126,7 +113,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("call", "why"), [(call, REFUSALS[name]) for name, call in CALLS.items()], ids=list(CALLS))
-def test_what_needs_the_main_process_is_refused_with_the_way_out(call, why):
+def test_calls_that_need_the_main_process_are_refused_with_what_to_do(call, why):
     @declare(role="collect")
     def asking():
         def ask(ctx):
@@ -180,7 +167,7 @@ def declared_explorer():
 
 
 @pytest.mark.parametrize("early", [explore, declared_explorer()], ids=["plain", "declared"])
-def test_exploration_that_would_come_too_late_is_refused_with_the_fix(early):
+def test_exploration_that_would_take_effect_too_late_is_refused_with_the_fix(early):
     name = "explore" if early is explore else "declared_explorer"
     message = f"{name} at position 0 sets ctx.collect_kwargs in the main process, for a collector that works up to 2"
     with pytest.raises(ChainError, match=message) as caught:
@@ -308,7 +295,7 @@ def test_an_object_that_saves_its_state_keeps_it_in_the_lane():
     assert saved.count == 0
 
 
-def test_settings_around_a_function_are_no_state():
+def test_reading_variables_around_a_function_is_allowed():
     settings, own = {"eps": 0.25, "of": [1]}, [0]
 
     def explore(ctx):
@@ -324,7 +311,7 @@ def test_settings_around_a_function_are_no_state():
     assert rows(play(EXACT, explore, role="collect")[0]) == rows(play(None, explore)[0])
 
 
-def test_a_collector_that_cannot_leave_the_main_process_is_named(caplog):
+def test_a_collector_that_cannot_leave_the_main_process_is_reported(caplog):
     policy, task = ToyPolicy(), Task()
     with task.start(True, ToyContext(), lanes=EXACT):
         task.use(task.serial(ToyCollector(policy.mode, ToyEnv()), ToyLearner(policy))).run(max_step=1)
@@ -341,7 +328,7 @@ def estimator(policy):
     return estimate
 
 
-def test_a_plain_function_behind_the_collector_leaves_the_estimator_in_the_lane_if_it_has_the_role(caplog):
+def test_a_plain_function_after_the_collector_keeps_the_estimator_in_the_lane_if_it_has_the_role(caplog):
     def estimates(between, role):
         policy, task, found = ToyPolicy(), Task(), []
         with task.start(True, ToyContext(), lanes={"max_staleness": 1}):

@@ -17,12 +17,12 @@ import pytest
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.options import check_transport
 from minding.engine.lanes.ray import cluster
 from minding.engine.lanes.ray.actor import PlacedWeights
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.machines import Places
-from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport
+from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel
+from minding.engine.lanes.run import check_transport
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.lanes.transport import Answer, ChannelClosed, Failure, Request, serialize
 
@@ -76,7 +76,7 @@ def returned(message):
     return header, [np.frombuffer(buffer, np.uint8) for buffer in buffers]
 
 
-def test_ray_that_is_missing_too_old_or_not_there_is_bad_input(monkeypatch):
+def test_a_missing_old_or_unreachable_ray_is_bad_input(monkeypatch):
     def version(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -147,17 +147,6 @@ def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
     assert os.environ[name] == "0"
 
 
-def test_settings_that_mean_nothing_on_ray_or_elsewhere_are_refused():
-    with pytest.raises(ConfigError, match=r"lanes\.pin='on': Ray places its actors itself"):
-        LaneOptions(transport="ray", pin="on")
-    with pytest.raises(ConfigError, match=r"lanes\.address='b:1' is for lanes\.transport=ray, not threads"):
-        LaneOptions(transport="threads", address="b:1")
-    for options in ({"transport": "ray"}, {"transport": "threads"}):
-        with pytest.raises(ConfigError, match=r"lanes\.insecure=true \(--insecure-cluster\) is for a Ray cluster that"):
-            LaneOptions(insecure=True, **options)
-    assert list(RayTransport("local").cores) == []
-
-
 def test_a_full_store_is_one_line(monkeypatch):
     def put(self, value):
         raise MemoryError("no room")
@@ -209,7 +198,7 @@ def test_an_actor_that_is_late_or_gone(answer, error):
 
 
 @pytest.mark.parametrize("ahead", [0.0, 100.0, -100.0])
-def test_spans_of_another_machine_are_told_in_the_time_of_this_one(ahead):
+def test_spans_of_another_machine_are_converted_to_the_clock_of_this_one(ahead):
     begin = time.monotonic()
     answer = Answer(0, {}, {}, [Span("collect", begin + ahead, begin + ahead + 1.0)], False, [])
     actor = FakeActor(returned(answer), ahead=ahead)
@@ -257,7 +246,7 @@ def test_a_worker_is_not_replaced_on_the_machine_where_it_was_lost():
     assert places.strategy(ray, 1) == "DEFAULT"
 
 
-def test_what_is_new_in_a_version_is_put_once_and_its_reference_dropped_when_it_is_released():
+def test_changed_arrays_of_a_version_are_stored_once_and_dropped_when_it_is_released():
     weights = {"own": np.zeros(2), "past.0": np.ones(2), "past.1": np.full(2, 2.0)}
     board = RayBoard(FakeRay(), weights, 3)
     reader = PlacedWeights({name: (array.shape, array.dtype.str) for name, array in weights.items()})
@@ -293,7 +282,7 @@ def test_what_is_new_in_a_version_is_put_once_and_its_reference_dropped_when_it_
     assert list(board._objects) == [3, 4]
 
 
-def test_a_handler_that_ray_replaces_is_back_and_tells_ctrl_c_from_sigterm_again(monkeypatch):
+def test_a_handler_that_ray_replaces_is_restored(monkeypatch):
     noted = []
 
     def init(**arguments):
@@ -308,7 +297,7 @@ def test_a_handler_that_ray_replaces_is_back_and_tells_ctrl_c_from_sigterm_again
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_processes_of_a_cluster_that_nobody_knows_of_end_with_it_and_others_stay(tmp_path):
+def test_unknown_processes_of_a_cluster_end_with_it_and_others_stay(tmp_path):
     folder = tmp_path / "minding-ray-x"
     folder.mkdir()
     wait = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(100)"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import importlib.util
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def one_after_the_other(cfg, iterations, shards):
     return rows
 
 
-def test_shards_come_to_what_their_members_do_one_after_the_other(cfg):
+def test_shards_give_the_result_of_their_members_one_after_the_other(cfg):
     rows, state, _ = run(cfg, 6, SHARDS)
     assert rows == one_after_the_other(cfg, 6, 4)
     assert state[0]["division"] == {"lanes.collectors": 4, "lanes.shards": 4}
@@ -172,10 +173,10 @@ def test_rows_of_collectors_take_turns_and_each_has_its_own_number(cfg):
 
 
 @pytest.mark.parametrize("transport", ["processes", "ray"])
-def test_other_transports_come_to_the_same_as_threads(transport, cfg):
-    if transport == "ray":
-        # With a cluster that this run starts and takes down.
-        pytest.importorskip("ray", reason="needs the extra 'ray'")
+def test_other_transports_give_the_same_result_as_threads(transport, cfg):
+    # With a cluster that this run starts and takes down: Ray must not be imported before.
+    if transport == "ray" and importlib.util.find_spec("ray") is None:
+        pytest.skip("needs the extra 'ray'")
     lanes = {"shards": 2, "collectors": 2, "max_staleness": 1}
     assert run(cfg, 4, {**lanes, "transport": transport})[0] == run(cfg, 4, {**lanes, "transport": "threads"})[0]
 
@@ -194,7 +195,7 @@ def test_two_workers_that_die_change_nothing(cfg, tmp_path):
 
 
 @pytest.mark.parametrize("lanes", [SHARDS, AHEAD], ids=["exact", "ahead"])
-def test_a_run_that_is_resumed_goes_on_with_every_shard_where_it_was(lanes, cfg):
+def test_a_resumed_run_continues_every_shard_where_it_was(lanes, cfg):
     whole, end, _ = run(cfg, 8, lanes)
     first, state, _ = run(cfg, 4, lanes)
     assert whole[:4] == first
@@ -230,7 +231,7 @@ def undeclared(ctx):
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_field_that_cannot_be_joined_names_who_writes_it(named, cfg):
+def test_a_field_that_cannot_be_joined_is_an_error_that_names_its_writer(named, cfg):
     mode, task = new_mode(), Task()
     collector = StepCollector(cfg, mode, make_collector_env(cfg))
     with task.start(True, OnlineRLContext(), lanes=SHARDS):
@@ -242,7 +243,7 @@ def test_a_field_that_cannot_be_joined_names_who_writes_it(named, cfg):
             task.run(max_step=1)
 
 
-def test_what_asks_for_an_end_or_emits_in_a_shard_is_heard(cfg):
+def test_ends_and_events_of_a_shard_reach_the_main_process(cfg):
     heard = []
     mode, task = new_mode(), Task()
 
@@ -280,7 +281,7 @@ class NotShared:
         return lambda lane: make(LaneContext(lane.index, lane.weights))
 
 
-def test_what_cannot_be_divided_is_refused_before_the_first_step(cfg):
+def test_environments_that_cannot_be_divided_are_refused_before_the_first_step(cfg):
     def collect(env, shards):
         mode, task = new_mode(), Task()
         with task.start(True, OnlineRLContext(), lanes={**SHARDS, "shards": shards}):

@@ -1,7 +1,5 @@
 """The contract of `WeightBoard` for every transport: versions are whole, kept while they are read, and never torn."""
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -58,24 +56,18 @@ def test_new_weights_are_a_new_version_and_the_same_weights_are_not(board):
     assert read(board, snapshot)["large"][-1] == 5
 
 
-def test_versions_differ_by_a_single_bit_too(board):
+def test_a_single_bit_makes_another_version(board):
     board.publish(weights(0))
     other = weights(0)
     other["bias"][...] = -0.0
     assert board.publish(other) == 1
 
 
-def test_what_the_learner_changes_later_is_not_in_a_version(board):
+def test_a_version_is_a_copy_and_so_is_what_is_read(board):
     arrays = weights(1)
     board.publish(arrays)
     snapshot = board.retain()
     arrays["kernel"] += 1
-    assert read(board, snapshot)["kernel"].max() == 1
-
-
-def test_what_was_read_belongs_to_the_reader(board):
-    board.publish(weights(1))
-    snapshot = board.retain()
     read(board, snapshot)["kernel"] += 1
     assert read(board, snapshot)["kernel"].max() == 1
 
@@ -98,7 +90,7 @@ def test_a_released_version_can_be_read_until_the_next_one_is_published(board):
     assert read(board, snapshot)["large"].max() == 3
 
 
-def test_a_version_retained_twice_is_free_after_it_was_given_back_twice(board):
+def test_a_version_retained_twice_is_free_once_it_was_released_twice(board):
     board.publish(weights(0))
     snapshot = board.retain()
     assert board.retain() == snapshot
@@ -113,7 +105,7 @@ def test_a_version_retained_twice_is_free_after_it_was_given_back_twice(board):
     assert board.publish(weights(3)) == 3
 
 
-def test_reading_what_was_given_back_too_early_is_refused(board):
+def test_reading_a_version_that_was_released_too_early_is_an_error(board):
     board.publish(weights(0))
     snapshot = board.retain()
     board.release(snapshot)
@@ -171,7 +163,7 @@ class Reader:
 
 
 @pytest.mark.slow
-def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_are_found_out():
+def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_get_an_error():
     board = SharedWeights(weights(0), slots=4)
     readers = [Reader(board), Reader(board)]
     held = {}
@@ -204,7 +196,7 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ar
     assert outcomes == {"whole", "refused"} or outcomes == {"refused"}
 
 
-def test_a_write_in_the_middle_of_a_read_is_found_out(shared_board):
+def test_a_write_during_a_read_is_an_error(shared_board):
     """The stamp is looked at before and after the copy, in the order in which it is written."""
     board = shared_board
     board.publish(weights(0))
@@ -223,31 +215,3 @@ def test_a_write_in_the_middle_of_a_read_is_found_out(shared_board):
     arrays["bias"] = arrays["bias"].view(Overtaken)
     with pytest.raises(LaneError, match="held version 0, then"):
         board.read(snapshot, arrays)
-
-
-def test_a_thread_that_reads_what_it_retains_sees_whole_versions(board):
-    seen = []
-    told = threading.Semaphore(0)
-    requests, answers = [], []
-
-    def follow():
-        for _ in range(500):
-            told.acquire()
-            snapshot = requests.pop()
-            arrays = read(board, snapshot)
-            seen.append({float(array.max()) for array in arrays.values() if array.size} == {float(snapshot.version)})
-            answers.append(snapshot)
-
-    thread = threading.Thread(target=follow)
-    thread.start()
-    version = -1
-    while thread.is_alive():
-        version += 1
-        board.publish(weights(version))
-        if version == 0 or answers:
-            if answers:
-                board.release(answers.pop())
-            requests.append(board.retain())
-            told.release()
-    thread.join()
-    assert seen == [True] * 500

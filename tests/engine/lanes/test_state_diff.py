@@ -44,7 +44,7 @@ def test_an_array_that_continues_is_sent_as_its_new_rows():
     assert list(changes.entries["env"].entries) == ["actions"]
 
 
-def test_what_stays_is_left_out_and_what_is_gone_goes():
+def test_equal_parts_are_left_out_and_removed_keys_are_removed():
     before = {"a": GRID, "gone": 1, "list": [GRID, {"x": 1}], "nan": np.array([math.nan])}
     assert sent(before, {**before, "a": GRID.copy()}) == Changes(None, {})
     changes = sent(before, {"new": None, "list": [GRID, {"x": 2}, "more"], "a": GRID, "nan": before["nan"]})
@@ -72,7 +72,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_whatever_differs_or_cannot_be_compared_is_sent_whole(name):
+def test_values_that_differ_or_cannot_be_compared_are_sent_whole(name):
     before, now = DIFFERENT[name]
     assert sent({"it": before}, {"it": now}).entries["it"] is now
 
@@ -105,14 +105,14 @@ states = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
 
 
 @given(states, st.lists(states, max_size=3))
-def test_states_come_back_to_the_bit(before, later):
+def test_states_are_restored_bit_by_bit(before, later):
     for now in later:
         sent(before, now)
         before = now
 
 
 @given(st.integers(0, 20), st.integers(0, 20), arrays())
-def test_arrays_that_grow_come_back_to_the_bit(first, more, array):
+def test_growing_arrays_are_restored_bit_by_bit(first, more, array):
     whole = np.stack([array] * (first + more + 1))
     changes = sent({"it": whole[:first]}, {"it": whole})
     if array.dtype.kind not in "OV" and whole.flags.c_contiguous:
@@ -146,7 +146,7 @@ def test_answers_of_a_worker_with_a_large_state_are_small_and_the_state_is_whole
 
 
 @pytest.mark.parametrize("transport", [ThreadTransport, ProcessTransport], ids=["threads", "processes"])
-def test_workers_that_die_between_changes_go_on_with_the_same_bits(transport, tmp_path, monkeypatch):
+def test_workers_that_die_between_changes_continue_with_the_same_bits(transport, tmp_path, monkeypatch):
     lanes = {"max_staleness": 2, "collectors": 2, "transport": OF_NAME[transport]}
     whole = toys.run(12, lanes)
     monkeypatch.setattr(transport, "increments", True)

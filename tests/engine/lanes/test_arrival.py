@@ -1,5 +1,7 @@
-"""With a limiter and `lanes.order=arrival` collectors and learner go on independently, within the limiter's bounds."""
+"""`lanes.order=arrival`: an iteration takes a rollout that has arrived, and none gets too old. With a limiter,
+collectors and learner run independently within its bounds."""
 
+import collections
 import dataclasses
 import threading
 
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lane_toys import STEPS, ToyCollector, ToyContext, ToyEnv, ToyPolicy, random_delay
+from lane_toys import STEPS, ToyCollector, ToyContext, ToyEnv, ToyPolicy, random_delay, run
 
 from minding.configs import compile_run
 from minding.configs.chains import check_chain, off_policy
@@ -17,6 +19,7 @@ from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError, ConfigError, LimitError
+from minding.engine.lanes.collect import next_rows
 from minding.engine.lanes.division import divide
 from minding.engine.lanes.free_running import Move, free_run, next_move
 from minding.engine.types import LearnOutput
@@ -27,10 +30,70 @@ FIELDS = {"obs": Field((2,)), "number": Field()}
 GATE = threading.Event()
 TASKS = []
 
-# The decision
+# Which rollout is next
 
 
-def test_a_rollout_that_fits_is_taken_and_else_a_learner_that_may_draw_goes_on():
+def test_any_row_may_be_next_until_a_rollout_would_get_too_old():
+    assert next_rows([[0], [0]], 0, 3) == [0, 1]
+    # At version 2 the request of version 0 may wait for one more iteration, at 3 for none.
+    assert next_rows([[1], [0]], 2, 3) == [0, 1]
+    assert next_rows([[1], [0]], 3, 3) == [1]
+    # Two of version 0 take the last two iterations in which they are allowed.
+    assert next_rows([[0], [2], [0]], 2, 3) == [0, 2]
+    # Behind a newer request of its own row no rollout can overtake.
+    assert next_rows([[0, 0], [1]], 2, 3) == [0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(1, 5),
+    more=st.integers(0, 4),
+    choices=st.lists(st.integers(0, 4), min_size=40, max_size=40),
+)
+def test_no_rollout_gets_older_than_allowed_whoever_is_fast(rows, more, choices):
+    staleness = max(1, rows - 1 + more)
+    under_way = [collections.deque() for _ in range(rows)]
+    for version, choice in enumerate(choices):
+        while sum(map(len, under_way)) < min(staleness, rows) + 1:
+            min(under_way, key=len).append(version)
+        allowed = next_rows(under_way, version, staleness)
+        taken = under_way[allowed[choice % len(allowed)]].popleft()
+        assert 0 <= version - taken <= staleness
+
+
+def wait_for_the_gate(collector, count, step):
+    """The second collector begins only once the main process lets it."""
+    if collector.index == 1 and count == 0:
+        assert GATE.wait(30.0)
+
+
+def open_the_gate(task, ctx):
+    if ctx.total_step == 2:
+        GATE.set()
+
+
+def test_a_slow_collector_is_passed_over_and_its_rollout_is_used_in_time():
+    GATE.clear()
+    lanes = {"order": "arrival", "max_staleness": 4, "collectors": 2, "transport": "threads"}
+    found = run(12, lanes, event=wait_for_the_gate, also=(open_the_gate,))
+    workers = found.record.column("rollout", "worker")
+    # With the exact order the second iteration would have waited for a collector that waits for the third.
+    assert workers[:3] == [0, 0, 0]
+    assert 1 in workers
+    assert max(lag["max"] for lag in found.record.column("policy_lag")) <= 4
+    # Nothing is lost or used twice, and counters go on.
+    for worker in (0, 1):
+        counts = [row["rollout"]["count"] for row in found.record.rows if row["rollout"]["worker"] == worker]
+        assert counts == list(range(len(counts)))
+    steps = found.record.column("env_step")
+    assert all(3 <= after - before <= 4 for before, after in zip([0, *steps], steps))
+    assert found.task.resume_guarantee == "arrival"
+
+
+# With a limiter: the decision
+
+
+def test_a_rollout_that_fits_is_taken_and_otherwise_a_learner_that_may_sample_continues():
     expected = {
         (True, True): Move.TAKE,
         (True, False): Move.TAKE,
@@ -51,7 +114,7 @@ def test_a_rollout_that_fits_is_taken_and_else_a_learner_that_may_draw_goes_on()
     slack=st.integers(0, 30),
     arrivals=st.lists(st.integers(0, 8), min_size=80, max_size=80),
 )
-def test_with_the_error_that_the_message_names_nothing_is_ever_stuck(ratio, rows, samples, warmup, slack, arrivals):
+def test_with_the_error_that_the_message_recommends_no_run_gets_stuck(ratio, rows, samples, warmup, slack, arrivals):
     """Against all that a model allows: lists of what was inserted and sampled, row by row."""
     error = max(1.0, rows * ratio, samples) + slack
     limiter = limiters.ratio(ratio, warmup, error)
@@ -264,7 +327,7 @@ def interrupt_and_wait(collector, count, step):
     assert GATE.wait(30.0)
 
 
-def test_while_no_collector_is_done_the_learner_goes_on_as_far_as_it_may_and_then_waits(counting_config):
+def test_while_no_rollout_arrives_the_learner_continues_as_far_as_the_limiter_allows_and_then_waits(counting_config):
     GATE.clear()
     tables = []
 
@@ -314,7 +377,7 @@ def test_a_signal_ends_the_wait(counting_config):
     assert (task.stop_reason, made.watch.rows) == ("SIGTERM", [])
 
 
-def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
+def test_if_neither_side_may_continue_the_error_comes_at_once(counting_config):
     # After 4 rows 8 samples are allowed, and a call takes 16; 4 more rows would be 8 samples too many.
     with pytest.raises(LimitError, match=r"neither side may continue") as raised:
         free(counting_config, limiters.ratio(4.0, 4, 8.0), 10, learn={"update_per_collect": 4})
@@ -326,7 +389,7 @@ def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
     )
 
 
-def test_a_run_that_was_saved_goes_on_with_the_limiter_of_its_new_settings(counting_config):
+def test_a_resumed_run_uses_the_limiter_of_its_new_settings(counting_config):
     first = free(counting_config, limiters.ratio(4.0, 8, 16.0), 40)
     state = first.task.state_dict()
     state["middleware"] = {name: unblocked(value) for name, value in state["middleware"].items()}
@@ -355,12 +418,12 @@ def unblocked(state):
     return np.array(state.array) if hasattr(state, "array") and not isinstance(state, np.ndarray) else state
 
 
-def test_with_the_exact_order_a_push_that_is_forbidden_stays_an_error_that_says_what_waits(counting_config):
+def test_with_the_exact_order_a_forbidden_push_is_an_error_that_names_the_order_that_waits(counting_config):
     with pytest.raises(LimitError, match=r"push of 4 rows: .* lanes\.order=arrival waits until it is allowed"):
         free(counting_config, limiters.ratio(8.0, 4, 16.0), 40, lanes(order="exact"))
 
 
-def test_the_steps_that_a_ratio_of_the_learner_allows_bound_it_too(counting_config):
+def test_the_ratio_of_the_learner_bounds_its_steps_too(counting_config):
     # One call of 2 steps for 4 environment steps, although the limiter would allow more at a time.
     learn = {"update_per_collect": 2, "updates_per_step": 0.5}
     made = free(counting_config, limiters.ratio(2.0, 8, 64.0), 30, learn=learn)
@@ -417,7 +480,7 @@ def needing(run):
     return [node.name for node in run.needing]
 
 
-def test_members_that_need_the_rollout_are_left_out_by_what_they_declare():
+def test_members_whose_declaration_needs_the_rollout_are_skipped_without_one():
     marker = declared("marker", reads=("trajectories",), writes=("train_data",))
     trainer = declared("trainer", "learn", reads=("train_data", "train_iter"), writes=("train_output",))
     logger = declared("logger", reads=("env_step",), optional=("trajectories", "train_output"))
@@ -439,7 +502,7 @@ def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollou
     assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
 
 
-def test_on_policy_chains_do_not_ask():
+def test_on_policy_chains_have_a_rollout_in_each_iteration():
     task = Task()
     with task.start(True, OnlineRLContext(), lanes=lanes()):
         policy, seen = ToyPolicy(), []
