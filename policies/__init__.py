@@ -46,7 +46,8 @@ def get_algorithm(name: str) -> Algorithm:
       ConfigError: if no algorithm has this name; the message suggests the nearest name.
     """
     if is_named(name):
-        return _own_algorithm(name)
+        kind = _own_class(name)
+        return dataclasses.replace(algorithm_of(kind), name=name, class_name=kind.__name__, variant_of="")
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
         hint = relative(name) or nearest(name, ALGORITHMS)
@@ -65,6 +66,26 @@ def get_policy_class(name: str) -> type[BasePolicy]:
     return kind
 
 
+def algorithm_of(kind: type[BasePolicy]) -> Algorithm:
+    """The entry of a policy class: its attribute `algorithm`, or the entry of the algorithm whose class it is or is
+    derived from, whatever its own `name`.
+
+    Raises:
+      ConfigError: if it has neither.
+    """
+    own = getattr(kind, "algorithm", None)
+    if isinstance(own, Algorithm):
+        return own
+    for base in kind.__mro__:
+        name = base.__module__.removeprefix("minding.policies.")
+        if name in ALGORITHMS:
+            return ALGORITHMS[name]
+    raise ConfigError(
+        f"policy.type: the class {kind.__name__} of {kind.__module__} needs an attribute `algorithm`, a "
+        "minding.policies.Algorithm with its settings, or has to be derived from the class of an algorithm, such as PPO"
+    )
+
+
 def _own_class(name: str) -> type[BasePolicy]:
     from minding.policies.core.base import BasePolicy
 
@@ -72,19 +93,6 @@ def _own_class(name: str) -> type[BasePolicy]:
     if not (isinstance(kind, type) and issubclass(kind, BasePolicy)):
         raise ConfigError(f"policy.type={name!r}: expected a class derived from a policy such as PPO, got {kind!r}")
     return kind
-
-
-def _own_algorithm(name: str) -> Algorithm:
-    """The entry of a user-defined policy class: its attribute `algorithm`, or the entry of the algorithm from whose
-    class it is derived."""
-    kind = _own_class(name)
-    entry = getattr(kind, "algorithm", None) or ALGORITHMS.get(getattr(kind, "name", ""))
-    if not isinstance(entry, Algorithm):
-        raise ConfigError(
-            f"policy.type={name!r}: the class needs an attribute `algorithm`, a minding.policies.Algorithm with its "
-            "settings, or has to be derived from the class of an algorithm, such as PPO"
-        )
-    return dataclasses.replace(entry, name=name, class_name=kind.__name__, variant_of="")
 
 
 def __getattr__(name: str) -> type[BasePolicy]:

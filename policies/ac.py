@@ -18,48 +18,39 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from minding.engine.data.batch import Field
-from minding.policies.families.actor_critic import ActorCriticPolicy
-from minding.policies.kernels import usable
-from minding.policies.learning.optim import Group, Optimizer, method_of
-from minding.policies.learning.steps import GradientStep
+from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriticStep
+from minding.policies.learning.optim import Group
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.ops.policy_gradient import FusedAdvantageLoss, advantage_loss
+from minding.policies.ops.policy_gradient import ADVANTAGE_METRICS, AdvantageLoss
 
 
-class ACCell(GradientStep):
+class ACCell(ActorCriticStep):
     """Root cell: network and optimizer. The encoder belongs to the actor's group and gets gradients of both losses."""
 
-    metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "actor_grad_norm", "critic_grad_norm")
+    metrics = (*ADVANTAGE_METRICS, "actor_grad_norm", "critic_grad_norm")
 
     def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
-        super().__init__(["obs", "action", "log_prob", "advantage", "return"])
-        self.net = net
+        super().__init__(net, learn)
+        self.count = len(self.optim.groups["actor"].params)
+        fuse_likelihood(net.head)
+        self.objective = AdvantageLoss(learn)
+
+    def groups(self, net: ActorCritic, whole: Group, learn: Mapping[str, Any]) -> dict[str, Group]:
         critic = [*net.critic.trainable_params(), *net.value.trainable_params()]
         valued = {id(p) for p in critic}
         actor = [p for p in net.trainable_params() if id(p) not in valued]
-        whole = Group.of(net, learn, **method_of(learn))
-        self.optim = Optimizer(
-            actor=dataclasses.replace(whole, params=actor),
-            critic=dataclasses.replace(whole, params=critic, rate=learn["critic_learning_rate"]),
-        )
-        # A plain dict of numbers, which are compiled in as constants.
-        self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
-        fuse_likelihood(net.head)
-        self.fused = FusedAdvantageLoss(self.cfg) if usable() else None
-        self.gradient, self.count = self.optim.gradient(self.loss, "actor", "critic"), len(actor)
+        return {
+            "actor": dataclasses.replace(whole, params=actor),
+            "critic": dataclasses.replace(whole, params=critic, rate=learn["critic_learning_rate"]),
+        }
 
     def loss(self, batch):
-        outputs = self.net(batch["obs"])
-        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
-        if self.fused is not None:
-            return self.fused(log_prob, entropy, outputs[0], batch)
-        return advantage_loss(log_prob, entropy, outputs[0], batch, self.cfg)
+        log_prob, entropy, value = self.evaluated(batch)
+        results = self.objective(log_prob, entropy, value, batch)
+        return results[0], self.named(results)
 
-    def construct(self, batch):
+    def step(self, batch):
         (_, metrics), grads = self.gradient(batch)
         grads = {"actor": grads[: self.count], "critic": grads[self.count :]}
         norms = self.optim(grads, batch, metrics)
@@ -71,11 +62,5 @@ class AC(ActorCriticPolicy):
     """One-step actor-critic for Discrete, MultiDiscrete and Box actions."""
 
     name = "ac"
-
-    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> ACCell:
-        return ACCell(net, self.cfg.learn)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        numbers = dict.fromkeys(("log_prob", "advantage", "return"), Field())
-        return {**self.obs_fields("obs"), "action": self.action_field, **numbers}
+    step_class = ACCell
+    numbers = ("log_prob", "advantage", "return")

@@ -18,9 +18,10 @@ import numpy as np
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
 from minding.policies.acting.actors import Network, PredictingActor
+from minding.policies.acting.sampling import Categorical
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.optim import Group
+from minding.policies.learning.steps import NetworkStep
 from minding.policies.networks.policy_value import PolicyValue
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
@@ -38,46 +39,34 @@ def cross_entropy(logits, policy):
     return policy.sum(axis=-1) * total - (policy * shifted).sum(axis=-1)
 
 
-class AlphaZeroCell(GradientStep):
+class AlphaZeroCell(NetworkStep):
     """Root cell: network and optimizer."""
 
     metrics = ("loss", "policy_loss", "value_loss", "grad_norm")
 
     def __init__(self, net: PolicyValue, learn: Mapping[str, Any]) -> None:
-        super().__init__(["obs", "policy", "outcome"])
-        self.net = net
         decay = {"method": "adamw", "weight_decay": learn["weight_decay"]}
-        self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"], **decay))
+        super().__init__(net, {"net": Group.of(net, learn, max_grad_norm=learn["grad_norm"], **decay)})
         self.value_weight = float(learn["value_weight"])
-        self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
         logits, value = self.net(batch["obs"])
         policy_loss = row_mean(cross_entropy(logits, batch["policy"]), batch)
         value_loss = row_mean(ops.square(value - batch["outcome"]), batch)
         loss = policy_loss + self.value_weight * value_loss
-        return loss, {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss}
-
-    def construct(self, batch):
-        (_, metrics), grads = self.gradient(batch)
-        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
-        return metrics
+        return loss, self.named((loss, policy_loss, value_loss))
 
 
 class AlphaZero(BasePolicy):
     """Policy and value of a board game, for search."""
 
     name = "alphazero"
+    step_class = AlphaZeroCell
+    network_class = PolicyValue
     sequences = False
 
-    def make_network(self, rng: np.random.Generator) -> PolicyValue:
-        return PolicyValue(self.spec, self.cfg.model, rng)
-
-    def make_root(self, net: PolicyValue, rng: np.random.Generator) -> AlphaZeroCell:
-        return AlphaZeroCell(net, self.cfg.learn)
-
     def make_actor(self, network: Network, rng: np.random.Generator) -> PredictingActor:
-        return PredictingActor(self.name, network, self.spec, rng)
+        return PredictingActor(self.name, network, self.spec, rng, Categorical())
 
     @property
     def row_fields(self) -> dict[str, Field]:

@@ -14,8 +14,6 @@ state's value.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from minding.engine.process.runtime import ops
@@ -29,13 +27,13 @@ class AWACCell(WeightedRegression):
     def td_target(self, batch):
         """y, float32 (B,)."""
         action = self.drawn(batch["next_obs"], batch["next_noise"])
-        q1, q2 = self.targets(action, batch["next_obs"])
-        return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], q1, q2)
+        q = self.targets(action, batch["next_obs"])
+        return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)
 
     def advantage(self, batch):
         obs = batch["obs"]
-        own = self.smaller_value(self.critics, self.drawn(obs, batch["noise"]), obs)
-        return self.smaller_value(self.critics, batch["action"], obs) - own
+        own = self.action_value(self.drawn(obs, batch["noise"]), obs)
+        return self.action_value(batch["action"], obs) - own
 
     def drawn(self, obs, noise):
         """Actions of the policy within [-1, 1], float32 (B, A)."""
@@ -47,9 +45,7 @@ class AWAC(WeightedRegressionPolicy):
     """Advantage-weighted actor-critic, from recorded data with Box actions in [-1, 1]."""
 
     name = "awac"
-
-    def make_learner(self, net: Any, critics: tuple[Any, Any], rng: np.random.Generator) -> AWACCell:
-        return AWACCell(net, *critics, self.cfg.learn)
+    step_class = AWACCell
 
     def noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
         steps, *row = shape

@@ -16,10 +16,9 @@ import numpy as np
 
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
-from minding.policies.acting.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.optim import Group
+from minding.policies.learning.steps import NetworkStep
 from minding.policies.networks.actor_critic import PolicyNetwork
 from minding.policies.ops.policy_gradient import row_mean
 
@@ -50,7 +49,7 @@ def squared_error_loss(mean, action, batch):
     return row_mean(ops.square(mean - action).sum(axis=-1), batch)
 
 
-class BCCell(GradientStep):
+class BCCell(NetworkStep):
     """Root cell: network and optimizer.
 
     Args:
@@ -62,11 +61,8 @@ class BCCell(GradientStep):
     metrics = ("loss", "grad_norm")
 
     def __init__(self, net: PolicyNetwork, learn: Mapping[str, Any], squared: bool) -> None:
-        super().__init__(["obs", "action"])
-        self.net = net
-        self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"]))
+        super().__init__(net, {"net": Group.of(net, learn, max_grad_norm=learn["grad_norm"])})
         self.squared = squared
-        self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
         outputs, action = self.net(batch["obs"]), batch["action"]
@@ -74,28 +70,18 @@ class BCCell(GradientStep):
             loss = squared_error_loss(outputs[0], action.reshape(outputs[0].shape), batch)
         else:
             loss = cloning_loss(self.net.head.log_prob_entropy(outputs, action)[0], batch)
-        return loss, {"loss": loss}
-
-    def construct(self, batch):
-        (_, metrics), grads = self.gradient(batch)
-        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
-        return metrics
+        return loss, self.named((loss,))
 
 
 class BC(BasePolicy):
     """Behavioral cloning for Discrete, MultiDiscrete and Box actions."""
 
     name = "bc"
-
-    def make_network(self, rng: np.random.Generator) -> PolicyNetwork:
-        return PolicyNetwork(self.spec, self.cfg.model, rng)
+    network_class = PolicyNetwork
 
     def make_root(self, net: PolicyNetwork, rng: np.random.Generator) -> BCCell:
         squared = self.cfg.learn.loss == "squared_error" and self.spec["action"]["kind"] == "box"
         return BCCell(net, self.cfg.learn, squared)
-
-    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
-        return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
 
     @property
     def row_fields(self) -> dict[str, Field]:

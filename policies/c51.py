@@ -13,45 +13,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from minding.engine.process.runtime import ops
-from minding.policies.families.q_learning import CLIPPED, ActionValuePolicy, CategoricalQLearning
+from minding.policies.families.q_learning import ActionValuePolicy, CategoricalQLearning
 from minding.policies.networks.return_distribution import ReturnDistribution, SupportMean
-from minding.policies.ops import primitives
-from minding.policies.ops.distributional import cross_entropy
-from minding.policies.ops.values import chosen_atoms
-
-
-class C51Cell(CategoricalQLearning):
-    """Root cell: see `CategoricalQLearning`."""
-
-    def td_target(self, batch):
-        """m, float32 (B, N), and the probability beyond the support, float32 (B,)."""
-        atoms = self.target.atoms(batch["next_obs"])
-        if self.double:
-            values = self.net(batch["next_obs"])[0]
-        else:
-            values = self.target.values(atoms, batch["next_obs"])
-        probability = ops.Softmax(-1)(chosen_atoms(atoms, ops.Argmax(-1)(values)))
-        return self.projected(batch, probability)
-
-    def loss(self, batch):
-        target, clipped = self.td_target(batch)
-        logits = chosen_atoms(self.net.atoms(batch["obs"]), batch["action"])
-        # The relative entropy is the priority: it is 0 for correct predictions, however uncertain their returns are.
-        loss, priority = cross_entropy(logits, target)
-        loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
-        metrics[CLIPPED] = primitives.mean(clipped)
-        return loss, metrics
 
 
 class C51(ActionValuePolicy):
     """Categorical DQN for Discrete actions."""
 
     name = "c51"
+    step_class = CategoricalQLearning
 
     def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
         model = self.cfg.model
         return ReturnDistribution(self.spec, model, SupportMean(model.v_min, model.v_max, model.n_atoms), rng)
-
-    def make_learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> C51Cell:
-        return C51Cell(net, target, self.cfg.learn, prioritized)

@@ -26,9 +26,8 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
-from minding.engine.types import Array, StateDict
-from minding.policies.acting.actors import Network
-from minding.policies.acting.agents import LastActionSampler
+from minding.policies.acting.actors import Network, SamplingActor
+from minding.policies.acting.sampling import Categorical
 from minding.policies.families.team import TeamPolicy
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs
@@ -111,8 +110,7 @@ class COMACell(GradientStep):
         learn: Mapping[str, Any],
         places: TeamPlaces,
     ) -> None:
-        own = ("action", "reward", "terminated", "cut", "valid", "log_prob", "memory")
-        super().__init__(("obs", "next_obs", *own))
+        super().__init__()
         self.net, (self.critic, self.target) = net, critics
         equalize(self.critic, self.target)
         bound = {"max_grad_norm": learn["grad_norm"]}
@@ -286,19 +284,19 @@ class COMA(TeamPolicy):
     """Counterfactual multi-agent policy gradients for Discrete actions."""
 
     name = "coma"
-    _learn_steps = 0
+    network_class = AgentPolicy
+    counts_steps = True
     root: COMACell
-
-    def make_network(self, rng: np.random.Generator) -> AgentPolicy:
-        return AgentPolicy(self.spec, self.cfg.model, rng)
 
     def make_root(self, net: AgentPolicy, rng: np.random.Generator) -> COMACell:
         model = self.cfg.model
         critics = CounterfactualCritic(self.spec, model, rng), CounterfactualCritic(self.spec, model, rng)
         return COMACell(net, critics, self.cfg.learn, self.places)
 
-    def make_actor(self, network: Network, rng: np.random.Generator) -> LastActionSampler:
-        return LastActionSampler(self.name, network, self.acting_spec, rng)
+    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
+        actor = SamplingActor(self.name, network, self.acting_spec, rng, Categorical(), ("log_prob",))
+        actor.remembers_action = True
+        return actor
 
     @property
     def row_fields(self) -> dict[str, Field]:
@@ -308,24 +306,10 @@ class COMA(TeamPolicy):
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         count = len(batch.index)
         parts = min(self.cfg.learn.n_minibatch, count)
-        tau = target_schedule(self.cfg.learn.target, self._learn_steps, count)
-        self._learn_steps += count
+        tau = target_schedule(self.cfg.learn.target, self.learn_steps, count)
         steps = {"tau": tau}
         if count > parts:
             steps["due"] = (np.arange(count) >= count - parts).astype(np.float32)
         rows = batch.index.size // count
         noise = self.learn_rng.gumbel(size=(rows, self.agents, self.spec["action"]["n"])).astype(np.float32)
-        constants: dict[str, Array | float] = {**self.root.optim.rates(progress), "noise": noise}
-        return Inputs(steps, constants, dict.fromkeys(ACTOR_METRICS, parts))
-
-    def observed(self, batch: IndexedBatch) -> Array:
-        # Rows of resets are part of the rollout, but learning leaves them out.
-        rows = super().observed(batch)
-        return rows[batch.layout.read(batch.tables.host, "valid", rows) > 0]
-
-    def state_dict(self) -> StateDict:
-        return {**super().state_dict(), "learn_steps": self._learn_steps}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        super().load_state_dict(state)
-        self._learn_steps = int(state["learn_steps"])
+        return Inputs(steps, {**self.constants(progress), "noise": noise}, dict.fromkeys(ACTOR_METRICS, parts))

@@ -25,47 +25,34 @@ import numpy as np
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
-from minding.policies.families.soft_actor_critic import SoftActorCritic, SquashedGaussianPolicy
+from minding.policies.families.soft_actor_critic import SquashedGaussianPolicy, SquashedGaussianStep
 from minding.policies.learning.optim import Group
 from minding.policies.learning.steps import Inputs
-from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
+from minding.policies.networks.actor_critic import CriticEnsemble, SquashedActor
 from minding.policies.ops import primitives
-from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.values import log_integral, soft_objectives, twin_objectives
+from minding.policies.ops.values import log_integral, lowest
 
 _LARGEST_WEIGHT = 1e6
 
 
-class CQLCell(SoftActorCritic):
-    """Root cell of a policy of squashed Gaussians.
+class CQLCell(SquashedGaussianStep):
+    """Root cell: see `SoftActorCritic`."""
 
-    Args:
-      actor, critics, targets, learn: see `SoftActorCritic`.
-      size: size of an action, A.
-      target_entropy: target entropy of the policy, in nats.
-    """
-
-    metrics = (*SoftActorCritic.metrics, "conservative_gap", "conservative_weight")
+    metrics = (*SquashedGaussianStep.metrics, "conservative_gap", "conservative_weight")
     of_critics = ("conservative_gap", "conservative_weight")
     has_action_values = True
 
     def __init__(
         self,
         actor: SquashedActor,
-        critics: TwinCritics,
-        targets: TwinCritics,
+        critics: CriticEnsemble,
+        targets: CriticEnsemble,
         learn: Mapping[str, Any],
-        size: int,
         target_entropy: float,
     ) -> None:
-        super().__init__(actor, critics, targets, learn)
+        super().__init__(actor, critics, targets, learn, target_entropy)
         self.lagrange, self.allowed = bool(learn["lagrange"]), float(learn["lagrange_gap"])
-        self.size, self.count = size, 3 * int(learn["n_actions"])
-        self.uniform_log_density = ms.Tensor(np.float32(-size * math.log(2.0)))
-        self.squashed = SquashedGaussian()
-        self.twin_target, self.critic_loss = twin_objectives()
-        self.policy_loss = soft_objectives().policy_loss
-        self.wanted_entropy = target_entropy
+        self.count, self.log_two = 3 * int(learn["n_actions"]), math.log(2.0)
 
     def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
         weight = ms.Tensor(np.float32(math.log(learn["conservative_weight"])))
@@ -76,48 +63,35 @@ class CQLCell(SoftActorCritic):
 
     def td_target(self, batch):
         """y, float32 (B,)."""
-        mean, log_std = self.net(batch["next_obs"])
-        action, _ = self.squashed(mean, log_std, batch["next_noise"])
-        q1, q2 = self.targets(action, batch["next_obs"])
-        return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], q1, q2)
+        action, _ = self.drawn(batch["next_obs"], batch["next_noise"])
+        q = self.targets(action, batch["next_obs"])
+        return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)
 
     def loss_of_critics(self, batch):
-        q1, q2 = self.critics(batch["action"], batch["obs"])
-        loss, q = self.critic_loss(q1, q2, batch["target"])
-        others1, others2 = self.critics.of_many(batch["others"], batch["obs"])
-        density = batch["log_density"]
-        gap1 = primitives.mean(log_integral(others1, density, self.count) - q1)
-        gap2 = primitives.mean(log_integral(others2, density, self.count) - q2)
+        q = self.critics(batch["action"], batch["obs"])
+        loss, value = self.critic_loss(q, batch["target"])
+        total = 0.0
+        for own, others in zip(ops.Unstack()(q), self.critics.of_many(batch["others"], batch["obs"])):
+            total = total + primitives.mean(log_integral(others, batch["log_density"], self.count) - own)
         weight = ops.stop_gradient(self.weight())
-        loss = loss + weight * (gap1 + gap2)
-        gap = ops.stop_gradient(0.5 * (gap1 + gap2))
-        return loss, {"critic_loss": loss, "q_value": q, "conservative_gap": gap, "conservative_weight": weight}
-
-    def loss_of_actor(self, batch):
-        mean, log_std = self.net(batch["obs"])
-        action, log_prob = self.squashed(mean, log_std, batch["noise"])
-        q1, q2 = self.critics(action, batch["obs"])
-        loss, log_prob = self.policy_loss(q1, q2, log_prob, batch["alpha"])
-        return loss, {"actor_loss": loss, "entropy": -log_prob}
+        gap = ops.stop_gradient(total / q.shape[0])
+        loss = loss + weight * total
+        return loss, {"critic_loss": loss, "q_value": value, "conservative_gap": gap, "conservative_weight": weight}
 
     def action_value(self, action, obs):
-        q1, q2 = self.critics(action, obs)
-        return ops.Minimum()(q1, q2)
-
-    def target_entropy(self, batch):
-        return self.wanted_entropy
+        return lowest(self.critics(action, obs))
 
     def prepare(self, batch):
         """Draws the other actions, float32 (M, B, A), and their log densities (M, B)."""
         uniform = batch["uniform"]
-        own, own_log_density = self.drawn(batch["obs"], batch["own_noise"])
-        following, following_log_density = self.drawn(batch["next_obs"], batch["following_noise"])
-        flat = ops.ZerosLike()(own_log_density) + self.uniform_log_density
+        own, own_log_density = self.drawn_each(batch["obs"], batch["own_noise"])
+        following, following_log_density = self.drawn_each(batch["next_obs"], batch["following_noise"])
+        flat = ops.ZerosLike()(own_log_density) - uniform.shape[-1] * self.log_two
         batch["others"] = ops.stop_gradient(ops.Concat(0)((uniform, own, following)))
         batch["log_density"] = ops.stop_gradient(ops.Concat(0)((flat, own_log_density, following_log_density)))
         return batch
 
-    def drawn(self, obs, noise):
+    def drawn_each(self, obs, noise):
         """n actions of the policy for each row, float32 (n, B, A), and their log densities (n, B); noise (n, B, A)."""
         mean, log_std = self.net(obs)
         shape = noise.shape
@@ -143,18 +117,13 @@ class CQL(SquashedGaussianPolicy):
     """Conservative Q-learning, from recorded data with Box actions in [-1, 1]."""
 
     name = "cql"
-
-    def make_learner(self, net: Any, critics: tuple[Any, Any]) -> CQLCell:
-        return CQLCell(net, *critics, self.cfg.learn, self.action_size, self.target_entropy)
+    step_class = CQLCell
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         rows = (batch.index.shape[1], self.action_size)
         # Drawn step by step, so that the numbers do not depend on the number of steps per call.
         drawn = [self._draw(rows) for _ in batch.index]
-        return Inputs(
-            {name: np.stack([each[name] for each in drawn]) for name in drawn[0]},
-            {**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)},
-        )
+        return Inputs({name: np.stack([each[name] for each in drawn]) for name in drawn[0]}, self.constants(progress))
 
     def _draw(self, rows: tuple[int, int]) -> dict[str, Array]:
         """The random numbers of a gradient step with rows (B, A)."""

@@ -15,17 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
 from minding.policies.acting.actors import Network, NoisyActor
 from minding.policies.acting.sampling import make_noise
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep, Inputs
+from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor
 from minding.policies.ops import primitives
 from minding.policies.ops.primitives import after
-from minding.policies.ops.values import half_square
+from minding.policies.ops.values import half_square, one_step
 
 
 class DDPGCell(GradientStep):
@@ -39,7 +38,7 @@ class DDPGCell(GradientStep):
         critics: tuple[ActionValue, ActionValue],
         learn: Mapping[str, Any],
     ) -> None:
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
+        super().__init__()
         self.net, self.target_net = actors
         self.critic, self.target_critic = critics
         self.optim = Optimizer(actor=Group.of(self.net, learn), critic=Group.of(self.critic, learn))
@@ -60,9 +59,8 @@ class DDPGCell(GradientStep):
     def construct(self, batch):
         # Target
         next_value = self.target_critic(self.target_net(batch["next_obs"])[0], batch["next_obs"])
-        target = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
         # Critic
-        rows = {"obs": batch["obs"], "action": batch["action"], "target": target}
+        rows = {"obs": batch["obs"], "action": batch["action"], "target": one_step(batch, next_value)}
         (_, metrics), grads = self.critic_gradient(rows)
         done = self.optim({"critic": grads}, batch, (metrics, grads))["critic"]
         # Actor
@@ -79,13 +77,11 @@ class DDPG(BasePolicy):
     """Deep deterministic policy gradient for Box actions in [-1, 1]."""
 
     name = "ddpg"
+    network_class = DeterministicActor
     sequences = False
 
-    def make_network(self, rng: np.random.Generator) -> DeterministicActor:
-        return DeterministicActor(self.spec, self.cfg.model, rng)
-
     def make_root(self, net: DeterministicActor, rng: np.random.Generator) -> DDPGCell:
-        target_net = DeterministicActor(self.spec, self.cfg.model, rng)
+        target_net = self.make_network(rng)
         critic, target_critic = (ActionValue(self.spec, self.cfg.model, rng) for _ in range(2))
         root = DDPGCell((net, target_net), (critic, target_critic), self.cfg.learn)
         equalize(net, target_net)
@@ -95,10 +91,3 @@ class DDPG(BasePolicy):
     def make_actor(self, network: Network, rng: np.random.Generator) -> NoisyActor:
         noise = make_noise(self.cfg.collect.noise, math.prod(self.spec["action"]["shape"]), self.name)
         return NoisyActor(self.name, network, self.spec, rng, noise)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
-
-    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        return Inputs(constants={**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)})

@@ -13,13 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from minding.engine.process.runtime import nn, ops
 from minding.policies.families.q_learning import ActionValuePolicy, QLearning
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.ops import primitives
-from minding.policies.ops.values import chosen_value, log_sum_exp, value_loss
+from minding.policies.ops.values import chosen_value, log_sum_exp, one_step, value_loss
 
 
 class DiscreteCQLCell(QLearning):
@@ -28,15 +26,14 @@ class DiscreteCQLCell(QLearning):
     metrics = (*QLearning.metrics, "conservative_gap")
     has_action_values = True
 
-    def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any]) -> None:
-        super().__init__(net, target, learn)
+    def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any], prioritized: bool) -> None:
+        super().__init__(net, target, learn, prioritized)
         self.alpha = float(learn["alpha"])
 
     def td_target(self, batch):
         """y, float32 (B,)."""
         chosen = ops.Argmax(-1)(self.net(batch["next_obs"])[0])
-        following = chosen_value(self.target(batch["next_obs"])[0], chosen)
-        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * following
+        return one_step(batch, chosen_value(self.target(batch["next_obs"])[0], chosen))
 
     def action_value(self, action, obs):
         return chosen_value(self.net(obs)[0], action)
@@ -46,16 +43,14 @@ class DiscreteCQLCell(QLearning):
         losses, value, _ = value_loss(q, batch["action"], self.td_target(batch))
         gap = primitives.mean(log_sum_exp(q) - value)
         loss = primitives.mean(losses) + self.alpha * gap
-        return loss, {"loss": loss, "q_value": primitives.mean(value), "conservative_gap": gap}
+        metrics = self.named((loss, primitives.mean(value)))
+        metrics["conservative_gap"] = gap
+        return loss, metrics
 
 
 class DiscreteCQL(ActionValuePolicy):
     """Conservative Q-learning, from recorded data with Discrete actions."""
 
     name = "discrete_cql"
-
-    def make_network(self, rng: np.random.Generator) -> QNetwork:
-        return QNetwork(self.spec, self.cfg.model, rng)
-
-    def make_learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> DiscreteCQLCell:
-        return DiscreteCQLCell(net, target, self.cfg.learn)
+    step_class = DiscreteCQLCell
+    network_class = QNetwork

@@ -20,16 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting.actors import Network, SamplingActor
+from minding.engine.process.runtime import ms, ops
 from minding.policies.core.base import BasePolicy
 from minding.policies.families.soft_actor_critic import SoftActorCritic
-from minding.policies.learning.steps import Inputs
 from minding.policies.learning.target import equalize
-from minding.policies.networks.actor_critic import PolicyNetwork, QNetwork
+from minding.policies.networks.actor_critic import CriticEnsemble, PolicyNetwork, QNetwork
 from minding.policies.ops import primitives
-from minding.policies.ops.values import chosen_value, twin_objectives
+from minding.policies.ops.values import chosen_value, lowest, one_step
 
 
 def soft_value(log_p, q, alpha):
@@ -52,24 +49,12 @@ def mean_entropy(log_p):
     return -primitives.mean(ops.ReduceSum()(ops.Exp()(log_p) * log_p, -1))
 
 
-class TwinQNetworks(nn.Cell):
-    """Two independent `QNetwork` cells; returns a pair of float32 (B, A)."""
-
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
-        super().__init__()
-        self.q1 = QNetwork(spec, model, rng)
-        self.q2 = QNetwork(spec, model, rng)
-
-    def construct(self, obs):
-        return self.q1(obs)[0], self.q2(obs)[0]
-
-
 class DiscreteSACCell(SoftActorCritic):
     """Root cell of a policy of discrete actions.
 
     Args:
       actor: network whose first output is the logits (B, A).
-      critics, targets: the online critics and their targets.
+      critics, targets: the online critics and their targets, of `QNetwork` cells.
       learn: the configuration `policy.learn`.
       count: number of actions, A.
     """
@@ -77,28 +62,26 @@ class DiscreteSACCell(SoftActorCritic):
     def __init__(
         self,
         actor: PolicyNetwork,
-        critics: TwinQNetworks,
-        targets: TwinQNetworks,
+        critics: CriticEnsemble,
+        targets: CriticEnsemble,
         learn: Mapping[str, Any],
         count: int,
     ) -> None:
         super().__init__(actor, critics, targets, learn)
-        self.critic_loss = twin_objectives().critic_loss
         self.log_count = ms.Tensor(np.float32(math.log(count)))
         self.target_entropy_share = float(learn["target_entropy_share"])
 
     def td_target(self, batch):
         """y, float32 (B,)."""
-        q1, q2 = self.targets(batch["next_obs"])
-        value = soft_value(self.log_policy(batch["next_obs"]), ops.Minimum()(q1, q2), batch["alpha"])
-        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * value
+        q = lowest(self.targets(batch["next_obs"]))
+        return one_step(batch, soft_value(self.log_policy(batch["next_obs"]), q, batch["alpha"]))
 
     def loss_of_critics(self, batch):
-        q1, q2 = self.critics(batch["obs"])
-        chosen1, chosen2 = chosen_value(q1, batch["action"]), chosen_value(q2, batch["action"])
-        loss, q = self.critic_loss(chosen1, chosen2, batch["target"])
+        q = self.critics(batch["obs"])
+        chosen = chosen_value(q, ops.BroadcastTo(q.shape[:2])(batch["action"]))
+        loss, value = self.critic_loss(chosen, batch["target"])
         # The actor's loss uses the same values.
-        return loss, {"critic_loss": loss, "q_value": q, "q": ops.stop_gradient(ops.Minimum()(q1, q2))}
+        return loss, {"critic_loss": loss, "q_value": value, "q": ops.stop_gradient(lowest(q))}
 
     def loss_of_actor(self, batch):
         log_p = self.log_policy(batch["obs"])
@@ -124,23 +107,10 @@ class DiscreteSAC(BasePolicy):
     """Soft actor-critic for Discrete actions."""
 
     name = "discrete_sac"
+    network_class = PolicyNetwork
     sequences = False
 
-    def make_network(self, rng: np.random.Generator) -> PolicyNetwork:
-        return PolicyNetwork(self.spec, self.cfg.model, rng)
-
     def make_root(self, net: PolicyNetwork, rng: np.random.Generator) -> DiscreteSACCell:
-        critics, targets = (TwinQNetworks(self.spec, self.cfg.model, rng) for _ in range(2))
-        root = DiscreteSACCell(net, critics, targets, self.cfg.learn, self.spec["action"]["n"])
-        equalize(root.critics, root.targets)
-        return root
-
-    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
-        return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
-
-    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        return Inputs(constants={**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)})
+        critics, targets = (CriticEnsemble(self.spec, self.cfg.model, rng, kind=QNetwork) for _ in range(2))
+        equalize(critics, targets)
+        return DiscreteSACCell(net, critics, targets, self.cfg.learn, self.spec["action"]["n"])

@@ -26,7 +26,7 @@ from minding.engine.buffers import SequenceBatch
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
-from minding.policies.acting.actors import Network, SamplingActor
+from minding.policies.acting.actors import Actor, Network
 from minding.policies.acting.numpy_world_model import Imagination
 from minding.policies.acting.sampling import uniform_noise
 from minding.policies.core.base import BasePolicy
@@ -50,7 +50,7 @@ from minding.policies.ops.primitives import after
 OF_MODEL = ("model_loss", "observation_loss", "reward_loss", "continuation_loss", "divergence", "prior_entropy")
 OF_BEHAVIOR = ("actor_loss", "critic_loss", "entropy", "imagined_return", "value", "return_scale")
 GROUPS = ("model", "actor", "critic")
-JUDGED = ("returns", "value", "weight", "scale")
+EVALUATION = ("returns", "value", "weight", "scale")
 """Results of imagined steps: returns, the critic's values and weights, float32 (H, N) each; scale of returns, (1,)."""
 PERCENTILES = (0.05, 0.95)
 
@@ -66,11 +66,10 @@ class DreamerCell(GradientStep):
     def __init__(
         self, net: WorldActor, model: Predictions, critics: tuple[TwoHotNumber, TwoHotNumber], learn: Mapping[str, Any]
     ) -> None:
-        stored = learn["context"] == "stored"
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", *(["memory"] if stored else [])])
+        super().__init__()
         self.net, self.model = net, model
         self.critic, self.slow = critics
-        self.stored = stored
+        self.stored = learn["context"] == "stored"
         self.returns = ms.Parameter(ms.Tensor(NO_RANGE), name="returns", requires_grad=False)
         self.horizon, self.dynamics = learn["horizon"], learn["actor_gradient"] == "dynamics"
         self.gamma, self.td_lambda = learn["gamma"], learn["td_lambda"]
@@ -79,7 +78,7 @@ class DreamerCell(GradientStep):
         )
         self.entropy_weight, self.return_decay = learn["entropy_weight"], learn["return_decay"]
         self.scales = bool(learn["return_scale"])
-        acting = [p for cell in net.actor_cells() for p in cell.trainable_params()]
+        acting = [*net.policy.trainable_params(), *net.head.trainable_params()]
         of_actor = {id(p) for p in acting}
         params = {
             "model": [p for p in (*net.trainable_params(), *model.trainable_params()) if id(p) not in of_actor],
@@ -110,10 +109,10 @@ class DreamerCell(GradientStep):
         else:
             dream["states"], drawn = self.imagine(dream)
             (_, critic), critic_grads = self.critic_gradient(dream)
-            judged = {"states": dream["states"], "drawn": drawn}
-            for name in JUDGED:
-                judged[name] = critic[name]
-            (_, actor), actor_grads = self.actor_gradient(judged)
+            evaluated = {"states": dream["states"], "drawn": drawn}
+            for name in EVALUATION:
+                evaluated[name] = critic[name]
+            (_, actor), actor_grads = self.actor_gradient(evaluated)
         metrics: Any = {}
         for name in OF_MODEL:
             metrics[name] = model[name]
@@ -208,8 +207,8 @@ class DreamerCell(GradientStep):
             states, actions = (*states, state), (*actions, drawn)
         return ops.Concat(0)(states), actions[0] if self.horizon == 1 else ops.Concat(0)(actions)
 
-    def judged(self, states, logits, going):
-        """`JUDGED` of imagined states by name, and `range` (3,), the updated range of the returns.
+    def evaluated(self, states, logits, going):
+        """`EVALUATION` of imagined states by name, and `range` (3,), the updated range of the returns.
 
         Args:
           states: imagined states, ((H + 1) N, F).
@@ -234,41 +233,41 @@ class DreamerCell(GradientStep):
 
     def loss_of_critic(self, dream):
         """The loss of the critic, which learns the returns and is regularized towards its slow copy; and by name the
-        results of `judged` without gradient."""
+        results of `evaluated` without gradient."""
         states = ops.stop_gradient(dream["states"])
         logits = self.critic(states)
-        judged = self.judged(states, ops.stop_gradient(logits), dream["going"])
-        returns = ops.stop_gradient(judged["returns"])
+        evaluated = self.evaluated(states, ops.stop_gradient(logits), dream["going"])
+        returns = ops.stop_gradient(evaluated["returns"])
         rows = returns.shape[0] * returns.shape[1]
         slow = ops.Softmax(-1)(self.slow(primitives.part(states, 0, rows)))
         target = self.critic.target(ops.Reshape()(returns, (-1,))) + slow
         loss = primitives.mean(
-            ops.Reshape()(judged["weight"], (-1,)) * self.critic.loss(primitives.part(logits, 0, rows), target)
+            ops.Reshape()(evaluated["weight"], (-1,)) * self.critic.loss(primitives.part(logits, 0, rows), target)
         )
         made = {"critic_loss": loss, "returns": returns}
         for name in ("value", "weight", "scale", "range"):
-            made[name] = judged[name]
+            made[name] = evaluated[name]
         return loss, made
 
     def loss_of_actor(self, dream):
-        """The loss of the actor on imagined states and the results of `judged`. If gradients flow through the world
+        """The loss of the actor on imagined states and the results of `evaluated`. If gradients flow through the world
         model (`dynamics`), the states are imagined here and returned as `states`."""
         made: Any = {}
         if self.dynamics:
             states, drawn = self.imagine(dream)
-            judged = self.judged(states, self.critic(states), dream["going"])
+            evaluated = self.evaluated(states, self.critic(states), dream["going"])
             made["states"] = ops.stop_gradient(states)
         else:
-            states, drawn, judged = dream["states"], dream["drawn"], dream
-        returns = judged["returns"]
+            states, drawn, evaluated = dream["states"], dream["drawn"], dream
+        returns = evaluated["returns"]
         rows = returns.shape[0] * returns.shape[1]
         params = self.net.act(ops.stop_gradient(primitives.part(states, 0, rows)))
         log_prob, entropy = self.net.head.log_prob_entropy(params, ops.stop_gradient(drawn))
         if self.dynamics:
-            gain = ops.Reshape()(returns / judged["scale"], (-1,))
+            gain = ops.Reshape()(returns / evaluated["scale"], (-1,))
         else:
-            gain = log_prob * ops.Reshape()((returns - judged["value"]) / judged["scale"], (-1,))
-        loss = -primitives.mean(ops.Reshape()(judged["weight"], (-1,)) * (gain + self.entropy_weight * entropy))
+            gain = log_prob * ops.Reshape()((returns - evaluated["value"]) / evaluated["scale"], (-1,))
+        loss = -primitives.mean(ops.Reshape()(evaluated["weight"], (-1,)) * (gain + self.entropy_weight * entropy))
         made["actor_loss"], made["entropy"] = loss, primitives.mean(ops.stop_gradient(entropy))
         return loss, made
 
@@ -302,8 +301,8 @@ class Dreamer(BasePolicy):
         equalize(critic, slow)
         return root
 
-    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
-        actor = SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
+    def make_actor(self, network: Network, rng: np.random.Generator) -> Actor:
+        actor = super().make_actor(network, rng)
         actor.noise_size, actor.draw_noise, actor.remembers_action = self.net.noise_size, uniform_noise, True
         return actor
 
@@ -334,7 +333,7 @@ class Dreamer(BasePolicy):
             "dream_latent": uniform_noise((*dreams, choices), rng),
             "dream_action": self.net.head.noise(dreams, rng),
         }
-        return Inputs(named, {**self.root.optim.rates(progress), "tau": float(learn.tau)})
+        return Inputs(named, self.constants(progress))
 
 
 def start_states(filled: Array, starts: int, rng: np.random.Generator) -> Array:

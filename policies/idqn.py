@@ -13,11 +13,8 @@ g_m is 1 where agent m is present and 0 where it is absent: for an agent that le
 
 from __future__ import annotations
 
-import numpy as np
-
 from minding.engine.process.runtime import ops
 from minding.policies.families.team import TeamQLearning, TeamValuePolicy, total
-from minding.policies.networks.team_networks import AgentQNetwork
 
 
 class IDQNCell(TeamQLearning):
@@ -40,6 +37,4 @@ class IDQN(TeamValuePolicy):
     """Independent Q-learning for Discrete actions."""
 
     name = "idqn"
-
-    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> IDQNCell:
-        return IDQNCell(nets, None, self.cfg.learn, self.places)
+    step_class = IDQNCell

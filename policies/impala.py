@@ -11,15 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
-from minding.engine.types import Array
-from minding.policies.families.actor_critic import ActorCriticPolicy
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriticStep
 from minding.policies.networks.actor_critic import ActorCritic
+from minding.policies.ops.policy_gradient import ADVANTAGE_METRICS
 from minding.policies.ops.values import vtrace
 
 NUMBERS = ("log_prob", "reward", "terminated", "cut", "valid")
@@ -37,7 +33,7 @@ def impala_loss(log_prob, entropy, value, batch, cfg):
       cfg: the `learn` part of the configuration.
 
     Returns:
-      (loss, metrics by name), scalars. The KL estimate is ``mean[(r - 1) - log r]``
+      `ADVANTAGE_METRICS` and the mean of the bounded ratios rho, scalars. The KL estimate is ``mean[(r - 1) - log r]``
       (http://joschu.net/blog/kl-approx.html).
     """
     valid = batch["valid"]
@@ -54,14 +50,8 @@ def impala_loss(log_prob, entropy, value, batch, cfg):
     value_loss = 0.5 * _total(weight * ops.square(value - old_value - correction))
     entropy = _total(weight * entropy)
     loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
-    return loss, {
-        "loss": loss,
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approx_kl": _total(weight * (ratio - 1.0 - log_ratio)),
-        "rho": _total(weight * ops.clamp(ratio, max=cfg["rho_bar"])),
-    }
+    kl, rho = _total(weight * (ratio - 1.0 - log_ratio)), _total(weight * ops.clamp(ratio, max=cfg["rho_bar"]))
+    return loss, policy_loss, value_loss, entropy, kl, rho
 
 
 def _total(x):
@@ -69,58 +59,40 @@ def _total(x):
     return x.reshape((-1,)).sum()
 
 
-class IMPALACell(GradientStep):
+class IMPALACell(ActorCriticStep):
     """Root cell: network and optimizer. A step takes rows ordered by time, (T, N)."""
 
-    metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "rho", "grad_norm")
+    metrics = (*ADVANTAGE_METRICS, "rho", "grad_norm")
 
     def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
-        super().__init__(["obs", "next_obs", "action", *NUMBERS])
-        self.net = net
-        self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
-        # A plain dict of numbers, which are compiled in as constants.
         names = ("gamma", "vtrace_lambda", "rho_bar", "c_bar", "value_weight", "entropy_weight")
-        self.cfg = {name: learn[name] for name in names}
-        self.gradient = self.optim.gradient(self.loss, "net")
+        super().__init__(net, learn, names)
 
     def loss(self, batch):
-        outputs = self.net(batch["obs"])
-        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
+        log_prob, entropy, value = self.evaluated(batch)
         shape = batch["index"].shape
         if entropy.ndim == 1:
             entropy = entropy.reshape(shape)
-        return impala_loss(log_prob.reshape(shape), entropy, outputs[0].reshape(shape), batch, self.cfg)
+        results = impala_loss(log_prob.reshape(shape), entropy, value.reshape(shape), batch, self.cfg)
+        return results[0], self.named(results)
 
     def construct(self, batch):
         shape = batch["index"].shape
         for name in NUMBERS:
             batch[name] = batch[name].reshape(shape)
         batch["next_value"] = self.net(batch["next_obs"])[0].reshape(shape)
-        (_, metrics), grads = self.gradient(batch)
-        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
-        return metrics
+        return self.step(batch)
 
 
 class IMPALA(ActorCriticPolicy):
     """Importance-weighted actor-learner for Discrete, MultiDiscrete and Box actions; learns from whole trajectories."""
 
     name = "impala"
+    step_class = IMPALACell
+    numbers = NUMBERS
     # V-trace needs values of the current network, not of the acting network.
     record_fields = ("log_prob",)
 
-    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> IMPALACell:
-        return IMPALACell(net, self.cfg.learn)
-
     @property
     def row_fields(self) -> dict[str, Field]:
-        return {
-            **self.obs_fields("obs"),
-            **self.obs_fields("next_obs"),
-            "action": self.action_field,
-            **dict.fromkeys(NUMBERS, Field()),
-        }
-
-    def observed(self, batch: IndexedBatch) -> Array:
-        # Rows of resets are part of the trajectories, but learning leaves them out.
-        rows = super().observed(batch)
-        return rows[batch.layout.read(batch.tables.host, "valid", rows) > 0]
+        return {**self.obs_fields("obs"), **self.obs_fields("next_obs"), **super().row_fields}

@@ -22,8 +22,9 @@ import numpy as np
 
 from minding.engine.process.runtime import ops
 from minding.policies.families.weighted_regression import WeightedRegression, WeightedRegressionPolicy
-from minding.policies.networks.actor_critic import PolicyNetwork, StateValue, TwinCritics
+from minding.policies.networks.actor_critic import CriticEnsemble, PolicyNetwork, StateValue
 from minding.policies.ops import primitives
+from minding.policies.ops.values import lowest, one_step
 
 
 def expectile_loss(difference, expectile):
@@ -46,8 +47,8 @@ class IQLCell(WeightedRegression):
     def __init__(
         self,
         actor: PolicyNetwork,
-        critics: TwinCritics,
-        targets: TwinCritics,
+        critics: CriticEnsemble,
+        targets: CriticEnsemble,
         learn: Mapping[str, Any],
         value: StateValue,
     ) -> None:
@@ -57,11 +58,10 @@ class IQLCell(WeightedRegression):
 
     def td_target(self, batch):
         """y, float32 (B,)."""
-        following = self.value(batch["next_obs"])
-        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * following
+        return one_step(batch, self.value(batch["next_obs"]))
 
     def prepare(self, batch):
-        batch["q"] = self.smaller_value(self.targets, batch["action"], batch["obs"])
+        batch["q"] = lowest(self.targets(batch["action"], batch["obs"]))
         return batch
 
     def advantage(self, batch):
@@ -81,6 +81,7 @@ class IQL(WeightedRegressionPolicy):
     """Implicit Q-learning, from recorded data with Box actions in [-1, 1]."""
 
     name = "iql"
+    step_class = IQLCell
 
-    def make_learner(self, net: Any, critics: tuple[Any, Any], rng: np.random.Generator) -> IQLCell:
-        return IQLCell(net, *critics, self.cfg.learn, StateValue(self.spec, self.cfg.model, rng))
+    def more(self, rng: np.random.Generator) -> tuple[StateValue]:
+        return (StateValue(self.spec, self.cfg.model, rng),)

@@ -21,7 +21,7 @@ from minding.engine.types import Array
 from minding.policies.families.q_learning import ActionValuePolicy, QLearning
 from minding.policies.networks.return_distribution import ImplicitQuantiles
 from minding.policies.ops.distributional import QuantileLoss
-from minding.policies.ops.values import chosen_atoms
+from minding.policies.ops.values import chosen_atoms, one_step
 
 FRACTIONS, NEXT_FRACTIONS = "fractions", "next_fractions"
 """Names of the inputs tau and tau'."""
@@ -42,8 +42,7 @@ class IQNCell(QLearning):
         chooser = self.net if self.double else self.target
         action = ops.Argmax(-1)(chooser(batch["next_obs"])[0])
         next_quantiles = chosen_atoms(self.target.quantiles(batch["next_obs"], batch[NEXT_FRACTIONS]), action)
-        decay = batch["discount"] * (1.0 - batch["terminated"])
-        return ops.ExpandDims()(batch["reward"], -1) + ops.ExpandDims()(decay, -1) * next_quantiles
+        return one_step(batch, next_quantiles)
 
     def loss(self, batch):
         fractions = batch[FRACTIONS]
@@ -56,12 +55,8 @@ class IQN(ActionValuePolicy):
     """Implicit quantile network for Discrete actions."""
 
     name = "iqn"
-
-    def make_network(self, rng: np.random.Generator) -> ImplicitQuantiles:
-        return ImplicitQuantiles(self.spec, self.cfg.model, rng)
-
-    def make_learner(self, net: ImplicitQuantiles, target: ImplicitQuantiles, prioritized: bool) -> IQNCell:
-        return IQNCell(net, target, self.cfg.learn, prioritized)
+    step_class = IQNCell
+    network_class = ImplicitQuantiles
 
     def draw(self, batch: IndexedBatch) -> dict[str, Array]:
         learn = self.cfg.learn

@@ -55,7 +55,7 @@ class MADDPGCell(GradientStep):
         learn: Mapping[str, Any],
         spec: Mapping[str, Any],
     ) -> None:
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
+        super().__init__()
         self.net, self.target_net = actors
         self.critics, self.target_critics = critics
         self.agents, self.team_reward = len(spec["agents"]["names"]), bool(spec["agents"]["team_reward"])
@@ -187,15 +187,13 @@ class MADDPG(TeamPolicy):
     """Multi-agent deep deterministic policy gradient for Discrete actions and for Box actions in [-1, 1]."""
 
     name = "maddpg"
+    network_class = AgentActors
 
     @property
     def action_size(self) -> int:
         """Number of values in an action as input of the critics."""
         action = self.spec["action"]
         return int(action["n"]) if action["kind"] == "discrete" else math.prod(action["shape"])
-
-    def make_network(self, rng: np.random.Generator) -> AgentActors:
-        return AgentActors(self.spec, self.cfg.model, rng)
 
     def make_root(self, net: AgentActors, rng: np.random.Generator) -> MADDPGCell:
         model, target_net = self.cfg.model, self.make_network(rng)
@@ -217,10 +215,9 @@ class MADDPG(TeamPolicy):
         return {**super().row_fields, "discount": Field(default=self.cfg.learn.gamma)}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        constants = {**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)}
         if self.spec["action"]["kind"] != "discrete":
-            return Inputs(constants=constants)
+            return super().inputs(batch, progress)
         steps = len(batch.index)
         shape = (2, steps, batch.index.size // steps, self.agents, self.action_size)
         noise, next_noise = self.learn_rng.gumbel(size=shape).astype(np.float32)
-        return Inputs({"noise": noise, "next_noise": next_noise}, constants)
+        return Inputs({"noise": noise, "next_noise": next_noise}, self.constants(progress))

@@ -31,17 +31,12 @@ from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network
 from minding.policies.acting.agents import CENTRAL_PARTS, CentralActor
-from minding.policies.families.actor_critic import MEMORY, ActorCriticPolicy, ProximalStep, standardized
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import ALL_ROWS, Inputs
+from minding.policies.families.actor_critic import ActorCriticPolicy, ProximalStep, standardized
+from minding.policies.learning.steps import Inputs
 from minding.policies.networks.central import CentralActorCritic
-from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import clipped_surrogate, row_mean
 from minding.policies.ops.values import huber
-
-WEIGHT_BOUND = 2.0
-"""Upper bound of the weight of rows that an older policy collected."""
 
 
 def mappo_loss(log_prob, entropy, value, batch, cfg):
@@ -56,11 +51,11 @@ def mappo_loss(log_prob, entropy, value, batch, cfg):
       cfg: the `learn` part of the configuration.
 
     Returns:
-      (loss, metrics by name), scalars.
+      `SURROGATE_METRICS`, scalars.
     """
     clip, delta, acting = cfg["clip_ratio"], cfg["huber_delta"], {"valid": batch["acting"]}
     # Policy
-    policy_loss, metrics = clipped_surrogate(log_prob, batch, acting, clip)
+    policy_loss, kl, clip_fraction = clipped_surrogate(log_prob, batch, acting, clip)
     entropy = row_mean(entropy, acting)
     # Value
     error = huber((value - batch["return"]) / delta)
@@ -70,86 +65,51 @@ def mappo_loss(log_prob, entropy, value, batch, cfg):
     value_loss = delta * delta * row_mean(error, batch)
     # Total
     loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
-    return loss, {
-        "loss": loss,
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approx_kl": metrics["approx_kl"],
-        "clip_fraction": metrics["clip_fraction"],
-    }
+    return loss, policy_loss, value_loss, entropy, kl, clip_fraction
 
 
 class MAPPOCell(ProximalStep):
     """Root cell: network and optimizer."""
 
-    metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
-    present_names = ("present_log_prob", "present_value", "trust")
-
     def __init__(self, net: CentralActorCritic, learn: Mapping[str, Any]) -> None:
-        remembers = net.memory is not None
-        super().__init__(["obs", CENTRAL, "action", "log_prob", "return", "value", *(MEMORY if remembers else ())])
-        self.net = net
-        self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
-        # A plain dict of numbers, which are compiled in as constants.
-        names = ("clip_ratio", "value_clip", "value_weight", "entropy_weight", "huber_delta")
-        self.cfg = {k: learn[k] for k in names}
-        fuse_likelihood(net.head)
+        super().__init__(net, learn, ("clip_ratio", "value_clip", "value_weight", "entropy_weight", "huber_delta"))
         self.alive = CENTRAL_PARTS.index(ALIVE)
-        self.watch(learn["target_kl"])
-        self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
-        params, value = self.net.of_rows(batch)
-        log_prob, entropy = self.net.head.log_prob_entropy(params, batch["action"])
-        return mappo_loss(log_prob, entropy, value, batch, self.cfg)
-
-    def present(self, rows):
-        """Log-probability and value of rows under the current policy, and the weight `trust` of each row."""
-        params, value = self.net.of_rows(rows)
-        log_prob = self.net.head.log_prob_entropy(params, rows["action"])[0]
-        trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
-        return {"present_log_prob": log_prob, "present_value": value, "trust": trust}
+        log_prob, entropy, value = self.evaluated(batch)
+        results = mappo_loss(log_prob, entropy, value, batch, self.cfg)
+        return results[0], self.named(results)
 
     def construct(self, batch):
-        value = self.net.critic.value
-        batch["return"] = value.normalized(batch["return"])
-        if "trust" in batch:
-            batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
-            batch["advantage"] = batch["advantage"] * batch["trust"]
-        else:
+        batch["return"] = self.net.critic.value.normalized(batch["return"])
+        if "trust" not in batch:
             batch["value"] = (batch["value"] - batch["recorded_mean"]) / batch["recorded_deviation"]
         acting = primitives.item(batch[CENTRAL], self.alive)
         if "valid" in batch:
             acting = acting * batch["valid"]
         batch["acting"] = acting
-        (_, metrics), grads = self.gradient(batch)
-        metrics["grad_norm"] = self.move(grads, batch, metrics)
-        return metrics
+        return self.step(self.with_present(batch))
 
 
 class MAPPO(ActorCriticPolicy):
     """Multi-agent proximal policy optimization for Discrete, MultiDiscrete and Box actions."""
 
     name = "mappo"
-
-    def make_network(self, rng: np.random.Generator) -> CentralActorCritic:
-        return CentralActorCritic(self.spec, self.cfg.model, rng)
-
-    def make_root(self, net: CentralActorCritic, rng: np.random.Generator) -> MAPPOCell:
-        return MAPPOCell(net, self.cfg.learn)
+    step_class = MAPPOCell
+    network_class = CentralActorCritic
+    numbers = ("log_prob", "value", "advantage", "return")
+    host_fields = ("advantage",)
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> CentralActor:
         return CentralActor(self.name, network, self.spec, rng, self.net.head.distribution, self.record_fields)
 
     @property
     def row_fields(self) -> dict[str, Field]:
-        numbers = dict.fromkeys(("log_prob", "value", "advantage", "return"), Field())
         leaves = observation_leaves(self.spec["agents"]["state"])
         state = {leaf_name(f"{CENTRAL}.{STATE}", leaf): leaf.field for leaf in leaves}
         # The fields have the order of `central_view`.
         central = {f"{CENTRAL}.{IDENTITY}": Field((), "int32"), f"{CENTRAL}.{ALIVE}": Field(), **state}
-        return {**self.obs_fields("obs"), **central, "action": self.action_field, **numbers, **self.memory_fields}
+        return {**self.obs_fields("obs"), **central, **super().row_fields}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         learn, steps, value = self.cfg.learn, len(batch.index), self.net.critic.value
@@ -160,24 +120,23 @@ class MAPPO(ActorCriticPolicy):
         # returns, so that the old normalized values of rows equal the head's values before the first gradient step.
         mean, deviation = (0.0, 1.0) if before_first else (float(p.asnumpy()[0]) for p in (value.mean, value.deviation))
         recorded = {"recorded_mean": mean, "recorded_deviation": deviation}
-        advantage = self._read("advantage", batch).reshape(steps, -1)
+        advantage = self.read("advantage", batch).reshape(steps, -1)
         if learn.normalize_advantage:
             advantage = standardized(advantage, self._learned_by_actor(batch).reshape(steps, -1))
-        old = {ALL_ROWS: self.all_rows(batch)} if batch.lag > 0 else {}
-        return Inputs({"advantage": advantage}, {**self.root.optim.rates(progress), **recorded, **old})
+        return Inputs({"advantage": advantage}, {**self.constants(progress), **recorded, **self.all_rows(batch)})
 
     def observed(self, batch: IndexedBatch) -> Array:
         return np.unique(batch.index[self._learned_by_actor(batch)])
 
     def _learned_by_actor(self, batch: IndexedBatch) -> Array:
         """The rows from which the actor learns: bool, shaped like the index."""
-        alive: Array = self._read(f"{CENTRAL}.{ALIVE}", batch) > 0
-        counted = self._counted(batch)
+        alive: Array = self.read(f"{CENTRAL}.{ALIVE}", batch) > 0
+        counted = self.counted(batch)
         return alive if counted is None else alive & counted
 
     def _update_moments(self, batch: IndexedBatch) -> None:
         """Adds the returns of a batch, each once, to the moments of the value head."""
-        counted = self._counted(batch)
+        counted = self.counted(batch)
         rows = np.unique(batch.index if counted is None else batch.index[counted])
         if len(rows):
             returns = batch.layout.read(batch.tables.host, "return", rows)

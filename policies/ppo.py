@@ -25,20 +25,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ops
-from minding.policies.families.actor_critic import MEMORY, ActorCriticPolicy, ProximalStep
+from minding.policies.families.actor_critic import ActorCriticPolicy, ProximalStep
 from minding.policies.kernels import usable
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import ALL_ROWS, Inputs
+from minding.policies.learning.steps import Inputs
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.ops.policy_gradient import FusedSurrogate, clipped_surrogate, row_mean
-
-WEIGHT_BOUND = 2.0
-"""Upper bound of the weight of rows that an older policy collected."""
 
 
 def ppo_loss(log_prob, entropy, value, batch, cfg):
@@ -52,11 +45,11 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
       cfg: the `learn` part of the configuration.
 
     Returns:
-      (loss, metrics by name), scalars.
+      `SURROGATE_METRICS`, scalars.
     """
     clip, target, old_value = cfg["clip_ratio"], batch["return"], batch["value"]
     # Policy
-    policy_loss, metrics = clipped_surrogate(log_prob, batch, batch, clip)
+    policy_loss, kl, clip_fraction = clipped_surrogate(log_prob, batch, batch, clip)
     # Value
     error = ops.square(value - target)
     if cfg["value_clip"]:
@@ -66,70 +59,35 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
     # Total
     entropy = row_mean(entropy, batch)
     loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
-    return loss, {
-        "loss": loss,
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approx_kl": metrics["approx_kl"],
-        "clip_fraction": metrics["clip_fraction"],
-    }
+    return loss, policy_loss, value_loss, entropy, kl, clip_fraction
 
 
 class PPOCell(ProximalStep):
     """Root cell: network and optimizer."""
 
-    metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
-    present_names = ("present_log_prob", "present_value", "trust")
-
     def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
-        remembers = net.memory is not None
-        super().__init__(["obs", "action", "log_prob", "return", "value", *(MEMORY if remembers else ())])
-        self.net = net
-        self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
-        # A plain dict of numbers, which are compiled in as constants.
-        self.cfg = {k: learn[k] for k in ("clip_ratio", "value_clip", "value_weight", "entropy_weight")}
-        fuse_likelihood(net.head)
+        super().__init__(net, learn, ("clip_ratio", "value_clip", "value_weight", "entropy_weight"))
         self.fused = FusedSurrogate(self.cfg) if usable() else None
-        self.watch(learn["target_kl"])
-        self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
-        outputs = self.net.of_rows(batch)
-        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
+        log_prob, entropy, value = self.evaluated(batch)
         if self.fused is not None:
-            return self.fused(log_prob, entropy, outputs[0], batch)
-        return ppo_loss(log_prob, entropy, outputs[0], batch, self.cfg)
-
-    def present(self, rows):
-        """Log-probability and value of rows under the current policy, and the weight `trust` of each row."""
-        outputs = self.net.of_rows(rows)
-        log_prob = self.net.head.log_prob_entropy(outputs[1:], rows["action"])[0]
-        trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
-        return {"present_log_prob": log_prob, "present_value": outputs[0], "trust": trust}
+            results = self.fused(log_prob, entropy, value, batch)
+        else:
+            results = ppo_loss(log_prob, entropy, value, batch, self.cfg)
+        return results[0], self.named(results)
 
     def construct(self, batch):
-        if "trust" in batch:
-            batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
-            batch["advantage"] = batch["advantage"] * batch["trust"]
-        (_, metrics), grads = self.gradient(batch)
-        metrics["grad_norm"] = self.move(grads, batch, metrics)
-        return metrics
+        return self.step(self.with_present(batch))
 
 
 class PPO(ActorCriticPolicy):
     """Proximal policy optimization for Discrete, MultiDiscrete and Box actions."""
 
     name = "ppo"
-
-    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> PPOCell:
-        return PPOCell(net, self.cfg.learn)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        numbers = dict.fromkeys(("log_prob", "value", "advantage", "return"), Field())
-        return {**self.obs_fields("obs"), "action": self.action_field, **numbers, **self.memory_fields}
+    step_class = PPOCell
+    numbers = ("log_prob", "value", "advantage", "return")
+    host_fields = ("advantage",)
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        old = {ALL_ROWS: self.all_rows(batch)} if batch.lag > 0 else {}
-        return Inputs({"advantage": self.advantage(batch)}, {**self.root.optim.rates(progress), **old})
+        return Inputs({"advantage": self.advantage(batch)}, {**self.constants(progress), **self.all_rows(batch)})

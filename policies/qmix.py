@@ -11,10 +11,8 @@ https://arxiv.org/abs/2003.08839); double Q-learning: van Hasselt et al., 2016, 
 
 from __future__ import annotations
 
-import numpy as np
-
 from minding.policies.families.team import TeamQLearning, TeamValuePolicy
-from minding.policies.networks.team_networks import AgentQNetwork, MonotonicMixer
+from minding.policies.networks.team_networks import MonotonicMixer
 
 
 class QMIXCell(TeamQLearning):
@@ -30,7 +28,5 @@ class QMIX(TeamValuePolicy):
     """Monotonic value function factorisation for Discrete actions."""
 
     name = "qmix"
-
-    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> QMIXCell:
-        mixers = MonotonicMixer(self.spec, self.cfg.model, rng), MonotonicMixer(self.spec, self.cfg.model, rng)
-        return QMIXCell(nets, mixers, self.cfg.learn, self.places)
+    step_class = QMIXCell
+    mixer_class = MonotonicMixer

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, ops
-from minding.policies.families.q_learning import ActionValuePolicy, QLearning
+from minding.policies.families.q_learning import ActionValuePolicy, DistributionalQLearning
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
 from minding.policies.ops.distributional import QuantileLoss, midpoints
-from minding.policies.ops.values import chosen_atoms
+from minding.policies.ops.values import one_step
 
 
-class QRDQNCell(QLearning):
+class QRDQNCell(DistributionalQLearning):
     """Root cell: see `QLearning`. The atoms of its networks are quantiles."""
 
     def __init__(
@@ -34,18 +34,11 @@ class QRDQNCell(QLearning):
 
     def td_target(self, batch):
         """y, float32 (B, N)."""
-        atoms = self.target.atoms(batch["next_obs"])
-        if self.double:
-            values = self.net(batch["next_obs"])[0]
-        else:
-            values = self.target.values(atoms, batch["next_obs"])
-        next_quantiles = chosen_atoms(atoms, ops.Argmax(-1)(values))
-        decay = batch["discount"] * (1.0 - batch["terminated"])
-        return ops.ExpandDims()(batch["reward"], -1) + ops.ExpandDims()(decay, -1) * next_quantiles
+        return one_step(batch, self.next_atoms(batch))
 
     def loss(self, batch):
-        quantiles = chosen_atoms(self.net.atoms(batch["obs"]), batch["action"])
-        loss, value, error = self.quantile_loss(quantiles, self.levels, ops.stop_gradient(self.td_target(batch)))
+        target = ops.stop_gradient(self.td_target(batch))
+        loss, value, error = self.quantile_loss(self.atoms(batch), self.levels, target)
         return self.averaged(batch, loss, value, error)
 
 
@@ -53,9 +46,7 @@ class QRDQN(ActionValuePolicy):
     """Quantile regression DQN for Discrete actions."""
 
     name = "qrdqn"
+    step_class = QRDQNCell
 
     def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
         return ReturnDistribution(self.spec, self.cfg.model, QuantileMean(self.cfg.model.read("n_quantiles", int)), rng)
-
-    def make_learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QRDQNCell:
-        return QRDQNCell(net, target, self.cfg.learn, prioritized)

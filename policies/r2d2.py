@@ -40,7 +40,7 @@ class R2D2Cell(QLearning):
     """Root cell: see `QLearning`. Rows are sequences, (T, B), which begin with the burn-in."""
 
     def __init__(self, net: QNetwork, target: QNetwork, learn: Mapping[str, Any], prioritized: bool) -> None:
-        super().__init__(net, target, learn, prioritized, ("obs", "next_obs", "action", "memory"))
+        super().__init__(net, target, learn, prioritized)
         self.rescale = bool(learn["rescale"])
 
     def loss(self, batch):
@@ -83,7 +83,7 @@ class R2D2Cell(QLearning):
         share = learned / primitives.mean(primitives.mean(learned))
         weight = share * batch["weight"] if self.prioritized else share
         loss = primitives.mean(primitives.mean(weight * loss))
-        metrics = {"loss": loss, "q_value": primitives.mean(primitives.mean(share * value))}
+        metrics = self.named((loss, primitives.mean(primitives.mean(share * value))))
         if self.prioritized:
             error = ops.stop_gradient(error * learned)
             metrics[PRIORITY] = ops.Pad(((burn_in, 0), (0, 0)))(error) if burn_in else error
@@ -94,13 +94,10 @@ class R2D2(ActionValuePolicy):
     """Recurrent deep Q-network for Discrete actions."""
 
     name = "r2d2"
+    step_class = R2D2Cell
+    network_class = QNetwork
     sequences = True
-
-    def make_network(self, rng: np.random.Generator) -> QNetwork:
-        return QNetwork(self.spec, self.cfg.model, rng)
-
-    def make_learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> R2D2Cell:
-        return R2D2Cell(net, target, self.cfg.learn, prioritized)
+    host_fields = ("reward", "terminated")
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
         kind = ValuingActor if self.cfg.other.replay == "prioritized" else GreedyActor

@@ -15,68 +15,30 @@ from __future__ import annotations
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
-from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.sampling import weight_noise
-from minding.policies.families.q_learning import CLIPPED, ActionValuePolicy, CategoricalQLearning, QLearning
+from minding.policies.families.q_learning import (
+    CHOICE_NOISE,
+    NEXT_NOISE,
+    NOISE,
+    ActionValuePolicy,
+    CategoricalQLearning,
+    ExpectedQLearning,
+    QLearning,
+)
 from minding.policies.networks.return_distribution import (
     NoisyReturnDistribution,
     QuantileMean,
     ReturnDistribution,
     SupportMean,
 )
-from minding.policies.ops import primitives
-from minding.policies.ops.distributional import cross_entropy
-from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss
-
-NOISE, NEXT_NOISE, CHOICE_NOISE = "noise", "next_noise", "choice_noise"
-"""Names of the inputs e, e' and e''."""
 
 
-def noise_of(batch, name):
-    """The noise (1, S) of this name, the same for all rows; None without noisy layers."""
-    return batch.get(name)
-
-
-class RainbowCell(CategoricalQLearning):
-    """Root cell: see `CategoricalQLearning`."""
-
-    def td_target(self, batch):
-        """m, float32 (B, N), and the probability beyond the support, float32 (B,)."""
-        atoms = self.target.atoms(batch["next_obs"], noise_of(batch, NEXT_NOISE))
-        if self.double:
-            values = self.net.action_values(batch["next_obs"], noise_of(batch, CHOICE_NOISE))
-        else:
-            values = self.target.values(atoms, batch["next_obs"])
-        probability = ops.Softmax(-1)(chosen_atoms(atoms, ops.Argmax(-1)(values)))
-        return self.projected(batch, probability)
-
-    def loss(self, batch):
-        target, clipped = self.td_target(batch)
-        logits = chosen_atoms(self.net.atoms(batch["obs"], noise_of(batch, NOISE)), batch["action"])
-        loss, priority = cross_entropy(logits, target)
-        loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
-        metrics[CLIPPED] = primitives.mean(clipped)
-        return loss, metrics
-
-
-class ExpectedRainbowCell(QLearning):
+class ExpectedRainbowCell(ExpectedQLearning):
     """Root cell without the return distribution: each action has one atom, its value."""
 
-    def td_target(self, batch):
-        """y, float32 (B,)."""
-        next_q = self.target.action_values(batch["next_obs"], noise_of(batch, NEXT_NOISE))
-        if self.double:
-            choosing = self.net.action_values(batch["next_obs"], noise_of(batch, CHOICE_NOISE))
-            next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
-        else:
-            next_value = primitives.largest(next_q)
-        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
-
-    def loss(self, batch):
-        q = self.net.action_values(batch["obs"], noise_of(batch, NOISE))
-        loss, value, error = value_loss(q, batch["action"], self.td_target(batch))
-        return self.averaged(batch, loss, value, error)
+    def q(self, net, obs, noise):
+        return net.action_values(obs, noise)
 
 
 class Rainbow(ActionValuePolicy):
@@ -91,9 +53,9 @@ class Rainbow(ActionValuePolicy):
         kind = NoisyReturnDistribution if model.noisy else ReturnDistribution
         return kind(self.spec, model, mean, rng)
 
-    def make_learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QLearning:
-        kind = RainbowCell if self.cfg.model.distributional else ExpectedRainbowCell
-        return kind(net, target, self.cfg.learn, prioritized)
+    @property
+    def step_class(self) -> type[QLearning]:
+        return CategoricalQLearning if self.cfg.model.distributional else ExpectedRainbowCell
 
     def draw(self, batch: IndexedBatch) -> dict[str, Array]:
         """The noise of noisy layers, ``(K, 1, S)`` each; it is the same for all rows of a gradient step."""

@@ -10,8 +10,6 @@ Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, algorithm 1.
 
 from __future__ import annotations
 
-from typing import Any
-
 from minding.policies.families.twin_delayed import TwinDelayed, TwinDelayedPolicy
 from minding.policies.ops import primitives
 
@@ -21,8 +19,8 @@ class TD3Cell(TwinDelayed):
 
     def td_target(self, batch):
         """y, float32 (B,)."""
-        next_q1, next_q2 = self.target_critics(self.next_actions(batch), batch["next_obs"])
-        return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2)
+        q = self.target_critics(self.next_actions(batch), batch["next_obs"])
+        return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)
 
     def loss_of_actor(self, rows):
         loss = -primitives.mean(self.critics.q1(self.net(rows["obs"])[0], rows["obs"]))
@@ -33,6 +31,4 @@ class TD3(TwinDelayedPolicy):
     """Twin delayed deep deterministic policy gradient for Box actions in [-1, 1]."""
 
     name = "td3"
-
-    def make_learner(self, actors: tuple[Any, Any], critics: tuple[Any, Any]) -> TD3Cell:
-        return TD3Cell(actors, critics, self.cfg.learn)
+    step_class = TD3Cell

@@ -25,12 +25,9 @@ from typing import Any
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
 from minding.policies.families.twin_delayed import TwinDelayed, TwinDelayedPolicy
-from minding.policies.learning.steps import TRANSITION
-from minding.policies.networks.actor_critic import DeterministicActor, TwinCritics
+from minding.policies.networks.actor_critic import CriticEnsemble, DeterministicActor
 from minding.policies.ops import primitives
-
-FOLLOWING = ("next_action", "next_known")
-"""Fields of the action recorded in the next state, and of whether an action was recorded there."""
+from minding.policies.ops.values import lowest
 
 
 class TD3BCCell(TwinDelayed):
@@ -43,25 +40,23 @@ class TD3BCCell(TwinDelayed):
     def __init__(
         self,
         actors: tuple[DeterministicActor, DeterministicActor],
-        critics: tuple[TwinCritics, TwinCritics],
+        critics: tuple[CriticEnsemble, CriticEnsemble],
         learn: Mapping[str, Any],
     ) -> None:
-        super().__init__(actors, critics, learn, (*TRANSITION, *(FOLLOWING if learn["critic_penalty"] else ())))
+        super().__init__(actors, critics, learn)
         self.alpha, self.penalty = float(learn["alpha"]), float(learn["critic_penalty"])
 
     def td_target(self, batch):
         """y, float32 (B,)."""
         action = self.next_actions(batch)
-        q1, q2 = self.target_critics(action, batch["next_obs"])
+        q = self.target_critics(action, batch["next_obs"])
         if self.penalty > 0.0:
             apart = squared_distance(action, batch["next_action"])
-            loss = self.penalty * batch["next_known"] * apart
-            q1, q2 = q1 - loss, q2 - loss
-        return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], q1, q2)
+            q = q - self.penalty * batch["next_known"] * apart
+        return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)
 
     def action_value(self, action, obs):
-        q1, q2 = self.critics(action, obs)
-        return ops.Minimum()(q1, q2)
+        return lowest(self.critics(action, obs))
 
     def loss_of_actor(self, rows):
         action = self.net(rows["obs"])[0]
@@ -81,13 +76,12 @@ class TD3BC(TwinDelayedPolicy):
     """TD3 with behavioral cloning, from recorded data with Box actions in [-1, 1]."""
 
     name = "td3_bc"
-
-    def make_learner(self, actors: tuple[Any, Any], critics: tuple[Any, Any]) -> TD3BCCell:
-        return TD3BCCell(actors, critics, self.cfg.learn)
+    step_class = TD3BCCell
 
     @property
     def row_fields(self) -> dict[str, Field]:
         fields = dict(self.transition_fields)
         if self.cfg.learn.critic_penalty:
+            # The action recorded in the next state, and whether an action was recorded there.
             fields |= {"next_action": self.action_field, "next_known": Field()}
         return fields

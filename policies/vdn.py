@@ -11,11 +11,8 @@ https://arxiv.org/abs/1509.06461.
 
 from __future__ import annotations
 
-import numpy as np
-
 from minding.engine.process.runtime import ops
 from minding.policies.families.team import TeamQLearning, TeamValuePolicy
-from minding.policies.networks.team_networks import AgentQNetwork
 
 
 class VDNCell(TeamQLearning):
@@ -31,6 +28,4 @@ class VDN(TeamValuePolicy):
     """Value decomposition network for Discrete actions."""
 
     name = "vdn"
-
-    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> VDNCell:
-        return VDNCell(nets, None, self.cfg.learn, self.places)
+    step_class = VDNCell

@@ -16,7 +16,7 @@ from minding.engine.errors import ChainError, CodeError, ConfigError, ExportErro
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
-from minding.policies import get_algorithm
+from minding.policies import get_algorithm, get_policy_class
 from minding.policies.acting.numpy_layers import ACTIVATIONS
 from minding.policies.networks import layers
 from minding.training import export_run
@@ -284,9 +284,12 @@ def test_a_mistake_in_own_middleware_that_shows_when_resumed_is_no_damage(name, 
     assert "damaged" not in caplog.text
 
 
-def test_the_entry_of_an_own_algorithm_is_that_of_what_it_is_derived_from():
+def test_the_entry_and_defaults_of_an_own_algorithm_are_those_of_what_it_is_derived_from_whatever_its_name():
     own, entry = get_algorithm("own_parts:MyPPO"), get_algorithm("ppo")
     assert (own.name, own.actions, own.chain) == ("own_parts:MyPPO", entry.actions, entry.chain)
+    kind = get_policy_class("own_parts:MyPPO")
+    assert kind.name == "mine"
+    assert kind.default_config() == get_policy_class("ppo").default_config()
 
 
 @pytest.mark.parametrize(

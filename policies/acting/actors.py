@@ -24,10 +24,8 @@ from minding.policies.acting.memory import Memory
 from minding.policies.acting.numpy_layers import Outputs
 from minding.policies.acting.sampling import (
     ActionNoise,
-    Categorical,
     Distribution,
     NoiseDraw,
-    SquashedGaussian,
     weight_noise,
 )
 
@@ -316,7 +314,7 @@ class ValuingActor(GreedyActor):
 
 
 class SamplingActor(Actor):
-    """Draws from a distribution and records nothing else.
+    """Draws from a distribution, and records the log-probability if it is one of `record_fields`.
 
     Network outputs: the parameters of `distribution`.
     """
@@ -328,63 +326,42 @@ class SamplingActor(Actor):
         spec: Mapping[str, Any],
         rng: np.random.Generator,
         distribution: Distribution,
-    ) -> None:
-        super().__init__(name, network, spec, rng)
-        self.distribution = distribution
-
-    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
-        return {"action": self.shaped(self.distribution.sample(outputs, self.rng)[0])}
-
-    def decide(self, outputs: Outputs) -> Array:
-        return self.shaped(self.distribution.mode(outputs))
-
-
-class StochasticActor(Actor):
-    """Draws from a distribution, and records the log-probability and, if learning uses it, the state's value.
-
-    Network outputs: value ``(B,)``, then the parameters of `distribution`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        network: Network,
-        spec: Mapping[str, Any],
-        rng: np.random.Generator,
-        distribution: Distribution,
-        record_fields: tuple[str, ...] = ("log_prob", "value"),
+        record_fields: tuple[str, ...] = (),
     ) -> None:
         super().__init__(name, network, spec, rng)
         self.distribution, self.record_fields = distribution, record_fields
 
+    def params(self, outputs: Outputs) -> Outputs:
+        """The outputs that are the parameters of `distribution`."""
+        return outputs
+
     def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
-        action, log_prob = self.distribution.sample(outputs[1:], self.rng)
-        record = {"action": self.shaped(action), "log_prob": log_prob}
-        if "value" in self.record_fields:
-            record["value"] = outputs[0]
-        return record
+        params = self.params(outputs)
+        if "log_prob" not in self.record_fields:
+            return {"action": self.shaped(self.distribution.draw(params, self.rng))}
+        action, log_prob = self.distribution.sample(params, self.rng)
+        return {"action": self.shaped(action), "log_prob": log_prob}
 
     def decide(self, outputs: Outputs) -> Array:
-        return self.shaped(self.distribution.mode(outputs[1:]))
+        return self.shaped(self.distribution.mode(self.params(outputs)))
+
+
+class StochasticActor(SamplingActor):
+    """A `SamplingActor` that also records the state's value, if learning uses it.
+
+    Network outputs: value ``(B,)``, then the parameters of `distribution`.
+    """
+
+    def params(self, outputs: Outputs) -> Outputs:
+        return outputs[1:]
+
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        record = super().explore(outputs, mask, **collect_kwargs)
+        return {**record, "value": outputs[0]} if "value" in self.record_fields else record
 
     @flush_denormals
     def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
         return self.outputs(obs, memory)[0]
-
-
-class SquashedGaussianActor(Actor):
-    """Draws Box actions in (-1, 1).
-
-    Network outputs: the parameters of `SquashedGaussian`.
-    """
-
-    distribution = SquashedGaussian()
-
-    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
-        return {"action": self.shaped(self.distribution.sample(outputs, self.rng))}
-
-    def decide(self, outputs: Outputs) -> Array:
-        return self.shaped(self.distribution.mode(outputs))
 
 
 class NoisyActor(Actor):
@@ -419,21 +396,14 @@ class NoisyActor(Actor):
         self.noise.load_state_dict(state["noise"])
 
 
-class PredictingActor(Actor):
-    """Draws an action from the network's policy; without exploration, takes the likeliest one.
+class PredictingActor(SamplingActor):
+    """A `SamplingActor` that also predicts a policy and a value for search.
 
     Network outputs: logits ``(B, A)``, value ``(B,)``.
     """
 
-    def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
-        super().__init__(name, network, spec, rng)
-        self.distribution = Categorical()
-
-    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
-        return {"action": self.distribution.sample(outputs[:1], self.rng)[0]}
-
-    def decide(self, outputs: Outputs) -> Array:
-        return self.distribution.mode(outputs[:1])
+    def params(self, outputs: Outputs) -> Outputs:
+        return outputs[:1]
 
     @flush_denormals
     def predict(self, obs: ObsLike) -> dict[str, Array]:

@@ -15,7 +15,6 @@ from minding.engine.types import Array, ObsLike, StateDict
 from minding.policies.acting.actors import Actor, Network, StochasticActor
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.numpy_layers import Outputs
-from minding.policies.acting.sampling import Categorical
 
 
 class SharedActor:
@@ -107,24 +106,6 @@ class SharedActor:
 
     def _unfold(self, rows: Array) -> Array:
         return rows.reshape(-1, self.agents, *rows.shape[1:])
-
-
-class LastActionSampler(Actor):
-    """Draws an action, records its log-probability, and writes the action into the memory.
-
-    Network outputs: logits ``(B, n)``.
-    """
-
-    record_fields = ("log_prob",)
-    remembers_action = True
-    distribution = Categorical()
-
-    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
-        action, log_prob = self.distribution.sample(outputs, self.rng)
-        return {"action": action, "log_prob": log_prob}
-
-    def decide(self, outputs: Outputs) -> Array:
-        return self.distribution.mode(outputs)
 
 
 CENTRAL_PARTS = (IDENTITY, ALIVE, STATE)

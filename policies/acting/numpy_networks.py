@@ -1,4 +1,8 @@
-"""Heads and networks of acting in NumPy, made of `numpy_layers`."""
+"""Heads and networks of acting in NumPy, made of the forms of their cells (``cell.host()``).
+
+Networks are functions of the leaves of an observation. A network of action values whose `value` is a layer and not None
+is dueling; `memory` and `mask` are None for networks without them.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,14 @@ from minding.policies.acting.numpy_layers import (
 )
 
 
-class LogitsHead:
-    """Logits ``(B, n)`` of one choice, or the joined logits of several choices."""
+class LayerHead:
+    """The outputs of one layer: logits ``(B, n)``, joined if there are several choices, or actions ``(B, A)``."""
 
-    def __init__(self, linear: Linear) -> None:
-        self.linear = linear
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
 
     def __call__(self, x: Array) -> Outputs:
-        return (self.linear(x),)
+        return (self.layer(x),)
 
 
 class GaussianHead:
@@ -51,35 +55,20 @@ class SquashedGaussianHead:
         return self.mean(x), np.clip(self.log_std(x), *self.limits)
 
 
-class DeterministicHead:
-    """Actions ``(B, A)`` in [-1, 1], the tanh of a linear layer."""
-
-    def __init__(self, layer: MLP) -> None:
-        self.layer = layer
-
-    def __call__(self, x: Array) -> Outputs:
-        return (self.layer(x),)
-
-
 class ActorCritic:
-    """Observation leaves -> (value ``(B,)``, distribution parameters...); with memory see `networks.actor_critic`.
-
-    Args:
-      encoder: encoder of the observation.
-      memory: memory after the encoder, or None.
-      heads: (critic, value, actor, head).
-      mask: mask of the logits if the observation has a mask, or None.
-    """
+    """(value ``(B,)``, distribution parameters...); with memory see `networks.actor_critic`."""
 
     def __init__(
         self,
         encoder: Encoder,
         memory: Recurrent | None,
-        heads: tuple[MLP, Linear, MLP, Head],
-        mask: ActionMask | None = None,
+        critic: MLP,
+        value: Linear,
+        actor: MLP,
+        head: Head,
+        mask: ActionMask | None,
     ) -> None:
-        self.encoder, self.memory, self.mask = encoder, memory, mask
-        critic, self.value, actor, self.head = heads
+        self.encoder, self.memory, self.value, self.head, self.mask = encoder, memory, value, head, mask
         self.torsos = MLPPair(critic, actor)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
@@ -97,24 +86,19 @@ class ActorCritic:
 
 
 class QNetwork:
-    """Observation leaves -> (action values ``(B, n)``,); with memory see `networks.actor_critic`.
-
-    Args:
-      encoder: encoder of the observation.
-      memory: memory after the encoder, or None.
-      heads: (torso, advantage, value); the network is dueling if `value` is a layer and not None.
-      mask: mask of the values if the observation has a mask, or None.
-    """
+    """(action values ``(B, n)``,); with memory see `networks.actor_critic`."""
 
     def __init__(
         self,
         encoder: Encoder,
         memory: Recurrent | None,
-        heads: tuple[MLP, Linear, Linear | None],
+        torso: MLP,
+        advantage: Linear,
+        value: Linear | None,
         mask: ActionMask | None,
     ) -> None:
-        self.encoder, self.memory, self.mask = encoder, memory, mask
-        self.torso, self.advantage, self.value = heads
+        self.encoder, self.memory, self.torso, self.mask = encoder, memory, torso, mask
+        self.advantage, self.value = advantage, value
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         if self.memory is None:
@@ -151,24 +135,25 @@ class SupportMean:
 
 
 class ReturnDistribution:
-    """Observation leaves -> (action values ``(B, A)``,), each the mean of N atoms.
+    """(action values ``(B, A)``,), each the mean of N atoms.
 
     Args:
-      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
       shape: shape of the atoms, (-1, A, N).
       mean: layer from the atoms to the values.
-      mask: mask of the values if the observation has a mask, or None.
     """
 
     def __init__(
         self,
-        parts: tuple[Encoder, Any, Any, Any],
         shape: tuple[int, int, int],
+        encoder: Encoder,
+        torso: Any,
+        advantage: Any,
+        value: Any,
         mean: Layer,
         mask: ActionMask | None,
     ) -> None:
-        self.encoder, self.torso, self.advantage, self.value = parts
-        self.shape, self.mean, self.mask = shape, mean, mask
+        self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
+        self.mean, self.mask, self.shape = mean, mask, shape
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         advantage, value = self.streams(leaves)
@@ -198,24 +183,25 @@ class NoisyReturnDistribution(ReturnDistribution):
 
 
 class ImplicitQuantiles:
-    """Observation leaves -> (action values ``(B, A)``,), means of quantiles at fixed fractions.
+    """(action values ``(B, A)``,), means of quantiles at fixed fractions.
 
     Args:
-      parts: (encoder, torso, advantage, value); the network is dueling if `value` is a layer and not None.
-      embedding: embedding of the fractions.
       cosines: ``(K, n)``, cosine features of the fractions, the input of `embedding`.
-      mask: mask of the values if the observation has a mask, or None.
+      embedding: embedding of the fractions.
     """
 
     def __init__(
         self,
-        parts: tuple[Encoder, MLP, Linear, Linear | None],
-        embedding: MLP,
         cosines: Array,
+        encoder: Encoder,
+        torso: MLP,
+        advantage: Linear,
+        value: Linear | None,
+        embedding: MLP,
         mask: ActionMask | None,
     ) -> None:
-        self.encoder, self.torso, self.advantage, self.value = parts
-        self.embedding, self.cosines, self.mask = embedding, cosines, mask
+        self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
+        self.embedding, self.mask, self.cosines = embedding, mask, cosines
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         features = self.torso(self.encoder(leaves)) * self.embedding(self.cosines).mean(axis=0)
@@ -226,7 +212,7 @@ class ImplicitQuantiles:
 
 
 class Actor:
-    """Observation leaves -> parameters of the head's distribution."""
+    """The parameters of the head's distribution."""
 
     def __init__(self, encoder: Encoder, torso: MLP, head: Head, mask: ActionMask | None = None) -> None:
         self.encoder, self.torso, self.head, self.mask = encoder, torso, head, mask
@@ -237,13 +223,13 @@ class Actor:
 
 
 class PolicyValue:
-    """Observation leaves -> (logits, value), see `networks.policy_value.PolicyValue`."""
+    """(logits, value), see `networks.policy_value.PolicyValue`."""
 
     def __init__(
-        self, encoder: Encoder, torso: MLP, heads: tuple[Linear, MLP, MLP], mask: ActionMask | None = None
+        self, encoder: Encoder, torso: MLP, policy: Linear, critic: MLP, value: MLP, mask: ActionMask | None
     ) -> None:
         self.encoder, self.torso, self.mask = encoder, torso, mask
-        self.policy, self.critic, self.value = heads
+        self.policy, self.critic, self.value = policy, critic, value
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         features = self.torso(self.encoder(leaves))
@@ -290,29 +276,24 @@ class CentralValue:
 
 
 class CentralActorCritic:
-    """Leaves -> (distribution parameters..., value ``(B,)``, new memory rows).
+    """(distribution parameters..., value ``(B,)``, new memory rows).
 
-    The leaves are those of the observation, then those of `central_view`, then the memory rows if the network has a
-    memory. Without the leaves of `central_view`, no value is computed.
-
-    Args:
-      encoder: encoder of the observation.
-      memory: memory after the encoder, or None.
-      heads: (actor, head, value).
-      mask: mask of the logits if the observation has a mask, or None.
-      num_leaves: number of leaves of the observation.
+    The leaves are those of the observation, of which there are `num_leaves`, then those of `central_view`, then the
+    memory rows if the network has a memory. Without the leaves of `central_view`, no value is computed.
     """
 
     def __init__(
         self,
+        num_leaves: int,
         encoder: Encoder,
         memory: Recurrent | None,
-        heads: tuple[MLP, Head, CentralValue],
+        actor: MLP,
+        head: Head,
+        value: CentralValue,
         mask: ActionMask | None,
-        num_leaves: int,
     ) -> None:
         self.encoder, self.memory, self.mask, self.num_leaves = encoder, memory, mask, num_leaves
-        self.actor, self.head, self.value = heads
+        self.actor, self.head, self.value = actor, head, value
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         features, rows = self.encoder(leaves[: self.num_leaves]), None
@@ -328,19 +309,25 @@ class CentralActorCritic:
 
 
 class AgentQNetwork:
-    """Observation leaves, including the agent number, and memory rows -> (action values ``(B, A)``, new memory rows).
+    """The leaves, including the agent number, and memory rows -> (action values ``(B, A)``, new memory rows).
 
     Args:
-      parts: (encoder, hidden layers, memory or None, values).
       agents: number of agents, M.
       place: index of the agent number among the leaves.
-      mask: mask of the values if the observation has a mask, or None.
+      torso, values: hidden layers before the memory, and linear layer after it.
     """
 
     def __init__(
-        self, parts: tuple[Encoder, MLP, Recurrent | None, Linear], agents: int, place: int, mask: ActionMask | None
+        self,
+        agents: int,
+        place: int,
+        encoder: Encoder,
+        torso: MLP,
+        memory: Recurrent | None,
+        values: Linear,
+        mask: ActionMask | None,
     ) -> None:
-        self.encoder, self.torso, self.memory, self.values = parts
+        self.encoder, self.torso, self.memory, self.values = encoder, torso, memory, values
         self.place, self.mask = place, mask
         self.kept = 0 if self.memory is None else self.memory.size
         self.agent_table = np.eye(agents, dtype=np.float32)
@@ -360,7 +347,7 @@ class AgentQNetwork:
 
 
 class AgentActors:
-    """Observation leaves, including the agent numbers -> (scores or actions ``(B, A)``,); each row is computed by the
+    """The leaves, including the agent numbers -> (scores or actions ``(B, A)``,); each row is computed by the
     network of its agent.
 
     Args:

@@ -83,34 +83,34 @@ class BoundedNormalHead:
 
 class WorldActor:
     """Observation leaves, optional uniform numbers and memory rows -> (parameters of the head's distribution, new
-    memory rows); see `networks.world_model.WorldActor`.
-
-    Args:
-      seen: encoder of the observation.
-      transition: (layer for the last latent and action, GRU).
-      posterior: (hidden layers, logits, latents, whether it sees the state of the GRU).
-      policy: (hidden layers, head).
-    """
+    memory rows); see `networks.world_model.WorldActor`."""
 
     def __init__(
         self,
+        is_full: bool,
         seen: SymlogEncoder,
-        transition: tuple[MLP, GRU],
-        posterior: tuple[MLP, Linear, Latents, bool],
-        policy: tuple[MLP, MixedCategoricalHead | BoundedNormalHead],
+        mix: MLP,
+        memory: GRU,
+        hidden: MLP,
+        logits: Linear,
+        latents: Latents,
+        policy: MLP,
+        head: MixedCategoricalHead | BoundedNormalHead,
     ) -> None:
-        self.seen, self.transition, self.posterior, self.policy = seen, transition, posterior, policy
+        self.is_full, self.seen, self.mix, self.memory = is_full, seen, mix, memory
+        self.hidden, self.logits, self.latents = hidden, logits, latents
+        self.policy, self.head = policy, head
         self.leaves = len(seen.squeezed)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        (mix, memory), (hidden, logits, latents, is_full), (torso, head) = self.transition, self.posterior, self.policy
-        rows = leaves[-1]
+        rows, size = leaves[-1], self.memory.size
         number = leaves[self.leaves] if len(leaves) > self.leaves + 1 else None
-        h, _ = memory(mix(rows[:, memory.size :]), rows[:, : memory.size])
+        h, _ = self.memory(self.mix(rows[:, size:]), rows[:, :size])
         seen = self.seen(leaves[: self.leaves])
-        z = latents(logits(hidden(np.concatenate([seen, h], axis=1) if is_full else seen)), number)
-        params = head(torso(np.concatenate([h, z], axis=1)))
-        return (*params, np.concatenate([h, z, head.action_rows(params)], axis=1))
+        hidden = self.hidden(np.concatenate([seen, h], axis=1) if self.is_full else seen)
+        z = self.latents(self.logits(hidden), number)
+        params = self.head(self.policy(np.concatenate([h, z], axis=1)))
+        return (*params, np.concatenate([h, z, self.head.action_rows(params)], axis=1))
 
 
 def symlog(x: Array) -> Array:
@@ -194,27 +194,27 @@ class Decoder:
 
 
 class Imagination:
-    """Predicts the results of given actions from states (h, z), ``(B, D + S C)``, with the likeliest latents.
-
-    Args:
-      transition: (layer for the last latent and action, GRU).
-      prior: (hidden layers, logits, latents).
-      predictions: (observation, reward, continuation).
-    """
+    """Predicts the results of given actions from states (h, z), ``(B, D + S C)``, with the likeliest latents."""
 
     def __init__(
         self,
-        transition: tuple[MLP, GRU],
-        prior: tuple[MLP, Linear, Latents],
-        predictions: tuple[Decoder, TwoHotNumber, Continuation],
+        mix: MLP,
+        memory: GRU,
+        hidden: MLP,
+        logits: Linear,
+        latents: Latents,
+        observation: Decoder,
+        reward: TwoHotNumber,
+        continuation: Continuation,
     ) -> None:
-        self.transition, self.prior, self.predictions = transition, prior, predictions
+        self.mix, self.memory = mix, memory
+        self.hidden, self.logits, self.latents = hidden, logits, latents
+        self.observation, self.reward, self.continuation = observation, reward, continuation
 
     @property
     def state_size(self) -> int:
         """Number of values in a state, D + S C."""
-        latents = self.prior[2]
-        return self.transition[1].size + latents.choices * latents.classes
+        return self.memory.size + self.latents.choices * self.latents.classes
 
     def __call__(self, states: Array, actions: Array) -> Iterator[Imagined]:
         """Yields the predictions after each action.
@@ -223,13 +223,12 @@ class Imagination:
           states: float32 ``(B, D + S C)``, the states in which the first actions are taken.
           actions: float32 ``(H, B, A)``, with choices as one-hot.
         """
-        (mix, memory), (hidden, logits, latents) = self.transition, self.prior
-        observation, reward, continuation = self.predictions
+        size = self.memory.size
         for action in actions:
-            h, z = states[:, : memory.size], states[:, memory.size :]
-            h, _ = memory(mix(np.concatenate([z, action], axis=1)), h)
-            states = np.concatenate([h, latents(logits(hidden(h)), None)], axis=1)
-            yield Imagined(observation(states), reward(states), continuation(states))
+            h, z = states[:, :size], states[:, size:]
+            h, _ = self.memory(self.mix(np.concatenate([z, action], axis=1)), h)
+            states = np.concatenate([h, self.latents(self.logits(self.hidden(h)), None)], axis=1)
+            yield Imagined(self.observation(states), self.reward(states), self.continuation(states))
 
 
 def symexp(x: Array) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,23 +19,27 @@ Params = tuple[Array, ...]
 _LOG_2PI = math.log(2.0 * math.pi)
 
 
-class Distribution(Protocol):
-    """Draws actions and gives their log-probabilities."""
+class Distribution:
+    """Base of distributions. A subclass defines `sample`, or at least `draw`, and `mode`."""
+
+    def draw(self, params: Params, rng: np.random.Generator) -> Array:
+        """Draws actions."""
+        return self.sample(params, rng)[0]
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draws actions; returns (action, log-probability float32 ``(B,)``)."""
-        ...
+        raise NotImplementedError
 
     def mode(self, params: Params) -> Array:
         """The most likely action."""
-        ...
+        raise NotImplementedError
 
     def log_prob(self, params: Params, action: Array) -> Array:
         """Log-probability float32 ``(B,)`` of given actions."""
-        ...
+        raise NotImplementedError
 
 
-class Categorical:
+class Categorical(Distribution):
     """One of n actions; parameters: logits ``(B, n)``, actions int64 ``(B,)``."""
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -58,7 +62,7 @@ class Categorical:
         return shifted[np.arange(len(action)), action] - np.log(np.exp(shifted).sum(axis=-1))
 
 
-class MultiCategorical:
+class MultiCategorical(Distribution):
     """K independent choices; parameters: joined logits ``(B, sum nvec)``, actions int64 ``(B, K)``."""
 
     def __init__(self, nvec: Sequence[int]) -> None:
@@ -78,7 +82,7 @@ class MultiCategorical:
         return np.sum(parts, axis=0, dtype=np.float32)
 
 
-class DiagonalGaussian:
+class DiagonalGaussian(Distribution):
     """Independent normals; parameters: mean ``(B, A)`` and log standard deviation ``(A,)``; actions ``(B, A)``."""
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -96,14 +100,13 @@ class DiagonalGaussian:
         return -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
 
 
-class SquashedGaussian:
+class SquashedGaussian(Distribution):
     """tanh of independent normals; parameters: mean and log standard deviation, each ``(B, A)``; actions in (-1, 1).
 
     Off-policy learning draws fresh actions, so the log-probability of past actions is not needed.
     """
 
-    def sample(self, params: Params, rng: np.random.Generator) -> Array:
-        """Draws actions, float32 ``(B, A)``."""
+    def draw(self, params: Params, rng: np.random.Generator) -> Array:
         noise = rng.standard_normal(params[0].shape, dtype=np.float32)
         return np.tanh(params[0] + np.exp(params[1]) * noise)
 
@@ -111,7 +114,7 @@ class SquashedGaussian:
         return np.tanh(params[0])
 
 
-class BoundedNormal:
+class BoundedNormal(Distribution):
     """Independent normals whose draws are clipped to [-1, 1]; parameters: mean and standard deviation, each ``(B, A)``.
 
     Log-probabilities belong to the normals before clipping.

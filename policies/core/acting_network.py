@@ -125,7 +125,8 @@ def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = (
     Raises:
       ConfigError: if `backend` is 'host', but the network has no usable NumPy form or the device is not the CPU.
     """
-    if backend == "graph" or (backend == "auto" and not _suits_numpy(net)):
+    is_small = runtime.device() == "CPU" and sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
+    if backend == "graph" or (backend == "auto" and not is_small):
         return GraphNetwork(net, name)
     fault, unlike = "the device is not the CPU", False
     if runtime.device() == "CPU":
@@ -141,10 +142,6 @@ def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = (
     if unlike:
         _log.warning("%s: the network acts through its graph, as with policy.collect.backend=graph: %s", name, fault)
     return GraphNetwork(net, name)
-
-
-def _suits_numpy(net: Any) -> bool:
-    return runtime.device() == "CPU" and sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
 
 
 class GraphNetwork:
@@ -247,13 +244,13 @@ def _compare(net: Any, form: Network, leaves: Sequence[Leaf]) -> None:
         try:
             _check_all_alike(net, outputs, drawn, form)
         except UnlikeNumpyForm:
-            if _is_alike_now(net, outputs, drawn):
-                raise UnlikeNumpyForm(
-                    f"the NumPy form (`host`) of {type(net).__name__} or of a cell in it holds copies of parameters. "
-                    "Learning changes them in place: let it hold what `parameter.asnumpy()` returns, or views of it "
-                    "such as `.T`, and compute everything else when it is called"
-                ) from None
-            raise
+            # A form that is made from the current parameters.
+            _check_all_alike(net, outputs, drawn, net.host())
+            raise UnlikeNumpyForm(
+                f"the NumPy form (`host`) of {type(net).__name__} or of a cell in it holds copies of parameters. "
+                "Learning changes them in place: let it hold what `parameter.asnumpy()` returns, or views of it "
+                "such as `.T`, and compute everything else when it is called"
+            ) from None
     finally:
         for live, values in kept:
             live[...] = values
@@ -270,15 +267,6 @@ def _check_all_alike(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[
 
 def _fault(error: Exception) -> str:
     return f"{first_line(error)}{user_location(places_of(error)[1:])}"
-
-
-def _is_alike_now(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[Array]]) -> bool:
-    """Whether a form that is made from the current parameters computes the same as the network."""
-    try:
-        _check_all_alike(net, outputs, drawn, net.host())
-    except UnlikeNumpyForm:
-        return False
-    return True
 
 
 def _inputs(net: Any, leaves: Sequence[Leaf], rng: np.random.Generator) -> Iterator[list[Array]]:

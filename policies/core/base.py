@@ -12,7 +12,7 @@ import numpy as np
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.config.config import Config
 from minding.engine.data.agents import num_agents
-from minding.engine.data.batch import Field, IndexedBatch, Recorded
+from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import CheckpointError, MindingError
@@ -21,11 +21,11 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import nn, seeded
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnOutput, StateDict
-from minding.policies import Algorithm, get_algorithm
-from minding.policies.acting.actors import Actor, Network
+from minding.policies import Algorithm, algorithm_of, get_algorithm
+from minding.policies.acting.actors import Actor, Network, SamplingActor
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.memory import Memory
-from minding.policies.core.acting_network import ActingNetwork, GraphNetwork, acting_network, check_network
+from minding.policies.core.acting_network import GraphNetwork, acting_network, check_network
 from minding.policies.core.modes import CollectView, EvalView, LearnView, View, dumps, graph_view, host_view, loads
 from minding.policies.core.prepare_process import prepare
 from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
@@ -63,14 +63,23 @@ class BasePolicy:
 
     Attributes:
       net: the cell that acts, as a part of `root`, the cell with all state.
+      normalizers: pairs (row field, normalizer) of all normalized observations, by path.
       reward_scale: scaling of the rewards for learning.
       actors: one actor per acting mode, by mode name; each has its own memory of its own environments.
     """
 
     name: str
     """Name of the algorithm. It is the configured name if the algorithm is a variant of this policy's own."""
+    network_class: ClassVar[Any]
+    """The class of the network that acts: ``network_class(spec, model, rng)``, unless `make_network` is overridden."""
+    step_class: ClassVar[Any]
+    """The class of the cell that learns: ``step_class(net, learn)``, unless `make_root` is overridden."""
     sequences: ClassVar[bool | None] = None
     """Whether learning takes sequences, see `LearnView.sequences`."""
+    host_fields: ClassVar[tuple[str, ...]] = ()
+    """Row fields that only `inputs` reads; gradient steps do not."""
+    counts_steps: ClassVar[bool] = False
+    """Whether the number of gradient steps, `learn_steps`, is part of the state."""
 
     def __init__(self, cfg: Config, modes: Sequence[str] = MODES, algorithm: Algorithm | None = None) -> None:
         unknown = set(modes) - set(MODES)
@@ -88,7 +97,7 @@ class BasePolicy:
         self.algorithm.check_agents(self.spec)
         self.reward_scale = RewardScale(self.cfg.other.read("reward", str, "raw"))
         streams = SeedStreams(cfg.seed)
-        self.learn_rng = streams.generator("policy.learn")
+        self.learn_rng, self.learn_steps = streams.generator("policy.learn"), 0
         self.leaves = observation_leaves(cfg.env.spec.observation)
         rng = streams.generator("policy.init")
         with seeded(cfg.seed, "policy"):
@@ -98,14 +107,14 @@ class BasePolicy:
                 self.root = self.make_root(self.net, rng)
                 if cfg.run.gradient_stats:
                     self.root.optim.watch()
-                self._update = Update(self.root, f"{self.name}.learn")
+                self._update = Update(self.root, f"{self.name}.learn", self.step_fields)
             else:
                 self.root = _ActingRoot(self.net)
         # Done in every process, so that a worker's graph computes the same as the learner's.
         fuse_layers(self.root)
         # Naming the parameters by their paths gives one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
-        self._normalizers = normalizers_of(self.root)
+        self.normalizers = normalizers_of(self.root)
         self._acting_network = acting_network(
             self.net, self.cfg.collect.backend, f"{self.name}.act", self.acting_leaves
         )
@@ -114,21 +123,23 @@ class BasePolicy:
 
     # Defined by the algorithm.
 
-    def make_network(self, rng: np.random.Generator) -> ActingNetwork:
-        """Returns the network that acts."""
-        raise NotImplementedError
+    def make_network(self, rng: np.random.Generator) -> Any:
+        """Returns the network that acts, an `ActingNetwork`."""
+        return self.network_class(self.spec, self.cfg.model, rng)
 
     def make_root(self, net: Any, rng: np.random.Generator) -> GradientStep:
         """Returns the cell that learns: it holds `net` as its attribute ``net``, and all other state."""
-        raise NotImplementedError
+        root: GradientStep = self.step_class(net, self.cfg.learn)
+        return root
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> Actor:
-        """Returns the actor that uses the outputs of the acting network and draws from `rng`."""
-        raise NotImplementedError
+        """Returns the actor that uses the outputs of the acting network and draws from `rng`; by default it draws
+        actions from the distribution of the network's head."""
+        return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        """Returns the inputs of a batch's gradient steps besides its rows and weights: learning rates, noise, ..."""
-        return Inputs(constants=self.root.optim.rates(progress))
+        """Returns the inputs of a batch's gradient steps besides its rows and weights: noise, and `constants`."""
+        return Inputs(constants=self.constants(progress))
 
     @property
     def acting_leaves(self) -> list[Leaf]:
@@ -137,8 +148,21 @@ class BasePolicy:
 
     @property
     def row_fields(self) -> dict[str, Field]:
-        """The fields of a row that learning reads; a replay buffer stores the same fields."""
-        raise NotImplementedError
+        """The fields of a row that learning reads, by default a transition; a replay buffer stores the same fields."""
+        return self.transition_fields
+
+    # Shared by the algorithms.
+
+    @property
+    def step_fields(self) -> tuple[str, ...]:
+        """Names of the row fields that gradient steps read; a tree of fields has one name."""
+        return tuple(dict.fromkeys(x.partition(".")[0] for x in self.row_fields if x not in self.host_fields))
+
+    def constants(self, progress: float) -> dict[str, Array | float]:
+        """The inputs that are the same for all gradient steps of a call: the learning rates, and the weight `tau` of
+        soft targets if the algorithm has it."""
+        tau = {"tau": float(self.cfg.learn.tau)} if "tau" in self.cfg.learn else {}
+        return {**self.root.optim.rates(progress), **tau}
 
     # Modes. Each property returns the same object every time, so that pickling it twice at once gives one object.
 
@@ -157,7 +181,7 @@ class BasePolicy:
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
-        return get_algorithm(cls.name).config_schema()
+        return algorithm_of(cls).config_schema()
 
     @classmethod
     def default_config(cls) -> Any:
@@ -217,11 +241,6 @@ class BasePolicy:
         """Whether acting needs no compiled graph."""
         return not isinstance(self.actors["eval"].network, GraphNetwork)
 
-    @property
-    def normalizers(self) -> dict[str, Normalizer]:
-        """The normalizers of observations, by path."""
-        return {name: normalizer for name, (_, normalizer) in self._normalizers.items()}
-
     # Learning.
 
     @flush_denormals
@@ -240,12 +259,15 @@ class BasePolicy:
             self._take_recorded(batch.recorded)
         before = self._guard.state()
         inputs, optim = self.inputs(batch, float(shares[0])).rescaled(self.reward_scale), self.root.optim
+        self.learn_steps += len(batch.index)
         if len(shares) > 1:
             inputs = inputs.by_step(optim.step_rates(shares))
         output = self._update(batch, inputs)
-        if self._normalizers and batch.recorded is None:
-            self.update_normalizers(batch, self.observed(batch), self._normalizers.values())
-        more = {**_mean_rates(optim, shares), **optim.take_statistics()}
+        if self.normalizers and batch.recorded is None:
+            self.update_normalizers(batch, self.observed(batch), self.normalizers.values())
+        rates = [optim.reported_rates(float(share)) for share in shares]
+        mean_rates = {name: sum(each[name] for each in rates) / len(rates) for name in rates[0]}
+        more = {**mean_rates, **optim.take_statistics()}
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
 
@@ -281,7 +303,7 @@ class BasePolicy:
             raise MindingError("fitted Q evaluation needs Discrete or Box actions")
         fields = {**self.obs_fields("obs"), **self.obs_fields("next_obs"), "action": self.action_field}
         fitted = FittedQ(self.spec, self.cfg.model, fields, gamma, limits, self.config.seed)
-        own = dict(self._normalizers.values())
+        own = dict(self.normalizers.values())
         for field, normalizer in normalizers_of(fitted.root).values():
             normalizer.moments.load_state_dict(own[field].moments.state_dict())
             runtime.assign(normalizer.mean, own[field].mean.asnumpy())
@@ -290,7 +312,18 @@ class BasePolicy:
 
     def observed(self, batch: IndexedBatch) -> Array:
         """The indices of the rows that were learned from, without empty rows of a buffer and resets of a rollout."""
-        return np.unique(batch.index)
+        counted = self.counted(batch)
+        return np.unique(batch.index if counted is None else batch.index[counted])
+
+    def counted(self, batch: IndexedBatch) -> Array | None:
+        """Which rows count, bool, shaped like the index: if rows have a field `VALID`, rows that are not resets;
+        otherwise rows that are not padding of a minibatch. None: all rows."""
+        valid = self.read(VALID, batch) if VALID in self.row_fields else batch.valid
+        return None if valid is None else valid > 0
+
+    def read(self, name: str, batch: IndexedBatch) -> Array:
+        """A field of the rows of a batch, ``(*index.shape, ...)``."""
+        return batch.layout.read(batch.tables.host, name)[batch.index]
 
     def _take_recorded(self, recorded: Recorded) -> None:
         """Before the first step, sets the moments and the scale of rewards to those of all recorded steps.
@@ -299,7 +332,7 @@ class BasePolicy:
         because the weights were learned with them.
         """
         self.reward_scale.take(recorded.returns)
-        empty = [named for named in self._normalizers.values() if not named[1].moments.count]
+        empty = [named for named in self.normalizers.values() if not named[1].moments.count]
         for start in range(0, recorded.steps if empty else 0, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, recorded.steps))
             for field, normalizer in empty:
@@ -345,14 +378,17 @@ class BasePolicy:
 
     def state_dict(self) -> StateDict:
         """The network's class, copies of all parameters by name (networks, targets, optimizers, temperatures), moments,
-        the scale of rewards, the random streams and, for a policy with memory, the memory of collecting."""
+        the scale of rewards, the random streams and, where they belong to it, the memory of collecting and the number
+        of gradient steps."""
+        steps = {"learn_steps": self.learn_steps} if self.counts_steps else {}
         return {
             "network": _class_of(self.net),
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
-            "moments": {name: n.moments.state_dict() for name, (_, n) in self._normalizers.items()},
+            "moments": {name: n.moments.state_dict() for name, (_, n) in self.normalizers.items()},
             "reward": self.reward_scale.state_dict(),
             "acting": self.actors["collect"].state_dict(),
             "rng": generator_state(self.learn_rng),
+            **steps,
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -386,17 +422,19 @@ class BasePolicy:
                 raise CheckpointError(f"{self.name}: parameter {name!r} is {given} in the checkpoint, {here} here")
         for name, p in self.params.items():
             runtime.assign(p, saved[name])
-        for name, (_, normalizer) in self._normalizers.items():
+        for name, (_, normalizer) in self.normalizers.items():
             normalizer.moments.load_state_dict(state["moments"][name])
         self.reward_scale.load_state_dict(state["reward"])
         self.actors["collect"].load_state_dict(state["acting"])
         restore_generator(self.learn_rng, state["rng"])
+        if self.counts_steps:
+            self.learn_steps = int(state["learn_steps"])
 
     def acting_arrays(self) -> tuple[dict[str, Array], str]:
         """The arrays that acting needs, by name, and the class of the network: the network's parameters and the moments
         of its observations."""
         arrays = {name: p.asnumpy().copy() for name, p in self.params.items() if name.startswith(_NET)}
-        for name, (_, normalizer) in self._normalizers.items():
+        for name, (_, normalizer) in self.normalizers.items():
             if name.startswith(_NET):
                 state = normalizer.moments.state_dict()
                 arrays |= {f"{_MOMENTS}{name}/{key}": np.asarray(value) for key, value in state.items()}
@@ -425,7 +463,7 @@ class BasePolicy:
         for name, p in self.params.items():
             if (source := _online(name)) in arrays:
                 runtime.assign(p, arrays[source])
-        for name, (_, normalizer) in self._normalizers.items():
+        for name, (_, normalizer) in self.normalizers.items():
             saved = f"{_MOMENTS}{_online(name)}"
             if f"{saved}/mean" in arrays:
                 state: StateDict = {key: arrays[f"{saved}/{key}"] for key in normalizer.moments.state_dict()}
@@ -437,12 +475,6 @@ class BasePolicy:
                 f"{self.name}: the checkpoint holds a network of class {network}, but this one is "
                 f"{_class_of(self.net)}: build the policy with the class that was trained"
             )
-
-
-def _mean_rates(optim: Any, shares: Array) -> dict[str, float]:
-    """The learning rates as metrics: their means over the gradient steps."""
-    rates = [optim.reported_rates(float(share)) for share in shares]
-    return {name: sum(each[name] for each in rates) / len(rates) for name in rates[0]}
 
 
 def _class_of(net: Any) -> str:

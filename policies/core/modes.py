@@ -36,14 +36,30 @@ Weights = Callable[[], Mapping[str, Array]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CollectView:
+class ActingView:
+    """Base of the modes that act."""
+
+    name: ClassVar[str]
+    actor: Actor | SharedActor
+    weights: Weights
+    rebuilt_by: Callable[[type[Any]], Factory]
+    """Returns the factory that rebuilds a mode of this class in another process."""
+
+    def predict(self, obs: ObsLike) -> dict[str, Array]:
+        return predict_with(self.actor, obs)
+
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        self.actor.reset(env_ids)
+
+    def factory(self) -> Factory:
+        return self.rebuilt_by(type(self))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CollectView(ActingView):
     """Acts with exploration, in the policy's own units. Its state is the random stream of acting and the memory."""
 
     name: ClassVar[str] = "collect"
-    actor: Actor | SharedActor
-    weights: Weights
-    rebuilt_by: Callable[[type[CollectView]], Factory]
-    """Returns the factory that rebuilds a mode in another process."""
 
     @property
     def record_fields(self) -> Sequence[str]:
@@ -60,20 +76,11 @@ class CollectView:
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
         return self.actor.value(obs, memory)
 
-    def predict(self, obs: ObsLike) -> dict[str, Array]:
-        return predict_with(self.actor, obs)
-
-    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        self.actor.reset(env_ids)
-
     def state_dict(self) -> StateDict:
         return self.actor.state_dict()
 
     def load_state_dict(self, state: StateDict) -> None:
         self.actor.load_state_dict(state)
-
-    def factory(self) -> Factory:
-        return self.rebuilt_by(CollectView)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,29 +98,15 @@ class LearnView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class EvalView:
+class EvalView(ActingView):
     """Acts without exploration, in the environment's units."""
 
     name: ClassVar[str] = "eval"
-    actor: Actor | SharedActor
-    weights: Weights
-    rebuilt_by: Callable[[type[EvalView]], Factory]
-    """Returns the factory that rebuilds a mode in another process."""
 
     def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
         return self.actor.act(obs, action_mask)
 
-    def predict(self, obs: ObsLike) -> dict[str, Array]:
-        return predict_with(self.actor, obs)
 
-    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        self.actor.reset(env_ids)
-
-    def factory(self) -> Factory:
-        return self.rebuilt_by(EvalView)
-
-
-ActingView = type[CollectView] | type[EvalView]
 View = TypeVar("View", CollectView, EvalView)
 
 
@@ -129,59 +122,70 @@ def host_view(
       seed: seed of the run.
       shared: indices of the network's outputs that have no batch axis.
     """
-    return mode(actor, lambda: weights, lambda mode: _host_factory(mode, actor, weights, seed, shared))
+
+    def factory(mode: type[Any]) -> HostFactory:
+        bare = dumps(_with_network(actor, None), {})
+        return HostFactory(mode, bare, seed, dumps(actor.network, weights), shared)
+
+    return mode(actor, lambda: weights, factory)
 
 
 def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy) -> View:
     """The mode of an actor whose network is a compiled graph of `policy`."""
 
-    def factory(mode: ActingView) -> GraphFactory:
-        acting = policy.actors[mode.name].state_dict()
-        made_of = cloudpickle.dumps((type(policy), policy.config, policy.algorithm))
-        bare = dumps(_on(actor, None), {})
-        return GraphFactory(mode, policy.name, made_of, runtime.settings(), policy.config.seed, acting, bare)
+    def factory(mode: type[Any]) -> GraphFactory:
+        bare, acting = dumps(_with_network(actor, None), {}), policy.actors[mode.name].state_dict()
+        recipe = cloudpickle.dumps((type(policy), policy.config, policy.algorithm))
+        return GraphFactory(mode, bare, policy.config.seed, policy.name, recipe, runtime.settings(), acting)
 
     return mode(actor, policy.acting_weights, factory)
 
 
-def _host_factory(
-    mode: ActingView, actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int, shared: frozenset[int]
-) -> HostFactory:
-    return HostFactory(mode, dumps(_on(actor, None), {}), dumps(actor.network, weights), seed, shared)
+@dataclasses.dataclass(frozen=True)
+class _ActorFactory:
+    mode: type[Any]
+    """The class of the mode, `CollectView` or `EvalView`."""
+    actor: bytes
+    """The pickled actor without its network."""
+    seed: int
+    """The seed of the run."""
+
+    def on_network(self, lane: LaneContext, network: Network) -> CollectView | EvalView:
+        """The mode with a network in another process."""
+        actor = _with_network(loads(self.actor, {}), network)
+        if _is_further(lane):
+            _restart(actor, self.seed, lane)
+
+        def refuse(mode: type[Any]) -> Factory:
+            raise LaneError(f"{actor.name}: a mode that acts through an inference server cannot be sent further")
+
+        view: CollectView | EvalView = self.mode(actor, dict, refuse)
+        return view
 
 
 @dataclasses.dataclass(frozen=True)
-class HostFactory:
+class HostFactory(_ActorFactory):
     """Rebuilds a pickled actor, with the weights of its lane or with a network in another process."""
 
-    mode: ActingView
-    actor: bytes
-    """The pickled actor without its network."""
-    computes: bytes
-    """The pickled network."""
-    seed: int
+    pickled_network: bytes
     shared: frozenset[int]
+    """Indices of the network's outputs that have no batch axis."""
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
-        actor = _on(loads(self.actor, {}), loads(self.computes, lane.weights))
-        if lane.index > 0 or lane.guest:
-            _begin_anew(actor, self.seed, lane)
-        mode: Any = self.mode
-        view: CollectView | EvalView = host_view(mode, actor, lane.weights, self.seed, self.shared)
+        actor = _with_network(loads(self.actor, {}), loads(self.pickled_network, lane.weights))
+        if _is_further(lane):
+            _restart(actor, self.seed, lane)
+        view: CollectView | EvalView = host_view(self.mode, actor, lane.weights, self.seed, self.shared)
         return view
 
     def network(self, lane: LaneContext) -> tuple[Network, frozenset[int]]:
-        return loads(self.computes, lane.weights), self.shared
-
-    def on_network(self, lane: LaneContext, network: Network) -> CollectView | EvalView:
-        return _on_network(self.mode, self.actor, self.seed, lane, network)
+        return loads(self.pickled_network, lane.weights), self.shared
 
 
 @dataclasses.dataclass(frozen=True)
-class GraphFactory:
+class GraphFactory(_ActorFactory):
     """Rebuilds the policy for one mode, and copies the weights of its lane whenever they change."""
 
-    mode: ActingView
     name: str
     """Name of the algorithm."""
     policy: bytes
@@ -189,16 +193,14 @@ class GraphFactory:
     whose network is in another process does not unpickle them."""
     settings: runtime.Settings
     """MindSpore settings of the learner's process, which an earlier policy may have prepared."""
-    seed: int
     acting: StateDict
-    actor: bytes
-    """The pickled actor without its network."""
+    """The state of the actor."""
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
         policy = self._policy_on(lane)
         actor = policy.actors[self.mode.name]
-        if lane.index > 0 or lane.guest:
-            _begin_anew(actor, self.seed, lane)
+        if _is_further(lane):
+            _restart(actor, self.seed, lane)
         else:
             actor.load_state_dict(self.acting)
         made: CollectView | EvalView = getattr(policy, f"{self.mode.name}_mode")
@@ -207,9 +209,6 @@ class GraphFactory:
     def network(self, lane: LaneContext) -> tuple[Network, frozenset[int]]:
         policy = self._policy_on(lane)
         return policy.actors[self.mode.name].network, frozenset(policy.net.shared_outputs)
-
-    def on_network(self, lane: LaneContext, network: Network) -> CollectView | EvalView:
-        return _on_network(self.mode, self.actor, self.seed, lane, network)
 
     def _policy_on(self, lane: LaneContext) -> BasePolicy:
         if not lane.own_process:
@@ -230,30 +229,25 @@ class GraphFactory:
         return policy
 
 
-def _on(actor: Actor | SharedActor, network: Any) -> Any:
+def _with_network(actor: Actor | SharedActor, network: Any) -> Any:
     """A copy of an actor with another network."""
     copied: Any = copy.copy(actor)
     if isinstance(actor, SharedActor):
-        copied.actor = _on(actor.actor, network)
+        copied.actor = _with_network(actor.actor, network)
     else:
         copied.network = network
     return copied
 
 
-def _on_network(
-    mode: ActingView, pickled: bytes, seed: int, lane: LaneContext, network: Network
-) -> CollectView | EvalView:
-    """The mode of an actor whose network is in another process."""
-    actor = _on(loads(pickled, {}), network)
-    if lane.index > 0 or lane.guest:
-        _begin_anew(actor, seed, lane)
+def _is_further(lane: LaneContext) -> bool:
+    """Whether a worker is another one than worker 0, which continues with the state of the actor."""
+    return lane.index > 0 or bool(lane.guest)
 
-    def refuse(mode: ActingView) -> Factory:
-        raise LaneError(f"{actor.name}: a mode that acts through an inference server cannot be sent further")
 
-    made: Any = mode
-    view: CollectView | EvalView = made(actor, dict, refuse)
-    return view
+def _restart(actor: Actor | SharedActor, seed: int, lane: LaneContext) -> None:
+    """Gives the actor of a further worker a random stream of its own and an empty memory."""
+    actor.rng = SeedStreams(seed).generator(".".join(["policy.act", str(lane.index), *filter(None, [lane.guest])]))
+    actor.reset()
 
 
 def dumps(value: Any, weights: Mapping[str, Array]) -> bytes:
@@ -297,9 +291,3 @@ def _weight(weights: Mapping[str, Array], name: str) -> Array:
     if name not in weights:
         raise MindingError(f"the weights of this process lack parameter {name!r}: fill them from the mode's weights()")
     return weights[name]
-
-
-def _begin_anew(actor: Actor | SharedActor, seed: int, lane: LaneContext) -> None:
-    """Gives the actor of a worker other than 0, or of a guest, a random stream of its own and an empty memory."""
-    actor.rng = SeedStreams(seed).generator(".".join(["policy.act", str(lane.index), *filter(None, [lane.guest])]))
-    actor.reset()

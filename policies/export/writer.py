@@ -37,24 +37,19 @@ from minding.policies.export.reader import (
     open_onnx,
 )
 from minding.policies.networks.fused import plain_layers
+from minding.policies.networks.layers import Tanh
 
 _CHECKED_SIZES = (1, 4)
 """Batch sizes at which a file is checked; two sizes, because an exporter may treat the first one as fixed."""
 
 
-class _Tanh(nn.Cell):
-    """tanh with an error of at most 2e-6; MindSpore's own kernel on CPU is wrong by up to 1e-4 where ``3 < |x|``."""
-
-    def construct(self, x):
-        return 2.0 * ops.sigmoid(2.0 * x) - 1.0
-
-
 def accurate_tanh(net: Any) -> None:
-    """Replaces tanh by `_Tanh` in a network that only acts, for all graphs that are compiled from now on."""
+    """Replaces MindSpore's tanh, which on CPU is wrong by up to 1e-4 where ``3 < |x|``, in a network that only acts,
+    for all graphs that are compiled from now on."""
     for _, cell in net.cells_and_names():
         if isinstance(getattr(cell, "activation", None), ops.Tanh):
             del cell.activation
-            cell.activation = _Tanh()
+            cell.activation = Tanh()
 
 
 class _Discrete(nn.Cell):
@@ -108,7 +103,7 @@ class _Box(nn.Cell):
     def __init__(self, adapter: ActionAdapter, squash: bool) -> None:
         super().__init__()
         self.shape = adapter.shape
-        self.squash = _Tanh() if squash else None
+        self.squash = Tanh() if squash else None
         self.scale, self.middle = _constant(adapter.scale), _constant(adapter.middle)
         self.low, self.high = _constant(adapter.low), _constant(adapter.high)
         policy_low, policy_high = adapter.policy_limits

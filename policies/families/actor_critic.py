@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms
+from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network, StochasticActor
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.optim import Group, method_of
+from minding.policies.learning.steps import ALL_ROWS, NetworkStep
 from minding.policies.networks.actor_critic import ActorCritic
+from minding.policies.networks.heads import fuse_likelihood
+from minding.policies.ops.policy_gradient import SURROGATE_METRICS
 
 
 def moments(x: Array, counted: Array | None = None) -> tuple[Array, Array]:
@@ -49,84 +52,120 @@ def standardized(x: Array, counted: Array | None = None) -> Array:
     return scaled
 
 
-MEMORY = ("memory", "begun", "valid")
-"""Additional row fields that a policy with memory learns from."""
-
-
 class ActorCriticPolicy(BasePolicy):
     """Draws actions from a distribution and records their log-probability and the state's value, if learning uses them.
 
-    A subclass defines `make_root` and `row_fields`. A policy whose settings have a memory learns from sequences: the
-    index of a batch is then ``(K, T, B)``, and the rows of resets are part of a sequence, but do not count.
+    A subclass defines `make_root` and `numbers`. A policy whose settings have a memory learns from sequences: the index
+    of a batch is then ``(K, T, B)``, and the rows of resets are part of a sequence, but do not count.
     """
+
+    network_class = ActorCritic
+    numbers: ClassVar[tuple[str, ...]]
+    """Row fields with one number per row."""
 
     record_fields: ClassVar[tuple[str, ...]] = ("log_prob", "value")
     """Fields recorded at each step. With `value`, collectors also record the values that bootstrap a rollout, for
     `gae_estimator`."""
 
-    def make_network(self, rng: np.random.Generator) -> ActorCritic:
-        return ActorCritic(self.spec, self.cfg.model, rng)
-
     def make_actor(self, network: Network, rng: np.random.Generator) -> StochasticActor:
         return StochasticActor(self.name, network, self.spec, rng, self.net.head.distribution, self.record_fields)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        numbers = dict.fromkeys(self.numbers, Field())
+        return {**self.obs_fields("obs"), "action": self.action_field, **numbers, **self.memory_fields}
 
     @property
     def memory_fields(self) -> dict[str, Field]:
         """Additional row fields of a policy with memory; empty without memory."""
         size = self.net.memory_size
-        return dict(zip(MEMORY, (Field((size,)), Field(), Field()))) if size else {}
+        return {"memory": Field((size,)), "begun": Field(), "valid": Field()} if size else {}
 
     def advantage(self, batch: IndexedBatch) -> Array:
         """The advantages for the gradient steps of a batch, float32 ``(K, R)``, standardized within each step if
         `learn.normalize_advantage` is on."""
         steps = len(batch.index)
-        advantage = self._read("advantage", batch).reshape(steps, -1)
+        advantage = self.read("advantage", batch).reshape(steps, -1)
         if not self.cfg.learn.normalize_advantage:
             return advantage
-        counted = self._counted(batch)
+        counted = self.counted(batch)
         return standardized(advantage, None if counted is None else counted.reshape(steps, -1))
 
-    def all_rows(self, batch: IndexedBatch) -> Array:
-        """The indices of all rows, for `GradientStep.present`: int32 ``(R,)``; with memory ``(T, N)``, ordered by time
-        and then by environment."""
+    def all_rows(self, batch: IndexedBatch) -> dict[str, Array]:
+        """The input for `GradientStep.present`, if an older policy collected the rows: int32 ``(R,)``; with memory
+        ``(T, N)``, ordered by time and then by environment."""
+        if batch.lag <= 0:
+            return {}
         rows = np.arange(batch.tables.rows, dtype=np.int32)
-        return rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows
-
-    def observed(self, batch: IndexedBatch) -> Array:
-        counted = self._counted(batch)
-        return np.unique(batch.index if counted is None else batch.index[counted])
-
-    def _counted(self, batch: IndexedBatch) -> Array | None:
-        """Which rows count, bool, shaped like the index: with memory, rows that are not resets; otherwise rows that are
-        not padding of a minibatch. None: all rows."""
-        valid = self._read("valid", batch) if self.net.memory_size else batch.valid
-        return None if valid is None else valid > 0
-
-    def _read(self, name: str, batch: IndexedBatch) -> Array:
-        return batch.layout.read(batch.tables.host, name)[batch.index]
+        return {ALL_ROWS: rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows}
 
 
-class ProximalStep(GradientStep):
-    """Base of steps that end once the policy has moved too far from the policy that collected the rows.
+WEIGHT_BOUND = 2.0
+"""Upper bound of the weight of rows that an older policy collected."""
 
-    A subclass has the optimizer `optim` with the group ``net``, and the metrics ``loss`` and ``approx_kl``.
+
+class ActorCriticStep(NetworkStep):
+    """Base of the gradient steps of an actor with a state value. A subclass defines `loss`.
+
+    Args:
+      net: the network.
+      learn: the configuration `policy.learn`.
+      names: names of the settings that the loss reads, as `cfg`.
     """
 
-    def __init__(self, fields: Sequence[str]) -> None:
-        super().__init__(fields)
-        self.nothing = ms.Tensor(np.float32(0.0))
+    def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str] = ()) -> None:
+        super().__init__(net, self.groups(net, Group.of(net, learn, **method_of(learn)), learn))
+        # A plain dict of numbers, which are compiled in as constants.
+        self.cfg = {name: learn[name] for name in names}
 
-    def watch(self, target_kl: float | None) -> None:
-        """Ends the steps of a call at a divergence above 1.5 times `target_kl`; None or 0: makes all steps."""
-        if target_kl:
-            self.watched, self.limit = "approx_kl", 1.5 * target_kl
+    def groups(self, net: Any, whole: Group, learn: Mapping[str, Any]) -> dict[str, Group]:
+        """The groups of parameters by name: by default one with the whole network."""
+        return {"net": whole}
+
+    def evaluated(self, rows):
+        """Log-probability, entropy and value of rows by the current network, float32 (B,) each; the entropy may be a
+        scalar."""
+        outputs = self.net.of_rows(rows)
+        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], rows["action"])
+        return log_prob, entropy, outputs[0]
+
+
+class ProximalStep(ActorCriticStep):
+    """Base of the gradient steps of clipped policy gradients.
+
+    The policy from which the steps of a call start may be newer than the policy that collected the rows. The old
+    log-probabilities and values are then its own, and advantages are weighted by `trust`. With `target_kl`, the steps
+    of a call end once the divergence from that policy exceeds 1.5 times this number.
+
+    Args:
+      net, learn, names: see `ActorCriticStep`.
+    """
+
+    metrics = (*SURROGATE_METRICS, "grad_norm")
+    present_names = ("present_log_prob", "present_value", "trust")
+
+    def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str]) -> None:
+        super().__init__(net, learn, names)
+        if learn["target_kl"]:
+            self.watched, self.limit = "approx_kl", 1.5 * learn["target_kl"]
+        self.nothing = ms.Tensor(np.float32(0.0))
+        fuse_likelihood(net.head)
+
+    def present(self, rows):
+        """Log-probability and value of rows under the current policy, and the weight `trust` of each row."""
+        log_prob, _, value = self.evaluated(rows)
+        trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
+        return {"present_log_prob": log_prob, "present_value": value, "trust": trust}
+
+    def with_present(self, batch):
+        """The batch, whose old log-probabilities and values are replaced by present ones if it has them."""
+        if "trust" in batch:
+            batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
+            batch["advantage"] = batch["advantage"] * batch["trust"]
+        return batch
 
     def move(self, grads, batch, metrics):
-        """Updates the weights unless the divergence in `metrics` exceeds the limit.
-
-        Returns:
-          The norm of the gradient; 0 if the weights were not updated.
-        """
+        """Updates the network unless the divergence exceeds the limit; the norm of the gradient is 0 if it does."""
         if self.watched is None:
             return self.move_at_once(grads, batch, metrics)
         norm = self.nothing
@@ -135,5 +174,4 @@ class ProximalStep(GradientStep):
         return norm
 
     def move_at_once(self, grads, batch, metrics):
-        """Updates the weights; returns the norm of the gradient."""
         return self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))["net"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,58 +11,45 @@ import numpy as np
 from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.selectors import uses_priority
 from minding.engine.config.named import is_named
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms, nn, ops
-from minding.engine.types import Array, LearnOutput, StateDict
+from minding.engine.types import Array, LearnOutput
 from minding.policies.acting.actors import GreedyActor, Network
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import PRIORITY, TRANSITION, GradientStep, Inputs
+from minding.policies.learning.optim import Group
+from minding.policies.learning.steps import PRIORITY, Inputs, NetworkStep
 from minding.policies.learning.target import equalize, make_target, target_schedule
 from minding.policies.networks.return_distribution import ReturnDistribution
 from minding.policies.ops import primitives
-from minding.policies.ops.distributional import beyond, moved, project
+from minding.policies.ops.distributional import beyond, cross_entropy, moved, project
+from minding.policies.ops.values import chosen_atoms, chosen_value, one_step, value_loss
 
+_log = logging.getLogger("minding.policies")
+NOISE, NEXT_NOISE, CHOICE_NOISE = "noise", "next_noise", "choice_noise"
+"""Names of the inputs with the noise of noisy layers, (1, S) each, the same for all rows of a gradient step: of the
+online network, of the target network, and of the online network where it selects the next action."""
 CLIPPED = "clipped_mass"
 """Metric: the share of the targets' probability that lies beyond the support and is moved to its ends."""
+_MUCH_CLIPPED = 0.2
+"""Largest such share without a warning. The arbitrary values of a fresh network put a few per cent there."""
 
 
-class QLearning(GradientStep):
-    """Root cell: online network, target network and optimizer. A subclass defines `loss`.
+class QLearning(NetworkStep):
+    """Root cell: online network, target network and optimizer. A subclass defines `loss`, see `averaged`.
 
     Args:
       net, target: networks whose first output is the action values (B, A).
       learn: the configuration `policy.learn`.
       prioritized: whether steps take importance weights and return priorities.
-      fields: names of the row fields that a step reads.
     """
 
     metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
 
-    def __init__(
-        self,
-        net: nn.Cell,
-        target: nn.Cell,
-        learn: Mapping[str, Any],
-        prioritized: bool = False,
-        fields: Sequence[str] = TRANSITION,
-    ) -> None:
-        super().__init__(fields)
-        self.prioritized = prioritized
-        self.net = net
+    def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any], prioritized: bool = False) -> None:
+        super().__init__(net, {"net": Group.of(net, learn, max_grad_norm=learn["grad_norm"])})
         self.target = target
-        self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"]))
         self.move_target = make_target(net, target, self.optim.block("net"), learn["target"]["kind"])
-        self.double = bool(learn.get("double"))
-        self.gradient = self.optim.gradient(self.loss, "net")
-
-    # Defined by the algorithm.
-
-    def loss(self, batch):
-        """The loss of a step's batch and the metrics by name, see `averaged`; no gradient may flow into the target."""
-        raise NotImplementedError
-
-    # Shared by the algorithms.
+        self.prioritized, self.double = prioritized, bool(learn.get("double"))
 
     def averaged(self, batch, loss, value, priority):
         """The values that `loss` returns: means over the rows of the batch.
@@ -74,22 +61,59 @@ class QLearning(GradientStep):
           priority: priority of each row, float32 (B,).
         """
         loss = primitives.mean(batch["weight"] * loss if self.prioritized else loss)
-        metrics = {"loss": loss, "q_value": primitives.mean(value)}
+        metrics = self.named((loss, primitives.mean(value)))
         if self.prioritized:
             metrics[PRIORITY] = ops.stop_gradient(priority)
         return loss, metrics
 
     def construct(self, batch):
-        (_, metrics), grads = self.gradient(batch)
-        # Update
-        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
+        metrics = self.step(batch)
         if "tau" in batch:
             self.move_target(batch["tau"], metrics["grad_norm"])
         return metrics
 
 
-class CategoricalQLearning(QLearning):
-    """`QLearning` for networks whose atoms are logits of a distribution over a support (`mean` is a `SupportMean`)."""
+class ExpectedQLearning(QLearning):
+    """`QLearning` of expected returns, as in DQN, whose page has the formula."""
+
+    def q(self, net, obs, noise):
+        """Action values, float32 (B, A); `noise` is None, or the noise of noisy layers."""
+        return net(obs)[0]
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        next_q = self.q(self.target, batch["next_obs"], batch.get(NEXT_NOISE))
+        if self.double:
+            choosing = self.q(self.net, batch["next_obs"], batch.get(CHOICE_NOISE))
+            return one_step(batch, chosen_value(next_q, ops.Argmax(-1)(choosing)))
+        return one_step(batch, primitives.largest(next_q))
+
+    def loss(self, batch):
+        q = self.q(self.net, batch["obs"], batch.get(NOISE))
+        loss, value, error = value_loss(q, batch["action"], self.td_target(batch))
+        return self.averaged(batch, loss, value, error)
+
+
+class DistributionalQLearning(QLearning):
+    """`QLearning` for a `ReturnDistribution`, with the noise of noisy layers if the batch has it."""
+
+    def atoms(self, batch):
+        """The online network's atoms of the chosen actions, float32 (B, N)."""
+        return chosen_atoms(self.net.atoms(batch["obs"], batch.get(NOISE)), batch["action"])
+
+    def next_atoms(self, batch):
+        """The target network's atoms of the next actions, float32 (B, N)."""
+        atoms = self.target.atoms(batch["next_obs"], batch.get(NEXT_NOISE))
+        if self.double:
+            values = self.net.action_values(batch["next_obs"], batch.get(CHOICE_NOISE))
+        else:
+            values = self.target.values(atoms, batch["next_obs"])
+        return chosen_atoms(atoms, ops.Argmax(-1)(values))
+
+
+class CategoricalQLearning(DistributionalQLearning):
+    """`QLearning` of probabilities over a support, as in C51, whose page has the formula. The atoms of the networks are
+    logits, and their `mean` is a `SupportMean`."""
 
     metrics = (*QLearning.metrics, CLIPPED)
 
@@ -100,24 +124,21 @@ class CategoricalQLearning(QLearning):
         self.low, self.spacing = net.mean.low, net.mean.spacing
         self.places = ms.Tensor(np.arange(net.mean.count, dtype=np.float32))
 
-    def projected(self, batch, probability):
-        """The target distribution (Bellemare et al., 2017, https://arxiv.org/abs/1707.06887, algorithm 1).
-
-        Args:
-          batch: batch with `reward`, `discount` and `terminated`.
-          probability: probabilities of the next actions' atoms, float32 (B, N).
-        Returns:
-          (m, float32 (B, N); the probability beyond the support, float32 (B,)).
-        """
+    def td_target(self, batch):
+        """m, float32 (B, N), and the probability beyond the support, float32 (B,)."""
+        probability = ops.Softmax(-1)(self.next_atoms(batch))
         decay = batch["discount"] * (1.0 - batch["terminated"])
         places = moved(batch["reward"], decay, self.low, self.spacing, self.places)
         return project(probability, places, self.places), beyond(probability, places, self.places)
 
-
-_log = logging.getLogger("minding.policies")
-# Largest share of the targets' probability that may lie beyond the support before a warning. The arbitrary values of a
-# fresh network put a few per cent there.
-_MUCH_CLIPPED = 0.2
+    def loss(self, batch):
+        target, clipped = self.td_target(batch)
+        logits = self.atoms(batch)
+        # The relative entropy is the priority: it is 0 for correct predictions, however uncertain their returns are.
+        loss, priority = cross_entropy(logits, target)
+        loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
+        metrics[CLIPPED] = primitives.mean(clipped)
+        return loss, metrics
 
 
 def draws_by_priority(other: Mapping[str, Any]) -> bool:
@@ -138,30 +159,23 @@ def draws_by_priority(other: Mapping[str, Any]) -> bool:
 class ActionValuePolicy(BasePolicy):
     """Takes the action of the highest value or, with probability `eps`, a random one; learns from single transitions.
 
-    A subclass defines `make_network`, whose network has a `noise_size`, and `make_learner`.
+    A subclass defines `network_class`, a class of networks with a `noise_size`, and `step_class`, a `QLearning`.
     """
 
     sequences = False
-    _learn_steps = 0
-    _told_clipped = False
-
-    def make_learner(self, net: Any, target: Any, prioritized: bool) -> QLearning:
-        """Returns the root cell of an online and a target network, see `QLearning`."""
-        raise NotImplementedError
+    counts_steps = True
+    _warned_of_clipping = False
 
     def make_root(self, net: Any, rng: np.random.Generator) -> QLearning:
-        root = self.make_learner(net, self.make_network(rng), draws_by_priority(self.cfg.other))
-        equalize(root.net, root.target)
+        target = self.make_network(rng)
+        equalize(net, target)
+        root: QLearning = self.step_class(net, target, self.cfg.learn, draws_by_priority(self.cfg.other))
         return root
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
         actor = GreedyActor(self.name, network, self.spec, rng)
         actor.noise_size = self.net.noise_size
         return actor
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
 
     def draw(self, batch: IndexedBatch) -> dict[str, Array]:
         """Random numbers of the gradient steps, by name, ``(K, ...)`` each."""
@@ -170,8 +184,8 @@ class ActionValuePolicy(BasePolicy):
     def learn(self, batch: IndexedBatch, progress: float | Array = 0.0) -> LearnOutput:
         output = super().learn(batch, progress)
         share = output.metrics.get(CLIPPED, 0.0)
-        if share > _MUCH_CLIPPED and not self._told_clipped:
-            self._told_clipped = True
+        if share > _MUCH_CLIPPED and not self._warned_of_clipping:
+            self._warned_of_clipping = True
             model = self.cfg.model
             _log.warning(
                 "%s: %.0f %% of the targets' probability lies beyond the support from %g to %g and is moved to its "
@@ -182,18 +196,10 @@ class ActionValuePolicy(BasePolicy):
         return output
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        tau = target_schedule(self.cfg.learn.target, self._learn_steps, len(batch.index))
-        self._learn_steps += len(batch.index)
+        tau = target_schedule(self.cfg.learn.target, self.learn_steps, len(batch.index))
         # Most calls do not move the target; their graph lacks the branch for it and is faster.
         steps = {"tau": tau} if tau.any() else {}
         steps.update(self.draw(batch))
         if self.root.prioritized:
             steps["weight"] = np.ones(batch.index.shape, np.float32) if batch.weight is None else batch.weight
-        return Inputs(steps, self.root.optim.rates(progress))
-
-    def state_dict(self) -> StateDict:
-        return {**super().state_dict(), "learn_steps": self._learn_steps}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        super().load_state_dict(state)
-        self._learn_steps = int(state["learn_steps"])
+        return Inputs(steps, self.constants(progress))

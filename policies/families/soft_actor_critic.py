@@ -9,24 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting.actors import Network, SquashedGaussianActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import TRANSITION, GradientStep
+from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.target import SoftTarget, equalize
-from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
+from minding.policies.networks.actor_critic import CriticEnsemble, SquashedActor
+from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.primitives import after
+from minding.policies.ops.values import critic_objectives
 
 
 class SoftActorCritic(GradientStep):
-    """Root cell: actor, twin critics and their targets, temperature and optimizer.
+    """Root cell: actor, critics and their targets, temperature and optimizer.
 
     A step computes the gradients of critics, actor and temperature at the same parameters and then updates all of them,
     as Brax does (https://github.com/google/brax, training/agents/sac/train.py); in other implementations, the actor's
-    loss uses the updated critics. A subclass defines `td_target`, `loss_of_critics`, `loss_of_actor` and
-    `target_entropy`.
+    loss uses the updated critics. A subclass defines `td_target`, `loss_of_actor` and `target_entropy`.
 
     Args:
       actor: the network that acts.
@@ -40,11 +39,11 @@ class SoftActorCritic(GradientStep):
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
     of_critics: tuple[str, ...] = ()
 
-    def __init__(self, actor: nn.Cell, critics: nn.Cell, targets: nn.Cell, learn: Mapping[str, Any]) -> None:
-        super().__init__(TRANSITION)
-        self.net = actor
-        self.critics = critics
-        self.targets = targets
+    def __init__(
+        self, actor: nn.Cell, critics: CriticEnsemble, targets: CriticEnsemble, learn: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self.net, self.critics, self.targets = actor, critics, targets
         self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
         of_actor = {**learn, "learning_rate": learn.get("actor_learning_rate") or learn["learning_rate"]}
         groups = {"actor": Group.of(actor, of_actor), "critics": Group.of(critics, learn)}
@@ -52,6 +51,7 @@ class SoftActorCritic(GradientStep):
             groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
         self.optim = Optimizer(**groups, **self.own_groups(learn))
         self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
+        self.soft_target, self.value_target, self.critic_loss, self.policy_loss = critic_objectives()
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
@@ -63,7 +63,8 @@ class SoftActorCritic(GradientStep):
 
     def loss_of_critics(self, batch):
         """The loss, and by name `critic_loss`, `q_value` and values of the critics that the actor's loss needs."""
-        raise NotImplementedError
+        loss, q = self.critic_loss(self.critics(batch["action"], batch["obs"]), batch["target"])
+        return loss, {"critic_loss": loss, "q_value": q}
 
     def loss_of_actor(self, batch):
         """The loss, and by name `actor_loss` and `entropy`, the mean entropy in nats.
@@ -128,18 +129,48 @@ class SoftActorCritic(GradientStep):
         return metrics
 
 
+class SquashedGaussianStep(SoftActorCritic):
+    """`SoftActorCritic` of an actor with the tanh of a normal distribution.
+
+    Args:
+      actor, critics, targets, learn: see `SoftActorCritic`.
+      target_entropy: the entropy in nats at which the temperature aims.
+    """
+
+    def __init__(
+        self,
+        actor: SquashedActor,
+        critics: CriticEnsemble,
+        targets: CriticEnsemble,
+        learn: Mapping[str, Any],
+        target_entropy: float,
+    ) -> None:
+        super().__init__(actor, critics, targets, learn)
+        self.squashed = SquashedGaussian()
+        self.wanted_entropy = target_entropy
+
+    def drawn(self, obs, noise):
+        """Actions of the policy, float32 (B, A), and their log-probabilities (B,)."""
+        mean, log_std = self.net(obs)
+        return self.squashed(mean, log_std, noise)
+
+    def loss_of_actor(self, batch):
+        action, log_prob = self.drawn(batch["obs"], batch["noise"])
+        loss, log_prob = self.policy_loss(self.critics(action, batch["obs"]), log_prob, batch["alpha"])
+        return loss, {"actor_loss": loss, "entropy": -log_prob}
+
+    def target_entropy(self, batch):
+        return self.wanted_entropy
+
+
 class SquashedGaussianPolicy(BasePolicy):
     """Acts with the tanh of a normal distribution and learns from single transitions.
 
-    A subclass defines `make_learner` and `inputs`.
+    A subclass defines `step_class` and `inputs`.
     """
 
+    network_class = SquashedActor
     sequences = False
-    root: SoftActorCritic
-
-    def make_learner(self, net: Any, critics: tuple[Any, Any]) -> SoftActorCritic:
-        """Returns the root cell of the actor and of the online critics with their targets."""
-        raise NotImplementedError
 
     @property
     def action_size(self) -> int:
@@ -152,18 +183,8 @@ class SquashedGaussianPolicy(BasePolicy):
             return float(-self.action_size)
         return self.cfg.learn.read("target_entropy", float)
 
-    def make_network(self, rng: np.random.Generator) -> SquashedActor:
-        return SquashedActor(self.spec, self.cfg.model, rng)
-
-    def make_root(self, net: Any, rng: np.random.Generator) -> SoftActorCritic:
-        critics, targets = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
-        root = self.make_learner(net, (critics, targets))
+    def make_root(self, net: Any, rng: np.random.Generator) -> SquashedGaussianStep:
+        critics, targets = (CriticEnsemble(self.spec, self.cfg.model, rng) for _ in range(2))
         equalize(critics, targets)
+        root: SquashedGaussianStep = self.step_class(net, critics, targets, self.cfg.learn, self.target_entropy)
         return root
-
-    def make_actor(self, network: Network, rng: np.random.Generator) -> SquashedGaussianActor:
-        return SquashedGaussianActor(self.name, network, self.spec, rng)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from minding.engine.data.agents import ALIVE
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.engine.types import Array, StateDict
+from minding.engine.types import Array
 from minding.policies.acting.actors import GreedyActor, Network
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
@@ -66,10 +66,11 @@ class TeamPolicy(BasePolicy):
 
     @property
     def row_fields(self) -> dict[str, Field]:
+        action = self.action_field
         return {
             **self.obs_fields("obs"),
             **self.obs_fields("next_obs"),
-            "action": self._of_each(self.action_field),
+            "action": Field((self.agents, *action.shape), action.dtype),
             "reward": Field(() if self.spec["agents"]["team_reward"] else (self.agents,)),
             "terminated": Field(),
         }
@@ -86,10 +87,6 @@ class TeamPolicy(BasePolicy):
             values = batch.layout.read(batch.tables.host, field, rows)
             values = values[there] if field in own else values
             normalizer.update(values.reshape(len(values), -1))
-
-    def _of_each(self, field: Field) -> Field:
-        """The field with an axis of agents, ``(M, ...)``."""
-        return Field((self.agents, *field.shape), field.dtype)
 
 
 class TeamQLearning(GradientStep):
@@ -112,7 +109,7 @@ class TeamQLearning(GradientStep):
         learn: Mapping[str, Any],
         places: TeamPlaces,
     ) -> None:
-        super().__init__(("obs", "next_obs", "action", "reward", "terminated"))
+        super().__init__()
         self.net, self.target = nets
         self.mixer: Any
         self.target_mixer: Any
@@ -281,22 +278,22 @@ class _Cells:
 class TeamValuePolicy(TeamPolicy):
     """Each agent takes the action of its highest value or, with probability `eps`, a random legal one.
 
-    A row is a transition of the whole team. A subclass defines `make_learner`.
+    A row is a transition of the whole team. A subclass defines `step_class`.
     """
 
+    network_class = AgentQNetwork
+    mixer_class: ClassVar[Any] = None
+    """The class of the network that mixes the agents' values; None without such a network."""
     sequences = True
-    _learn_steps = 0
+    counts_steps = True
     root: TeamQLearning
 
-    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> TeamQLearning:
-        """Returns the root cell for an online and a target network of the agents, see `TeamQLearning`."""
-        raise NotImplementedError
-
-    def make_network(self, rng: np.random.Generator) -> AgentQNetwork:
-        return AgentQNetwork(self.spec, self.cfg.model, rng)
-
     def make_root(self, net: Any, rng: np.random.Generator) -> TeamQLearning:
-        return self.make_learner((net, self.make_network(rng)), rng)
+        nets, mixers = (net, self.make_network(rng)), None
+        if self.mixer_class is not None:
+            mixers = tuple(self.mixer_class(self.spec, self.cfg.model, rng) for _ in range(2))
+        root: TeamQLearning = self.step_class(nets, mixers, self.cfg.learn, self.places)
+        return root
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
         actor = GreedyActor(self.name, network, self.acting_spec, rng)
@@ -306,16 +303,8 @@ class TeamValuePolicy(TeamPolicy):
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         filled = batch.filled if isinstance(batch, SequenceBatch) else np.ones(batch.index.shape, np.bool_)
         steps = {"filled": filled.astype(np.float32)}
-        tau = target_schedule(self.cfg.learn.target, self._learn_steps, len(batch.index))
-        self._learn_steps += len(batch.index)
+        tau = target_schedule(self.cfg.learn.target, self.learn_steps, len(batch.index))
         # As in `ActionValuePolicy`, most calls do not move the target.
         if tau.any():
             steps["tau"] = tau
-        return Inputs(steps, self.root.optim.rates(progress))
-
-    def state_dict(self) -> StateDict:
-        return {**super().state_dict(), "learn_steps": self._learn_steps}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        super().load_state_dict(state)
-        self._learn_steps = int(state["learn_steps"])
+        return Inputs(steps, self.constants(progress))

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms
-from minding.engine.types import StateDict
 from minding.policies.acting.actors import Network, NoisyActor
 from minding.policies.acting.sampling import make_noise
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import TRANSITION, GradientStep, Inputs
+from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import SoftTarget, equalize
-from minding.policies.networks.actor_critic import DeterministicActor, TwinCritics
+from minding.policies.networks.actor_critic import CriticEnsemble, DeterministicActor
 from minding.policies.networks.layers import Clip
 from minding.policies.ops import primitives
 from minding.policies.ops.primitives import after
-from minding.policies.ops.values import twin_objectives
+from minding.policies.ops.values import critic_objectives
 
 
 class TwinDelayed(GradientStep):
-    """Root cell: actor, twin critics, the targets of both, and optimizer (Fujimoto et al., 2018,
+    """Root cell: actor, critics, the targets of both, and optimizer (Fujimoto et al., 2018,
     https://arxiv.org/abs/1802.09477, algorithm 1).
 
     The critics are updated first. If a step of the actor is due, the actor is updated with the new critics, then both
@@ -34,7 +33,6 @@ class TwinDelayed(GradientStep):
     Args:
       actors, critics: for each, the online network and its target, of the same shape.
       learn: the configuration `policy.learn`.
-      fields: names of the row fields that a step reads.
 
     Attributes:
       of_actor: names of the metrics that `loss_of_actor` returns; they are means over the steps that update the actor.
@@ -46,18 +44,17 @@ class TwinDelayed(GradientStep):
     def __init__(
         self,
         actors: tuple[DeterministicActor, DeterministicActor],
-        critics: tuple[TwinCritics, TwinCritics],
+        critics: tuple[CriticEnsemble, CriticEnsemble],
         learn: Mapping[str, Any],
-        fields: Sequence[str] = TRANSITION,
     ) -> None:
-        super().__init__(fields)
+        super().__init__()
         self.net, self.target_net = actors
         self.critics, self.target_critics = critics
         self.optim = Optimizer(actor=Group.of(self.net, learn), critics=Group.of(self.critics, learn))
         self.move_net = SoftTarget(self.net, self.target_net, self.optim.block("actor"))
         self.move_critics = SoftTarget(self.critics, self.target_critics, self.optim.block("critics"))
         self.limit_action = Clip(-1.0, 1.0)
-        self.twin_target, self.critic_loss = twin_objectives()
+        _, self.value_target, self.critic_loss, _ = critic_objectives()
         self.zeros = tuple(ms.Tensor(np.float32(0.0)) for _ in self.of_actor)
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
@@ -79,8 +76,7 @@ class TwinDelayed(GradientStep):
     # Shared by the algorithms.
 
     def loss_of_critics(self, batch):
-        q1, q2 = self.critics(batch["action"], batch["obs"])
-        loss, q = self.critic_loss(q1, q2, batch["target"])
+        loss, q = self.critic_loss(self.critics(batch["action"], batch["obs"]), batch["target"])
         return loss, {"critic_loss": loss, "q_value": q}
 
     def next_actions(self, batch):
@@ -129,39 +125,29 @@ class TwinDelayed(GradientStep):
 class TwinDelayedPolicy(BasePolicy):
     """Acts deterministically, explores with noise, and learns from single transitions.
 
-    A subclass defines `make_learner`.
+    A subclass defines `step_class`.
     """
 
+    network_class = DeterministicActor
     sequences = False
+    counts_steps = True
     root: TwinDelayed
-    _learn_steps = 0
-
-    def make_learner(self, actors: tuple[Any, Any], critics: tuple[Any, Any]) -> TwinDelayed:
-        """Returns the root cell of two actors and two pairs of critics, see `TwinDelayed`."""
-        raise NotImplementedError
 
     @property
     def action_size(self) -> int:
         return math.prod(self.spec["action"]["shape"])
 
-    def make_network(self, rng: np.random.Generator) -> DeterministicActor:
-        return DeterministicActor(self.spec, self.cfg.model, rng)
-
     def make_root(self, net: Any, rng: np.random.Generator) -> TwinDelayed:
         target_net = self.make_network(rng)
-        critics, target_critics = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
-        root = self.make_learner((net, target_net), (critics, target_critics))
+        critics, target_critics = (CriticEnsemble(self.spec, self.cfg.model, rng) for _ in range(2))
         equalize(net, target_net)
         equalize(critics, target_critics)
+        root: TwinDelayed = self.step_class((net, target_net), (critics, target_critics), self.cfg.learn)
         return root
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> NoisyActor:
         noise = make_noise(self.cfg.collect.noise, self.action_size, self.name)
         return NoisyActor(self.name, network, self.spec, rng, noise)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         learn, count = self.cfg.learn, len(batch.index)
@@ -169,18 +155,10 @@ class TwinDelayedPolicy(BasePolicy):
         limit = np.float32(learn.noise_clip)
         steps = {"noise": np.clip(np.float32(learn.target_noise) * noise, -limit, limit)}
         constants = self.root.optim.rates(progress)
-        due = (self._learn_steps + 1 + np.arange(count)) % learn.policy_delay == 0
-        self._learn_steps += count
+        due = (self.learn_steps + 1 + np.arange(count)) % learn.policy_delay == 0
         # The graph has a branch for the actor's step only if some steps of the call are due and others are not.
         if due.any():
             constants["tau"] = float(learn.tau)
             if not due.all():
                 steps["due"] = due.astype(np.float32)
         return Inputs(steps, constants, dict.fromkeys(self.root.of_actor, int(due.sum())))
-
-    def state_dict(self) -> StateDict:
-        return {**super().state_dict(), "learn_steps": self._learn_steps}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        super().load_state_dict(state)
-        self._learn_steps = int(state["learn_steps"])

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import nn, ops
 from minding.engine.types import Array
-from minding.policies.acting.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import TRANSITION, GradientStep, Inputs
+from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import SoftTarget, equalize
-from minding.policies.networks.actor_critic import PolicyNetwork, TwinCritics
+from minding.policies.networks.actor_critic import CriticEnsemble, PolicyNetwork
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.layers import Clip
 from minding.policies.ops import primitives
 from minding.policies.ops.primitives import after
-from minding.policies.ops.values import twin_objectives
+from minding.policies.ops.values import critic_objectives, lowest
 
 LOG_STD_RANGE = (-5.0, 2.0)
 """Bounds of the log standard deviation in the likelihood: identical actions would drive it to minus infinity."""
@@ -34,9 +33,9 @@ def advantage_weights(advantage, scale, limit):
 
 
 class WeightedRegression(GradientStep):
-    """Root cell: an actor with a normal distribution, twin critics and their targets, and optimizer.
+    """Root cell: an actor with a normal distribution, critics and their targets, and optimizer.
 
-        L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+        L_Q = mean[ sum_i 1/2 (Q_i - y)^2 ]
         L_pi = -mean[ min(exp(scale A(s, a)), limit) log pi(a|s) ]
 
     A step computes all gradients at the same parameters and then updates everything. A subclass defines `td_target` and
@@ -47,7 +46,6 @@ class WeightedRegression(GradientStep):
       critics, targets: the online critics and their targets, of the same shape.
       learn: the configuration `policy.learn`, with `weight_scale` and `weight_limit`.
       own: further networks that learn; the key is the name of both their group and their attribute.
-      fields: names of the row fields that a step reads.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value", "advantage", "weight")
@@ -56,13 +54,12 @@ class WeightedRegression(GradientStep):
     def __init__(
         self,
         actor: PolicyNetwork,
-        critics: TwinCritics,
-        targets: TwinCritics,
+        critics: CriticEnsemble,
+        targets: CriticEnsemble,
         learn: Mapping[str, Any],
         own: Mapping[str, nn.Cell] | None = None,
-        fields: Sequence[str] = TRANSITION,
     ) -> None:
-        super().__init__(fields)
+        super().__init__()
         self.net, self.critics, self.targets = actor, critics, targets
         # Before the optimizer: parameters are named after the first cell that holds them.
         for name, net in (own or {}).items():
@@ -71,7 +68,7 @@ class WeightedRegression(GradientStep):
         self.optim = Optimizer(**{name: Group.of(net, learn) for name, net in nets.items()})
         self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
         self.scale, self.limit = float(learn["weight_scale"]), float(learn["weight_limit"])
-        self.twin_target, self.critic_loss = twin_objectives()
+        _, self.value_target, self.critic_loss, _ = critic_objectives()
         self.limit_log_std = Clip(*LOG_STD_RANGE)
         fuse_likelihood(actor.head)
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
@@ -98,8 +95,7 @@ class WeightedRegression(GradientStep):
     # Shared by the algorithms.
 
     def loss_of_critics(self, batch):
-        q1, q2 = self.critics(batch["action"], batch["obs"])
-        loss, q = self.critic_loss(q1, q2, batch["target"])
+        loss, q = self.critic_loss(self.critics(batch["action"], batch["obs"]), batch["target"])
         return loss, {"critic_loss": loss, "q_value": q}
 
     def loss_of_actor(self, batch):
@@ -109,12 +105,7 @@ class WeightedRegression(GradientStep):
         return loss, {"actor_loss": loss}
 
     def action_value(self, action, obs):
-        return self.smaller_value(self.critics, action, obs)
-
-    def smaller_value(self, critics, action, obs):
-        """min_i Q_i(s, a), float32 (B,)."""
-        q1, q2 = critics(action, obs)
-        return ops.Minimum()(q1, q2)
+        return lowest(self.critics(action, obs))
 
     def construct(self, batch):
         # Target and weights
@@ -142,17 +133,14 @@ class WeightedRegression(GradientStep):
 
 
 class WeightedRegressionPolicy(BasePolicy):
-    """Acts with a normal distribution and learns from single transitions.
+    """Acts with a normal distribution and learns from single transitions. A subclass defines `step_class`."""
 
-    A subclass defines `make_learner`.
-    """
-
+    network_class = PolicyNetwork
     sequences = False
-    root: WeightedRegression
 
-    def make_learner(self, net: Any, critics: tuple[Any, Any], rng: np.random.Generator) -> WeightedRegression:
-        """Returns the root cell of the actor and of the online critics with their targets."""
-        raise NotImplementedError
+    def more(self, rng: np.random.Generator) -> tuple[Any, ...]:
+        """Further arguments of `step_class`, which draw initial weights from `rng`; none by default."""
+        return ()
 
     def noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """Standard normal numbers for the gradient steps, by name, ``(K, B, A)`` each; none by default.
@@ -162,22 +150,12 @@ class WeightedRegressionPolicy(BasePolicy):
         """
         return {}
 
-    def make_network(self, rng: np.random.Generator) -> PolicyNetwork:
-        return PolicyNetwork(self.spec, self.cfg.model, rng)
-
     def make_root(self, net: Any, rng: np.random.Generator) -> WeightedRegression:
-        critics, targets = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
-        root = self.make_learner(net, (critics, targets), rng)
+        critics, targets = (CriticEnsemble(self.spec, self.cfg.model, rng) for _ in range(2))
         equalize(critics, targets)
+        root: WeightedRegression = self.step_class(net, critics, targets, self.cfg.learn, *self.more(rng))
         return root
-
-    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
-        return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         noise = self.noise((*batch.index.shape, math.prod(self.spec["action"]["shape"])))
-        return Inputs(noise, {**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)})
+        return Inputs(noise, self.constants(progress))

@@ -65,7 +65,7 @@ def usable() -> bool:
 def kernel(
     name: str,
     shape: Callable[..., Any],
-    dtype: Callable[..., Any],
+    outputs: int | Callable[..., Any] = 1,
     gradient: Callable[..., Any] | None = None,
 ) -> Any:
     """A primitive that runs the library's function `name`.
@@ -73,7 +73,8 @@ def kernel(
     Args:
       name: name of the function.
       shape: function (shapes of the inputs...) -> shape of the output, or a tuple of shapes.
-      dtype: function (dtypes of the inputs...) -> dtype of the output, or a tuple of dtypes.
+      outputs: number of outputs, which have the dtype of the first input; or a function (dtypes of the inputs...) ->
+        dtype of the output, or a tuple of dtypes.
       gradient: function (inputs..., output, gradient of the output) -> gradients of the inputs; None: no gradient.
 
     Raises:
@@ -84,4 +85,8 @@ def kernel(
     # Imported here, because `compiled` and `fault` must not load MindSpore.
     from minding.engine.process.runtime import ops
 
+    dtype = outputs
+    if isinstance(outputs, int):
+        count = outputs
+        dtype = lambda first, *others: first if count == 1 else (first,) * count  # noqa: E731
     return ops.Custom(f"{LIBRARY}:{name}", shape, dtype, "aot", gradient)

@@ -105,7 +105,7 @@ class FittedQCell(GradientStep):
     def __init__(
         self, net: nn.Cell, target: nn.Cell, discrete: bool, gamma: float, limits: tuple[float, float]
     ) -> None:
-        super().__init__(("obs", "next_obs", "action", "next_action", "reward", "terminated"))
+        super().__init__()
         self.net, self.target = net, target
         self.discrete, self.gamma = discrete, gamma
         self.within = Clip(*limits)
@@ -168,7 +168,9 @@ class FittedQ:
         fuse_layers(self.root)
         self._layout = RowLayout({**fields, "next_action": fields["action"], "reward": Field(), "terminated": Field()})
         self._tables: DeviceTables | None = None
-        self._update = Update(self.root, "fitted_q")
+        self._update = Update(
+            self.root, "fitted_q", ["obs", "next_obs", "action", "next_action", "reward", "terminated"]
+        )
         paths = [name.partition(".")[2] for name in fields if name.partition(".")[0] == "obs"]
         self.values: ActionValues = ActionValues(self.root, paths, "fitted_q.values")
         self._params = dict(self.root.parameters_and_names())

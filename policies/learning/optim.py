@@ -405,9 +405,10 @@ METHODS: dict[str, type[_Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMS
 
 
 def method_of(learn: Mapping[str, Any]) -> dict[str, Any]:
-    """The `Group` settings of a `learn` configuration that has `optimizer` and `grad_norm`."""
-    betas = (0.9, 0.99) if learn["optimizer"] == "rmsprop" else (0.9, 0.999)
-    return {"method": learn["optimizer"], "betas": betas, "eps": 1e-5, "max_grad_norm": learn["grad_norm"]}
+    """The `Group` settings of policy gradients, from a `learn` configuration with `grad_norm` and maybe `optimizer`."""
+    method = learn.get("optimizer", "adam")
+    betas = (0.9, 0.99) if method == "rmsprop" else (0.9, 0.999)
+    return {"method": method, "betas": betas, "eps": 1e-5, "max_grad_norm": learn["grad_norm"]}
 
 
 def rate_name(group: str) -> str:
@@ -417,7 +418,7 @@ def rate_name(group: str) -> str:
 
 @functools.cache
 def _fused_adam() -> Any:
-    primitive = kernel("adam", lambda *shapes: (), lambda *dtypes: dtypes[0])
+    primitive = kernel("adam", lambda *shapes: ())
     # The kernel writes into its inputs; with this attribute it is never optimized away or reordered.
     primitive.add_prim_attr("side_effect_mem", True)
     return primitive

@@ -27,6 +27,7 @@ from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.throttle import Throttle
 from minding.engine.types import Array, LearnOutput, StateDict, Stateful
 from minding.policies.kernels import kernel, usable
+from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.ops import primitives
 
 
@@ -137,8 +138,6 @@ def _fused_take_fields(fields: tuple[tuple[tuple[int, ...], str], ...]) -> Any:
     )
 
 
-TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
-"""Fields of a transition."""
 PRIORITY = "priority"
 """Name under which `GradientStep` returns priorities."""
 ALL_ROWS = "all_rows"
@@ -152,11 +151,8 @@ REWARD_FACTOR, REWARD_OFFSET = "reward_factor", "reward_offset"
 class GradientStep(nn.Cell):
     """Base of the cells that hold an algorithm's networks and optimizers. A subclass defines `construct`.
 
-    Args:
-      fields: names of the row fields that `construct` reads.
-
     Attributes:
-      metrics: names of the numbers that `construct` returns.
+      metrics: names of the numbers that `construct` returns, see `named`.
       prioritized: whether `construct` also returns one priority per row, under the name `PRIORITY`.
       present_names: names of the values that `present` returns.
       has_action_values: whether `action_value` is defined.
@@ -172,10 +168,6 @@ class GradientStep(nn.Cell):
     watched: str | None = None
     limit = 0.0
 
-    def __init__(self, fields: Sequence[str]) -> None:
-        super().__init__()
-        self.fields = tuple(fields)
-
     def construct(self, batch):
         """Makes one gradient step and returns the metrics by name.
 
@@ -185,6 +177,10 @@ class GradientStep(nn.Cell):
             padding of the minibatch, `VALID` is 0 for them: use `ops.policy_gradient.row_mean` for means over rows.
         """
         raise NotImplementedError
+
+    def named(self, values):
+        """The first of the metrics by name, from a tuple of their values in the order of `metrics`."""
+        return primitives.named(self.metrics[: len(values)], values)
 
     def action_value(self, action, obs):
         """Q(s, a) under the current parameters, float32 (B,), for evaluation on recorded data.
@@ -207,12 +203,47 @@ class GradientStep(nn.Cell):
         raise NotImplementedError
 
 
+class NetworkStep(GradientStep):
+    """Base of the cells with one network and one loss. A subclass defines `loss`.
+
+    Args:
+      net: the network.
+      groups: the groups of its parameters by name: one group ``net``, unless a subclass defines `step`.
+
+    Attributes:
+      metrics: names of the metrics of the loss, then ``grad_norm``.
+    """
+
+    def __init__(self, net: Any, groups: Mapping[str, Group]) -> None:
+        super().__init__()
+        self.net = net
+        self.optim = Optimizer(**groups)
+        self.gradient = self.optim.gradient(self.loss, *groups)
+
+    def loss(self, batch):
+        """The loss of a step's batch, and its metrics by name; no gradient may flow into targets."""
+        raise NotImplementedError
+
+    def construct(self, batch):
+        return self.step(batch)
+
+    def step(self, batch):
+        (_, metrics), grads = self.gradient(batch)
+        metrics["grad_norm"] = self.move(grads, batch, metrics)
+        return metrics
+
+    def move(self, grads, batch, metrics):
+        """Updates the network; returns the norm of the gradient."""
+        return self.optim({"net": grads}, batch, metrics)["net"]
+
+
 class GradientLoop(nn.Cell):
     """The gradient steps of a call, one after another, compiled for tables and inputs.
 
     Args:
       root: the cell that makes a step.
-      batch: a batch with the layout and the tables of the rows, which may have more fields than the root reads.
+      fields: names of the row fields that the root reads.
+      batch: a batch with the layout and the tables of the rows, which may have more fields.
       steps: names of the inputs that have an entry per step.
       constants: names of the inputs that are the same for all steps.
       loop: whether a call makes several steps. Otherwise inputs have no axis of steps, and the graph has no loop, which
@@ -220,19 +251,25 @@ class GradientLoop(nn.Cell):
     """
 
     def __init__(
-        self, root: GradientStep, batch: IndexedBatch, steps: Sequence[str], constants: Sequence[str], loop: bool
+        self,
+        root: GradientStep,
+        fields: Sequence[str],
+        batch: IndexedBatch,
+        steps: Sequence[str],
+        constants: Sequence[str],
+        loop: bool,
     ) -> None:
         # Without a prefix, parameters keep the names that they have under the root.
         super().__init__(auto_prefix=False)
         self.root = root
-        self.rows = Rows(batch.layout, root.fields)
+        self.rows = Rows(batch.layout, fields)
         self.tables = ms.ParameterTuple(batch.tables.parameters)
         inputs = ("index", *steps, *constants)
         # Positions among the inputs; 0, the position of the index, if there is no such input.
         self.all_rows, self.successor = (inputs.index(name) if name in inputs else 0 for name in (ALL_ROWS, SUCCESSOR))
         self.present_names = root.present_names if self.all_rows else ()
-        self.row_names = (*root.fields, "index")
-        self.names = (*root.fields, *inputs, *self.present_names)
+        self.row_names = (*fields, "index")
+        self.names = (*fields, *inputs, *self.present_names)
         self.rescales = REWARD_FACTOR in inputs
         self.num_steps = 1 + len(steps) if loop else 0
         self.metrics, self.prioritized = root.metrics, root.prioritized
@@ -270,7 +307,7 @@ class GradientLoop(nn.Cell):
         i, watched, total = self.zeros
         index = primitives.item(inputs, 0)
         priorities = ops.Cast()(index, ms.float32) if self.prioritized else ()
-        while self.goes_on(i, index.shape[0], watched):
+        while self.continues(i, index.shape[0], watched):
             values: Any = ()
             for k in range(len(inputs)):
                 x = primitives.item(inputs, k)
@@ -287,7 +324,7 @@ class GradientLoop(nn.Cell):
             total = ops.Concat()((total, primitives.stacked((ops.Cast()(i, ms.float32), 1.0 - within))))
         return (total, priorities) if self.prioritized else total
 
-    def goes_on(self, i, count, watched):
+    def continues(self, i, count, watched):
         if self.watched is None:
             return i < count
         return i < count and watched <= self.limit
@@ -351,12 +388,12 @@ class Update:
     Args:
       root: the cell that makes a step.
       name: name of the compiled function, for messages.
+      fields: names of the row fields that a step reads; a tree of fields (an observation with several leaves) has one
+        name.
     """
 
-    def __init__(self, root: GradientStep, name: str) -> None:
-        self._root = root
-        self._name = name
-        self._metrics = tuple(root.metrics)
+    def __init__(self, root: GradientStep, name: str, fields: Sequence[str]) -> None:
+        self._root, self._name, self._fields = root, name, tuple(fields)
         self._tables: DeviceTables | None = None
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
@@ -391,10 +428,10 @@ class Update:
             if count > 1:
                 count, exceeded = int(sums[-2]), int(sums[-1])
             else:
-                exceeded = int(not sums[self._metrics.index(self._root.watched)] <= np.float32(self._root.limit))
+                exceeded = int(not sums[self._root.metrics.index(self._root.watched)] <= np.float32(self._root.limit))
             steps = count - exceeded
-        counts = {name: inputs.counts.get(name, count) for name in self._metrics}
-        metrics = {name: value / counts[name] for name, value in zip(self._metrics, sums) if counts[name]}
+        counts = {name: inputs.counts.get(name, count) for name in self._root.metrics}
+        metrics = {name: value / counts[name] for name, value in zip(self._root.metrics, sums) if counts[name]}
         if priorities is not None:
             priorities = priorities.asnumpy().reshape(batch.index.shape)
         return LearnOutput(metrics, steps, priorities)
@@ -410,7 +447,7 @@ class Update:
             self._tables = batch.tables
             self._compiled = {}
         names = (tuple(inputs.steps), tuple(inputs.constants))
-        loop = GradientLoop(self._root, batch, *names, len(batch.index) > 1)
+        loop = GradientLoop(self._root, self._fields, batch, *names, len(batch.index) > 1)
         self._compiled[variant] = Compiled(loop, self._name)
 
 
@@ -453,12 +490,15 @@ class LearnGuard:
           NonFiniteError: if the run has to end, see above; it contains the rows of the batch and the metrics.
         """
         metrics = output.metrics
-        found = _bad_metric(metrics)
+        bad = (f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value))
+        found = next(bad, None)
         if before is None:
             if found is not None:
                 raise self._error(f"{found} after this update", batch, metrics)
             return output
-        found = found or _bad_parameter(self._policy.state_dict()["params"])
+        params = self._policy.state_dict()["params"]
+        unfit = (name for name, value in params.items() if not np.isfinite(value).all())
+        found = found or next((f"a number in parameter {name} is NaN or infinite" for name in unfit), None)
         if found is None:
             self._in_a_row = 0
             return dataclasses.replace(output, metrics={**metrics, "skipped": 0.0})
@@ -471,23 +511,10 @@ class LearnGuard:
         return LearnOutput({"skipped": 1.0}, steps=0)
 
     def _error(self, what: str, batch: IndexedBatch, metrics: Mapping[str, float]) -> NonFiniteError:
+        # The rows of the batch by field, and which of them each gradient step used.
+        fields, index = batch.distinct()
         return NonFiniteError(
             f"{self._name}: {what}: lower policy.learn.learning_rate, or look for huge rewards and observations",
-            _rows_of(batch),
+            {**fields, "index": index},
             dict(metrics),
         )
-
-
-def _bad_metric(metrics: Mapping[str, float]) -> str | None:
-    return next((f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)), None)
-
-
-def _bad_parameter(params: Mapping[str, Array]) -> str | None:
-    bad = (name for name, value in params.items() if not np.isfinite(value).all())
-    return next((f"a number in parameter {name} is NaN or infinite" for name in bad), None)
-
-
-def _rows_of(batch: IndexedBatch) -> dict[str, Array]:
-    """The rows of a batch by field, and ``index`` ``(K, B)``, the rows among them that each gradient step used."""
-    fields, index = batch.distinct()
-    return {**fields, "index": index}

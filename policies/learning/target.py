@@ -87,7 +87,7 @@ def equalize(online: nn.Cell, target: nn.Cell) -> None:
 
 @functools.cache
 def _fused_move() -> Any:
-    primitive = kernel("move_target", lambda *shapes: shapes[2], lambda *dtypes: dtypes[2])
+    primitive = kernel("move_target", lambda *shapes: shapes[2])
     # The kernel writes into its first input; with this attribute it is never optimized away or reordered.
     primitive.add_prim_attr("side_effect_mem", True)
     return primitive

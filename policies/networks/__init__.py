@@ -1,1 +1,5 @@
-"""Parts of networks (`nn.Cell`), each with a compiled form and, where it acts, a NumPy form."""
+"""Networks: cells with a compiled form and, where they act, a NumPy form.
+
+Where a constructor takes them, `spec` describes the spaces of the environment (see `envs.describe_env`) and `space` one
+of them, `model` is the section `policy.model`, and `rng` draws the initial weights.
+"""

@@ -18,7 +18,7 @@ from minding.policies.networks.heads import (
     action_mask,
     make_action_head,
 )
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import make_memory
 from minding.policies.ops.primitives import as_rows
 
@@ -32,23 +32,57 @@ class Decision(NamedTuple):
     """Whether the action is the tanh of the mean."""
 
 
-class ActorCritic(nn.Cell):
-    """Shared encoder and, if configured, memory, then separate actor and critic.
-
-    Takes the observation leaves and, with memory, the memory rows, float32 (B, S), as the last leaf. Returns (value
-    (B,), distribution parameters...) and, with memory, the new memory rows as the last output.
+class StochasticNetwork(nn.Cell):
+    """Base of networks whose outputs are the parameters of a distribution over actions, from output `first` on. A
+    subclass has an `encoder`, a `memory` or None, a `head` and a `mask` or None.
 
     Logits of actions that the observation's mask forbids are `ILLEGAL`.
     """
 
+    first = 0
+
     @property
     def shared_outputs(self) -> tuple[int, ...]:
         """Indices of the outputs that have no batch axis."""
-        return (2,) if isinstance(self.head, GaussianHead) else ()
+        return (self.first + 1,) if isinstance(self.head, GaussianHead) else ()
 
     @property
     def decision(self) -> Decision:
-        return Decision(1, "mean" if isinstance(self.head, GaussianHead) else "logits")
+        return Decision(self.first, "mean" if isinstance(self.head, GaussianHead) else "logits")
+
+    @property
+    def memory_size(self) -> int:
+        """Number of values in the memory of an environment or agent; 0 without memory."""
+        return 0 if self.memory is None else self.memory.size
+
+    def features_of_rows(self, batch):
+        """The features of the rows of a batch, after the memory if there is one.
+
+        Args:
+          batch: by name: `obs`; with memory also `index`, int32 (T, B), the row indices of sequences ordered by time,
+            `memory`, float32 (T B, S), of which only the first B rows are used, and `begun`, float32 (T B,), see
+            `recurrent.Memory.unroll`.
+        """
+        features = self.encoder(batch["obs"])
+        if self.memory is None:
+            return features
+        rows = ops.Slice()(batch["memory"], (0, 0), (batch["index"].shape[1], self.memory.size))
+        return self.memory.unroll(features, rows, batch["begun"])
+
+    def params(self, x, obs):
+        """The parameters of the distribution, from the last hidden layer."""
+        params = self.head(x)
+        return params if self.mask is None else (self.mask(params[0], obs),)
+
+
+class ActorCritic(StochasticNetwork):
+    """Shared encoder and, if configured, memory, then separate actor and critic.
+
+    Takes the observation leaves and, with memory, the memory rows, float32 (B, S), as the last leaf. Returns (value
+    (B,), distribution parameters...) and, with memory, the new memory rows as the last output.
+    """
+
+    first = 1
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -64,11 +98,6 @@ class ActorCritic(nn.Cell):
         self.value = ScalarLinear(self.critic.out_features, 1.0, rng)
         self.mask = action_mask(spec["observation"])
 
-    @property
-    def memory_size(self) -> int:
-        """Number of values in the memory of an environment; 0 without memory."""
-        return 0 if self.memory is None else self.memory.size
-
     def construct(self, obs):
         if self.memory is None:
             return self.heads(self.encoder(obs), obs)
@@ -76,53 +105,26 @@ class ActorCritic(nn.Cell):
         return (*self.heads(features, obs), rows)
 
     def of_rows(self, batch):
-        """The outputs for the rows of a batch, without the memory rows.
-
-        Args:
-          batch: by name: `obs`; with memory also `index`, int32 (T, B), the row indices of sequences ordered by time,
-            `memory`, float32 (T B, S), of which only the first B rows are used, and `begun`, float32 (T B,), see
-            `recurrent.Memory.unroll`.
-        """
-        features = self.encoder(batch["obs"])
-        if self.memory is not None:
-            rows = ops.Slice()(batch["memory"], (0, 0), (batch["index"].shape[1], self.memory.size))
-            features = self.memory.unroll(features, rows, batch["begun"])
-        return self.heads(features, batch["obs"])
+        """The outputs for the rows of a batch, see `features_of_rows`, without the memory rows."""
+        return self.heads(self.features_of_rows(batch), batch["obs"])
 
     def heads(self, features, obs):
-        params = self.head(self.actor(features))
-        if self.mask is not None:
-            params = (self.mask(params[0], obs),)
+        params = self.params(self.actor(features), obs)
         return (self.value(self.critic(features)), *params)
 
     def host(self) -> numpy_networks.ActorCritic:
-        heads = (self.critic.host(), self.value.host(), self.actor.host(), self.head.host())
-        memory = None if self.memory is None else self.memory.host()
-        mask = None if self.mask is None else self.mask.host()
-        return numpy_networks.ActorCritic(self.encoder.host(), memory, heads, mask)
+        heads = (self.critic, self.value, self.actor, self.head, self.mask)
+        return numpy_networks.ActorCritic(*host_of(self.encoder, self.memory, *heads))
 
 
-class PolicyNetwork(nn.Cell):
+class PolicyNetwork(StochasticNetwork):
     """Encoder, torso and action head; returns the parameters of the head's distribution. ``head.log_prob_entropy``
-    computes from these parameters the log-probability of any action, even of one that another policy has taken.
-
-    Logits of actions that the observation's mask forbids are `ILLEGAL`.
-    """
-
-    memory_size = 0
-
-    @property
-    def shared_outputs(self) -> tuple[int, ...]:
-        """Indices of the outputs that have no batch axis."""
-        return (1,) if isinstance(self.head, GaussianHead) else ()
-
-    @property
-    def decision(self) -> Decision:
-        return Decision(0, "mean" if isinstance(self.head, GaussianHead) else "logits")
+    computes from these parameters the log-probability of any action, even of one that another policy has taken."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
+        self.memory = None
         self.torso = MLP.of(self.encoder.out_features, model, math.sqrt(2), rng, acts=True)
         # The settings of algorithms for discrete actions only lack this key.
         log_std = model.get("log_std", 0.0)
@@ -130,12 +132,10 @@ class PolicyNetwork(nn.Cell):
         self.mask = action_mask(spec["observation"])
 
     def construct(self, obs):
-        params = self.head(self.torso(self.encoder(obs)))
-        return params if self.mask is None else (self.mask(params[0], obs),)
+        return self.params(self.torso(self.encoder(obs)), obs)
 
     def host(self) -> numpy_networks.Actor:
-        mask = self.mask.host() if self.mask is not None else None
-        return numpy_networks.Actor(self.encoder.host(), self.torso.host(), self.head.host(), mask)
+        return numpy_networks.Actor(*host_of(self.encoder, self.torso, self.head, self.mask))
 
 
 class QNetwork(nn.Cell):
@@ -205,11 +205,8 @@ class QNetwork(nn.Cell):
         return q if self.mask is None else self.mask(q, obs)
 
     def host(self) -> numpy_networks.QNetwork:
-        memory = self.memory.host() if self.memory is not None else None
-        value = self.value.host() if self.value is not None else None
-        mask = self.mask.host() if self.mask is not None else None
-        heads = (self.torso.host(), self.advantage.host(), value)
-        return numpy_networks.QNetwork(self.encoder.host(), memory, heads, mask)
+        heads = (self.torso, self.advantage, self.value, self.mask)
+        return numpy_networks.QNetwork(*host_of(self.encoder, self.memory, *heads))
 
 
 class BoundedActor(nn.Cell):
@@ -229,7 +226,7 @@ class BoundedActor(nn.Cell):
         return self.head(self.torso(self.encoder(obs)))
 
     def host(self) -> numpy_networks.Actor:
-        return numpy_networks.Actor(self.encoder.host(), self.torso.host(), self.head.host())
+        return numpy_networks.Actor(*host_of(self.encoder, self.torso, self.head))
 
 
 class SquashedActor(BoundedActor):
@@ -286,17 +283,35 @@ class ActionValue(nn.Cell):
         return ops.Reshape()(self.torso.into(self.value, both), (count, rows))
 
 
-class TwinCritics(nn.Cell):
-    """Two independent `ActionValue` networks: a pair of float32 (B,)."""
+class CriticEnsemble(nn.Cell):
+    """N independent critics, whose values are stacked: float32 (N, ...).
 
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+    The critics are the attributes ``q1``, ``q2``, ...
+
+    Args:
+      count: number of critics, N.
+      kind: class of the critics, `ActionValue` or `QNetwork`.
+    """
+
+    def __init__(
+        self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, count: int = 2, kind: Any = ActionValue
+    ) -> None:
         super().__init__()
-        self.q1 = ActionValue(spec, model, rng)
-        self.q2 = ActionValue(spec, model, rng)
+        self.members = tuple(kind(spec, model, rng) for _ in range(count))
+        for k, member in enumerate(self.members, 1):
+            setattr(self, f"q{k}", member)
 
-    def construct(self, action, obs):
-        return self.q1(action, obs), self.q2(action, obs)
+    def construct(self, *inputs):
+        """The values for the inputs of a critic: (N, B), or with `QNetwork` (N, B, A)."""
+        values: Any = ()
+        for member in self.members:
+            value = member(*inputs)
+            values = (*values, value[0] if isinstance(value, tuple) else value)
+        return ops.Stack()(values)
 
     def of_many(self, actions, obs):
-        """`ActionValue.of_many` of both networks: a pair of float32 (M, B)."""
-        return self.q1.of_many(actions, obs), self.q2.of_many(actions, obs)
+        """`ActionValue.of_many` of all critics: a tuple of N arrays, float32 (M, B) each."""
+        values: Any = ()
+        for member in self.members:
+            values = (*values, member.of_many(actions, obs))
+        return values

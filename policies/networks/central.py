@@ -13,10 +13,10 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_networks
-from minding.policies.networks.actor_critic import Decision
+from minding.policies.networks.actor_critic import StochasticNetwork
 from minding.policies.networks.encoder import ObsEncoder, make_encoder
-from minding.policies.networks.heads import GaussianHead, action_mask, make_action_head
-from minding.policies.networks.layers import MLP, ScalarLinear
+from minding.policies.networks.heads import action_mask, make_action_head
+from minding.policies.networks.layers import MLP, ScalarLinear, host_of
 from minding.policies.networks.recurrent import make_memory
 from minding.policies.ops import primitives
 
@@ -32,7 +32,6 @@ class PopArt(nn.Cell):
 
     Args:
       in_features: size of x.
-      rng: random generator for the initial weights.
     """
 
     def __init__(self, in_features: int, rng: np.random.Generator) -> None:
@@ -96,10 +95,7 @@ class CentralValue(nn.Cell):
     section 5.4, "death masking").
 
     Args:
-      spec: description of the environment, with several agents and their global state.
       features: number of features of an agent's observation.
-      model: the `model` part of the policy's configuration.
-      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
@@ -124,20 +120,13 @@ class CentralValue(nn.Cell):
         )
 
 
-class CentralActorCritic(nn.Cell):
+class CentralActorCritic(StochasticNetwork):
     """An actor of one agent and a `CentralValue`, which share the encoder of the agent's observation and, if
     configured, the memory after it.
 
     Takes the leaves of the observation, then the leaves of `central_view` if the value is needed and, with memory, the
     memory rows, float32 (B, S), as the last leaf. Returns (distribution parameters..., value (B,) in units of the
     returns, new memory rows).
-
-    Logits of actions that the observation's mask forbids are `ILLEGAL`.
-
-    Args:
-      spec: description of the environment, with several agents and their global state.
-      model: the `model` part of the policy's configuration.
-      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -153,20 +142,6 @@ class CentralActorCritic(nn.Cell):
         self.critic = CentralValue(spec, features, model, rng)
         self.mask = action_mask(spec["observation"])
 
-    @property
-    def shared_outputs(self) -> tuple[int, ...]:
-        """Indices of the outputs that have no batch axis."""
-        return (1,) if isinstance(self.head, GaussianHead) else ()
-
-    @property
-    def decision(self) -> Decision:
-        return Decision(0, "mean" if isinstance(self.head, GaussianHead) else "logits")
-
-    @property
-    def memory_size(self) -> int:
-        """Number of values in the memory of an agent; 0 without memory."""
-        return 0 if self.memory is None else self.memory.size
-
     def construct(self, leaves):
         own, central = leaves[: self.num_leaves], leaves[self.num_leaves :]
         if self.memory is None:
@@ -175,30 +150,17 @@ class CentralActorCritic(nn.Cell):
         return (*self.outputs(features, own, central[:-1]), rows)
 
     def outputs(self, features, own, central):
-        params = self.params(features, own)
+        params = self.params(self.actor(features), own)
         if len(central) == 0:
             return params
         return (*params, self.critic.value.raw(self.critic(features, central)))
 
     def of_rows(self, batch):
-        """The parameters of the distribution and the normalized values for the rows of a batch.
-
-        Args:
-          batch: by name: `obs` and `central`; with memory also `index`, `memory` and `begun`, see
-            `ActorCritic.of_rows`.
-        """
-        features = self.encoder(batch["obs"])
-        if self.memory is not None:
-            rows = ops.Slice()(batch["memory"], (0, 0), (batch["index"].shape[1], self.memory.size))
-            features = self.memory.unroll(features, rows, batch["begun"])
-        return self.params(features, batch["obs"]), self.critic(features, batch["central"])
-
-    def params(self, features, own):
-        params = self.head(self.actor(features))
-        return params if self.mask is None else (self.mask(params[0], own),)
+        """The normalized values and the parameters of the distribution for the rows of a batch, see `features_of_rows`,
+        which also contain `central`."""
+        features = self.features_of_rows(batch)
+        return self.critic(features, batch["central"]), *self.params(self.actor(features), batch["obs"])
 
     def host(self) -> numpy_networks.CentralActorCritic:
-        memory = None if self.memory is None else self.memory.host()
-        mask = None if self.mask is None else self.mask.host()
-        heads = (self.actor.host(), self.head.host(), self.critic.host())
-        return numpy_networks.CentralActorCritic(self.encoder.host(), memory, heads, mask, self.num_leaves)
+        parts = host_of(self.encoder, self.memory, self.actor, self.head, self.critic, self.mask)
+        return numpy_networks.CentralActorCritic(self.num_leaves, *parts)

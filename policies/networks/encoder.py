@@ -17,7 +17,7 @@ from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_encoders
 from minding.policies.kernels.library import compiled
-from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform
+from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform, host_of
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel size and stride of each layer (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images
@@ -73,7 +73,7 @@ class Vector(nn.Cell):
         return x
 
     def host(self) -> numpy_encoders.Vector:
-        return numpy_encoders.Vector(self.out_features, self.normalizer.host() if self.normalizer is not None else None)
+        return numpy_encoders.Vector(self.out_features, *host_of(self.normalizer))
 
 
 class OneHot(nn.Cell):
@@ -171,9 +171,6 @@ class ObsEncoder(nn.Cell):
     and the results are joined. An action mask is not a feature.
 
     Args:
-      space: description of the observation space (see `envs.describe_env`).
-      model: the `model` part of the policy's configuration.
-      rng: random generator for the initial weights.
       name: name of the encoded observation among the row fields.
       whitened: whether vectors and images are given as float32 with zero mean and unit variance, and need no scaling.
 
@@ -223,7 +220,7 @@ class ObsEncoder(nn.Cell):
         return ops.Concat(-1)(parts)
 
     def host(self) -> numpy_encoders.ObsEncoder:
-        encoders, projections = [e.host() for e in self.encoders], [p.host() for p in self.projections]
+        encoders, projections = host_of(*self.encoders), host_of(*self.projections)
         return numpy_encoders.ObsEncoder(encoders, projections, self.activation_name, self.places)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
@@ -242,8 +239,6 @@ class OwnEncoder(nn.Cell):
     for the leaves of an observation, ``(B, ...)`` each, without action masks. If it also has a method `host()`, which
     returns the same function of NumPy arrays, the policy can act without a graph.
 
-    Args:
-      space, model, rng: as in `ObsEncoder`.
     Raises:
       CodeError: if the class is not found, or its code fails.
       ConfigError: if it is not a cell, or violates this interface.

@@ -39,19 +39,14 @@ def fused_linear(activation: str) -> Any:
     parameter_gradient = kernel(
         f"{name}_parameter_gradient",
         lambda dout, out, x: ((1, x[1]), (1,)) if scalar else ((dout[1], x[1]), (dout[1],)),
-        lambda dout, out, x: (dout, dout),
+        2,
     )
 
     def gradient(x, weight, bias, out, dout):
         dweight, dbias = parameter_gradient(dout, out, x)
         return input_gradient(dout, out, weight), dweight, dbias
 
-    return kernel(
-        name,
-        lambda x, weight, bias: (x[0],) if scalar else (x[0], weight[0]),
-        lambda x, weight, bias: x,
-        gradient,
-    )
+    return kernel(name, lambda x, weight, bias: (x[0],) if scalar else (x[0], weight[0]), 1, gradient)
 
 
 @functools.cache
@@ -61,16 +56,12 @@ def fused_norm(activation: str) -> Any:
     Args:
       activation: 'none', 'relu' or 'tanh'.
     """
-    slopes_of = kernel(
-        f"norm_{activation}_gradient",
-        lambda dout, out, x, weight: (x, weight, weight),
-        lambda dout, out, x, weight: (x, x, x),
-    )
+    slopes_of = kernel(f"norm_{activation}_gradient", lambda dout, out, x, weight: (x, weight, weight), 3)
 
     def gradient(x, weight, bias, out, dout):
         return slopes_of(dout, out, x, weight)
 
-    return kernel(f"norm_{activation}", lambda x, weight, bias: x, lambda x, weight, bias: x, gradient)
+    return kernel(f"norm_{activation}", lambda x, weight, bias: x, 1, gradient)
 
 
 @functools.cache
@@ -87,14 +78,12 @@ def fused_relu_then(name: str) -> Any:
     """
     name, scalar = f"relu_then_{name}", name == "scalar"
     input_gradient = kernel(
-        f"{name}_input_gradient",
-        lambda dout, out, between, weight, second: (between[0], weight[1]),
-        lambda dout, out, between, weight, second: dout,
+        f"{name}_input_gradient", lambda dout, out, between, weight, second: (between[0], weight[1])
     )
     parameter_gradient = kernel(
         f"{name}_parameter_gradient",
         lambda dout, out, between, x, second: ((between[1], x[1]), (between[1],), second, (second[0],)),
-        lambda dout, out, between, x, second: (dout, dout, dout, dout),
+        4,
     )
 
     def gradient(x, weight, bias, second, second_bias, out, dout):
@@ -107,7 +96,7 @@ def fused_relu_then(name: str) -> Any:
             (x[0],) if scalar else (x[0], second[0]),
             (x[0], weight[0]),
         ),
-        lambda x, weight, bias, second, second_bias: (x, x),
+        2,
         gradient,
     )
 
@@ -161,20 +150,14 @@ def fused_convolution(stride: int, padding: int, place: str, activation: str) ->
 @functools.cache
 def _input_gradient(name: str) -> Any:
     """The primitive ``(gradient of the result, result, weight) -> gradient of x`` of the linear layer `name`."""
-    return kernel(
-        f"{name}_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
-    )
+    return kernel(f"{name}_input_gradient", lambda dout, out, weight: (dout[0], weight[1]))
 
 
 @functools.cache
 def _parameter_gradient() -> Any:
     """The primitive ``(gradient of the result, result, x) -> gradients of weight and bias`` of a layer without
     activation."""
-    return kernel(
-        "linear_none_parameter_gradient",
-        lambda dout, out, x: ((dout[1], x[1]), (dout[1],)),
-        lambda dout, out, x: (dout, dout),
-    )
+    return kernel("linear_none_parameter_gradient", lambda dout, out, x: ((dout[1], x[1]), (dout[1],)), 2)
 
 
 @functools.cache
@@ -183,11 +166,8 @@ def fused_gru() -> Any:
     with the gradient of the new rows; see `GRU.unroll`."""
     slopes_of = kernel(
         "gru_slopes",
-        lambda drows, before, gates, begun, rows, weight: (
-            *((drows[0], weight[0]), (drows[0], weight[0])),
-            rows,
-        ),
-        lambda drows, before, gates, begun, rows, weight: (drows, drows, drows),
+        lambda drows, before, gates, begun, rows, weight: (*[(drows[0], weight[0])] * 2, rows),
+        3,
     )
 
     def gradient(given, begun, rows, weight, bias, out, dout):
@@ -197,11 +177,8 @@ def fused_gru() -> Any:
 
     return kernel(
         "gru",
-        lambda given, begun, rows, weight, bias: (
-            *((given[0], rows[1]), (given[0], rows[1])),
-            (given[0], 4 * rows[1]),
-        ),
-        lambda given, begun, rows, weight, bias: (given, given, given),
+        lambda given, begun, rows, weight, bias: (*[(given[0], rows[1])] * 2, (given[0], 4 * rows[1])),
+        3,
         gradient,
     )
 
@@ -213,7 +190,7 @@ def fused_lstm() -> Any:
     slopes_of = kernel(
         "lstm_slopes",
         lambda dstates, cells, gates, begun, rows, weight: ((dstates[0], weight[0]), rows),
-        lambda dstates, cells, gates, begun, rows, weight: (dstates, dstates),
+        2,
     )
 
     def gradient(given, begun, rows, weight, bias, out, dout):
@@ -223,11 +200,8 @@ def fused_lstm() -> Any:
 
     return kernel(
         "lstm",
-        lambda given, begun, rows, weight, bias: (
-            *((given[0], weight[1]), (given[0], weight[1]), (given[0], weight[1])),
-            (given[0], 5 * weight[1]),
-        ),
-        lambda given, begun, rows, weight, bias: (given, given, given, given),
+        lambda given, begun, rows, weight, bias: (*[(given[0], weight[1])] * 3, (given[0], 5 * weight[1])),
+        4,
         gradient,
     )
 
@@ -235,34 +209,25 @@ def fused_lstm() -> Any:
 @functools.cache
 def fused_clip() -> Any:
     """The primitive ``(x, bounds) -> x clipped to the bounds`` with its gradient; see `Clip`."""
-    slope = kernel("clip_gradient", lambda dout, x, bounds: x, lambda dout, x, bounds: x)
+    slope = kernel("clip_gradient", lambda dout, x, bounds: x)
 
     def gradient(x, bounds, out, dout):
         return slope(dout, x, bounds), ops.ZerosLike()(bounds)
 
-    return kernel("clip", lambda x, bounds: x, lambda x, bounds: x, gradient)
+    return kernel("clip", lambda x, bounds: x, 1, gradient)
 
 
 @functools.cache
 def fused_mix() -> Any:
     """The primitive ``(q, first weights, first bias, second weights, second bias) -> value of the team`` with its
     gradient; see `MonotonicMixer`."""
-    slopes_of = kernel(
-        "mix_gradient",
-        lambda dout, q, weight1, bias1, weight2: (q, weight1, bias1, weight2),
-        lambda dout, q, weight1, bias1, weight2: (q, q, q, q),
-    )
+    slopes_of = kernel("mix_gradient", lambda dout, q, weight1, bias1, weight2: (q, weight1, bias1, weight2), 4)
 
     def gradient(q, weight1, bias1, weight2, bias2, out, dout):
         dq, dweight1, dbias1, dweight2 = slopes_of(dout, q, weight1, bias1, weight2)
         return dq, dweight1, dbias1, dweight2, dout
 
-    return kernel(
-        "mix",
-        lambda q, weight1, bias1, weight2, bias2: bias2,
-        lambda q, weight1, bias1, weight2, bias2: q,
-        gradient,
-    )
+    return kernel("mix", lambda q, weight1, bias1, weight2, bias2: bias2, 1, gradient)
 
 
 def fuse_layers(root: nn.Cell) -> None:

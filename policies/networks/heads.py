@@ -54,7 +54,7 @@ class CategoricalHead(nn.Cell):
     def __init__(self, features: int, n: int, gain: float | None, rng: np.random.Generator) -> None:
         super().__init__()
         self.linear = Linear(features, n, gain, rng)
-        self.distribution = sampling.Categorical()
+        self.distribution: sampling.Distribution = sampling.Categorical()
         self.ends = ms.Tensor(np.array([n], np.int32))
         self.fused: ops.Primitive | None = None
 
@@ -64,39 +64,33 @@ class CategoricalHead(nn.Cell):
     def log_prob_entropy(self, params, action):
         if self.fused is not None:
             return self.fused(params[0], action, self.ends)[:2]
-        return distributions.categorical_log_prob_entropy(params[0], action)
+        return self.plain_log_prob_entropy(params[0], action)
 
-    def host(self) -> numpy_networks.LogitsHead:
-        return numpy_networks.LogitsHead(self.linear.host())
+    def plain_log_prob_entropy(self, logits, action):
+        return distributions.categorical_log_prob_entropy(logits, action)
+
+    def host(self) -> numpy_networks.LayerHead:
+        return numpy_networks.LayerHead(self.linear.host())
 
 
-class MultiCategoricalHead(nn.Cell):
+class MultiCategoricalHead(CategoricalHead):
     """K independent choices; parameters: joined logits ``(B, sum nvec)``."""
 
     def __init__(self, features: int, nvec: list[int], gain: float | None, rng: np.random.Generator) -> None:
-        super().__init__()
-        self.linear = Linear(features, sum(nvec), gain, rng)
+        super().__init__(features, sum(nvec), gain, rng)
         self.distribution = sampling.MultiCategorical(nvec)
         self.stops = [int(s) for s in np.cumsum(nvec)]
         self.starts = [0, *self.stops[:-1]]
         self.ends = ms.Tensor(np.array(self.stops, np.int32))
-        self.fused: ops.Primitive | None = None
 
-    def construct(self, x):
-        return (self.linear(x),)
-
-    def log_prob_entropy(self, params, action):
-        if self.fused is not None:
-            return self.fused(params[0], action, self.ends)[:2]
+    def plain_log_prob_entropy(self, logits, action):
         log_prob, entropy = 0.0, 0.0
         for k in range(len(self.starts)):
-            logits = params[0][:, self.starts[k] : self.stops[k]]
-            part, part_entropy = distributions.categorical_log_prob_entropy(logits, action[:, k])
+            part, part_entropy = distributions.categorical_log_prob_entropy(
+                logits[:, self.starts[k] : self.stops[k]], action[:, k]
+            )
             log_prob, entropy = log_prob + part, entropy + part_entropy
         return log_prob, entropy
-
-    def host(self) -> numpy_networks.LogitsHead:
-        return numpy_networks.LogitsHead(self.linear.host())
 
 
 class GaussianHead(nn.Cell):
@@ -136,6 +130,7 @@ class SquashedGaussianHead(nn.Cell):
         self.mean = Linear(features, size, None, rng)
         self.log_std = Linear(features, size, None, rng)
         self.clip = Clip(*self.LOG_STD_RANGE)
+        self.distribution = sampling.SquashedGaussian()
 
     def construct(self, x):
         return self.mean(x), self.clip(self.log_std(x))
@@ -155,8 +150,8 @@ class DeterministicHead(nn.Cell):
     def construct(self, x):
         return (self.linear(x),)
 
-    def host(self) -> numpy_networks.DeterministicHead:
-        return numpy_networks.DeterministicHead(self.linear.host())
+    def host(self) -> numpy_networks.LayerHead:
+        return numpy_networks.LayerHead(self.linear.host())
 
 
 def fuse_likelihood(head: nn.Cell) -> None:

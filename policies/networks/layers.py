@@ -90,7 +90,6 @@ class Linear(nn.Cell):
     Args:
       in_features, out_features: sizes.
       gain: orthogonal initial weights with this gain and zero bias; None: uniform in +-1/sqrt(in_features).
-      rng: random generator for the initial weights.
 
     Attributes:
       kernel: name of the fused form, see `networks.fused`.
@@ -154,6 +153,11 @@ class TanhLinear(Linear):
         return numpy_layers.MLP([super().host()], "tanh")
 
 
+def host_of(*cells: Any) -> list[Any]:
+    """The NumPy forms of cells; None for None."""
+    return [None if cell is None else cell.host() for cell in cells]
+
+
 class Clip(nn.Cell):
     """Clips numbers of any shape to [low, high]; the gradient passes where they were inside."""
 
@@ -196,11 +200,6 @@ class LayerNorm(nn.Cell):
         return numpy_layers.LayerNorm(self.weight.asnumpy(), self.bias.asnumpy())
 
 
-def make_norms(sizes: Sequence[int], norm: str) -> nn.CellList:
-    """The normalizations of hidden layers of these sizes: none for `norm` 'none', one `LayerNorm` each for 'layer'."""
-    return nn.CellList([LayerNorm(size) for size in sizes] if norm == "layer" else [])
-
-
 class MLP(nn.Cell):
     """Linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation.
 
@@ -209,9 +208,10 @@ class MLP(nn.Cell):
       hidden: sizes of the layers; an empty sequence gives the identity.
       activation: name of the activation, one of `ACTIVATIONS`.
       gain: gain of the initial weights, see `Linear`.
-      rng: random generator for the initial weights.
       norm: 'none' or 'layer'.
     """
+
+    layer_class: Callable[..., nn.Cell] = Linear
 
     def __init__(
         self,
@@ -225,8 +225,8 @@ class MLP(nn.Cell):
         super().__init__()
         sizes = [in_features, *hidden]
         self.out_features = sizes[-1]
-        self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
-        self.norms = make_norms(hidden, norm)
+        self.layers = nn.CellList([self.layer_class(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
+        self.norms = nn.CellList([LayerNorm(size) for size in hidden] if norm == "layer" else [])
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
         self.fusible = activation in FUSED
@@ -241,9 +241,7 @@ class MLP(nn.Cell):
 
         Args:
           in_features: size of the input.
-          model: the configuration `policy.model`.
           gain: gain of the initial weights, see `Linear`.
-          rng: random generator for the initial weights.
           acts: whether the layers belong to an actor, which has no normalization if ``model.norm`` is 'critics'.
         """
         norm = model.norm
@@ -271,6 +269,5 @@ class MLP(nn.Cell):
         last = self.layers[-1]
         return head.fused_after_relu(x, last.weight, last.bias, head.weight, head.bias)[0]
 
-    def host(self) -> numpy_layers.MLP:
-        layers, norms = ([cell.host() for cell in cells] for cells in (self.layers, self.norms))
-        return numpy_layers.MLP(layers, self.activation_name, norms)
+    def host(self) -> Any:
+        return numpy_layers.MLP(host_of(*self.layers), self.activation_name, host_of(*self.norms))

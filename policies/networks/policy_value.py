@@ -19,7 +19,7 @@ from minding.policies.acting import numpy_encoders, numpy_networks
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, TanhLinear
+from minding.policies.networks.layers import MLP, Linear, TanhLinear, host_of
 
 
 def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
@@ -44,7 +44,6 @@ class Convolution(nn.Cell):
     Args:
       channels, filters: numbers of channels of the input and the output.
       gain: initial weights are normal with standard deviation ``gain / sqrt(9 * channels)``; initial biases are 0.
-      rng: random generator for the initial weights.
     """
 
     def __init__(self, channels: int, filters: int, gain: float, rng: np.random.Generator) -> None:
@@ -70,10 +69,8 @@ class ResidualTower(nn.Cell):
     ``(B, out_features)``.
 
     Args:
-      space: description of the observation space (see `envs.describe_env`).
       channels: number of output channels of each convolution.
       blocks: number of blocks.
-      rng: random generator for the initial weights.
     Raises:
       SpaceError: if the space has no unique leaf of planes, see `planes_leaf`.
     """
@@ -156,6 +153,5 @@ class PolicyValue(nn.Cell):
         return logits, ops.Reshape()(value, (-1,))
 
     def host(self) -> numpy_networks.PolicyValue:
-        mask = None if self.mask is None else self.mask.host()
-        heads = (self.policy.host(), self.critic.host(), self.value.host())
-        return numpy_networks.PolicyValue(self.encoder.host(), self.torso.host(), heads, mask)
+        heads = (self.policy, self.critic, self.value, self.mask)
+        return numpy_networks.PolicyValue(*host_of(self.encoder, self.torso, *heads))

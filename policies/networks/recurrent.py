@@ -23,7 +23,6 @@ class Memory(nn.Cell):
       in_features: size of the input features, F.
       dim: size of the returned features, D.
       size: number of values in a memory row, S.
-      rng: random generator for the initial weights.
 
     Attributes:
       gates: number of layers of D units on the input, and also on the memory.
@@ -126,7 +125,6 @@ class GRU(Memory):
     Args:
       in_features: size of the input features, F.
       dim: size of h.
-      rng: random generator for the initial weights.
     """
 
     gates = 3
@@ -164,7 +162,6 @@ class LSTM(Memory):
     Args:
       in_features: size of the input features, F.
       dim: size of h and of c.
-      rng: random generator for the initial weights.
     """
 
     gates = 4

@@ -7,9 +7,8 @@ row, see `acting.sampling.weight_noise`. Without noise, the network uses the mea
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from minding.policies.acting import numpy_layers, numpy_networks
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import ACTIVATIONS, MLP, Linear, Tanh, make_norms
+from minding.policies.networks.layers import MLP, Linear, Tanh, host_of
 from minding.policies.ops.distributional import midpoints
 from minding.policies.ops.primitives import after
 
@@ -38,7 +37,6 @@ class NoisyLinear(nn.Cell):
     Args:
       in_features, out_features: sizes of input and output.
       sigma: the initial size of the noise, sigma_0.
-      rng: random generator for the initial means.
 
     Attributes:
       start: index of the layer's first number in the noise, see `place_noise`.
@@ -66,35 +64,17 @@ class NoisyLinear(nn.Cell):
         return numpy_layers.NoisyLinear(self.mean.host(), self.deviation.host(), self.start)
 
 
-class NoisyMLP(nn.Cell):
-    """Noisy linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation.
+class NoisyMLP(MLP):
+    """An `MLP` of `NoisyLinear` layers, where `gain` is their sigma."""
 
-    Args:
-      in_features: size of the input.
-      hidden: sizes of the layers; an empty sequence gives the identity.
-      activation: name of the activation, one of `ACTIVATIONS`.
-      sigma: the initial size of the noise, see `NoisyLinear`.
-      rng: random generator for the initial means.
-      norm: 'none' or 'layer'.
-    """
+    layer_class = NoisyLinear
 
-    def __init__(
-        self,
-        in_features: int,
-        hidden: Sequence[int],
-        activation: str,
-        sigma: float,
-        rng: np.random.Generator,
-        norm: str = "none",
-    ) -> None:
-        super().__init__()
-        sizes = [in_features, *hidden]
-        self.out_features = sizes[-1]
-        self.layers = nn.CellList([NoisyLinear(a, b, sigma, rng) for a, b in itertools.pairwise(sizes)])
-        self.norms = make_norms(hidden, norm)
-        self.activation_name = activation
-        # tanh is computed with the sigmoid, because MindSpore's tanh on CPU is wrong by up to 1e-4.
-        self.activation = Tanh() if activation == "tanh" else ACTIVATIONS[activation]()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.fusible = False
+        if self.activation_name == "tanh":
+            # MindSpore's tanh on CPU is wrong by up to 1e-4.
+            self.activation = Tanh()
 
     def construct(self, x, noise=None):
         for k in range(len(self.layers)):
@@ -105,8 +85,7 @@ class NoisyMLP(nn.Cell):
         return x
 
     def host(self) -> numpy_layers.NoisyMLP:
-        layers, norms = ([cell.host() for cell in cells] for cells in (self.layers, self.norms))
-        return numpy_layers.NoisyMLP(layers, self.activation_name, norms)
+        return numpy_layers.NoisyMLP(host_of(*self.layers), self.activation_name, host_of(*self.norms))
 
 
 def place_noise(net: nn.Cell) -> int:
@@ -168,10 +147,7 @@ class ReturnDistribution(nn.Cell):
     `ILLEGAL`.
 
     Args:
-      spec: description of the environment's spaces.
-      model: the configuration `policy.model`.
       mean: cell from the atoms to the values, such as `QuantileMean`; its `count` is the number of atoms.
-      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -230,10 +206,8 @@ class ReturnDistribution(nn.Cell):
         return numpy_networks.ReturnDistribution(*self._host_parts())
 
     def _host_parts(self) -> tuple[Any, ...]:
-        value = self.value.host() if self.value is not None else None
-        mask = self.mask.host() if self.mask is not None else None
-        parts = (self.encoder.host(), self.torso.host(), self.advantage.host(), value)
-        return parts, self.shape, self.mean.host(), mask
+        parts = (self.encoder, self.torso, self.advantage, self.value, self.mean, self.mask)
+        return self.shape, *host_of(*parts)
 
 
 class NoisyReturnDistribution(ReturnDistribution):
@@ -276,11 +250,6 @@ class ImplicitQuantiles(nn.Cell):
     psi is encoder and hidden layers; f is a linear layer, with `dueling` V + A - mean A. The value of an action is the
     mean over the fixed fractions tau_k = (2 k + 1) / (2 K). Because f is linear, this is f(psi(s) * mean_k phi(tau_k)),
     which takes one row instead of K. Values of actions that the observation's mask forbids are `ILLEGAL`.
-
-    Args:
-      spec: description of the environment's spaces.
-      model: the configuration `policy.model`.
-      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -328,7 +297,5 @@ class ImplicitQuantiles(nn.Cell):
         return outputs
 
     def host(self) -> numpy_networks.ImplicitQuantiles:
-        value = self.value.host() if self.value is not None else None
-        mask = self.mask.host() if self.mask is not None else None
-        parts = (self.encoder.host(), self.torso.host(), self.advantage.host(), value)
-        return numpy_networks.ImplicitQuantiles(parts, self.embedding.host(), self.cosines.asnumpy(), mask)
+        parts = (self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask)
+        return numpy_networks.ImplicitQuantiles(self.cosines.asnumpy(), *host_of(*parts))

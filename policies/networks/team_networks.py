@@ -15,11 +15,11 @@ from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.data.batch import Field
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_layers, numpy_networks
+from minding.policies.acting import numpy_networks
 from minding.policies.networks.actor_critic import Decision, DeterministicActor, PolicyNetwork
 from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import MEMORIES
 from minding.policies.ops import primitives
 
@@ -105,11 +105,6 @@ class AgentQNetwork(nn.Cell):
     the state of the GRU or LSTM and the last action as one-hot, all zeros at the start of an episode. Returns the
     values and the new memory rows, which contain the action of the highest value; an actor that takes another action
     overwrites it. Values of actions that the mask forbids are `ILLEGAL`.
-
-    Args:
-      spec: description of an environment with several agents (see `envs.describe_env`).
-      model: the `model` part of the policy's configuration.
-      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -186,10 +181,8 @@ class AgentQNetwork(nn.Cell):
         return q if self.mask is None else self.mask(q, leaves)
 
     def host(self) -> numpy_networks.AgentQNetwork:
-        mask: numpy_layers.ActionMask | None = None if self.mask is None else self.mask.host()
-        memory = None if self.memory is None else self.memory.host()
-        parts = (self.encoder.host(), self.torso.host(), memory, self.values.host())
-        return numpy_networks.AgentQNetwork(parts, self.agents, self.place, mask)
+        parts = host_of(self.encoder, self.torso, self.memory, self.values, self.mask)
+        return numpy_networks.AgentQNetwork(self.agents, self.place, *parts)
 
 
 def with_identity(space: Mapping[str, Any], agents: int) -> dict[str, Any]:
@@ -205,13 +198,7 @@ class AgentPolicy(AgentQNetwork):
 
 
 class CounterfactualCritic(nn.Cell):
-    """Values (R M, A) of all A actions of each of the M agents, in R steps of a team.
-
-    Args:
-      spec: description of the environment, with several agents and their global state.
-      model: the `model` part of the policy's configuration.
-      rng: random generator for the initial weights.
-    """
+    """Values (R M, A) of all A actions of each of the M agents, in R steps of a team."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -270,9 +257,7 @@ class MonotonicMixer(nn.Cell):
     hidden layer, b_1 has a linear layer, and V has a hypernetwork with one hidden layer of E units.
 
     Args:
-      spec: description of the environment, with several agents and their global state.
       model: the `model` part of the policy's configuration: `mixer_dim` is E.
-      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -305,11 +290,6 @@ class AgentActors(nn.Cell):
     """A separate actor for each agent, which returns logits of discrete actions or continuous actions in [-1, 1].
 
     Takes the leaves of the observations of single agents, including `IDENTITY`, and returns ((B, A),).
-
-    Args:
-      spec: description of the environment (see `envs.describe_env`), of several agents.
-      model: the `model` part of the policy's configuration.
-      rng: random generator for the initial weights.
     """
 
     shared_outputs = ()
@@ -342,14 +322,13 @@ class AgentActors(nn.Cell):
         return ops.Stack(1)(made)
 
     def host(self) -> numpy_networks.AgentActors:
-        return numpy_networks.AgentActors([net.host() for net in self.nets], self.place)
+        return numpy_networks.AgentActors(host_of(*self.nets), self.place)
 
 
 class AgentCritic(nn.Cell):
     """Value of the observations and actions of agents for one of them: float32 (B,).
 
     Args:
-      spec, model, rng: see `AgentActors`.
       seen: numbers of the agents whose observations and actions the critic takes.
     """
 
@@ -379,7 +358,6 @@ class AgentCritics(nn.Cell):
     """An `AgentCritic` for each agent.
 
     Args:
-      spec, model, rng: see `AgentActors`.
       central: whether each critic sees all agents, or only its own.
     """
 

@@ -22,7 +22,7 @@ from minding.policies.acting import numpy_world_model
 from minding.policies.acting.sampling import BoundedNormal, Categorical
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import OneHot, make_encoder
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import GRU
 from minding.policies.ops import imagination, primitives
 from minding.policies.ops.distributions import categorical_log_prob_entropy, normal_log_prob_entropy
@@ -222,10 +222,6 @@ class WorldActor(nn.Cell):
     def decision(self) -> Decision:
         return self.head.decision
 
-    def actor_cells(self) -> list[nn.Cell]:
-        """The cells of the actor; the others belong to the world model."""
-        return [self.policy, self.head]
-
     def construct(self, leaves):
         rows = leaves[-1]
         deter = self.memory.size
@@ -301,9 +297,9 @@ class WorldActor(nn.Cell):
         return ops.Tile()(ops.ExpandDims()(ops.ZerosLike()(rows), 0), (steps, 1, 1))
 
     def host(self) -> numpy_world_model.WorldActor:
-        posterior = (self.posterior_torso.host(), self.posterior_logits.host(), self.latents.host(), self.is_full)
-        transition, policy = (self.mix.host(), self.memory.host()), (self.policy.host(), self.head.host())
-        return numpy_world_model.WorldActor(self.seen.host(), transition, posterior, policy)
+        posterior = (self.posterior_torso, self.posterior_logits, self.latents)
+        parts = host_of(self.seen, self.mix, self.memory, *posterior, self.policy, self.head)
+        return numpy_world_model.WorldActor(self.is_full, *parts)
 
 
 def hidden_layers(features: int, sizes: list[int], model: Any, rng: np.random.Generator) -> MLP:
@@ -365,26 +361,16 @@ class Continuation(nn.Cell):
         return numpy_world_model.Continuation(self.torso.host(), self.logit.host())
 
 
-class _Vector(nn.Cell):
-    """Numbers as their `symlog`, (B, n)."""
+class _Numbers(nn.Cell):
+    """Numbers as their `symlog`, or the pixels of an image in [0, 1]: (B, n)."""
 
     def __init__(self, leaf: Leaf) -> None:
         super().__init__()
-        self.out_features = math.prod(leaf.field.shape)
+        self.out_features, self.is_image = math.prod(leaf.field.shape), leaf.is_image
 
     def construct(self, x):
-        return symlog(ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32))
-
-
-class _Image(nn.Cell):
-    """Pixels in [0, 1], (B, n)."""
-
-    def __init__(self, leaf: Leaf) -> None:
-        super().__init__()
-        self.out_features = math.prod(leaf.field.shape)
-
-    def construct(self, x):
-        return ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32) * _OF_BYTES
+        x = ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32)
+        return x * _OF_BYTES if self.is_image else symlog(x)
 
 
 class Decoder(nn.Cell):
@@ -398,7 +384,9 @@ class Decoder(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         leaves = observation_leaves(spec["observation"])
-        self.targets = nn.CellList([_target(leaf) for leaf in leaves])
+        self.targets = nn.CellList(
+            [_Numbers(leaf) if leaf.is_image or is_vector(leaf) else OneHot(leaf.space) for leaf in leaves]
+        )
         # Number of classes of each choice in each leaf; empty for numbers.
         self.choices = tuple(tuple(getattr(target, "sizes", ())) for target in self.targets)
         self.sizes = tuple(target.out_features for target in self.targets)
@@ -435,11 +423,6 @@ class Decoder(nn.Cell):
 class Predictions(nn.Cell):
     """All predictions of a world model: the next latents from h alone; the observation, the reward and the continuation
     of the episode from states.
-
-    Args:
-      spec: description of the environment's spaces.
-      model: the configuration `policy.model`.
-      rng: random generator for the initial weights.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -458,15 +441,9 @@ class Predictions(nn.Cell):
 
     def imagination(self, mix: MLP, memory: GRU) -> numpy_world_model.Imagination:
         """The imagination in NumPy, with the transition of the acting network."""
-        prior = (self.prior_torso.host(), self.prior_logits.host(), self.latents.host())
-        predicted = (self.observation.host(), self.reward.host(), self.continuation.host())
-        return numpy_world_model.Imagination((mix.host(), memory.host()), prior, predicted)
-
-
-def _target(leaf: Leaf) -> nn.Cell:
-    if leaf.is_image:
-        return _Image(leaf)
-    return _Vector(leaf) if is_vector(leaf) else OneHot(leaf.space)
+        prior = (self.prior_torso, self.prior_logits, self.latents)
+        predicted = (self.observation, self.reward, self.continuation)
+        return numpy_world_model.Imagination(*host_of(mix, memory, *prior, *predicted))
 
 
 def _cross_entropies(logits, target, sizes):

@@ -152,6 +152,6 @@ def _fused_huber() -> Any:
     return kernel(
         "quantile_huber",
         lambda quantiles, levels, target, kappa: ((quantiles[0],), quantiles),
-        lambda quantiles, levels, target, kappa: (quantiles, quantiles),
+        2,
         gradient,
     )

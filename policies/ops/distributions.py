@@ -101,22 +101,13 @@ class SquashedGaussian(nn.Cell):
 
 @functools.cache
 def _fused_squash() -> Any:
-    slope = kernel(
-        "squash_gradient",
-        lambda action, log_std, noise, daction, dlog_prob: (action, action),
-        lambda action, log_std, noise, daction, dlog_prob: (action, action),
-    )
+    slope = kernel("squash_gradient", lambda action, log_std, noise, daction, dlog_prob: (action, action), 2)
 
     def gradient(mean, log_std, noise, out, dout):
         dmean, dlog_std = slope(out[0], log_std, noise, dout[0], dout[1])
         return dmean, dlog_std, ops.ZerosLike()(noise)
 
-    return kernel(
-        "squash",
-        lambda mean, log_std, noise: (mean, (mean[0],)),
-        lambda mean, log_std, noise: (mean, mean),
-        gradient,
-    )
+    return kernel("squash", lambda mean, log_std, noise: (mean, (mean[0],)), 2, gradient)
 
 
 @functools.cache
@@ -127,41 +118,23 @@ def fused_categorical() -> Any:
     The kernel handles K independent choices, whose logits are joined; `ends` has the end of each choice among the S
     logits.
     """
-    slope = kernel(
-        "categorical_gradient",
-        lambda log_p, action, ends, dlog_prob, dentropy: log_p,
-        lambda log_p, action, ends, dlog_prob, dentropy: log_p,
-    )
+    slope = kernel("categorical_gradient", lambda log_p, action, ends, dlog_prob, dentropy: log_p)
 
     def gradient(logits, action, ends, out, dout):
         dlogits = slope(out[2], action, ends, dout[0], dout[1])
         return dlogits, ops.ZerosLike()(action), ops.ZerosLike()(ends)
 
-    return kernel(
-        "categorical",
-        lambda logits, action, ends: ((logits[0],), (logits[0],), logits),
-        lambda logits, action, ends: (logits, logits, logits),
-        gradient,
-    )
+    return kernel("categorical", lambda logits, action, ends: ((logits[0],), (logits[0],), logits), 3, gradient)
 
 
 @functools.cache
 def fused_normal() -> Any:
     """The primitive ``(mean (B, A), log standard deviation (A,), actions (B, ...)) -> log-probability (B,), entropy
     ()``, with the gradient with respect to mean and log standard deviation."""
-    slopes = kernel(
-        "normal_gradient",
-        lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std),
-        lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std),
-    )
+    slopes = kernel("normal_gradient", lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std), 2)
 
     def gradient(mean, log_std, action, out, dout):
         dmean, dlog_std = slopes(mean, log_std, action, dout[0], dout[1])
         return dmean, dlog_std, ops.ZerosLike()(action)
 
-    return kernel(
-        "normal",
-        lambda mean, log_std, action: ((mean[0],), ()),
-        lambda mean, log_std, action: (mean, mean),
-        gradient,
-    )
+    return kernel("normal", lambda mean, log_std, action: ((mean[0],), ()), 2, gradient)

@@ -9,8 +9,13 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.kernels import kernel
+from minding.policies.kernels import kernel, usable
 from minding.policies.ops import primitives
+
+ADVANTAGE_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl")
+"""Names of the results of `advantage_loss`."""
+SURROGATE_METRICS = (*ADVANTAGE_METRICS, "clip_fraction")
+"""Names of the results of `ppo.ppo_loss` and `FusedSurrogate`."""
 
 
 def row_mean(x, batch):
@@ -54,7 +59,7 @@ def advantage_loss(log_prob, entropy, value, batch, cfg):
       cfg: configuration with `value_weight` (c_v) and `entropy_weight` (c_e).
 
     Returns:
-      (loss, metrics by name), scalars. The KL estimate is ``mean[(r - 1) - log r]``
+      `ADVANTAGE_METRICS`, scalars. The KL estimate is ``mean[(r - 1) - log r]``
       (http://joschu.net/blog/kl-approx.html).
     """
     actor_loss = policy_loss(log_prob, batch["advantage"], batch)
@@ -62,16 +67,8 @@ def advantage_loss(log_prob, entropy, value, batch, cfg):
     entropy = row_mean(entropy, batch)
     loss = actor_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
     log_ratio = log_prob - batch["log_prob"]
-    return loss, {
-        "loss": loss,
-        "policy_loss": actor_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approx_kl": row_mean(ops.exp(log_ratio) - 1.0 - log_ratio, batch),
-    }
-
-
-SURROGATE_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+    kl = row_mean(ops.exp(log_ratio) - 1.0 - log_ratio, batch)
+    return loss, actor_loss, value_loss, entropy, kl
 
 
 def clipped_surrogate(log_prob, batch, counted, clip):
@@ -86,17 +83,15 @@ def clipped_surrogate(log_prob, batch, counted, clip):
       clip: e, a Python number.
 
     Returns:
-      (loss, by name `approx_kl` and `clip_fraction`), scalars. The KL estimate is ``mean[(r - 1) - log r]``
-      (http://joschu.net/blog/kl-approx.html).
+      (loss, KL estimate, share of the rows whose ratio is clipped), scalars. The KL estimate is
+      ``mean[(r - 1) - log r]`` (http://joschu.net/blog/kl-approx.html).
     """
     advantage = batch["advantage"]
     log_ratio = log_prob - batch["log_prob"]
     ratio = ops.exp(log_ratio)
     surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
-    return row_mean(surrogate, counted), {
-        "approx_kl": row_mean(ratio - 1.0 - log_ratio, counted),
-        "clip_fraction": row_mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), counted),
-    }
+    clipped = row_mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), counted)
+    return row_mean(surrogate, counted), row_mean(ratio - 1.0 - log_ratio, counted), clipped
 
 
 class FusedSurrogate(nn.Cell):
@@ -118,15 +113,14 @@ class FusedSurrogate(nn.Cell):
         self.surrogate = _fused_surrogate()
 
     def construct(self, log_prob, entropy, value, batch):
-        """Returns (loss, metrics by name), scalars; for the arguments see `ppo.ppo_loss`."""
+        """Returns `SURROGATE_METRICS`, scalars; for the arguments see `ppo.ppo_loss`."""
         weight = self.equal_weight
         if "valid" in batch:
             weight = batch["valid"]
         old = (batch["log_prob"], batch["value"])
-        results = self.surrogate(
+        return self.surrogate(
             log_prob, entropy, value, old[0], old[1], batch["advantage"], batch["return"], weight, self.settings
         )
-        return primitives.item(results, 0), primitives.named(SURROGATE_METRICS, results)
 
 
 @functools.cache
@@ -134,7 +128,7 @@ def _fused_surrogate() -> Any:
     slopes = kernel(
         "clipped_surrogate_gradient",
         lambda log_prob, entropy, value, *others: (log_prob, entropy, value),
-        lambda log_prob, entropy, value, *others: (log_prob, entropy, value),
+        3,
     )
 
     def gradient(log_prob, entropy, value, old, old_value, advantage, target, weight, settings, out, dout):
@@ -146,38 +140,38 @@ def _fused_surrogate() -> Any:
 
     return kernel(
         "clipped_surrogate",
-        lambda log_prob, *others: tuple(() for _ in SURROGATE_METRICS),
-        lambda log_prob, *others: tuple(log_prob for _ in SURROGATE_METRICS),
+        lambda *shapes: ((),) * len(SURROGATE_METRICS),
+        len(SURROGATE_METRICS),
         gradient,
     )
 
 
-ADVANTAGE_METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl")
-
-
-class FusedAdvantageLoss(nn.Cell):
-    """`policy_gradient.advantage_loss` in one kernel, and its gradient with respect to log-probability, entropy and
-    value in another. Sums are computed in a fixed order.
+class AdvantageLoss(nn.Cell):
+    """`advantage_loss`; on CPU one kernel, and another for the gradient with respect to log-probability, entropy and
+    value. The kernels compute sums in a fixed order.
 
     Args:
-      cfg: configuration with `value_weight` and `entropy_weight`.
+      learn: configuration with `value_weight` and `entropy_weight`.
     """
 
-    def __init__(self, cfg: Mapping[str, Any]) -> None:
+    def __init__(self, learn: Mapping[str, Any]) -> None:
         super().__init__()
-        self.settings = ms.Tensor(np.array([cfg["value_weight"], cfg["entropy_weight"]], np.float32))
+        # A plain dict of numbers, which are compiled in as constants.
+        self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
+        self.settings = ms.Tensor(np.array([*self.cfg.values()], np.float32))
         self.equal_weight = ms.Tensor(np.float32(1.0))
-        self.loss = _advantage_loss()
+        self.fused = _advantage_loss() if usable() else None
 
     def construct(self, log_prob, entropy, value, batch):
-        """Returns (loss, metrics by name), scalars; for the arguments see `policy_gradient.advantage_loss`."""
+        """Returns `ADVANTAGE_METRICS`, scalars; for the arguments see `advantage_loss`."""
+        if self.fused is None:
+            return advantage_loss(log_prob, entropy, value, batch, self.cfg)
         weight = self.equal_weight
         if "valid" in batch:
             weight = batch["valid"]
-        results = self.loss(
+        return self.fused(
             log_prob, entropy, value, batch["log_prob"], batch["advantage"], batch["return"], weight, self.settings
         )
-        return primitives.item(results, 0), primitives.named(ADVANTAGE_METRICS, results)
 
 
 @functools.cache
@@ -185,7 +179,7 @@ def _advantage_loss() -> Any:
     slopes = kernel(
         "advantage_loss_gradient",
         lambda log_prob, entropy, value, *others: (log_prob, entropy, value),
-        lambda log_prob, entropy, value, *others: (log_prob, entropy, value),
+        3,
     )
 
     def gradient(log_prob, entropy, value, old, advantage, target, weight, settings, out, dout):
@@ -198,7 +192,7 @@ def _advantage_loss() -> Any:
 
     return kernel(
         "advantage_loss",
-        lambda log_prob, *others: tuple(() for _ in ADVANTAGE_METRICS),
-        lambda log_prob, *others: tuple(log_prob for _ in ADVANTAGE_METRICS),
+        lambda *shapes: ((),) * len(ADVANTAGE_METRICS),
+        len(ADVANTAGE_METRICS),
         gradient,
     )

@@ -1,4 +1,9 @@
-"""Targets and losses of values (compiled)."""
+"""Targets and losses of values (compiled).
+
+Objectives of several critics take their values q as float32 (N, B); other arrays are (B,), and the temperature and
+losses are scalars. Those of maximum-entropy learning: Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, eq. 5
+and 7, with the minimum of the critics as in section 5.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from minding.engine.data.returns import RESCALE
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.ops import primitives
+from minding.policies.ops.primitives import step_after
 
 
 def chosen_value(q, action):
@@ -96,106 +102,105 @@ def value_loss(q, action, target):
     return huber(error), chosen, ops.Abs()(ops.stop_gradient(error))
 
 
-def soft_target(reward, discount, terminated, q1, q2, log_prob, alpha):
-    """The target of the critics; `discount` is gamma^k, and q1, q2 and `log_prob` belong to the next action.
+def one_step(batch, value):
+    """R + gamma^k (1 - terminated) v, where v belongs to the successor: float32, shaped like v, (B,) or (B, N).
 
-    y = R + gamma^k (1 - terminated) [ min(Q_1, Q_2) - alpha log pi ]
+    Args:
+      batch: by name `reward`, `discount` (gamma^k) and `terminated`, float32 (B,) each.
+      value: v.
     """
-    next_value = ops.minimum(q1, q2) - alpha * log_prob
-    return reward + discount * (1.0 - terminated) * next_value
+    reward, decay = batch["reward"], batch["discount"] * (1.0 - batch["terminated"])
+    if value.ndim == 2:
+        reward, decay = ops.ExpandDims()(reward, -1), ops.ExpandDims()(decay, -1)
+    return reward + decay * value
 
 
-def twin_target(reward, discount, terminated, q1, q2):
+def lowest(q):
+    """min_i Q_i: (N, ...) -> (...)."""
+    return ops.ReduceMin()(q, 0)
+
+
+def soft_target(reward, discount, terminated, q, log_prob, alpha):
+    """The target of the critics; `discount` is gamma^k, and q and `log_prob` belong to the next action.
+
+    y = R + gamma^k (1 - terminated) [ min_i Q_i - alpha log pi ]
+    """
+    return reward + discount * (1.0 - terminated) * (lowest(q) - alpha * log_prob)
+
+
+def value_target(reward, discount, terminated, q):
     """The target of the critics without entropy (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, eq. 10).
 
-    y = R + gamma^k (1 - terminated) min(Q_1, Q_2)
+    y = R + gamma^k (1 - terminated) min_i Q_i
     """
-    return reward + discount * (1.0 - terminated) * ops.minimum(q1, q2)
+    return reward + discount * (1.0 - terminated) * lowest(q)
 
 
-def twin_loss(q1, q2, target):
-    """Squared errors of both critics; returns (loss, mean of q1). No gradient flows through the target or the mean.
+def critic_loss(q, target):
+    """Squared errors of all critics; returns (loss, mean of the first one's values). No gradient flows through the
+    target or the mean.
 
-    L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+    L_Q = mean[ sum_i 1/2 (Q_i - y)^2 ]
     """
-    target = ops.stop_gradient(target)
-    loss = (half_square(q1 - target) + half_square(q2 - target)).mean()
-    return loss, ops.stop_gradient(q1).mean()
+    loss = ops.ReduceSum()(half_square(q - ops.stop_gradient(target)), 0).mean()
+    return loss, primitives.item(ops.Unstack()(ops.stop_gradient(q)), 0).mean()
 
 
-def soft_policy_loss(q1, q2, log_prob, alpha):
-    """Loss of the actor; q1, q2 and `log_prob` belong to its action. Returns (loss, mean log-probability). No gradient
-    flows through the temperature or the mean.
+def soft_policy_loss(q, log_prob, alpha):
+    """Loss of the actor; q and `log_prob` belong to its action. Returns (loss, mean log-probability). No gradient flows
+    through the temperature or the mean.
 
-    L_pi = mean[ alpha log pi - min(Q_1, Q_2) ]
+    L_pi = mean[ alpha log pi - min_i Q_i ]
     """
-    loss = (ops.stop_gradient(alpha) * log_prob - smaller(q1, q2)).mean()
+    values = ops.Unstack()(q)
+    value = values[0]
+    for other in values[1:]:
+        value = smaller(value, other)
+    loss = (ops.stop_gradient(alpha) * log_prob - value).mean()
     return loss, ops.stop_gradient(log_prob).mean()
 
 
-class TwinObjectives(NamedTuple):
-    """`twin_target` and `twin_loss`."""
+class CriticObjectives(NamedTuple):
+    """The functions of this module with these names, each as one kernel if kernels are usable."""
 
-    target: Callable[..., Any]
+    soft_target: Callable[..., Any]
+    value_target: Callable[..., Any]
     critic_loss: Callable[..., Any]
+    soft_policy_loss: Callable[..., Any]
 
 
-def twin_objectives() -> TwinObjectives:
-    """The objectives, each as one kernel if kernels are usable."""
+def critic_objectives() -> CriticObjectives:
     if not usable():
-        return TwinObjectives(twin_target, twin_loss)
-    return TwinObjectives(_fused_target("twin_target"), _fused_twin_loss())
-
-
-class SoftObjectives(NamedTuple):
-    """`soft_target`, `twin_loss` and `soft_policy_loss`."""
-
-    target: Callable[..., Any]
-    critic_loss: Callable[..., Any]
-    policy_loss: Callable[..., Any]
-
-
-def soft_objectives() -> SoftObjectives:
-    """The objectives, each as one kernel if kernels are usable, as in `twin_objectives`."""
-    if not usable():
-        return SoftObjectives(soft_target, twin_loss, soft_policy_loss)
-    return SoftObjectives(_fused_target("soft_target"), _fused_twin_loss(), _fused_policy_loss())
+        return CriticObjectives(soft_target, value_target, critic_loss, soft_policy_loss)
+    return CriticObjectives(
+        _fused_target("soft_target"), _fused_target("value_target"), _fused_critic_loss(), _fused_policy_loss()
+    )
 
 
 @functools.cache
 def _fused_target(name: str) -> Any:
-    return kernel(name, lambda reward, *others: reward, lambda reward, *others: reward)
+    return kernel(name, lambda reward, *others: reward)
 
 
 @functools.cache
-def _fused_twin_loss() -> Any:
-    slope = kernel("twin_loss_gradient", lambda q1, q2, target, dloss: (q1, q2), lambda q1, q2, target, dloss: (q1, q2))
+def _fused_critic_loss() -> Any:
+    slope = kernel("critic_loss_gradient", lambda q, target, dloss: q)
 
-    def gradient(q1, q2, target, out, dout):
-        dq1, dq2 = slope(q1, q2, target, dout[0])
-        return dq1, dq2, ops.ZerosLike()(target)
+    def gradient(q, target, out, dout):
+        return slope(q, target, dout[0]), ops.ZerosLike()(target)
 
-    return kernel("twin_loss", lambda q1, q2, target: ((), ()), lambda q1, q2, target: (q1, q1), gradient)
+    return kernel("critic_loss", lambda q, target: ((), ()), 2, gradient)
 
 
 @functools.cache
 def _fused_policy_loss() -> Any:
-    slope = kernel(
-        "soft_policy_loss_gradient",
-        lambda q1, q2, log_prob, alpha, dloss: (q1, q2, log_prob),
-        lambda q1, q2, log_prob, alpha, dloss: (q1, q2, log_prob),
-    )
+    slope = kernel("soft_policy_loss_gradient", lambda q, log_prob, alpha, dloss: (q, log_prob), 2)
 
-    def gradient(q1, q2, log_prob, alpha, out, dout):
-        dq1, dq2, dlog_prob = slope(q1, q2, log_prob, alpha, dout[0])
-        return dq1, dq2, dlog_prob, ops.ZerosLike()(alpha)
+    def gradient(q, log_prob, alpha, out, dout):
+        dq, dlog_prob = slope(q, log_prob, alpha, dout[0])
+        return dq, dlog_prob, ops.ZerosLike()(alpha)
 
-    return kernel(
-        "soft_policy_loss",
-        lambda q1, q2, log_prob, alpha: ((), ()),
-        lambda q1, q2, log_prob, alpha: (q1, q1),
-        gradient,
-    )
+    return kernel("soft_policy_loss", lambda q, log_prob, alpha: ((), ()), 2, gradient)
 
 
 def log_sum_exp(x):
@@ -220,26 +225,6 @@ def log_integral(q, log_density, count):
     return log_sum_exp(weighed) - math.log(count)
 
 
-def reverse_scan(delta, decay):
-    """Solves y_t = delta_t + decay_t * y_{t+1}, y_T = 0, by doubling shifts, in O(log T) kernels.
-
-    Args:
-      delta, decay: float32 (T, N).
-
-    Returns:
-      y, float32 (T, N).
-    """
-    steps, envs = delta.shape
-    y, c, shift = delta, decay, 1
-    while shift < steps:
-        # The compiler knows T and unrolls this loop.
-        beyond = ops.zeros((shift, envs), ms.float32)
-        y = y + c * ops.concat((y[shift:], beyond), 0)
-        c = c * ops.concat((c[shift:], beyond), 0)
-        shift = 2 * shift
-    return y
-
-
 def vtrace(ratio, td_error, decay, rho_bar, c_bar):
     """V-trace (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561, eq. 1 as the recursion of remark 1).
 
@@ -261,6 +246,5 @@ def vtrace(ratio, td_error, decay, rho_bar, c_bar):
       (v_t - V(s_t), A_t), each float32 (T, N). Gradients flow through the arguments: stop them beforehand.
     """
     rho = ops.clamp(ratio, max=rho_bar)
-    correction = reverse_scan(rho * td_error, decay * ops.clamp(ratio, max=c_bar))
-    following = ops.concat((correction[1:], ops.zeros((1, ratio.shape[1]), ms.float32)), 0)
-    return correction, rho * (td_error + decay * following)
+    correction = accumulated(rho * td_error, decay * ops.clamp(ratio, max=c_bar))
+    return correction, rho * (td_error + decay * step_after(correction))

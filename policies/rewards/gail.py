@@ -39,8 +39,8 @@ from minding.engine.seeding import SeedStreams, generator_state, restore_generat
 from minding.engine.types import Array, LearnOutput, RewardEstimate, StateDict
 from minding.policies.core.acting_network import narrow
 from minding.policies.core.prepare_process import prepare
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep, Inputs, Update
+from minding.policies.learning.optim import Group
+from minding.policies.learning.steps import Inputs, NetworkStep, Update
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.layers import MLP, ScalarLinear
 from minding.policies.ops import primitives
@@ -72,10 +72,11 @@ class Discriminator(nn.Cell):
         self.on, self.off = ms.Tensor(np.float32(1.0)), ms.Tensor(np.float32(0.0))
 
     def features(self, obs, action):
-        """The input of `judged`: the encoded observation joined with the action; discrete actions are one-hot."""
+        """The input of `logit`: the encoded observation joined with the action; discrete actions are one-hot."""
         return ops.Concat(-1)((self.encoder(obs), self.as_numbers(action)))
 
-    def judged(self, features):
+    def logit(self, features):
+        """f, float32 (B,)."""
         return self.head(self.body(features))
 
     def as_numbers(self, action):
@@ -89,10 +90,10 @@ class Discriminator(nn.Cell):
         return ops.Concat(-1)(parts)
 
     def construct(self, obs, action):
-        return self.judged(self.features(obs, action))
+        return self.logit(self.features(obs, action))
 
 
-class GAILCell(GradientStep):
+class GAILCell(NetworkStep):
     """Root cell: the discriminator and its optimizer. The first half of a minibatch are the expert's steps.
 
     Args:
@@ -103,22 +104,19 @@ class GAILCell(GradientStep):
     metrics = ("gail_loss", "gail_expert", "gail_agent")
 
     def __init__(self, net: Discriminator, cfg: Any) -> None:
-        super().__init__(["obs", "action"])
-        self.net = net
+        super().__init__(net, {"net": Group(params=net.trainable_params(), rate=cfg.learning_rate)})
         self.penalty = float(cfg.gradient_penalty)
-        self.optim = Optimizer(net=Group(params=net.trainable_params(), rate=cfg.learning_rate))
-        self.gradient = self.optim.gradient(self.loss, "net")
         self.slope = ms.grad(self.total)
 
     def total(self, features):
         """The sum of f over rows; its gradient has the gradient of f for each row."""
-        return ops.ReduceSum()(self.net.judged(features))
+        return ops.ReduceSum()(self.net.logit(features))
 
     def loss(self, batch):
         features = self.net.features(batch["obs"], batch["action"])
         half = features.shape[0] // 2
-        judged = self.net.judged(features)
-        expert, agent = primitives.part(judged, 0, half), primitives.part(judged, half, half)
+        logit = self.net.logit(features)
+        expert, agent = primitives.part(logit, 0, half), primitives.part(logit, half, half)
         # -log D = softplus(-f), -log(1 - D) = softplus(f)
         loss = primitives.mean(ops.Softplus()(-expert)) + primitives.mean(ops.Softplus()(agent))
         if self.penalty > 0.0:
@@ -127,24 +125,19 @@ class GAILCell(GradientStep):
             slope = self.slope(ops.stop_gradient(between))
             norm = ops.Sqrt()(ops.ReduceSum()(ops.Square()(slope), -1) + _EPSILON)
             loss = loss + self.penalty * primitives.mean(ops.Square()(norm - 1.0))
-        told = (
-            primitives.mean(ops.Cast()(expert > 0.0, ms.float32)),
-            primitives.mean(ops.Cast()(agent < 0.0, ms.float32)),
-        )
-        return loss, {
-            "gail_loss": loss,
-            "gail_expert": primitives.item(told, 0),
-            "gail_agent": primitives.item(told, 1),
-        }
+        # The shares of the steps that are recognized.
+        of_expert = primitives.mean(ops.Cast()(expert > 0.0, ms.float32))
+        of_agent = primitives.mean(ops.Cast()(agent < 0.0, ms.float32))
+        return loss, self.named((loss, of_expert, of_agent))
 
     def construct(self, batch):
         (_, metrics), grads = self.gradient(batch)
-        norms = self.optim({"net": grads}, batch, (metrics, grads))
-        metrics["gail_loss"] = after(metrics["gail_loss"], norms["net"])
+        norm = self.move(grads, batch, (metrics, grads))
+        metrics["gail_loss"] = after(metrics["gail_loss"], norm)
         return metrics
 
 
-class _Judge(nn.Cell):
+class _DiscriminatorGraph(nn.Cell):
     """The discriminator as a separate graph."""
 
     def __init__(self, net: Discriminator) -> None:
@@ -176,8 +169,8 @@ class GAIL:
         net = Discriminator(spec, cfg.policy.model, self.cfg.hidden, streams.generator("gail.init"))
         self.root = GAILCell(net, self.cfg)
         self.params = dict(self.root.parameters_and_names())
-        self._update = Update(self.root, "gail.learn")
-        self._judge = Compiled(_Judge(net), "gail.judge", expected=2)
+        self._update = Update(self.root, "gail.learn", ["obs", "action"])
+        self._graph = Compiled(_DiscriminatorGraph(net), "gail.discriminator", expected=2)
         self._rng = streams.generator("gail.learn")
         self._digest = dataset.digest
         self._leaves = {leaf_name("obs", leaf): leaf for leaf in observation_leaves(spec["observation"])}
@@ -200,13 +193,13 @@ class GAIL:
           NonFiniteError: if a reward is NaN or infinite.
         """
         count = math.prod(rollout.shape)
-        told = {**dict(named_leaves("obs", rollout.obs)), "action": rollout.action}
-        agent = self._whitened({name: x.reshape(count, *x.shape[2:]) for name, x in told.items()})
+        steps = {**dict(named_leaves("obs", rollout.obs)), "action": rollout.action}
+        agent = self._whitened({name: x.reshape(count, *x.shape[2:]) for name, x in steps.items()})
         rows = np.flatnonzero(rollout.transitions().reshape(-1))
         if not len(rows):
             return RewardEstimate(np.zeros(rollout.shape, np.float32), {})
-        judged = self._judged(agent)[rows]
-        if not np.isfinite(judged).all():
+        logit = self._logit(agent)[rows]
+        if not np.isfinite(logit).all():
             raise NonFiniteError(
                 "gail: a reward is NaN or infinite: look at the observations (`minding check-env`), or lower "
                 "policy.other.gail.learning_rate"
@@ -214,14 +207,14 @@ class GAIL:
         metrics = self._learn(agent, rows).metrics
         # Rows in which an environment was reset have no reward.
         reward = np.zeros(count, np.float32)
-        reward[rows] = _REWARDS[self.cfg.reward](judged)
+        reward[rows] = _REWARDS[self.cfg.reward](logit)
         return RewardEstimate(reward.reshape(rollout.shape), {**metrics, "gail_reward": float(reward[rows].mean())})
 
-    def _judged(self, rows: Mapping[str, Array]) -> Array:
+    def _logit(self, rows: Mapping[str, Array]) -> Array:
         """f(s, a) of rows, float64 (n,)."""
-        obs = [runtime.to_device(narrow(rows[name])) for name in self._leaves]
-        judged: Array = self._judge(runtime.to_device(narrow(rows["action"])), *obs).asnumpy().astype(np.float64)
-        return judged
+        inputs = [runtime.to_device(narrow(rows[name])) for name in ("action", *self._leaves)]
+        logit: Array = self._graph(*inputs).asnumpy().astype(np.float64)
+        return logit
 
     def _learn(self, agent: Mapping[str, Array], rows: Array) -> LearnOutput:
         """Makes the gradient steps, on random rows of the expert and random `rows` of the agent."""
@@ -288,7 +281,7 @@ def _softplus(x: Array) -> Array:
 
 _REWARDS: Mapping[str, Callable[[Array], Array]] = {
     "positive": _softplus,
-    "negative": lambda judged: -_softplus(-judged),
-    "logit": lambda judged: judged,
+    "negative": lambda logit: -_softplus(-logit),
+    "logit": lambda logit: logit,
 }
 """Functions from f to the reward, by `policy.other.gail.reward`. In float64, none of them becomes infinite."""

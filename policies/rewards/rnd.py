@@ -75,7 +75,7 @@ class RNDCell(GradientStep):
     prioritized = True
 
     def __init__(self, space: Mapping[str, Any], model: Any, cfg: Any, rng: np.random.Generator) -> None:
-        super().__init__(["next_obs"])
+        super().__init__()
         self.target = Features(space, model, cfg.hidden, cfg.dim, rng)
         # One layer more than the target, as in the paper.
         self.predictor = Features(space, model, [*cfg.hidden, cfg.hidden[-1]], cfg.dim, rng)
@@ -118,7 +118,7 @@ class RND:
         self.root = RNDCell(space, cfg.policy.model, self.cfg, streams.generator("rnd.init"))
         fuse_layers(self.root)
         self.params = dict(self.root.parameters_and_names())
-        self._update = Update(self.root, "rnd.learn")
+        self._update = Update(self.root, "rnd.learn", ["next_obs"])
         fields, self._observations = {}, {}
         for leaf in observation_leaves(space):
             name, field = leaf_name("next_obs", leaf), leaf.field

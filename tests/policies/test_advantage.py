@@ -7,13 +7,13 @@ from kernel_calls import result
 from numeric import numeric_gradient
 
 from minding.engine.process.runtime import ms, nn, to_device
-from minding.policies.ops.policy_gradient import FusedAdvantageLoss, advantage_loss
+from minding.policies.ops.policy_gradient import ADVANTAGE_METRICS as METRICS
+from minding.policies.ops.policy_gradient import AdvantageLoss
 
 pytestmark = needs_kernels
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 CFG = {"value_weight": 0.7, "entropy_weight": 0.03}
 SETTINGS = np.array([0.7, 0.03], np.float32)
-METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl")
 
 
 def np_loss(log_prob, entropy, value, old, advantage, target, weight):
@@ -90,21 +90,20 @@ class Slopes(nn.Cell):
         super().__init__()
         parameters = [ms.Parameter(ms.Tensor(x), name=f"given.{k}") for k, x in enumerate(given)]
         self.given = ms.ParameterTuple(parameters)
-        self.fused = FusedAdvantageLoss(CFG) if fused else None
+        self.objective = AdvantageLoss(CFG)
+        assert self.objective.fused is not None
+        if not fused:
+            self.objective.fused = None
         self.gradient = ms.value_and_grad(self.loss, None, self.given, has_aux=True)
 
     def loss(self, batch):
-        if self.fused is not None:
-            return self.fused(self.given[0], self.given[1], self.given[2], batch)
-        return advantage_loss(self.given[0], self.given[1], self.given[2], batch, CFG)
+        results = self.objective(self.given[0], self.given[1], self.given[2], batch)
+        return results[0], results
 
     @ms.jit
     def construct(self, batch):
-        (loss, metrics), grads = self.gradient(batch)
-        numbers = ()
-        for name in METRICS:
-            numbers = (*numbers, metrics[name])
-        return loss, *numbers, *grads
+        (loss, results), grads = self.gradient(batch)
+        return loss, *results, *grads
 
 
 @pytest.mark.parametrize(("entropies", "weights"), [(True, False), pytest.param(False, True, marks=pytest.mark.slow)])

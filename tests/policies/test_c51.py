@@ -197,7 +197,7 @@ def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
 
 def test_a_support_that_is_too_small_is_told_once(policies, batch_of, caplog, monkeypatch):
     policy, values = policies["double"], random_rows(policies["double"])
-    monkeypatch.setattr(policy, "_told_clipped", False)
+    monkeypatch.setattr(policy, "_warned_of_clipping", False)
     for scale, told in ((0.0, 0), (100.0, 1), (100.0, 1)):
         batch = batch_of("double", {**values, "reward": scale * np.abs(values["reward"])})
         share = policy.learn_mode.forward(batch).metrics["clipped_mass"]

@@ -255,7 +255,7 @@ def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
 
 def test_a_batch_without_rows_leaves_the_normalizers(policy, batch):
     before = params(policy)
-    policy.update_normalizers(batch, np.zeros(0, np.int64), policy._normalizers.values())
+    policy.update_normalizers(batch, np.zeros(0, np.int64), policy.normalizers.values())
     assert_same(before, params(policy))
 
 

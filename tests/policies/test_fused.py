@@ -17,7 +17,7 @@ from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.values import soft_objectives
+from minding.policies.ops.values import critic_objectives
 
 pytestmark = needs_kernels
 SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
@@ -268,28 +268,31 @@ def test_the_log_deviation_of_a_fused_actor_keeps_its_bounds(monkeypatch):
         assert not any(gradient.asnumpy().any() for gradient in outputs[-2:])
 
 
-def test_soft_objectives_have_the_same_values_and_gradients(monkeypatch):
+def test_the_objectives_of_critics_have_the_same_values_and_gradients(monkeypatch):
     rng = np.random.default_rng(8)
-    q1, q2, third, reward = (to_device(rng.standard_normal(9).astype(np.float32)) for _ in range(4))
+    q = to_device(rng.standard_normal((3, 9)).astype(np.float32))
+    second, third, reward = (to_device(rng.standard_normal(9).astype(np.float32)) for _ in range(3))
     alpha = to_device(np.array(0.3, np.float32))
 
     def build():
-        target, critic_loss, policy_loss = soft_objectives()
+        soft_target, value_target, critic_loss, policy_loss = critic_objectives()
 
-        def critic(q1, q2, target):
-            loss, mean = critic_loss(q1, q2, target)
+        def critic(q, target):
+            loss, mean = critic_loss(q, target)
             return 0.7 * loss + mean
 
-        def policy(q1, q2, log_prob, alpha):
-            loss, mean = policy_loss(q1, q2, log_prob, alpha)
+        def policy(q, log_prob, alpha):
+            loss, mean = policy_loss(q, log_prob, alpha)
             return 0.7 * loss + mean
 
-        def y(reward, discount, terminated, q1, q2, log_prob, alpha):
-            return target(reward, discount, terminated, q1, q2, log_prob, alpha)
+        def targets(reward, discount, terminated, q, log_prob, alpha):
+            return soft_target(reward, discount, terminated, q, log_prob, alpha), value_target(
+                reward, discount, terminated, q
+            )
 
-        critic_loss_value, critic_gradients = ms.jit(ms.value_and_grad(critic, (0, 1, 2)))(q1, q2, third)
-        policy_loss_value, policy_gradients = ms.jit(ms.value_and_grad(policy, (0, 1, 2, 3)))(q1, q2, third, alpha)
-        values = ms.jit(y)(reward, q1, q2, q1, q2, third, alpha), critic_loss_value, policy_loss_value
+        critic_loss_value, critic_gradients = ms.jit(ms.value_and_grad(critic, (0, 1)))(q, third)
+        policy_loss_value, policy_gradients = ms.jit(ms.value_and_grad(policy, (0, 1, 2)))(q, third, alpha)
+        values = *ms.jit(targets)(reward, second, third, q, third, alpha), critic_loss_value, policy_loss_value
         return *values, *critic_gradients, *policy_gradients
 
     fused, plain = both_forms(monkeypatch, build)

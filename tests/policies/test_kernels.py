@@ -181,53 +181,57 @@ def test_a_layer_of_one_output_needs_no_axis_for_it():
     close(dbias, [dout64.sum()], 9)
 
 
-def soft_draws(batch):
-    return [*draws(11, (batch,), (batch,), (batch,)), np.array(0.3, np.float32)]
+def critic_draws(count, batch):
+    """Values of critics, two further rows of numbers, and a temperature."""
+    return [*draws(11, (count, batch), (batch,), (batch,)), np.array(0.3, np.float32)]
 
 
-@pytest.mark.parametrize("batch", [1, 37])
-def test_the_soft_target(batch):
-    q1, q2, log_prob, alpha = soft_draws(batch)
-    reward, discount, terminated = draws(12, (batch,), (batch,), (batch,))
+CRITICS = pytest.mark.parametrize(("count", "batch"), [(1, 37), (2, 1), (2, 37), (5, 37)])
+
+
+@CRITICS
+def test_targets_use_the_smallest_value_of_all_critics(count, batch):
+    q, log_prob, reward, alpha = critic_draws(count, batch)
+    discount, terminated = draws(12, (batch,), (batch,))
     terminated = (terminated > 0).astype(np.float32)
-    y = result("soft_target", (reward, discount, terminated, q1, q2, log_prob, alpha), (batch,))
-    next_value = np.minimum(q1, q2).astype(np.float64) - alpha * log_prob.astype(np.float64)
+    lowest = q.min(axis=0).astype(np.float64)
+    y = result("soft_target", (reward, discount, terminated, q, log_prob, alpha), (batch,))
+    next_value = lowest - alpha * log_prob.astype(np.float64)
     close(y, reward + discount * (1.0 - terminated) * next_value, 1)
-    y = result("twin_target", (reward, discount, terminated, q1, q2), (batch,))
-    close(y, reward + discount * (1.0 - terminated) * np.minimum(q1, q2).astype(np.float64), 1)
+    y = result("value_target", (reward, discount, terminated, q), (batch,))
+    close(y, reward + discount * (1.0 - terminated) * lowest, 1)
 
 
-@pytest.mark.parametrize("batch", [1, 37])
-def test_the_losses_of_two_critics_and_their_actor(batch):
-    q1, q2, target, alpha = soft_draws(batch)
+@CRITICS
+def test_the_losses_of_critics_and_of_their_actor(count, batch):
+    q, target, log_prob, alpha = critic_draws(count, batch)
     dloss = np.array(-1.5, np.float32)
-    loss, mean = result("twin_loss", (q1, q2, target), (), ())
-    errors = [q.astype(np.float64) - target for q in (q1, q2)]
-    close((loss, mean), ((0.5 * errors[0] ** 2 + 0.5 * errors[1] ** 2).mean(), q1.mean()), 1)
-    slopes = result("twin_loss_gradient", (q1, q2, target, dloss), (batch,), (batch,))
-    close(slopes, [-1.5 * error / batch for error in errors], 1)
+    loss, mean = result("critic_loss", (q, target), (), ())
+    errors = q.astype(np.float64) - target
+    close((loss, mean), ((0.5 * errors**2).sum(axis=0).mean(), q[0].mean()), count)
+    close(result("critic_loss_gradient", (q, target, dloss), q.shape), -1.5 * errors / batch, 1)
 
-    q2[0], log_prob = q1[0], target
-    loss, mean = result("soft_policy_loss", (q1, q2, log_prob, alpha), (), ())
-    close((loss, mean), ((alpha * log_prob - np.minimum(q1, q2)).mean(), log_prob.mean()), 1)
-    dq1, dq2, dlog_prob = result("soft_policy_loss_gradient", (q1, q2, log_prob, alpha, dloss), *[(batch,)] * 3)
-    close(dq1, np.where(q1 < q2, 1.5 / batch, 0.0), 1)
-    # Of two equal values the second one has the gradient.
-    close(dq2, np.where(q1 < q2, 0.0, 1.5 / batch), 1)
+    # Of equal values the last one has the gradient.
+    q[-1, 0] = q[:, 0].min()
+    chosen = count - 1 - q[::-1].argmin(axis=0)
+    loss, mean = result("soft_policy_loss", (q, log_prob, alpha), (), ())
+    close((loss, mean), ((alpha * log_prob - q.min(axis=0)).mean(), log_prob.mean()), 1)
+    dq, dlog_prob = result("soft_policy_loss_gradient", (q, log_prob, alpha, dloss), q.shape, (batch,))
+    close(dq, (np.arange(count)[:, None] == chosen) * (1.5 / batch), 1)
     close(dlog_prob, np.full(batch, -1.5 * 0.3 / batch), 1)
 
 
-@pytest.mark.parametrize("where", [0, 1, 2])
+@pytest.mark.parametrize("where", [0, 1, 2, 3])
 def test_nan_in_a_value_reaches_target_and_losses(where):
-    arrays = soft_draws(5)
-    arrays[where][2] = np.nan
+    q, log_prob, _, alpha = critic_draws(3, 5)
+    (log_prob if where == 3 else q[where])[2] = np.nan
     zeros, ones = np.zeros(5, np.float32), np.ones(5, np.float32)
-    y = result("soft_target", (zeros, ones, zeros, *arrays), (5,))
+    y = result("soft_target", (zeros, ones, zeros, q, log_prob, alpha), (5,))
     assert np.isnan(y).tolist() == [False, False, True, False, False]
-    y = result("twin_target", (zeros, ones, zeros, *arrays[:2]), (5,))
-    assert np.isnan(y).tolist() == [False, False, where < 2, False, False]
-    assert np.isnan(result("twin_loss", arrays[:3], (), ())[0])
-    assert np.isnan(result("soft_policy_loss", arrays, (), ())[0])
+    y = result("value_target", (zeros, ones, zeros, q), (5,))
+    assert np.isnan(y).tolist() == [False, False, where < 3, False, False]
+    assert np.isnan(result("critic_loss", (q, log_prob), (), ())[0])
+    assert np.isnan(result("soft_policy_loss", (q, log_prob, alpha), (), ())[0])
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 2, 11, 15, 16])
@@ -355,4 +359,4 @@ def test_the_tanh_normal_and_its_gradient(spread):
 
 def test_a_library_without_the_kernel_is_an_error_before_anything_runs():
     with pytest.raises(SetupError, match=r"no function imaginary.*install minding again"):
-        kernels.kernel("imaginary", lambda x: x, lambda x: x)
+        kernels.kernel("imaginary", lambda x: x)

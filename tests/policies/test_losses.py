@@ -8,19 +8,19 @@ from numeric import assert_gradient, t, value
 
 from minding.engine.data import returns
 from minding.engine.process.runtime import ms, to_device
-from minding.policies.a3c import a3c_loss
 from minding.policies.impala import impala_loss
+from minding.policies.ops.policy_gradient import ADVANTAGE_METRICS, SURROGATE_METRICS
 from minding.policies.ops.values import (
     chosen_value,
+    critic_loss,
     huber,
     rescaled,
     smaller,
     soft_policy_loss,
     soft_target,
-    twin_loss,
-    twin_target,
     unscaled,
     value_loss,
+    value_target,
 )
 from minding.policies.ppo import ppo_loss
 
@@ -30,7 +30,6 @@ PPO = {**ACTOR_CRITIC, "clip_ratio": 0.2, "value_clip": True}
 
 
 PPO_ROWS = ("log_prob", "advantage", "return", "value")
-A3C_ROWS = ("log_prob", "return")
 IMPALA_ROWS = ("log_prob", "reward", "terminated", "cut", "valid", "next_value")
 
 
@@ -87,16 +86,18 @@ def test_the_value_loss_has_its_gradient_and_none_flows_into_the_target():
 
 def test_the_soft_target_by_hand():
     # 1 + 0.5 (min(3, 2) - 0.1 * 4) and, at the end of an episode, the reward.
-    y = soft_target(t(1.0, 2.0), t(0.5, 0.5), t(0.0, 1.0), t(3.0, 9.0), t(2.0, 9.0), t(4.0, 9.0), t(0.1))
+    q = to_device(np.array([[3.0, 9.0], [2.0, 9.0]], np.float32))
+    y = soft_target(t(1.0, 2.0), t(0.5, 0.5), t(0.0, 1.0), q, t(4.0, 9.0), t(0.1))
     np.testing.assert_allclose(value(y), [1.8, 2.0], rtol=1e-6)
     # Without entropy 1 + 0.5 * min(3, 2).
-    y = twin_target(t(1.0, 2.0), t(0.5, 0.5), t(0.0, 1.0), t(3.0, 9.0), t(2.0, 9.0))
+    y = value_target(t(1.0, 2.0), t(0.5, 0.5), t(0.0, 1.0), q)
     np.testing.assert_allclose(value(y), [2.0, 2.0], rtol=1e-6)
 
 
 def test_the_loss_of_a_soft_policy_by_hand():
     # (0.1 * 2 - 1 + 0.1 * 4 - 3) / 2
-    loss, log_prob = soft_policy_loss(t(1.0, 5.0), t(2.0, 3.0), t(2.0, 4.0), t(0.1))
+    q = to_device(np.array([[1.0, 5.0], [2.0, 3.0]], np.float32))
+    loss, log_prob = soft_policy_loss(q, t(2.0, 4.0), t(0.1))
     assert (float(loss), float(log_prob)) == (pytest.approx(-1.7), 3.0)
 
 
@@ -105,32 +106,30 @@ def test_the_smaller_of_two_numbers_is_nan_if_one_of_them_is():
     assert np.array_equal(found, [1.0, np.nan, np.nan, np.nan], equal_nan=True)
 
 
-@pytest.mark.parametrize("part", [0, 1, 2])
-def test_the_loss_of_a_soft_policy_has_its_gradient(part):
-    values = [np.array([1.0, 5.0]), np.array([2.0, 3.0]), np.array([2.0, -4.0])]
-
-    def replaced(x):
-        return [*values[:part], x, *values[part + 1 :]]
-
+def test_the_loss_of_a_soft_policy_has_its_gradient():
+    q, log_prob = np.array([[1.0, 5.0], [2.0, 3.0], [4.0, 6.0]]), np.array([2.0, -4.0])
     assert_gradient(
-        lambda x: soft_policy_loss(*[v if v is x else t(*v) for v in replaced(x)], t(0.1))[0],
-        lambda x: (0.1 * replaced(x)[2] - np.minimum(*replaced(x)[:2])).mean(),
-        values[part],
+        lambda q: soft_policy_loss(q, t(*log_prob), t(0.1))[0], lambda q: (0.1 * log_prob - q.min(axis=0)).mean(), q
+    )
+    fixed = to_device(q.astype(np.float32))
+    assert_gradient(
+        lambda x: soft_policy_loss(fixed, x, t(0.1))[0], lambda x: (0.1 * x - q.min(axis=0)).mean(), log_prob
     )
 
 
-def test_twin_loss_by_hand():
-    # Half squares of (1, 2) and (3, 0): (0.5 + 4.5 + 2 + 0) / 2.
-    loss, q = twin_loss(t(1.0, 2.0), t(3.0, 0.0), t(0.0, 0.0))
-    assert (float(loss), float(q)) == (3.5, 1.5)
+def test_the_loss_of_critics_by_hand():
+    # Half squares of (1, 2), (3, 0) and (0, 1): (0.5 + 4.5 + 0 + 2 + 0 + 0.5) / 2.
+    q = to_device(np.array([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]], np.float32))
+    loss, mean = critic_loss(q, t(0.0, 0.0))
+    assert (float(loss), float(mean)) == (3.75, 1.5)
 
 
-def test_twin_loss_has_its_gradient():
-    q2, target = np.array([0.5, -1.0]), np.array([0.2, 2.0])
+def test_the_loss_of_critics_has_its_gradient():
+    target = np.array([0.2, 2.0])
     assert_gradient(
-        lambda q1: twin_loss(q1, t(*q2), t(*target))[0],
-        lambda q1: (0.5 * (q1 - target) ** 2 + 0.5 * (q2 - target) ** 2).mean(),
-        [1.0, 3.0],
+        lambda q: critic_loss(q, t(*target))[0],
+        lambda q: (0.5 * (q - target) ** 2).sum(axis=0).mean(),
+        np.array([[1.0, 3.0], [0.5, -1.0]]),
     )
 
 
@@ -139,23 +138,22 @@ def test_ppo_loss_by_hand():
     # and 0.1 -> 0.1 with targets 0: max(1, 0.04) and 0.01; entropy 0.5.
     old = math.log(0.2)
     batch = named(PPO_ROWS, (t(old, old), t(1.0, -1.0), t(0.0, 0.0), t(0.0, 0.0)))
-    loss, metrics = ppo_loss(t(math.log(0.3), math.log(0.3)), t(0.5, 0.5), t(1.0, 0.1), batch, PPO)
-    assert {name: float(x) for name, x in metrics.items()} == {
-        "loss": float(loss),
+    loss, *others = map(float, ppo_loss(t(math.log(0.3), math.log(0.3)), t(0.5, 0.5), t(1.0, 0.1), batch, PPO))
+    assert named(SURROGATE_METRICS[1:], others) == {
         "policy_loss": pytest.approx((-1.2 + 1.5) / 2, abs=1e-5),
         "value_loss": pytest.approx(0.5 * (1.0 + 0.01) / 2),
         "entropy": 0.5,
         "approx_kl": pytest.approx(0.5 - math.log(1.5), abs=1e-5),
         "clip_fraction": 1.0,
     }
-    assert float(loss) == pytest.approx(0.15 + 0.5 * 0.2525 - 0.005, abs=1e-5)
+    assert loss == pytest.approx(0.15 + 0.5 * 0.2525 - 0.005, abs=1e-5)
 
 
 def test_without_the_value_clip_the_error_is_the_plain_one():
     batch = named(PPO_ROWS, (t(0.0), t(0.0), t(0.0), t(5.0)))
 
     def value_loss(cfg):
-        return float(ppo_loss(t(0.0), t(0.0), t(1.0), batch, cfg)[1]["value_loss"])
+        return float(ppo_loss(t(0.0), t(0.0), t(1.0), batch, cfg)[2])
 
     # The clipped value 4.8 would be worse than 1.
     assert value_loss(PPO) == pytest.approx(0.5 * 4.8**2)
@@ -189,41 +187,6 @@ def test_ppo_loss_has_its_gradients():
     np.testing.assert_allclose(value(entropy_gradient), np.full(16, -0.01 / 16), rtol=1e-5)
 
 
-def test_a3c_loss_by_hand():
-    # Advantages 3 - 1 = 2 and 0 - 1 = -1: -(2 * -1 - 1 * -2) / 2 = 0, and (4 + 1) / 2 / 2.
-    batch = named(A3C_ROWS, (t(-1.0, -2.0 - math.log(2.0)), t(3.0, 0.0)))
-    loss, metrics = a3c_loss(t(-1.0, -2.0), t(0.5, 1.5), t(1.0, 1.0), batch, ACTOR_CRITIC)
-    assert {name: float(x) for name, x in metrics.items()} == {
-        "loss": float(loss),
-        "policy_loss": 0.0,
-        "value_loss": 1.25,
-        "entropy": 1.0,
-        # Ratios 1 and 2.
-        "approx_kl": pytest.approx((1.0 - math.log(2.0)) / 2, abs=1e-6),
-    }
-    assert float(loss) == pytest.approx(0.625 - 0.01)
-
-
-def test_a3c_loss_has_its_gradients_and_none_flows_through_the_advantage():
-    rng = np.random.default_rng(2)
-    log_prob, state_value, target = rng.standard_normal((3, 8))
-    zeros = t(*np.zeros(8))
-    batch = named(A3C_ROWS, (zeros, t(*target)))
-    assert_gradient(
-        lambda x: a3c_loss(x, zeros, t(*state_value), batch, ACTOR_CRITIC)[0],
-        lambda x: -((target - state_value) * x).mean() + 0.25 * ((target - state_value) ** 2).mean(),
-        log_prob,
-    )
-    assert_gradient(
-        lambda x: a3c_loss(t(*log_prob), zeros, x, batch, ACTOR_CRITIC)[0],
-        lambda x: -((target - state_value) * log_prob).mean() + 0.25 * ((target - x) ** 2).mean(),
-        state_value,
-    )
-    entropy = t(*np.zeros(8))
-    entropy_gradient = ms.grad(lambda x: a3c_loss(zeros, x, zeros, batch, ACTOR_CRITIC)[0])(entropy)
-    np.testing.assert_allclose(value(entropy_gradient), np.full(8, -0.01 / 8), rtol=1e-5)
-
-
 def column(*numbers):
     return to_device(np.array(numbers, np.float32)[:, None])
 
@@ -235,17 +198,17 @@ def test_impala_loss_by_hand():
     log_prob = column(math.log(0.2), math.log(0.2), 0.0)
     flags = column(0.0, 1.0, 0.0), column(0.0, 1.0, 1.0), column(1.0, 1.0, 0.0)
     batch = named(IMPALA_ROWS, (old, column(1.0, 3.0, 100.0), *flags, column(4.0, 50.0, 50.0)))
-    loss, metrics = impala_loss(log_prob, column(0.5, 1.5, 9.0), column(2.0, 4.0, 50.0), batch, IMPALA)
+    results = impala_loss(log_prob, column(0.5, 1.5, 9.0), column(2.0, 4.0, 50.0), batch, IMPALA)
+    loss, *others = map(float, results)
     policy_loss, value_loss = -(0.75 - 0.5) * math.log(0.2) / 2, 0.5 * (0.75**2 + 0.5**2) / 2
-    assert {name: float(x) for name, x in metrics.items()} == {
-        "loss": float(loss),
+    assert named((*ADVANTAGE_METRICS[1:], "rho"), others) == {
         "policy_loss": pytest.approx(policy_loss, abs=1e-5),
         "value_loss": pytest.approx(value_loss),
         "entropy": 1.0,
         "approx_kl": pytest.approx((1.0 - math.log(2.0) - 0.5 + math.log(2.0)) / 2, abs=1e-5),
         "rho": pytest.approx(0.75),
     }
-    assert float(loss) == pytest.approx(policy_loss + 0.5 * value_loss - 0.01, abs=1e-5)
+    assert loss == pytest.approx(policy_loss + 0.5 * value_loss - 0.01, abs=1e-5)
 
 
 def test_impala_loss_of_resets_only_is_zero():

@@ -202,5 +202,5 @@ def test_the_normalizer_sees_the_observation_beside_the_mask(build):
     batches = Batches(policy, ROWS)
     values, _ = values_of(policy, batches, draw_masks((ACTIONS,), ROWS, np.random.default_rng(0)))
     policy.learn_mode.forward(batches(values, np.arange(ROWS)[None]))
-    ((_, normalizer),) = policy._normalizers.values()
+    ((_, normalizer),) = policy.normalizers.values()
     np.testing.assert_allclose(normalizer.moments.mean, values["obs.observation"].mean(axis=0), rtol=1e-6)

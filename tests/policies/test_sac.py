@@ -65,8 +65,7 @@ def squashed(policy, obs, noise):
 
 
 def q_values(critics, action, obs):
-    answers = critics(to_device(action.astype(np.float32)), [to_device(obs)])
-    return [q.asnumpy().astype(np.float64) for q in answers]
+    return critics(to_device(action.astype(np.float32)), [to_device(obs)]).asnumpy().astype(np.float64)
 
 
 def test_the_update_computes_the_losses_of_its_formulas(policy, rows, batch):

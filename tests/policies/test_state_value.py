@@ -12,7 +12,7 @@ from minding.policies.bc import BC
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.target import equalize
-from minding.policies.networks.actor_critic import PolicyNetwork, StateValue, TwinCritics
+from minding.policies.networks.actor_critic import CriticEnsemble, PolicyNetwork, StateValue
 from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.ops.policy_gradient import row_mean
@@ -123,8 +123,8 @@ class ValueCell(GradientStep):
     metrics = ("value_loss",)
 
     def __init__(self, net, spec, model, learn, rng):
-        super().__init__(["obs", "reward"])
-        self.net, self.critics, self.targets = net, TwinCritics(spec, model, rng), TwinCritics(spec, model, rng)
+        super().__init__()
+        self.net, self.critics, self.targets = net, CriticEnsemble(spec, model, rng), CriticEnsemble(spec, model, rng)
         self.value = StateValue(spec, model, rng)
         equalize(self.critics, self.targets)
         parts = {"actor": net, "critics": self.critics, "value": self.value}
@@ -144,6 +144,8 @@ class ValueCell(GradientStep):
 class ValueLearner(BC):
     def make_root(self, net, rng):
         return ValueCell(net, self.spec, self.cfg.model, self.cfg.learn, rng)
+
+    host_fields = ("action",)
 
     @property
     def row_fields(self):

@@ -55,7 +55,7 @@ def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny
     index = np.arange(ROWS).reshape(1, 4, 2) if sequences else np.arange(ROWS)[None]
     batch = batches(values, index)
     inputs = policy.inputs(batch, 0.0)
-    loop = GradientLoop(policy.root, batch, tuple(inputs.steps), tuple(inputs.constants), False)
+    loop = GradientLoop(policy.root, policy.step_fields, batch, (*inputs.steps,), (*inputs.constants,), False)
     arrays = [batch.index[0], *(x[0] for x in inputs.steps.values())]
     arrays += [np.asarray(x, np.float32) for x in inputs.constants.values()]
     obs, act = values["obs"], policy.actors["eval"].outputs
@@ -74,7 +74,7 @@ class Errors(GradientStep):
     prioritized = True
 
     def __init__(self):
-        super().__init__(["number"])
+        super().__init__()
         self.weight = ms.Parameter(ms.Tensor(np.float32(0.0)), name="weight")
 
     def construct(self, batch):
@@ -92,7 +92,7 @@ def test_each_drawn_row_gets_the_priority_of_the_step_that_used_it(steps):
     index = np.array([[0, 1], [1, 1], [3, 0]])[:steps]
     batch = batches({"number": np.array([1.0, 2.0, 4.0, 8.0], np.float32)}, index)
     scale = np.array([1.0, 10.0, 100.0], np.float32)[:steps]
-    output = Update(Errors(), "test")(batch, Inputs({"scale": scale}))
+    output = Update(Errors(), "test", ["number"])(batch, Inputs({"scale": scale}))
     # The weight is 0, then 1 + 2 = 3, then 3 + 2 + 2 = 7.
     expected = [[1.0, 2.0], [10.0, 10.0], [100.0, 600.0]][:steps]
     assert output.priorities.tolist() == expected

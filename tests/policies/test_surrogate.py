@@ -9,6 +9,7 @@ from numeric import numeric_gradient
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.networks.heads import fuse_likelihood, make_action_head
+from minding.policies.ops.policy_gradient import SURROGATE_METRICS as METRICS
 from minding.policies.ops.policy_gradient import FusedSurrogate
 from minding.policies.ppo import ppo_loss
 
@@ -235,9 +236,6 @@ def test_ratios_beyond_the_range_of_numbers():
 # In a graph.
 
 
-METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
-
-
 class Slopes(nn.Cell):
     """Loss, metrics, and the gradients of the loss for the parameters of a distribution and for the value."""
 
@@ -253,16 +251,15 @@ class Slopes(nn.Cell):
         log_prob, entropy = self.head.log_prob_entropy(self.given[: self.count], batch["action"])
         value = self.given[self.count]
         if self.fused is not None:
-            return self.fused(log_prob, entropy, value, batch)
-        return ppo_loss(log_prob, entropy, value, batch, CFG)
+            results = self.fused(log_prob, entropy, value, batch)
+        else:
+            results = ppo_loss(log_prob, entropy, value, batch, CFG)
+        return results[0], results
 
     @ms.jit
     def construct(self, batch):
-        (loss, metrics), grads = self.gradient(batch)
-        numbers = ()
-        for name in METRICS:
-            numbers = (*numbers, metrics[name])
-        return loss, *numbers, *grads
+        (loss, results), grads = self.gradient(batch)
+        return loss, *results, *grads
 
 
 HEADS = {

@@ -135,7 +135,7 @@ def test_everything_moves_and_targets_follow_by_their_share(policy, batches):
 
 def test_without_a_penalty_no_row_has_what_follows(tiny_config):
     plain, _ = build(tiny_config, "td3_bc")
-    assert not {"next_action", "next_known"} & {*plain.learn_mode.fields, *plain.root.fields}
+    assert not {"next_action", "next_known"} & {*plain.learn_mode.fields}
 
 
 def test_actions_recorded_in_the_next_state_are_those_of_the_same_episode(policy):

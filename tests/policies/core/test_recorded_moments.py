@@ -44,7 +44,7 @@ def recorded(seed=0):
 
 def moments(policy):
     """Mean and scale of each normalizer as the network sees them."""
-    return {name: (n.mean.asnumpy().copy(), n.scale.asnumpy().copy()) for name, n in policy.normalizers.items()}
+    return {name: (n.mean.asnumpy().copy(), n.scale.asnumpy().copy()) for name, (_, n) in policy.normalizers.items()}
 
 
 def same(first, second):
@@ -70,7 +70,7 @@ def test_they_are_those_of_the_data_in_float64_at_the_first_step_and_stay(blocks
         x = values.astype(np.float64)
         np.testing.assert_array_equal(mean, x.mean(axis=0).astype(np.float32))
         np.testing.assert_allclose(scale, 1 / np.sqrt(x.var(axis=0) + 1e-8), rtol=1e-6)
-    assert [n.moments.count for n in policy.normalizers.values()] == [STEPS, STEPS]
+    assert [n.moments.count for _, n in policy.normalizers.values()] == [STEPS, STEPS]
     policy.learn_mode.forward(tables.batch(first + 4))
     assert same(moments(policy), found)
 
@@ -113,4 +113,4 @@ def test_where_rows_are_collected_they_move_with_each_call():
     found = moments(policy)
     policy.learn_mode.forward(batches(values, [range(8, 16)]))
     assert not same(moments(policy), found)
-    assert {n.moments.count for n in policy.normalizers.values()} == {16}
+    assert {n.moments.count for _, n in policy.normalizers.values()} == {16}

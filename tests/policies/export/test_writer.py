@@ -139,7 +139,7 @@ def made(tiny_config):
             cfg = tiny_config(algorithm, space, action, env=env, **overrides)
             policy = get_policy_class(algorithm)(cfg, modes=("eval",))
             rng = np.random.default_rng(1)
-            for _, normalizer in policy._normalizers.values():
+            for _, normalizer in policy.normalizers.values():
                 normalizer.update(3.0 * rng.standard_normal((50, normalizer.mean.size)) + 1.0)
             if algorithm == "ppo":
                 # PPO starts with actions near 0: away from there, so that limits matter.
@@ -232,7 +232,7 @@ def test_a_file_remembers_and_forgets_as_the_policy_does(file_format, made, expo
 @pytest.mark.parametrize(("case", "file_format"), [("ppo, discrete", "onnx"), ("sac", "mindir")])
 def test_a_file_without_the_normalization_is_found(case, file_format, made, tmp_path):
     one = made(case)
-    ((_, normalizer),) = one.policy._normalizers.values()
+    ((_, normalizer),) = one.policy.normalizers.values()
     kept = [p.asnumpy().copy() for p in (normalizer.mean, normalizer.scale)]
     assign(normalizer.mean, np.zeros(4, np.float32))
     assign(normalizer.scale, np.ones(4, np.float32))

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from minding.engine.data.returns import gae
 from minding.engine.process.runtime import to_device
-from minding.policies.ops.values import reverse_scan, vtrace
+from minding.policies.ops.values import accumulated, vtrace
 
 STEPS, ENVS = 5, 2
 """Fixed in the property tests: every shape and bound is compiled anew."""
@@ -58,7 +58,7 @@ def test_the_scan_solves_its_recursion(steps):
     expected = np.zeros((steps + 1, 3))
     for t in reversed(range(steps)):
         expected[t] = delta[t] + decay[t] * expected[t + 1]
-    found = reverse_scan(to_device(delta.astype(np.float32)), to_device(decay.astype(np.float32)))
+    found = accumulated(to_device(delta.astype(np.float32)), to_device(decay.astype(np.float32)))
     np.testing.assert_allclose(found.asnumpy(), expected[:-1], rtol=1e-4, atol=1e-5)
 
 
