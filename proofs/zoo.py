@@ -46,8 +46,8 @@ MOST_BYTES = 300_000
 _FRESH_SEED = 1_000_000
 """Of the episodes that are reported: no run has this seed."""
 _WIDTH, _COLORS, _STEP, _LONGEST = 240, 32, 40, 10_000
-"""Films are small: width of their pictures in pixels, number of colors, least milliseconds for which a picture is shown,
-and length of a film in milliseconds."""
+"""Films are small: width of their pictures in pixels, number of colors, least time of a picture and length of a film,
+both in milliseconds."""
 
 
 def jobs(names: Sequence[str]) -> list[Job]:
