@@ -46,8 +46,8 @@ MOST_BYTES = 300_000
 _FRESH_SEED = 1_000_000
 """Of the episodes that are reported: no run has this seed."""
 _WIDTH, _COLORS, _STEP, _LONGEST = 240, 32, 40, 10_000
-"""Films are to be small: their pictures are so wide and have so many colors, a picture is shown for at least so many
-milliseconds, and the film ends after so many."""
+"""Films are small: width of their pictures in pixels, number of colors, least time of a picture and length of a film,
+both in milliseconds."""
 
 
 def jobs(names: Sequence[str]) -> list[Job]:

@@ -143,7 +143,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _numbers(cells: Sequence[str], columns: int) -> list[float] | None:
-    """The numbers of a row, NaN for empty cells; None if the cells are not a row of so many columns."""
+    """The numbers of a row, NaN for empty cells; None if the cells are not a row of this number of columns."""
     if len(cells) != columns:
         return None
     try:
