@@ -23,6 +23,7 @@ from minding.envs.findings import (
     judge_images,
     judge_masks,
     judge_rewards,
+    judge_scales,
 )
 from minding.envs.guards.answers import InterfaceError
 from minding.envs.guards.faults import Hang, describe
@@ -143,7 +144,7 @@ def _try_steps(
     yield from judge_bounds(env) + judge_images(observation)
     rollout = Trial()
     try:
-        roll_out(env, steps, settings["step_timeout"], rollout, budget.left / 2)
+        roll_out(env, steps, settings, rollout, budget.left / 2)
     except (Exception, SystemExit, Hang) as error:
         text = str(error) if isinstance(error, MindingError) else describe(error)
         factory.close(env)
@@ -157,8 +158,9 @@ def _try_steps(
     tried = len(rollout.rewards)
     budget.each += rollout.seconds / tried
     if tried < steps:
-        yield Finding("warn", f"{tried:,} of {steps:,} steps were tried in {rollout.seconds:.3g} s", budget.fix)
-    yield from judge_arrays(rollout) + judge_masks(rollout)
+        part = f"{tried:,} of {steps:,} steps"
+        yield Finding("warn", f"{part} were tried in {rollout.seconds:.3g} s", budget.fix, tried=part)
+    yield from judge_arrays(rollout) + judge_masks(rollout) + judge_scales(rollout)
     yield from judge_ends(rollout, limit, budget.fix if tried < steps else "") + judge_rewards(rollout)
 
 
@@ -382,4 +384,4 @@ def _speed(manager: BatchedEnvManager, rounds: int, description: Mapping[str, An
 
 
 def _left_out(what: str, budget: Budget) -> Finding:
-    return Finding("warn", f"the time did not suffice to check {what}", budget.fix)
+    return Finding("warn", f"the time did not suffice to check {what}", budget.fix, left_out=True)

@@ -11,12 +11,12 @@ import numpy as np
 
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError
+from minding.envs.normalize import NORMALIZE_OBS, NORMALIZE_REWARD
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import is_bounded
 from minding.envs.spaces.agents import agents_space
 from minding.envs.trial import Trial
 
-_LARGE_REWARD = 100.0
 _IMAGE_SIZE = 256
 _MANY_VALUES = 2000
 
@@ -30,12 +30,16 @@ class Finding:
       text: description of the finding.
       fix: advice; empty if nothing is wrong.
       refused: the error, if the environment could not be made, or if its spaces do not have an array form.
+      tried: how many of the steps were tried, such as ``'1 of 1,000 steps'``, if the time limit ended them.
+      left_out: whether the time limit left out this check.
     """
 
     level: str
     text: str
     fix: str = ""
     refused: MindingError | None = None
+    tried: str = ""
+    left_out: bool = False
 
 
 def judge_bounds(env: AnyEnv) -> list[Finding]:
@@ -104,12 +108,17 @@ def judge_ends(rollout: Trial, limit: int | None, shortened: str) -> list[Findin
     return [Finding("ok", text)]
 
 
+def judge_scales(rollout: Trial) -> list[Finding]:
+    trouble = "" if rollout.scales is None else rollout.scales.observation_trouble()
+    return [Finding("warn", trouble, NORMALIZE_OBS)] if trouble else []
+
+
 def judge_rewards(rollout: Trial) -> list[Finding]:
     rewards = np.array(rollout.rewards)
-    largest = float(np.abs(rewards).max())
+    trouble = "" if rollout.scales is None else rollout.scales.reward_trouble()
     text = f"rewards lie in [{rewards.min():.3g}, {rewards.max():.3g}], mean {rewards.mean():.3g}"
-    if largest == 0:
+    if not rewards.any():
         return [Finding("warn", "a random policy met no reward but 0", "a sparse task: expect to need exploration")]
-    if largest > _LARGE_REWARD:
-        return [Finding("warn", text, "set env.normalize_reward=true, or scale the reward")]
+    if trouble:
+        return [Finding("warn", f"{text}; {trouble}", NORMALIZE_REWARD)]
     return [Finding("ok", text)]

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from minding.engine.config.options import short
@@ -40,6 +40,7 @@ def make_env_manager(
     *,
     training: bool = True,
     env_fn: Callable[..., AnyEnv] | None = None,
+    watch: Collection[str] = (),
 ) -> BatchedEnvManager:
     """Makes `num_envs` environments that step together.
 
@@ -60,6 +61,7 @@ def make_env_manager(
       seed: seed from which the seeds of all episodes follow.
       training: False for evaluation: rewards are then neither normalized nor clipped, and episodes are whole games.
       env_fn: function that makes one environment, in place of ``env_cfg.env_id``; it gets ``env_kwargs``.
+      watch: 'reward', 'observation', or both: what to warn about once if its numbers are large in the first steps.
     Raises:
       ConfigError: if the section or the environment is wrong; names the key.
       SpaceError: for spaces that do not have an array form.
@@ -70,7 +72,7 @@ def make_env_manager(
     settings = env_settings(env_cfg)
     _check_single(settings, num_envs)
     factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn, training=training)
-    return ManagerFactory(settings, factory, num_envs, seed, training).make(seed)
+    return ManagerFactory(settings, factory, num_envs, seed, training, watch=frozenset(watch)).make(seed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +85,7 @@ class ManagerFactory:
       num_envs, seed, training: see `make_env_manager`.
       told: whether an earlier manager of this factory has already given the warnings: a run makes several managers,
         in all lanes.
+      watch: see `make_env_manager`; of several workers only the first one watches.
     """
 
     settings: Mapping[str, Any]
@@ -91,13 +94,14 @@ class ManagerFactory:
     seed: int
     training: bool
     told: bool = False
+    watch: frozenset[str] = frozenset()
 
     def __call__(self, lane: LaneContext) -> BatchedEnvManager:
         """Makes a worker's manager, with its shard of the environments; workers other than 0 get their own seeds."""
-        seed = self.seed
-        if lane.index:
-            seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
-        return self.make(seed, lane.share(self.num_envs))
+        if not lane.index:
+            return self.make(self.seed, lane.share(self.num_envs))
+        seed = SeedStreams(self.seed).integers(f"worker.{lane.index}", 1)[0]
+        return dataclasses.replace(self, watch=frozenset()).make(seed, lane.share(self.num_envs))
 
     @anchored()
     def make(self, seed: int, envs: int | None = None) -> BatchedEnvManager:
@@ -105,9 +109,13 @@ class ManagerFactory:
         envs = self.num_envs if envs is None else envs
         if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
             # No other process can have this object.
-            return VectorEnvManager(self._given(self.factory.source), self.settings, seed, self.training, self.told)
-        manager = self._make(seed, envs)
-        manager.origin = dataclasses.replace(self, told=True)
+            given = self._given(self.factory.source)
+            manager: BatchedEnvManager = VectorEnvManager(given, self.settings, seed, self.training, self.told)
+        else:
+            manager = self._make(seed, envs)
+            manager.origin = dataclasses.replace(self, told=True)
+        if self.watch:
+            manager.watch(self.watch)
         return manager
 
     def _given(self, given: GivenVector) -> AnyVectorEnv:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from minding.engine.types import Array, EnvStep, EpisodeEnd, Factory, Obs, State
 from minding.envs.backends.source import Source
 from minding.envs.backends.vector import VectorSource
 from minding.envs.config import env_settings
-from minding.envs.normalize import CLIP, RewardScaler
+from minding.envs.normalize import CLIP, RewardScaler, ScaleMeter
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import probe
@@ -41,6 +41,7 @@ class BatchedEnvManager:
     Attributes:
       origin: factory that rebuilds this manager in another process; None if that is impossible.
       repeats: finds out if the environments repeat an episode from its seed and actions; `resume_guarantee` asks it.
+      meter: measures the scales of the first steps, for a warning; None if they are not or no longer measured.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class BatchedEnvManager:
     ) -> None:
         self.num_envs = source.num_envs
         self._source = source
+        self._settings = settings
         self._adapter = adapter
         self._scaler = None
         layout = source.layout
@@ -65,6 +67,7 @@ class BatchedEnvManager:
         self._closed = False
         self.origin: Factory | None = None
         self.repeats: Callable[[], bool] = lambda: True
+        self.meter: ScaleMeter | None = None
 
     def factory(self) -> Factory:
         """The factory that rebuilds this manager in another process.
@@ -83,6 +86,13 @@ class BatchedEnvManager:
     def weights(self) -> dict[str, Array]:
         """An empty dict: environments do not depend on the policy's weights."""
         return {}
+
+    def watch(self, what: Collection[str]) -> None:
+        """Lets the first steps be measured, for a warning if rewards or observations are large; see `ScaleMeter`.
+
+        Rewards that the settings normalize or clip are not measured.
+        """
+        self.meter = ScaleMeter(self._source.layout, self.num_envs, self._settings, what)
 
     @property
     def obs(self) -> Obs:
@@ -152,6 +162,11 @@ class BatchedEnvManager:
         self._obs = obs
         self._returns += reward
         self._lengths += self._one_step
+        if self.meter is not None and self.meter.add(next_obs, reward, terminated | truncated, valid):
+            troubles, self.meter = self.meter.troubles(), None
+            if troubles:
+                told = "; ".join(f"{trouble}: {remedy}" for trouble, remedy in troubles.items())
+                _log.warning("%s: %s", self._source.name, told)
         if self._scaler is not None:
             # This also begins a new return in rows that are not valid.
             reward = self._scaler(reward, valid)
@@ -193,6 +208,8 @@ class BatchedEnvManager:
           CheckpointError: if the state is that of another number of environments.
         """
         self._check_open()
+        # The warning was given before.
+        self.meter = None
         self._obs, restarted = self._source.load_state_dict(state["source"])
         self._returns[:] = state["returns"]
         self._lengths[:] = state["lengths"]

@@ -1,13 +1,30 @@
-"""Running scale of rewards."""
+"""Scales of rewards and observations: a running one for rewards, and a measurement in the first steps of a run."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
 import numpy as np
 
-from minding.engine.types import Array, StateDict
+from minding.engine.data import trees
+from minding.engine.data.masks import OBSERVATION
+from minding.engine.types import Array, Obs, StateDict
+from minding.envs.spaces.layout import Leaf, ObsLayout
 
 CLIP = 10.0
 """Bound of scaled rewards, unless ``env.reward_clip`` is set."""
+REWARD = "reward"
+NORMALIZE_REWARD = "set env.normalize_reward=true, or scale the reward"
+NORMALIZE_OBS = "set policy.model.normalize_obs=true, or scale the observation"
+LARGE_RETURN = 1000.0
+"""Standard deviation of discounted returns from which rewards are large: ten times that of usual tasks, below 100."""
+LARGE_NUMBER = 100.0
+"""Root mean square of an observed number from which it is large: networks expect numbers of about 1."""
+LARGE_RATIO = 1e4
+"""Ratio of the largest to the smallest root mean square from which numbers have very different scales."""
+_LEAST_STEPS, _LEAST_ROUNDS = 1000, 100
 
 
 class RewardScaler:
@@ -81,3 +98,92 @@ class RewardScaler:
         self._squares += float(((returns - mean) ** 2).sum()) + delta**2 * self._count * len(returns) / total
         self._mean += delta * len(returns) / total
         self._count = total
+
+
+class ScaleMeter:
+    """Measures the scales of rewards and observations in the first steps of environments.
+
+    Args:
+      layout: layout of the observations. Images, integers that stand for choices, and masks are not measured.
+      num_envs: number of environments, N.
+      settings: checked settings, see `env_settings`; rewards that they normalize or clip are not measured.
+      watch: what to measure: `REWARD`, `OBSERVATION`, or both.
+    """
+
+    def __init__(
+        self,
+        layout: ObsLayout,
+        num_envs: int,
+        settings: Mapping[str, Any],
+        watch: Collection[str] = (REWARD, OBSERVATION),
+    ) -> None:
+        tamed = settings["normalize_reward"] or settings["reward_clip"] is not None
+        self._watch = frozenset(watch) - ({REWARD} if tamed else set())
+        self._returns = RewardScaler((num_envs, *layout.reward_shape), settings["reward_gamma"])
+        self._largest = 0.0
+        self._leaves = {leaf.path: leaf for leaf in layout.leaves if _is_measured(leaf)}
+        self._squares = {path: np.zeros(leaf.shape) for path, leaf in self._leaves.items()}
+        self._rows = self._rounds = 0
+        self._wanted = max(_LEAST_ROUNDS, math.ceil(_LEAST_STEPS / num_envs))
+
+    def add(self, obs: Obs, reward: Array, over: Array, valid: Array | None = None) -> bool:
+        """Adds a step of all environments; returns whether there are enough of them for a judgement.
+
+        Args:
+          obs: the observations after the step, ``(N, ...)``.
+          reward: the environments' own rewards, ``(N,)`` or ``(N, M)``.
+          over: bool ``(N,)``, where an episode has ended.
+          valid: bool ``(N,)``, or None if all rows are; see `EnvStep`.
+        """
+        self._returns(reward, valid)
+        self._returns.forget(over)
+        self._largest = max(self._largest, float(np.abs(reward).max()))
+        for path, values in trees.leaves(obs):
+            if path in self._squares:
+                self._squares[path] += (values.astype(np.float64) ** 2).sum(axis=0)
+        self._rows += len(reward)
+        self._rounds += 1
+        return self._rounds >= self._wanted
+
+    def reward_trouble(self) -> str:
+        """What is wrong with the rewards; empty if they are not large."""
+        scale = self._returns.scale
+        if REWARD not in self._watch or scale <= LARGE_RETURN:
+            return ""
+        return (
+            f"rewards are large, up to {self._largest:.3g}: discounted returns vary by {scale:.3g}, and values are "
+            f"learned slowly if they vary by more than {LARGE_RETURN:,.0f}"
+        )
+
+    def observation_trouble(self) -> str:
+        """What is wrong with the scales of the observed numbers; empty if they are near 1."""
+        found = [
+            (float(scale), _name(leaf, number))
+            for path, leaf in self._leaves.items()
+            for number, scale in enumerate(np.sqrt(self._squares[path] / max(self._rows, 1)).ravel())
+            if scale > 0
+        ]
+        if OBSERVATION not in self._watch or not found:
+            return ""
+        (smallest, one), (largest, other) = min(found), max(found)
+        if largest <= LARGE_NUMBER and largest <= LARGE_RATIO * smallest:
+            return ""
+        beside = "" if one == other else f" beside {one} of about {smallest:.2g}"
+        return f"{other} is of about {largest:.2g}{beside}, and networks learn slowly from numbers that are far from 1"
+
+    def troubles(self) -> dict[str, str]:
+        """Each trouble with its remedy."""
+        remedies = {self.reward_trouble(): NORMALIZE_REWARD, self.observation_trouble(): NORMALIZE_OBS}
+        return {trouble: remedy for trouble, remedy in remedies.items() if trouble}
+
+
+def _is_measured(leaf: Leaf) -> bool:
+    if leaf.part != OBSERVATION or leaf.count is not None or leaf.choices:
+        return False
+    return leaf.dtype.kind in "fiu" and not (leaf.dtype == np.uint8 and len(leaf.shape) > 1)
+
+
+def _name(leaf: Leaf, number: int) -> str:
+    """The name of one number of an observation, such as ``observation 'tank'[2]``."""
+    place = ", ".join(map(str, np.unravel_index(number, leaf.shape))) if leaf.shape else ""
+    return f"{leaf.label}[{place}]" if leaf.shape else leaf.label

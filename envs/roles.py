@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.config.config import Config
+from minding.engine.data.masks import OBSERVATION
 from minding.engine.errors import ConfigError
 from minding.engine.search.rules import check_rules
 from minding.engine.seeding import SeedStreams
@@ -13,9 +14,12 @@ from minding.engine.types import BoardGame
 from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
+from minding.envs.normalize import REWARD
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 
+_OTHER_REWARDS = ("gail", "sqil")
+"""Chains whose policies learn from rewards that are not the environment's."""
 _RULES = ("actions", "longest", "initial", "legal", "play", "planes", "symmetries")
 
 
@@ -29,7 +33,17 @@ def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None)
     Raises:
       ConfigError, SpaceError, MissingExtraError: as for `make_env_manager`.
     """
-    return make_env_manager(cfg.env, cfg.env.collector_env_num, _seed(cfg, "env.collect"), env_fn=env_fn)
+    seed = _seed(cfg, "env.collect")
+    return make_env_manager(cfg.env, cfg.env.collector_env_num, seed, env_fn=env_fn, watch=_watched(cfg))
+
+
+def _watched(cfg: Config) -> tuple[str, ...]:
+    """Whose scales matter to the policy: it may normalize them itself, or learn from other rewards."""
+    model, learn, other = (cfg.policy.read(section, dict, {}) for section in ("model", "learn", "other"))
+    if "bin_limit" in model:  # symlog
+        return ()
+    rewards = not learn.get("value_norm") and cfg.chain not in _OTHER_REWARDS and other.get("reward") in (None, "none")
+    return (*([REWARD] if rewards else []), *([] if model.get("normalize_obs") else [OBSERVATION]))
 
 
 def make_evaluator_env(

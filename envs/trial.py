@@ -14,6 +14,7 @@ from minding.engine.errors import EnvError
 from minding.envs.guards.answers import as_flag, reset_answer, step_answer
 from minding.envs.guards.values import ValueCheck, step_reward
 from minding.envs.guards.watchdog import Activity, Watch
+from minding.envs.normalize import ScaleMeter
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.dtypes import as_declared, other_dtypes
 from minding.envs.spaces.info import sample_action
@@ -37,16 +38,19 @@ class Trial:
     other_dtypes: set[str] = dataclasses.field(default_factory=set)
     legal: list[float] = dataclasses.field(default_factory=list)
     """Share of legal actions in each step, if there is a mask."""
+    scales: ScaleMeter | None = None
+    """The scales of rewards and observations, after the first step."""
     seconds: float = 0.0
     """Duration of the trial in seconds."""
 
 
-def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial, seconds: float = math.inf) -> None:
+def roll_out(env: AnyEnv, steps: int, settings: Mapping[str, Any], found: Trial, seconds: float = math.inf) -> None:
     """Steps an environment at least once, up to `steps` times or for `seconds`, and records the results in `found`."""
     start = time.monotonic()
     activity = Activity()
-    watch = Watch(activity, lambda: "the environment", step_timeout)
+    watch = Watch(activity, lambda: "the environment", settings["step_timeout"])
     layout = ObsLayout(env.observation_space, env.action_space)
+    found.scales = ScaleMeter(layout, 1, settings)
     row = layout.allocate(1)
     values = ValueCheck(layout)
     env.action_space.seed(SEED)
@@ -74,6 +78,7 @@ def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial, seconds
         terminated, truncated = as_flag(terminated, "terminated"), as_flag(truncated, "truncated")
         reward = step_reward(reward, layout.reward_shape)
         look(next_obs, reward, terminated)
+        found.scales.add(layout.unflatten(row), np.array([reward]), np.array([terminated or truncated]))
         found.aliased |= not _equal(before, _snapshot(obs))
         found.rewards.append(reward)
         length += 1

@@ -267,7 +267,7 @@ class RunCheckpoints:
         if other:
             guarantee += f", but the code of {', '.join(other)} has changed"
         unit = self._task.ctx.unit
-        console_logger().info("resumed %s at %s %d (%s)%s", path, unit, manifest[unit], guarantee, note)
+        console_logger().info("resumed %s at %s %d (%s)%s", shown(path), unit, manifest[unit], guarantee, note)
         return found
 
     def restore(self, request: str | Path) -> Checkpoint:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import worlds
 from gymnasium import spaces
-from worlds import Counter, Faulty, Nested, Recycler, Torque, Unseeded
+from worlds import Counter, Faulty, Nested, Recycler, Small, Torque, Unseeded
 
 from minding.engine.errors import ConfigError
 from minding.envs import check, check_env, describe_env
@@ -24,7 +24,7 @@ def troubles(env_fn, steps=100, **env):
 
 
 def test_a_sound_environment_has_nothing_but_ok():
-    assert troubles(Counter) == {}
+    assert troubles(Small) == {}
 
 
 def test_a_task_with_a_single_start_is_pointed_out():
@@ -103,6 +103,17 @@ def test_wrong_dtypes_bounds_and_large_rewards_are_found():
     assert "observation is float64, its space says float32" in texts
     assert "outside the observation space" in texts
     assert "rewards lie in [1e+03" in texts
+
+
+def test_large_numbers_are_found_before_training():
+    found = troubles(worlds.Stock, 1000)
+    observation, reward = (next(text for text in found if word in text) for word in ("observation[0]", "rewards lie"))
+    assert re.match(r"observation\[0\] is of about 1.8e\+04 beside observation\[2\] of about 20, and", observation)
+    assert found[observation].fix.startswith("set policy.model.normalize_obs=true")
+    assert "discounted returns vary by" in reward
+    assert found[reward].fix.startswith("set env.normalize_reward=true")
+    alike = "two environments with different seeds begin alike"
+    assert list(troubles(worlds.Queue, 1000, normalize_reward=True)) == [alike]
 
 
 @pytest.mark.parametrize("form", ["plain", "dict", "tuple"])
@@ -231,7 +242,7 @@ def test_an_environment_that_hangs_in_close_is_not_fit_and_is_closed_no_more(qui
 
 
 def test_an_environment_that_raises_in_close_is_fit_with_a_warning():
-    class Busy(Counter):
+    class Busy(Small):
         def close(self):
             raise OSError("device busy")
 
@@ -315,6 +326,7 @@ def test_the_check_of_a_slow_environment_keeps_its_limit_and_says_what_was_short
     assert 27 < clock.now < 30
     told = [found.text for found in findings]
     assert "442 of 1,000 steps were tried in 15 s" in told
+    assert [found.tried for found in findings if found.tried] == ["442 of 1,000 steps"]
     assert "the same seed gives the same run, for the 45 of 50 steps that the time sufficed for" in told
     assert "a running episode can be resumed exactly, from its seed and actions" in told
     assert told[-1] == "29 steps/s with 1 environment, 29 steps/s with 8 (env.backend=auto)"
@@ -326,7 +338,7 @@ def test_what_there_is_no_time_for_is_named(monkeypatch):
     clock = Clock(monkeypatch)
     findings = check_env({}, 1000, env_fn=clock.environment(step=0.5, made=6.0), seconds=60)
     assert clock.now < 60
-    assert [found.text for found in findings if "did not suffice" in found.text] == [
+    assert [found.text for found in findings if found.left_out] == [
         "the time did not suffice to check whether the same seed gives the same run",
         "the time did not suffice to check whether a running episode can be resumed",
         "the time did not suffice to check the speed of 8 environments",
@@ -343,7 +355,7 @@ def test_without_an_episode_in_that_time_the_fix_is_more_time(monkeypatch):
 def test_findings_come_as_they_are_made():
     steps = []
 
-    class Counted(Counter):
+    class Counted(Small):
         def step(self, action):
             steps.append(action)
             return super().step(action)

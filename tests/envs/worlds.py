@@ -44,6 +44,13 @@ class Counter(gymnasium.Env):
         return np.array([self.start, self.steps], np.float32)
 
 
+class Small(Counter):
+    """Observes numbers that a network takes as they are."""
+
+    def observe(self):
+        return np.array([self.start / 1_000_000, self.steps], np.float32)
+
+
 class Late(Counter):
     """Endless; the reward is 0 for `zeros` steps and 1 after them."""
 
@@ -241,6 +248,60 @@ class Torque(gymnasium.Env):
     def step(self, action):
         assert self.action_space.contains(action)
         return action.astype(np.float32), 0.0, False, False, {}
+
+
+class Stock(gymnasium.Env):
+    """A shop orders 0 to 50 units a day, and sells what is asked for: 20 a day on average, for 100 days.
+
+    It observes its cash, which begins at 20,000, its stock, what was asked for yesterday, and the day. The reward is
+    the change of cash: 10 for a unit sold, -6 for one ordered, -0.5 for one in stock. Random orders lose about 10,400,
+    and an order that fills the stock up to 50 earns 6,400.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    action_space = spaces.Discrete(6)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cash, self.stock, self.asked, self.day = 20_000.0, 40, 20, 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.day += 1
+        self.asked = int(self.np_random.poisson(20))
+        sold = min(self.asked, self.stock)
+        self.stock += 10 * int(action) - sold
+        earned = 10.0 * sold - 60.0 * action - 0.5 * self.stock
+        self.cash += earned
+        return self.observe(), float(earned), False, self.day == 100, {}
+
+    def observe(self):
+        return np.array([self.cash, self.stock, self.asked, self.day], np.float32)
+
+
+class Queue(gymnasium.Env):
+    """Serves up to four callers of one of two queues in each of 100 steps.
+
+    It observes how many wait in each queue, at most 40; 1.5 and 2.5 come in a step on average. A caller who is served
+    earns 100,000 or 40,000, and one who waits costs 4,000 or 2,000. Random service earns 15.4 million, and service of
+    the first queue from three callers on 19.0 million.
+    """
+
+    observation_space = spaces.Box(0, 40, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.waiting, self.steps = np.zeros(2), 0
+        return self.waiting.astype(np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        served = min(self.waiting[action], 4)
+        self.waiting[action] -= served
+        self.waiting = np.minimum(self.waiting + self.np_random.poisson((1.5, 2.5)), 40)
+        reward = (100_000, 40_000)[action] * served - self.waiting @ (4_000, 2_000)
+        return self.waiting.astype(np.float32), float(reward), False, self.steps == 100, {}
 
 
 class Slowpoke(Counter):
