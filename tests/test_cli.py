@@ -615,13 +615,12 @@ def test_check_env_prints_findings_as_they_are_made_and_its_limit_first(capsys, 
          "fit after 7 of 50 steps, without 2 of the checks"),
     ],
 )  # fmt: skip
-def test_the_verdict_of_check_env_says_how_far_it_came(limited, verdict, capsys, monkeypatch):
+def test_the_verdict_of_check_env_says_how_far_it_came(limited, verdict, printed, monkeypatch):
     from minding.envs.check import Finding
 
     found = [Finding("ok", "first"), *(Finding("warn", "limited", **each) for each in limited)]
     monkeypatch.setattr("minding.envs.check.iter_findings", lambda *_, **__: iter(found))
-    assert run(["check-env", "CartPole-v1"]) == 0
-    assert capsys.readouterr().out.endswith(f"CartPole-v1: {verdict}\n")
+    assert printed("check-env", "CartPole-v1").endswith(f"CartPole-v1: {verdict}\n")
 
 
 def test_check_env_finds_cartpole_fit(printed):

@@ -142,9 +142,7 @@ def warnings_of(caplog, algorithm, env_id, *settings, resumed=False):
 
 def test_a_run_warns_once_of_large_numbers_and_names_the_switches(caplog):
     (stock,) = warnings_of(caplog, "ppo", "worlds:Stock")
-    assert re.search(
-        r"worlds:Stock: rewards are large.*: set env.normalize_reward=true, .*; observation\[0\]", stock
-    )
+    assert re.search(r"worlds:Stock: rewards are large.*: set env.normalize_reward=true, .*; observation\[0\]", stock)
     assert "set policy.model.normalize_obs=true" in stock
     (queue,) = warnings_of(caplog, "ppo", "worlds:Queue")
     assert "rewards are large, up to 3.86e+05" in queue

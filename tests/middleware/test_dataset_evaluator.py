@@ -182,9 +182,7 @@ def test_values_travel_further_than_a_recorded_episode(length, gamma, steps):
     assert judge.judge(0)["fqe_value"] == pytest.approx(-1 / (1 - gamma), rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("limit", "gamma", "steps"), [(10_000, 0.98, 4000), (10, 0.98, 4000), (10_000, 1.0, 6000)]
-)
+@pytest.mark.parametrize(("limit", "gamma", "steps"), [(10_000, 0.98, 4000), (10, 0.98, 4000), (10_000, 1.0, 6000)])
 def test_values_that_end_within_an_episode_and_those_of_a_policy_that_never_ends_one(limit, gamma, steps):
     cfg, data = small_fit(corridor(600, limit), gamma, steps)
     act = [1]
