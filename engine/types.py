@@ -458,7 +458,7 @@ class SampledBuffer(Protocol):
         ...
 
     def status(self) -> str:
-        """How many rows it holds and, with a limiter, what is counted, for messages."""
+        """Number of rows and, with a limiter, what is counted, for messages."""
         ...
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
@@ -501,7 +501,7 @@ class FilledBuffer(Protocol):
         ...
 
     def status(self) -> str:
-        """How many rows it holds and, with a limiter, what is counted, for messages."""
+        """Number of rows and, with a limiter, what is counted, for messages."""
         ...
 
     def push(self, transitions: Mapping[str, Array]) -> None:

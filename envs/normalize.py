@@ -146,7 +146,7 @@ class ScaleMeter:
         return self._rounds >= self._wanted
 
     def reward_trouble(self) -> str:
-        """What is wrong with the rewards; empty if they are not large."""
+        """Problem of the rewards; empty if they are not large."""
         scale = self._returns.scale
         if REWARD not in self._watch or scale <= LARGE_RETURN:
             return ""
@@ -156,7 +156,7 @@ class ScaleMeter:
         )
 
     def observation_trouble(self) -> str:
-        """What is wrong with the scales of the observed numbers; empty if they are near 1."""
+        """Problem of the scales of the observed numbers; empty if they are near 1."""
         found = [
             (float(scale), _name(leaf, number))
             for path, leaf in self._leaves.items()

@@ -68,9 +68,9 @@ def replay_difference(
     past: int = 200,
     seconds: float = 0.5,
 ) -> str:
-    """What differs when new environments repeat their first steps from the same seed, after they have played on.
+    """First difference when new environments repeat their first steps from the same seed, later in time.
 
-    They play `steps` steps and go on to the end of an episode; then these steps are repeated. An environment fails if
+    They play `steps` steps and continue to the end of an episode; then these steps are repeated. An environment fails if
     it depends on a clock, or keeps something from one episode to the next, such as a running mean.
 
     Args:

@@ -233,7 +233,7 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
 
 def as_image(picture: Any) -> Array:
-    """What an environment rendered, as an image, uint8 ``(H, W, 3)``; always a copy.
+    """The picture that an environment rendered, uint8 ``(H, W, 3)``; always a copy.
 
     Channels may be first or last, one (gray), three, or four (the opacity is dropped), and gray images may lack their
     axis. Numbers may be bools, integers from 0 to 255, or floats up to 1 or up to 255. Of several images, such as

@@ -22,7 +22,7 @@ ROOTS = 1 << 12
 
 @dataclasses.dataclass(frozen=True)
 class Priority:
-    """How a buffer samples by priority.
+    """Priorities of the rows of a buffer, and the samples by them.
 
         w_i = (N P(i))^-beta / max_j w_j,   the largest of a minibatch is 1
 

@@ -23,7 +23,7 @@ _FEW = 64
 
 @dataclasses.dataclass(frozen=True)
 class Sequences:
-    """What a buffer samples in place of single rows.
+    """Sequences of rows, which a buffer samples in place of single ones.
 
     Attributes:
       length: number of rows to learn from in a sequence; for whole episodes at least the length of the longest.

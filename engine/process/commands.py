@@ -94,7 +94,7 @@ class Command:
 
     @property
     def failure(self) -> str:
-        """How the process failed: its exit code or signal, the error that it printed, and its output."""
+        """Description of the failure: its exit code or signal, the error that it printed, and its output."""
         code, printed = self.code or 0, [line for line in self.printed() if line.strip()]
         how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
         # What comes after an error tells where it happened.

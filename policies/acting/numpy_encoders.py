@@ -86,7 +86,7 @@ class ConvNet:
     """Convolutions with ReLU over images ``(B, C, H, W)``, then a linear layer, by this package's kernels.
 
     Args:
-      shape: of an image, ``(C, H, W)``.
+      shape: shape ``(C, H, W)`` of an image.
       convolutions: weight ``(O, C, K, K)``, bias ``(O,)`` and stride of each convolution.
       linear: the linear layer.
       dtype: dtype of the images, 'uint8' or 'float32'.

@@ -109,7 +109,7 @@ def fused_convolution(stride: int, padding: int, place: str, activation: str) ->
     gradient; a result that leaves the convolutions is ``(B, O, H, W)``.
 
     Args:
-      stride, padding: of the convolution, in pixels.
+      stride, padding: step and zero border of the convolution, in pixels.
       place: 'first', 'middle', 'last' or 'only' of the convolutions that follow each other.
       activation: 'none' or 'relu'.
     """

@@ -1,4 +1,4 @@
-"""What runs in a Ray actor: a worker in one thread (`Serving`); and its questions to a server (`ActorPort`)."""
+"""Both sides of a Ray actor: a worker in one thread (`Serving`); and its questions to a server (`ActorPort`)."""
 
 from __future__ import annotations
 
