@@ -70,7 +70,7 @@ def replay_difference(
 ) -> str:
     """First difference when new environments repeat their first steps from the same seed, later in time.
 
-    They play `steps` steps and continue to the end of an episode; then these steps are repeated. An environment fails if
+    They play `steps` steps and continue to the end of an episode; then these steps are repeated. It fails if
     it depends on a clock, or keeps something from one episode to the next, such as a running mean.
 
     Args:

@@ -34,7 +34,7 @@ Goal: TypeAlias = Mapping[str, Array]
 
 
 def goal_parts(paths: Iterable[str]) -> tuple[str, ...]:
-    """Strings that follow `ACHIEVED` and `DESIRED` in the paths of an observation: ``''``, or ``'.KEY'`` for Dict goals.
+    """Strings that follow `ACHIEVED` and `DESIRED` in the observation's paths: ``''``, or ``'.KEY'`` for Dict goals.
 
     Raises:
       ValueError: an entry is missing, or both goals differ in their parts; the message says which.
