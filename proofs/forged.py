@@ -97,6 +97,7 @@ def make_run(folder: Path) -> RunDir:
     run = RunDir.create(cfg)
     training.train(cfg, run, progress=False)
     training.record_data(run, 60)
+    ModelPool(run.models).add({"w": np.zeros(2, np.float32)}, 1, 1)
     return run
 
 
@@ -302,7 +303,7 @@ def measure(counts: dict[str, int], seed: int = 0) -> dict[str, Any]:
             for read in (readers.play, readers.resume, readers.configure, readers.tabulate, readers.learn):
                 read()
         for number in range(len(readers.writers())):
-            with forge.copied(run.path, readers.run):
+            with forge.copied(run.path, readers.run), contextlib.suppress(MindingError):
                 readers.write(number)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for kind, count in counts.items():
