@@ -179,9 +179,10 @@ def stay_in_the_background() -> None:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGINT raise SystemExit, with the exit code of the signal."""
+    """SIGTERM and SIGINT raise SystemExit, with the exit code of the signal, and say so."""
 
     def end(number: int, frame: object) -> None:
+        print(f"{signal.Signals(number).name}: saving the run; the next call continues it", file=sys.stderr, flush=True)
         sys.exit(128 + number)
 
     before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGINT)}

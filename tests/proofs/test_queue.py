@@ -43,7 +43,8 @@ def stopped_at_a_checkpoint(process, run_dir):
         time.sleep(0.01)
     process.terminate()
     out, _ = process.communicate(timeout=PATIENCE)
-    assert not (run_dir.path / "summary.json").is_file() or "SIGTERM" in run_dir.summary.read_text(), out
+    assert json.loads(run_dir.summary.read_text())["stop_reason"] == "SIGTERM", out
+    assert "SIGTERM: saving the run; the next call continues it" in out
     return process.returncode
 
 
