@@ -43,7 +43,7 @@ class Readers(forge_proofs.Readers):
     """The same readers around the simple policy."""
 
     def __init__(self, run, newest):
-        self.run, self.newest = run, newest
+        self.run, self.newest, self.usual = run, newest, {}
         self.policy = Policy(compile_run(RunDir.open(run).load_config()))
         self.task = Task()
         self.task.start(False, OnlineRLContext())
