@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.chain.context import UNITS
+from minding.engine.chain.trace import MAIN_LANE
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import replace
 from minding.engine.process.installed import import_extra
@@ -229,8 +230,8 @@ def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: 
     Args:
       trace: the parsed file.
       path: file of the picture.
-      seconds: duration to draw, up to the end of the lane that finishes first among those that work in the last
-        `seconds`; by default all.
+      seconds: duration to draw, up to the end of the lane that finishes first; lanes that finish earlier than this
+        before the main one do not count. By default all.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
@@ -244,8 +245,9 @@ def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> An
     last = {row: max((e["ts"] + e["dur"] for e in spans if e["tid"] == row), default=0.0) for row in lanes}
     end = max(last.values(), default=0.0)
     if seconds is not None:
-        # The evaluator may have worked long before.
-        end = min((each for each in last.values() if each >= end - 1e6 * seconds), default=0.0)
+        # The evaluator may have worked long before, and may finish long after the others.
+        until = min((last[row] for row, name in lanes.items() if name == MAIN_LANE), default=end)
+        end = min((each for each in last.values() if each >= until - 1e6 * seconds), default=0.0)
     begin = 0.0 if seconds is None else max(0.0, end - 1e6 * seconds)
     colors = dict(zip(dict.fromkeys(span["name"] for span in spans), itertools.cycle(_COLORS), strict=False))
     spans = [span for span in spans if span["ts"] < end and span["ts"] + span["dur"] >= begin]

@@ -348,7 +348,9 @@ def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, monkeypatch)
     assert _colors_along_the_rows(figures[1], 2)[0] == main[1:]
 
 
-@pytest.mark.parametrize(("begin", "end"), [(0.0, 0.5), (9.95, 10.5)], ids=["earlier", "later"])
+@pytest.mark.parametrize(
+    ("begin", "end"), [(0.0, 0.5), (9.95, 10.5), (9.95, 15.0)], ids=["earlier", "later", "much later"]
+)
 def test_a_lane_without_a_bar_has_a_row_of_its_own(begin, end, tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: figures.append(figure))
