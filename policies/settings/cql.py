@@ -8,12 +8,8 @@ from minding.policies.settings import Algorithm, groups
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
-    collect, learn, other = groups.online(8)
-    return {
-        "model": groups.model([256, 256], "relu", critics=True),
-        "learn": {
-            **groups.recorded_learn(3e-4, 256),
-            **learn,
+    return groups.recorded_critics(
+        {
             "actor_learning_rate": opt(1e-4, "(0, 1]", "learning rate of Adam for the actor and the temperature"),
             **groups.soft_targets(),
             **groups.temperature(),
@@ -30,11 +26,8 @@ def schema() -> groups.Schema:
             ),
             "lagrange": opt(False, None, "learn conservative_weight so that the gap stays below lagrange_gap"),
             "lagrange_gap": opt(5.0, None, "lagrange: largest mean gap allowed"),
-        },
-        "collect": {**collect, **groups.acting()},
-        "eval": groups.recorded_evaluation(),
-        "other": {**groups.recorded(), **other, **groups.rewards()},
-    }
+        }
+    )
 
 
 algorithm = Algorithm("cql", "CQL", schema, actions=("box",), chain="offline", unit="train_iter", unit_box=True)

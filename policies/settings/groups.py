@@ -126,23 +126,41 @@ def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
     return {**described(keys, batch_size="recorded steps per gradient step"), **anneal(False)}
 
 
-def online(n_sample: int) -> tuple[Schema, Schema, Schema]:
-    """Keys of an algorithm that learns from recorded data and can continue in the environment.
+def replayed_critics(learn: Schema, model_keys: Schema | None = None, collect_keys: Schema | None = None) -> Schema:
+    """Keys of policies with critics that learn from replay; arguments are additional keys in the sections `learn`,
+    `model` and `collect`."""
+    return {
+        "model": {**model([256, 256], "relu", critics=True), **(model_keys or {})},
+        "learn": {**off_policy_learn(1e-3, 256, 8), **learn},
+        "collect": {**collect(8), **random_steps(), **(collect_keys or {})},
+        "eval": evaluation(),
+        "other": {**replay(1_000_000), **hindsight(), **prior_data()},
+    }
 
-    Args:
-      n_sample: the default of the key.
-    Returns:
-      The keys in the sections `collect`, `learn` and `other`.
-    """
-    parts = (
-        CollectSection.options(n_sample=n_sample),
-        LearnSection.options("updates_per_step", "warmup", "nstep", update_per_collect=n_sample),
+
+def recorded_critics(learn: Schema, model_keys: Schema | None = None, collect_keys: Schema | None = None) -> Schema:
+    """Keys of policies with critics that learn from recorded data and can continue in the environment; arguments are
+    additional keys in the sections `learn`, `model` and `collect`."""
+    online = (
+        CollectSection.options(n_sample=8),
+        LearnSection.options("updates_per_step", "warmup", "nstep", update_per_collect=8),
         OtherSection.options("save_buffer", buffer_size=1_000_000),
     )
-    collect, learn, other = (
-        described(part, **{key: f"chain=prior_data: {option.doc}" for key, option in part.items()}) for part in parts
+    of_collect, of_learn, of_other = (
+        described(part, **{key: f"chain=prior_data: {option.doc}" for key, option in part.items()}) for part in online
     )
-    return collect, learn, {**other, **OtherSection.options("data_share")}
+    return {
+        "model": {**model([256, 256], "relu", critics=True), **(model_keys or {})},
+        "learn": {**recorded_learn(3e-4, 256), **of_learn, **learn},
+        "collect": {**of_collect, **acting(), **(collect_keys or {})},
+        "eval": recorded_evaluation(),
+        "other": {**recorded(), **of_other, **OtherSection.options("data_share"), **rewards()},
+    }
+
+
+def action_deviation() -> Schema:
+    """Key of the deviation of continuous actions, a parameter that does not depend on the state."""
+    return described(ModelSection.options("log_std"), log_std="initial log standard deviation of actions")
 
 
 def weighted_regression(scale: float, limit: float) -> Schema:

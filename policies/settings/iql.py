@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import ModelSection
 from minding.policies.settings import Algorithm, groups
 
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
-    collect, learn, other = groups.online(8)
-    return {
-        "model": {
-            **groups.model([256, 256], "relu", critics=True),
-            **groups.described(ModelSection.options("log_std"), log_std="initial log standard deviation of actions"),
-        },
-        "learn": {
-            **groups.recorded_learn(3e-4, 256),
-            **learn,
-            **groups.weighted_regression(3.0, 100.0),
-            "expectile": opt(
-                0.7, "(0, 1)", "expectile of the recorded actions' values that estimates the value of a state"
-            ),
-        },
-        "collect": {**collect, **groups.acting()},
-        "eval": groups.recorded_evaluation(),
-        "other": {**groups.recorded(), **other, **groups.rewards()},
-    }
+    what = "expectile of the recorded actions' values that estimates the value of a state"
+    learn = {**groups.weighted_regression(3.0, 100.0), "expectile": opt(0.7, "(0, 1)", what)}
+    return groups.recorded_critics(learn, groups.action_deviation())
 
 
 algorithm = Algorithm("iql", "IQL", schema, actions=("box",), chain="offline", unit="train_iter", unit_box=True)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection
-from minding.policies.settings import Algorithm, groups
+from minding.policies.settings import Algorithm, groups, ppo
 
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
-    learn = {
+    schema = ppo.schema()
+    schema["learn"] |= {
         **groups.passes(10, 1),
         **groups.described(
-            LearnSection.options("gae_lambda", "clip_ratio", "value_clip", "normalize_advantage", "target_kl"),
+            LearnSection.options("value_clip", learning_rate=7e-4, value_weight=1.0, grad_norm=10.0),
             value_clip="clip the change in normalized value to clip_ratio",
         ),
         "value_norm": opt(True, None, "normalize values by running statistics of the returns"),
@@ -26,10 +27,7 @@ def schema() -> groups.Schema:
             "team rewards: the return of an agent that has left continues, and its value sees only its index",
         ),
     }
-    schema = groups.actor_critic(learn, 1024)
-    schema["model"] |= groups.memory()
-    schema["learn"] |= LearnSection.options(learning_rate=7e-4, value_weight=1.0, grad_norm=10.0)
-    return schema
+    return {**schema, "other": {}}
 
 
 algorithm = Algorithm(

@@ -7,16 +7,7 @@ from minding.policies.settings import Algorithm, groups
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
-    return {
-        "model": groups.model([256, 256], "relu", critics=True),
-        "learn": {
-            **groups.off_policy_learn(1e-3, 256, 8),
-            **groups.twin_delayed(),
-        },
-        "collect": {**groups.collect(8), **groups.random_steps(), **groups.noise("gaussian", 0.1)},
-        "eval": groups.evaluation(),
-        "other": {**groups.replay(1_000_000), **groups.hindsight(), **groups.prior_data()},
-    }
+    return groups.replayed_critics(groups.twin_delayed(), collect_keys=groups.noise("gaussian", 0.1))
 
 
 algorithm = Algorithm("td3", "TD3", schema, actions=("box",), chain="off_policy", unit_box=True)
