@@ -161,7 +161,7 @@ def test_every_key_of_runs_and_environments_is_read(run, tmp_path):
     # Only of runs that have one.
     ModelPool.of(configure("ppo", read))
     # The section `lanes` is taken as a whole.
-    read.update(f"lanes.{field.name}" for field in dataclasses.fields(LaneOptions))
+    read.update(f"lanes.{key}" for key in LaneOptions.options())
     keys = [*leaves(RUN_SCHEMA), *leaves(config_schema(), "env.")]
     assert [key for key in keys if key not in read] == []
 

@@ -96,7 +96,7 @@ def test_priorities_of_a_shared_buffer_are_set_by_one_learner(given, found):
 
 @pytest.mark.slow
 def test_the_learner_without_priorities_leaves_them_alone():
-    buffer = ReplayBuffer(ROWS, policy_of("dqn").learn_mode.fields, alpha=1.0, priority=Priority())
+    buffer = ReplayBuffer(ROWS, policy_of("dqn").learn_mode.fields, priority=Priority(alpha=1.0))
     buffer.push(rows_of(RowLayout(buffer.fields), ROWS, np.random.default_rng(0), {"action": 3}))
     (_, _), (setting, reading) = learners(buffer, True, False)
     ctx = OnlineRLContext()
