@@ -16,7 +16,6 @@ from minding.engine import Config, Task
 from minding.engine.chain.pipeline import all_leaves, chain_nodes
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
-from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import default_staleness
 from minding.engine.run.pool import ModelPool
 from minding.engine.run.run_dir import RunDir
@@ -161,7 +160,7 @@ def test_every_key_of_runs_and_environments_is_read(run, tmp_path):
     # Only of runs that have one.
     ModelPool.of(configure("ppo", read))
     # The section `lanes` is taken as a whole.
-    read.update(f"lanes.{key}" for key in LaneOptions.options())
+    read.update(leaves(RUN_SCHEMA["lanes"], "lanes."))
     keys = [*leaves(RUN_SCHEMA), *leaves(config_schema(), "env.")]
     assert [key for key in keys if key not in read] == []
 
