@@ -143,7 +143,7 @@ def critic_loss(q, target):
     L_Q = mean[ sum_i 1/2 (Q_i - y)^2 ]
     """
     loss = ops.ReduceSum()(half_square(q - ops.stop_gradient(target)), 0).mean()
-    return loss, primitives.item(ops.Unstack()(ops.stop_gradient(q)), 0).mean()
+    return loss, ops.Unstack()(ops.stop_gradient(q))[0].mean()
 
 
 def soft_policy_loss(q, log_prob, alpha):

@@ -16,13 +16,21 @@ from minding.policies import get_policy_class, kernels
 from minding.policies.core import prepare_process
 
 UPDATES = "policy.learn.update_per_collect"
+OWN_ENCODER = {"policy.model.encoder": "own_parts:Plain"}
 CASES = {
     "short updates": ("dqn", VECTOR, {UPDATES: 1}, Settings(convolutions=False, short_graphs=True)),
     "a step for each rollout": ("a2c", VECTOR, {}, Settings(convolutions=False, short_graphs=True)),
     "several minibatches": ("a2c", VECTOR, {"policy.learn.n_minibatch": 2}, Settings(convolutions=False)),
     "several gradient steps": ("dqn", VECTOR, {UPDATES: 3}, Settings(convolutions=False)),
     "two threads": ("ppo", VECTOR, {"run.jit_threads": 2}, Settings(convolutions=False)),
-    "two threads and images": ("ppo", IMAGE, {"run.jit_threads": 2, "device": "CPU"}, Settings("CPU", threads=2)),
+    "two threads and images": ("ppo", IMAGE, {"run.jit_threads": 2}, Settings(convolutions=False)),
+    # An encoder of the user's may have convolutions of MindSpore.
+    "two threads and an own encoder": (
+        "ppo",
+        VECTOR,
+        {"run.jit_threads": 2, "device": "CPU", **OWN_ENCODER},
+        Settings("CPU", threads=2),
+    ),
 }
 
 
@@ -75,15 +83,15 @@ print(asked)
 
 
 @needs_kernels
-@pytest.mark.parametrize(("observation", "of_mindspore"), [(VECTOR, 1), (IMAGE, 3)])
-def test_no_more_threads_than_cores_compute_and_that_is_said_once(observation, of_mindspore, monkeypatch, caplog):
+@pytest.mark.parametrize(("settings", "of_mindspore"), [({}, 1), (OWN_ENCODER, 3)])
+def test_no_more_threads_than_cores_compute_and_that_is_said_once(settings, of_mindspore, monkeypatch, caplog):
     asked = []
     monkeypatch.setattr(prepare_process, "cores", lambda: [0, 2, 5])
     monkeypatch.setattr(runtime, "prepare", lambda settings: asked.append(settings.threads))
     monkeypatch.setattr(kernels, "prepare", asked.append)
     prepare_process._warn_once.cache_clear()
     for threads in (3, 4, 4):
-        prepare_process.prepare(tiny_config("ppo", observation, **{"run.jit_threads": threads}))
+        prepare_process.prepare(tiny_config("ppo", VECTOR, **{"run.jit_threads": threads}, **settings))
     assert asked == [of_mindspore, 3] * 3
     assert caplog.messages == [
         "run.jit_threads=4 exceeds the number of cores that this process may use: it computes with 3"

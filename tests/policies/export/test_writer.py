@@ -308,7 +308,7 @@ def test_an_operator_that_a_format_lacks_is_one_error(made, tmp_path, monkeypatc
         e = ops.expm1(2.0 * x)
         return e / (e + 2.0)
 
-    monkeypatch.setattr(export_module._Tanh, "construct", tanh_by_expm1)
+    monkeypatch.setattr(export_module.Tanh, "construct", tanh_by_expm1)
     one = made("sac")
     with pytest.raises(ExportError, match=r"sac: no onnx of this network: .*Expm1.*; try the other format"):
         export_policy(one.policy, tmp_path / "policy.onnx", "onnx", info={})
