@@ -39,10 +39,12 @@ def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None)
 
 def _watched(cfg: Config) -> tuple[str, ...]:
     """Whose scales matter to the policy: it may normalize them itself, or learn from other rewards."""
-    model, learn, other = (cfg.policy.read(section, dict, {}) for section in ("model", "learn", "other"))
+    policy = cfg.read("policy", dict, {})
+    model, learn, other = (policy.get(section) or {} for section in ("model", "learn", "other"))
     if "bin_limit" in model:  # symlog
         return ()
-    rewards = not learn.get("value_norm") and cfg.chain not in _OTHER_REWARDS and other.get("reward") in (None, "none")
+    own = cfg.get("chain") not in _OTHER_REWARDS and other.get("reward") in (None, "none")
+    rewards = own and not learn.get("value_norm")
     return (*([REWARD] if rewards else []), *([] if model.get("normalize_obs") else [OBSERVATION]))
 
 

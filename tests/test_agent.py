@@ -515,7 +515,8 @@ def test_a_film_that_fails_costs_no_saved_agent(picture, reason, tmp_path, caplo
     folder = minding.Agent("ppo", Drawn, hidden=[8]).save(tmp_path / "saved", evaluate=0)
     assert "saved without a video: " in caplog.text
     assert reason in caplog.text
-    assert sorted(os.listdir(folder)) == ["README.md", "checksums.json", "config.yaml", "policy.safetensors"]
+    files = ["README.md", "checksums.json", "config.yaml", "learner", "policy.safetensors"]
+    assert sorted(os.listdir(folder)) == files
     assert minding.load(folder, trust=True).predict(np.zeros(1)) in (0, 1)
 
 

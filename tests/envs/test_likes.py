@@ -12,7 +12,7 @@ WARNED = {
     Parking: ["overwrites the observation"],
     Flappy: ["outside the observation space"],
     Tetris: ["board (24, 18) uint8 is taken as", "mask (24, 18) uint8 is taken as", "overwrites", "begin alike"],
-    Stocks: ["begin alike"],
+    Stocks: ["begin alike", "numbers that are far from 1"],
 }
 
 

@@ -293,7 +293,7 @@ def test_binary_actions_reach_their_environment(make, backend):
 def test_a_mask_of_binary_actions_has_two_entries_for_each(make):
     env = {"env_id": "worlds:Switches", "info_keys": ["action_mask"], "env_kwargs": {"masked": True}}
     assert describe_env(env)["observation"]["spaces"]["action_mask"]["counts"] == [2, 2, 2, 2]
-    assert {found.level for found in check_env(env, 50)} == {"ok"}
+    assert any("the action mask leaves 50% of the actions" in found.text for found in check_env(env, 50))
     manager = make("Switches", 2, **{key: value for key, value in env.items() if key != "env_id"})
     manager.reset()
     assert RandomPlay(manager, describe_env(env)).step().reward.tolist() == [4.0, 4.0]

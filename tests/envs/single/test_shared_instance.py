@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from agent_worlds import Squad
-from worlds import Counter
+from worlds import Small
 
 from minding import training
 from minding.configs import compile_run
@@ -17,7 +17,7 @@ SINGLE = {"single_instance": True}
 ONE_EACH = "set env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1"
 
 
-class Robot(Counter):
+class Robot(Small):
     """A second live one raises, and steps of a closed one do."""
 
     live = made = 0

@@ -11,6 +11,7 @@ from minding.engine.data.masks import masked_obs, random_legal, without_legal
 from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 from minding.envs.backends.envpool import EnvPoolVectorEnv
+from minding.envs.normalize import NORMALIZE_OBS
 from minding.envs.spaces.info import sample_action
 
 KEYS = ["action_mask", "success", "spot"]
@@ -160,9 +161,14 @@ def test_an_entry_action_mask_that_does_not_fit_the_actions_is_refused():
         describe_env({}, Odd)
 
 
+def troubles(findings):
+    """What is not ok, but for the scale of observations: these worlds show numbers of up to a million."""
+    return [found for found in findings if found.level != "ok" and not found.fix.startswith(NORMALIZE_OBS)]
+
+
 def test_check_env_obeys_masks_and_reports_them():
     findings = check_env({"env_id": "worlds:Permit", "info_keys": KEYS}, steps=100)
-    assert [f for f in findings if f.level != "ok"] == []
+    assert troubles(findings) == []
     assert any("the action mask leaves 33% of the actions on average" in f.text for f in findings)
     broken = check_env({"env_id": "worlds:Permit", "info_keys": KEYS, "env_kwargs": {"bad": "empty"}}, steps=100)
     assert broken[-1].level == "error"
@@ -218,7 +224,7 @@ def test_check_env_finds_a_mask_that_is_not_declared():
     first, *others = check_env({"env_id": "worlds:Permit"}, steps=50)
     assert (first.level, "an action_mask that is not declared" in first.text) == ("warn", True)
     assert "env.info_keys=[action_mask]" in first.fix
-    assert {f.level for f in others} == {"ok"}
+    assert troubles(others) == []
 
 
 class Late(Permit):
@@ -306,7 +312,7 @@ def test_the_mask_of_a_method_is_read(backend):
 def test_check_env_finds_the_method_of_a_mask():
     first, *others = check_env({}, steps=50, env_fn=Methodical)
     assert (first.level, "action_masks()" in first.text) == ("warn", True)
-    assert {f.level for f in others} == {"ok"}
+    assert troubles(others) == []
 
 
 class Pool:
