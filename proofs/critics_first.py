@@ -47,5 +47,5 @@ class CriticsFirstCell(sac.SACCell):
 
 
 if __name__ == "__main__":
-    sac.SACCell = CriticsFirstCell  # type: ignore[misc]
+    sac.SAC.step_class = CriticsFirstCell
     main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -114,6 +115,10 @@ class ConvNet:
             x = y
         features = self.linear(x.reshape(batch, -1))
         return np.maximum(features, 0.0, out=features)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Calls hold addresses of this process.
+        return ConvNet, (self.shape, self.convolutions, self.linear, self.dtype)
 
     def _calls(self, batch: int) -> list[tuple[Call, tuple[int, ...]]]:
         """The kernel of each convolution for this number of images, with the shape of its result."""

@@ -150,6 +150,7 @@ class TestPairs:
             ("a2c_cartpole", "sb3"),
             ("dqn_cartpole", "sb3"),
             ("dqn_cartpole", "sbx"),
+            *((name, "sb3") for name in ("ppo_pixels", "dqn_pixels", "ppo_minatar", "dqn_minatar")),
             ("qrdqn_cartpole", "sb3_contrib"),
             ("sac_pendulum", "sb3"),
             ("sac_pendulum", "sbx"),

@@ -80,10 +80,10 @@ def test_the_steps_of_an_iteration_fit_into_the_replay_buffer():
 
 def test_the_rows_of_all_gradient_steps_of_an_iteration_fit_into_memory():
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
-    sizes = ["policy.learn.batch_size=100", "policy.learn.update_per_collect=1000000"]
+    sizes = ["policy.learn.batch_size=1000", "policy.learn.update_per_collect=100000"]
     compile_run(user, sizes)
-    with pytest.raises(ConfigError, match=r"update_per_collect=1000001 with .*batch_size=100: .* 100,000,100 rows"):
-        compile_run(user, [*sizes, "policy.learn.update_per_collect=1000001"])
+    with pytest.raises(ConfigError, match=r"update_per_collect=100001 with .*batch_size=1000: .* 100,001,000 rows"):
+        compile_run(user, [*sizes, "policy.learn.update_per_collect=100001"])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from flaky import FAULTS, Flaky
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from minding.engine import OnlineRLContext, Task
+from minding.engine.buffers.base import BaseBuffer
 from minding.engine.errors import EnvError
 from minding.envs import VectorEnvManager, make_env_manager
 from minding.middleware import EpisodeCollector, StepCollector, data_pusher, gae_estimator, nstep_reward_enhancer
@@ -14,7 +15,7 @@ from minding.middleware import EpisodeCollector, StepCollector, data_pusher, gae
 ENVS, STEPS = 3, 20
 
 
-class Recorder:
+class Recorder(BaseBuffer):
     """A buffer's push, and a check of every transition pushed: within one episode, at most `nstep` steps ahead."""
 
     def __init__(self, nstep=1):

@@ -9,10 +9,12 @@ from minding.engine.errors import EnvError
 from minding.middleware.her_data_enhancer import GoalRule
 
 ROWS = 70
-ACHIEVED = np.random.default_rng(0).integers(0, 2, (ROWS, 2)).astype(np.float32)
-DESIRED = np.random.default_rng(1).integers(0, 2, (ROWS, 2)).astype(np.float32)
+ACHIEVED, DESIRED = (
+    {"": np.random.default_rng(seed).integers(0, 2, (ROWS, 2)).astype(np.float32)} for seed in (0, 1)
+)
+MISSED = (ACHIEVED[""] != DESIRED[""]).any(1)
 EFFORT = np.arange(ROWS, dtype=np.float32)
-EXPECTED = np.where((ACHIEVED == DESIRED).all(1), 0.0, -1.0) - EFFORT
+EXPECTED = np.where(MISSED, -1.0, 0.0) - EFFORT
 
 
 class Env:
@@ -67,9 +69,9 @@ def test_rows_are_given_in_the_form_that_the_rule_takes(kind, calls, caplog):
 
 
 def test_a_single_row_whose_goal_is_missed_tells_the_form():
-    missed = np.flatnonzero((ACHIEVED != DESIRED).any(1))
-    rule, first = GoalRule(Mistaken(), "compute_reward"), missed[:1]
-    assert rule(ACHIEVED[first], DESIRED[first], {"effort": EFFORT[first]}).tolist() == EXPECTED[first].tolist()
+    rule, first = GoalRule(Mistaken(), "compute_reward"), np.flatnonzero(MISSED)[:1]
+    achieved, desired = ({"": goal[""][first]} for goal in (ACHIEVED, DESIRED))
+    assert rule(achieved, desired, {"effort": EFFORT[first]}).tolist() == EXPECTED[first].tolist()
     np.testing.assert_array_equal(rule(ACHIEVED, DESIRED, {"effort": EFFORT}), EXPECTED)
 
 

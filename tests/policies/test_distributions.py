@@ -168,7 +168,7 @@ def test_the_mode_is_the_most_likely_action():
 
 
 def test_squashed_draws_stay_inside_the_box():
-    action = SquashedGaussian().sample((np.zeros((1000, 2), np.float32), np.full((1000, 2), 2.0, np.float32)), rng())
+    action = SquashedGaussian().draw((np.zeros((1000, 2), np.float32), np.full((1000, 2), 2.0, np.float32)), rng())
     assert action.dtype == np.float32
     assert np.abs(action).max() <= 1.0
 

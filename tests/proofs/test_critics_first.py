@@ -27,7 +27,7 @@ def of(part, params):
 def test_the_actor_steps_as_in_sac_with_critics_that_have_stepped(tiny_config, monkeypatch):
     cfg = tiny_config("sac", VECTOR, space_of(2), **{"policy.learn.alpha": 0.2})
     policy = get_policy_class("sac")(cfg)
-    monkeypatch.setattr(sac, "SACCell", CriticsFirstCell)
+    monkeypatch.setattr(sac.SAC, "step_class", CriticsFirstCell)
     other = get_policy_class("sac")(cfg)
     rows = rows_of(RowLayout(policy.learn_mode.fields), BATCH, np.random.default_rng(0))
     batch, same = (Batches(x, BATCH)(rows, [range(BATCH)]) for x in (policy, other))

@@ -11,6 +11,14 @@ from minding.envs.single.objects import env_settings_of
 from minding.envs.spec import describe_env, describe_observation
 
 
+@pytest.fixture(autouse=True)
+def fresh_registry(monkeypatch):
+    """As in a fresh process, where nothing has imported the package of the games; it also registers older ids."""
+    for name, spec in list(gymnasium.registry.items()):
+        if str(spec.entry_point).startswith("ale_py"):
+            monkeypatch.delitem(gymnasium.registry, name)
+
+
 @pytest.mark.parametrize(
     ("env_id", "hint"),
     [
@@ -25,11 +33,7 @@ from minding.envs.spec import describe_env, describe_observation
         ("Pendulum-v0", "; did you mean 'Pendulum-v1'?"),
     ],
 )
-def test_the_hint_names_what_was_meant_or_the_package_that_has_it(env_id, hint, monkeypatch):
-    for name, spec in list(gymnasium.registry.items()):
-        # As in a fresh process, where nothing has imported the package of the games; it also registers older ids.
-        if str(spec.entry_point).startswith("ale_py"):
-            monkeypatch.delitem(gymnasium.registry, name)
+def test_the_hint_names_what_was_meant_or_the_package_that_has_it(env_id, hint):
     assert hint in unknown_id(env_id)
 
 

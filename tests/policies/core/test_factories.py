@@ -32,6 +32,7 @@ CASES = {
     "squashed gaussian": ("sac", VECTOR, space_of(3), {}),
     "noise that goes on": ("td3", VECTOR, space_of(3), {"policy.collect.noise.kind": "ou"}),
     "action values with a memory": ("r2d2", VECTOR, discrete(3), {"policy.model.memory": "lstm"}),
+    "images": ("ppo", dict_of(image=IMAGE, speed=VECTOR), space_of(2), {}),
     "memory": ("ppo", NESTED, discrete(3), {"policy.model.memory": "gru", "policy.model.memory_dim": 5}),
 }
 COUNT = 5
@@ -269,16 +270,6 @@ def test_the_first_worker_goes_on_remembering_and_the_others_begin_anew(build, b
     # A checkpoint of the worker is taken over here.
     policy.collect_mode.load_state_dict(second.state_dict())
     assert np.array_equal(policy.collect_mode.forward(obs)["memory"], second.memory)
-
-
-@pytest.mark.slow
-def test_a_policy_with_convolutions_acts_in_another_process(tiny_config, tmp_path):
-    cfg = tiny_config("ppo", dict_of(image=IMAGE, speed=VECTOR), space_of(2))
-    policy = get_policy_class("ppo")(cfg)
-    used(policy)
-    answers, process = run_elsewhere({"graph": shipment_of(policy)}, tmp_path)
-    assert process["mindspore"]
-    assert_like_the_policys_own(answers["graph"], policy)
 
 
 def assert_like_the_policys_own(answers, policy):
