@@ -9,9 +9,7 @@ from minding.engine.errors import EnvError
 from minding.middleware.her_data_enhancer import GoalRule
 
 ROWS = 70
-ACHIEVED, DESIRED = (
-    {"": np.random.default_rng(seed).integers(0, 2, (ROWS, 2)).astype(np.float32)} for seed in (0, 1)
-)
+ACHIEVED, DESIRED = ({"": np.random.default_rng(seed).integers(0, 2, (ROWS, 2)).astype(np.float32)} for seed in (0, 1))
 MISSED = (ACHIEVED[""] != DESIRED[""]).any(1)
 EFFORT = np.arange(ROWS, dtype=np.float32)
 EXPECTED = np.where(MISSED, -1.0, 0.0) - EFFORT
