@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import secrets
 import time
@@ -21,11 +20,12 @@ from minding.engine.process.installed import is_installed
 from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.trackers import Tracker
+from minding.engine.run.tracker_clients import CLIENTS
+from minding.engine.run.trackers import Tracker, flat
 
 Settings = Mapping[str, Any]
 TRACKERS = ("wandb", "mlflow", "swanlab")
-"""Loggers that need a package: each is an extra of that name, and a module of `engine.run.trackers`."""
+"""Loggers that need a package: each is an extra of that name, and has a class in `engine.run.tracker_clients`."""
 
 
 class MetricsLogger(Protocol):
@@ -75,7 +75,7 @@ def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
 def _make_logger(name: str, run_dir: RunDir) -> MetricsLogger:
     if name == "tensorboard":
         return TensorBoardWriter(run_dir.tensorboard)
-    return Tracker(name, importlib.import_module(f"minding.engine.run.trackers.{name}").Client(), run_dir)
+    return Tracker(name, CLIENTS[name](), run_dir)
 
 
 class TensorBoardWriter:
@@ -185,13 +185,3 @@ class TensorBoardWriter:
         with contextlib.suppress(OSError):
             if self._file.stat().st_size == 0:
                 self._file.unlink()
-
-
-def flat(settings: Settings, prefix: str = "") -> Iterator[tuple[str, float | bool | str]]:
-    """The settings by their full keys, in types that every tracker accepts; without the environment's description."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            if prefix + key != "env.spec":
-                yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value if isinstance(value, (int, float, str)) else str(value)

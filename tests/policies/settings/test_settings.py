@@ -53,7 +53,7 @@ def test_the_settings_do_not_load_mindspore():
 def test_an_algorithm_without_settings_is_an_error_that_names_the_file(tmp_path, monkeypatch):
     (tmp_path / "odd.py").write_text("")
     monkeypatch.setattr(minding.policies, "__path__", [*minding.policies.__path__, str(tmp_path)])
-    with pytest.raises(ModuleNotFoundError, match=r"minding\.policies\.settings\.odd"):
+    with pytest.raises(ConfigError, match=r"policies/odd\.py has no settings"):
         minding.policies.find_algorithms()
 
 

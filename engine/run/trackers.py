@@ -1,4 +1,4 @@
-"""Experiment trackers: their common part. Each tracker has a module, which is imported when a setting names it."""
+"""Experiment trackers: their common part; `engine.run.tracker_clients` has a class for each of them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class TrackedRun:
 
 
 class Client(Protocol):
-    """The interface of the class `Client` in a tracker's module. Any exception counts as a failure of the tracker."""
+    """The interface of a class of `engine.run.tracker_clients`. Any exception counts as a failure of the tracker."""
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         """Begins a run, or continues the run with this id.
@@ -244,3 +244,13 @@ def _rows_of(path: Path, begin: int, end: int, names: Names) -> list[Row]:
     columns = [names.of(name) for name in table.columns]
     found = [{name: float(cell) for name, cell in zip(columns, cells) if cell} for cells in table.rows[begin:]]
     return [Row(begin + place, int(values[clock]), values) for place, values in enumerate(found)]
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float | bool | str]]:
+    """The settings by their full keys, in types that every tracker accepts; without the environment's description."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            if prefix + key != "env.spec":
+                yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value if isinstance(value, (int, float, str)) else str(value)
