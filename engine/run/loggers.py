@@ -16,7 +16,7 @@ from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import MissingExtraError
 from minding.engine.files import Folder
-from minding.engine.process.installed import is_installed
+from minding.engine.process.packages import is_installed
 from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
 from minding.engine.run.run_dir import RunDir

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.files import read_bounded
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.engine.run.metrics import CLOCKS
 from minding.engine.run.trackers import Client, Names, Row, TrackedRun, flat
 

@@ -20,14 +20,62 @@ from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
-from minding.envs.guards.answers import as_info, brief, reset_answer, step_answer
+from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info, brief, reset_answer, step_answer
 from minding.envs.guards.faults import describe
-from minding.envs.guards.values import PLAIN
-from minding.envs.single.told import by_agent, check_told, entry_of, flags_of, reward_of, told_of, true_agents
+from minding.envs.guards.values import PLAIN, as_reward
 from minding.envs.spaces.actions import as_multi_discrete, without_placeholders
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
+
+
+def entry_of(infos: Mapping[str, Any], agent: str, key: str) -> Any:
+    """A declared entry of an agent's info; ShapeError if it is missing."""
+    if key not in as_info(told_of(as_info(infos, key), agent), key):
+        raise ShapeError(f"the info of {agent!r} has no entry {key!r}, which env.info_keys declares")
+    return infos[agent][key]
+
+
+def told_of(infos: Any, agent: str) -> Any:
+    """The info of an agent; empty if the agent has no info."""
+    return infos.get(agent, {}) if isinstance(infos, Mapping) else {}
+
+
+def by_agent(given: Any, what: str) -> Mapping[str, Any]:
+    """A dict by agent; InterfaceError if `given` is anything else."""
+    if not isinstance(given, Mapping):
+        raise InterfaceError(f"the {what}s of a step are {brief(given)}; expected a dict with one entry per agent")
+    return given
+
+
+def flags_of(given: Any, what: str) -> dict[str, bool]:
+    """The flag of each agent, such as its termination, as a bool."""
+    return {
+        agent: flag if type(flag) in FLAGS else as_flag(flag, f"the {what} of {agent!r}")
+        for agent, flag in by_agent(given, what).items()
+    }
+
+
+def reward_of(value: Any, agent: str) -> float:
+    """The reward of one agent as a number."""
+    return as_reward(value, f"the reward of {agent!r}")
+
+
+def true_agents(flags: Mapping[str, bool]) -> list[str]:
+    """The agents whose flag is set."""
+    return [agent for agent, flag in flags.items() if flag]
+
+
+def check_told(told: Mapping[str, Mapping[str, Any]], agents: Sequence[str]) -> None:
+    """Raises EnvError unless each of the agents has an entry in every dict of `told`, whose keys name the dicts."""
+    for what, values in told.items():
+        by_agent(values, what)
+        for agent in agents:
+            if agent not in values:
+                raise EnvError(
+                    f"the {what} of agent {agent!r} is missing: expected one for each agent that acted in this step"
+                )
+
 
 _RESERVED = (ALIVE, IDENTITY, STATE)
 

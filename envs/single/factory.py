@@ -19,8 +19,9 @@ from minding.engine.config.options import short
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
 from minding.engine.paths import anchored
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.envs.config import check_playable
+from minding.envs.envpool import SinglePool
 from minding.envs.guards import living
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
@@ -28,7 +29,6 @@ from minding.envs.single import objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.hints import newest, old_gym, unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
-from minding.envs.single.pool import SinglePool
 from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.agents import agents_space

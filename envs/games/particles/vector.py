@@ -11,7 +11,7 @@ from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.particles.physics import Worlds, distances
-from minding.envs.games.particles.scenario import Scenario, Sight
+from minding.envs.games.particles.scenarios import Scenario, Sight
 from minding.envs.games.vector import AgentsVector
 from minding.envs.spaces.agents import AgentsSpace, Team
 

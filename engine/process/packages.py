@@ -1,7 +1,8 @@
-"""Imports of optional packages, which come from installed places only: never from the current folder.
+"""Imports of packages: versions of those that minding cannot run without, and optional ones.
 
-Python looks in the current folder first, in an interactive session, in a script that lies there and with ``python -m``.
-A folder that somebody gave the user may hold one called like a package that is not installed here.
+Optional packages come from installed places only, never from the current folder, where Python looks first (in an
+interactive session, in a script that lies there and with ``python -m``): a folder that somebody gave the user may hold
+one called like a package that is not installed here.
 """
 
 from __future__ import annotations
@@ -9,12 +10,45 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
+import operator
 import os
+import re
 import sys
 import threading
 from types import ModuleType
 
-from minding.engine.errors import MissingExtraError
+from minding.engine.errors import MissingExtraError, SetupError
+
+NEEDED = {"mindspore": "==2.10.0", "numpy": ">=1.26,<2", "gymnasium": ">=1.1,<2"}
+_COMPARED = {"==": operator.eq, ">=": operator.ge, "<": operator.lt}
+
+
+def check_package(name: str) -> None:
+    """Imports a package of `NEEDED`.
+
+    Raises:
+      SetupError: it is not installed, or its version does not fit; one line with the command that installs it.
+    """
+    fix = f"pip install '{name}{NEEDED[name]}'"
+    try:
+        found = str(importlib.import_module(name).__version__)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise SetupError(f"{name} is not installed: {fix}") from None
+    bounds = re.findall(r"(==|>=|<)([\d.]+)", NEEDED[name])
+    if not all(_COMPARED[sign](_numbers(found), _numbers(bound)) for sign, bound in bounds):
+        raise SetupError(f"minding needs {name}{NEEDED[name]}, but version {found} is installed: {fix}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, without what follows them, such as ``rc1``."""
+    found = re.match(r"[\d.]+", version)
+    numbers = [int(each) for each in (found[0] if found else "").split(".") if each]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
 
 _LOCK = threading.RLock()
 
