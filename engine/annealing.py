@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import numbers
 from collections.abc import Sequence
 
 import numpy as np
 
+from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError
 
 SHAPES = ("linear", "exp", "constant", "piecewise")
@@ -17,7 +19,7 @@ Points = Sequence[Sequence[float]]
 """Pairs of an elapsed share of the schedule and the remaining share of the value."""
 
 
-def left(shape: str, share: float, points: Points = ()) -> float:
+def left(shape: str, share: float, points: Points = (), key: str = "policy.learn.anneal_kind") -> float:
     """The remaining share of the way from a start value to an end value.
 
         linear     max(0, 1 - x)
@@ -26,10 +28,19 @@ def left(shape: str, share: float, points: Points = ()) -> float:
         piecewise  straight lines from (0, 1) through the points, level after the last; a point at 0 replaces (0, 1)
 
     Args:
-      shape: one of `SHAPES`.
+      shape: one of `SHAPES`, or the ``module:function`` of the user's own f(x).
       share: x, the elapsed share of the schedule: 0 at its start, 1 at its end, more after it.
       points: pairs of x and the remaining share, for 'piecewise'.
+      key: the setting that names the shape, for messages.
+    Raises:
+      CodeError: there is no such function.
+      ConfigError: it does not return a number of 0 or more.
     """
+    if is_named(shape):
+        value = load_code(shape, key)(share)
+        if not _is_number(value):
+            raise ConfigError(f"{key}={shape!r} returned {value!r} for {share}: expected a number of 0 or more")
+        return float(value)
     if shape == "linear":
         return max(0.0, 1.0 - share)
     if shape == "exp":
@@ -69,4 +80,4 @@ def check_points(shape: str, points: object, path: str) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

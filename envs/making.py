@@ -13,7 +13,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from gymnasium.vector import VectorEnv
+
+from minding.engine.blame import building
 from minding.engine.config.config import Config
+from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.config.options import short
 from minding.engine.data.masks import OBSERVATION
 from minding.engine.errors import ConfigError, MindingError
@@ -61,6 +65,8 @@ def make_env_manager(
     - ``subprocess``: the same in worker processes. Messages take about 50 us per step, which pays off for
       environments slower than that, never for classic control.
     - ``envpool``: the C++ environments of the `envpool` extra.
+    - ``module:Name``: the user's own function of these settings, the number of environments and the seed, which returns
+      a Gymnasium vector environment. ``env_cfg.env_id`` still names the single environment, which describes the spaces.
     - ``auto``: native for many environments that have a vector version, otherwise sync.
 
     Args:
@@ -138,6 +144,8 @@ class ManagerFactory:
 
     def _make(self, seed: int, envs: int) -> BatchedEnvManager:
         settings, factory = self.settings, self.factory
+        if is_named(settings["backend"]):
+            return VectorEnvManager(_own_vector(settings, envs, seed), settings, seed, self.training, self.told)
         if factory is None:
             from minding.envs.envpool import envpool_vector_env
 
@@ -184,6 +192,17 @@ class ManagerFactory:
         return manager
 
 
+def _own_vector(settings: Mapping[str, Any], envs: int, seed: int) -> VectorEnv[Any, Any, Any]:
+    """The vector environment of the user's own backend."""
+    where = f"env.backend={settings['backend']!r}"
+    make = load_code(settings["backend"], "env.backend")
+    with building(f"{where}: making {envs} environments"):
+        made = make(settings, envs, seed)
+    if not isinstance(made, VectorEnv) or made.num_envs != envs:
+        raise ConfigError(f"{where}: expected a gymnasium.vector.VectorEnv of {envs} environments, got {made!r}")
+    return made
+
+
 def _check_single(settings: Mapping[str, Any], num_envs: int) -> None:
     """Refuses several environments, and worker processes, if only one instance can exist."""
     if not settings["single_instance"]:
@@ -212,6 +231,8 @@ def check_backend(env_cfg: Mapping[str, Any]) -> None:
         from minding.envs.envpool import check_envpool
 
         check_envpool(settings)
+    elif is_named(settings["backend"]):
+        check_named(settings["backend"], "env.backend")
     else:
         _choose_backend(settings["backend"], env_factory(settings), 1)
 

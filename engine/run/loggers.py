@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import yaml
 
+from minding.engine.blame import building, places_of, user_location
+from minding.engine.config.named import is_named, load_code
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import MissingExtraError
@@ -29,7 +31,11 @@ TRACKERS = ("wandb", "mlflow", "swanlab")
 
 
 class MetricsLogger(Protocol):
-    """A receiver of every row of metrics, once, in the order of metrics.csv."""
+    """A receiver of every row of metrics, once, in the order of metrics.csv.
+
+    A logger of your own derives from it, and defines what it needs; the other methods do nothing. If ``run.loggers``
+    names the class, its constructor takes the folder of the run, a `RunDir`.
+    """
 
     def open(self, settings: Settings, step: int) -> None:
         """Shows the settings of the run, which starts at `step`, or continues there after a resume."""
@@ -75,7 +81,54 @@ def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
 def _make_logger(name: str, run_dir: RunDir) -> MetricsLogger:
     if name == "tensorboard":
         return TensorBoardWriter(run_dir.tensorboard)
+    if is_named(name):
+        return OwnLogger(name, run_dir)
     return Tracker(name, CLIENTS[name](), run_dir)
+
+
+class OwnLogger:
+    """A logger that ``run.loggers`` names as ``module:Class``; a failure of it is a warning, and ends its work.
+
+    Args:
+      name: the ``module:Class``.
+      run_dir: the run's folder.
+    Raises:
+      CodeError: there is no such class, or its constructor failed.
+    """
+
+    def __init__(self, name: str, run_dir: RunDir) -> None:
+        kind = load_code(name, "run.loggers")
+        self._name = name
+        with building(f"run.loggers={name!r}: making it"):
+            self._logger: MetricsLogger | None = kind(run_dir)
+
+    def open(self, settings: Settings, step: int) -> None:
+        self._call("open", settings, step)
+
+    def write(self, row: Mapping[str, float], step: int) -> None:
+        self._call("write", row, step)
+
+    def flush(self) -> None:
+        self._call("flush")
+
+    def purge_after(self, step: int, rows: int) -> None:
+        self._call("purge_after", step, rows)
+
+    def close(self) -> None:
+        self._call("close")
+
+    def _call(self, method: str, *args: object) -> None:
+        if self._logger is None:
+            return
+        try:
+            getattr(self._logger, method)(*args)
+        except Exception as error:
+            place = user_location(places_of(error))
+            console_logger().warning(
+                "run.loggers=%r: %s failed: %s: %s%s; training continues without it",
+                self._name, method, type(error).__name__, error, place,
+            )  # fmt: skip
+            self._logger = None
 
 
 class TensorBoardWriter:

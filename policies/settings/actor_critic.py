@@ -11,7 +11,6 @@ def pg() -> groups.Schema:
     """Settings of PG."""
     learn = {
         **groups.described(LearnSection.options(learning_rate=3e-3, entropy_weight=0.0), learning_rate="learning rate"),
-        **groups.optimizer("adam"),
         **groups.passes(1, 1),
         "baseline": opt(
             "standardized",
@@ -28,7 +27,6 @@ def pg() -> groups.Schema:
 def ac() -> groups.Schema:
     """Settings of AC."""
     learn = {
-        **groups.optimizer("adam"),
         **groups.passes(1, 1),
         **groups.described(
             LearnSection.options(
@@ -44,10 +42,9 @@ def ac() -> groups.Schema:
 def a2c() -> groups.Schema:
     """Settings of A2C."""
     learn = {
-        **groups.optimizer("rmsprop"),
         **groups.passes(1, 1),
         **groups.described(
-            LearnSection.options(learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False),
+            LearnSection.options(optimizer="rmsprop", learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False),
             learning_rate="learning rate",
             gae_lambda="bias-variance trade-off of GAE; 1: n-step returns",
         ),

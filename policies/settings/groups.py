@@ -17,7 +17,7 @@ from minding.engine.config.config import (
     OtherSection,
     TargetSection,
 )
-from minding.engine.config.options import MODULE_CLASS, opt
+from minding.engine.config.options import MODULE_NAME, opt
 from minding.engine.config.space import Choice
 
 Schema = dict[str, Any]
@@ -81,7 +81,7 @@ def replay(size: int) -> Schema:
     """Keys of a replay buffer."""
     kinds = opt(
         "uniform",
-        ("uniform", MODULE_CLASS),
+        ("uniform", MODULE_NAME),
         "sample uniformly, or from a buffer of your own, see howto/custom_algorithms.md",
     )
     return {**OtherSection.options("save_buffer", buffer_size=size), "replay": kinds}
@@ -122,7 +122,9 @@ def steps_per_call() -> Schema:
 
 def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
     """Keys of learning values from recorded data; arguments are the defaults of the keys."""
-    keys = LearnSection.options("gamma", "on_nan", "steps_per_call", learning_rate=learning_rate, batch_size=batch_size)
+    keys = LearnSection.options(
+        "optimizer", "gamma", "on_nan", "steps_per_call", learning_rate=learning_rate, batch_size=batch_size
+    )
     return {**described(keys, batch_size="recorded steps per gradient step"), **anneal(False)}
 
 
@@ -199,11 +201,6 @@ def passes(n_epoch: int, n_minibatch: int) -> Schema:
     return LearnSection.options(n_epoch=n_epoch, n_minibatch=n_minibatch)
 
 
-def optimizer(default: str) -> Schema:
-    """Key of the optimizer; `default`: the default of the key."""
-    return LearnSection.options(optimizer=default)
-
-
 def anneal(default: bool) -> Schema:
     """Keys of learning rate annealing."""
     return LearnSection.options("anneal_kind", "anneal_points", "anneal_steps", anneal_lr=default)
@@ -217,7 +214,7 @@ def on_nan() -> Schema:
 def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Schema:
     """Keys of learning from replay."""
     keys = LearnSection.options(
-        "updates_per_step", "warmup", "gamma", "nstep", "on_nan",
+        "updates_per_step", "warmup", "optimizer", "gamma", "nstep", "on_nan",
         learning_rate=learning_rate, batch_size=batch_size, update_per_collect=updates,
     )  # fmt: skip
     return {**keys, **anneal(False)}
@@ -287,7 +284,9 @@ def actor_critic(learn: Schema, n_sample: int) -> Schema:
     return {
         "model": {**model([64, 64], "tanh"), **ModelSection.options("log_std")},
         "learn": {
-            **LearnSection.options("gamma", "entropy_weight", "value_weight", learning_rate=3e-4, grad_norm=0.5),
+            **LearnSection.options(
+                "optimizer", "gamma", "entropy_weight", "value_weight", learning_rate=3e-4, grad_norm=0.5
+            ),
             **anneal(True),
             **learn,
             **on_nan(),

@@ -19,7 +19,9 @@ def bc() -> groups.Schema:
         },
         "learn": {
             **groups.described(
-                LearnSection.options("steps_per_call", "on_nan", learning_rate=1e-3, batch_size=256, grad_norm=0.0),
+                LearnSection.options(
+                    "steps_per_call", "optimizer", "on_nan", learning_rate=1e-3, batch_size=256, grad_norm=0.0
+                ),
                 batch_size="recorded steps per gradient step",
             ),
             **groups.anneal(True),

@@ -6,7 +6,7 @@ import dataclasses
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection, PrioritySection
-from minding.engine.config.options import MODULE_CLASS, WIDTH
+from minding.engine.config.options import MODULE_NAME, WIDTH
 from minding.engine.config.space import Choice
 from minding.policies.settings import Algorithm, groups
 
@@ -80,7 +80,7 @@ def r2d2() -> groups.Schema:
         del other[name]
     other["replay"] = opt(
         "prioritized",
-        ("uniform", "prioritized", MODULE_CLASS),
+        ("uniform", "prioritized", MODULE_NAME),
         "sample sequences uniformly, by priority (the size of their TD errors), or from a buffer of your own, see "
         "howto/custom_algorithms.md",
     )

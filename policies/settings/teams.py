@@ -33,6 +33,7 @@ def coma() -> groups.Schema:
             **groups.described(
                 LearnSection.options(
                     "critic_learning_rate",
+                    "optimizer",
                     "gamma",
                     "entropy_weight",
                     "normalize_advantage",
