@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import numbers
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +37,8 @@ def left(shape: str, share: float, points: Points = (), key: str = "policy.learn
       ConfigError: it does not return a number of 0 or more.
     """
     if is_named(shape):
-        value = load_code(shape, key)(share)
+        value: Any = load_code(shape, key)(share)
+        value = value.item() if isinstance(value, np.generic) else value
         if not _is_number(value):
             raise ConfigError(f"{key}={shape!r} returned {value!r} for {share}: expected a number of 0 or more")
         return float(value)
@@ -80,4 +81,4 @@ def check_points(shape: str, points: object, path: str) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

@@ -150,7 +150,7 @@ def _findings(
         yield from _findings(settings, steps, env_fn, budget)
         return
     brief = f"observation {_brief(description['observation'])}, action {_brief(description['action'])}"
-    yield from [Finding("ok", brief), *_told_agents(description)]
+    yield from [Finding("ok", brief), *_agents_found(description)]
     found = None
     for found in _try_steps(factory, description["observation"], settings, steps, budget):
         yield found
@@ -282,7 +282,7 @@ def _brief(space: Mapping[str, Any]) -> str:
     return f"{space['kind']} {len(space['spaces']) if detail is None else detail}"
 
 
-def _told_agents(description: Mapping[str, Any]) -> list[Finding]:
+def _agents_found(description: Mapping[str, Any]) -> list[Finding]:
     """A finding that names the agents, and their spaces if these differ; empty for a single agent."""
     agents = description.get("agents")
     if agents is None:
@@ -353,14 +353,14 @@ def _check_resume(
     settings = dict(settings, backend=_single_backend(settings), on_error="raise")
     manager = make_env_manager(settings, 1, SEED, training=False, env_fn=env_fn)
     copy = make_env_manager(settings, 1, SEED + 1, training=False, env_fn=env_fn)
-    told = "a resumed run begins new episodes: "
+    begins = "a resumed run begins new episodes: "
     try:
         # The time is for twice the steps of the first environment, and for the replay in the other one.
         seconds = min(_LONGEST, budget.left * 0.2)
         differing = replay_difference(manager, description, past=_PAST, seconds=seconds)
         if differing:
             used = f"after others, an episode with the same seed and actions has another {differing}"
-            return [Finding("warn", told + used, _REPEAT)]
+            return [Finding("warn", begins + used, _REPEAT)]
         copy.repeats = lambda: True
         copy.load_state_dict(manager.state_dict())
         if copy.resume_guarantee == "exact":
@@ -368,7 +368,7 @@ def _check_resume(
     finally:
         manager.close()
         copy.close()
-    return [Finding("warn", f"{told}a replay in another environment does not repeat this one", _REPEAT)]
+    return [Finding("warn", f"{begins}a replay in another environment does not repeat this one", _REPEAT)]
 
 
 def _measure_speed(

@@ -97,7 +97,7 @@ class ManagerFactory:
       settings: checked settings, see `env_settings`.
       factory: factory that makes one environment per call; None for EnvPool, which finds environments by id.
       num_envs, seed, training: see `make_env_manager`.
-      told: whether an earlier manager of this factory has already given the warnings: a run makes several managers,
+      warned: whether an earlier manager of this factory has already given the warnings: a run makes several managers,
         in all lanes.
       watch: see `make_env_manager`; of several workers only the first one watches.
     """
@@ -107,7 +107,7 @@ class ManagerFactory:
     num_envs: int
     seed: int
     training: bool
-    told: bool = False
+    warned: bool = False
     watch: frozenset[str] = frozenset()
 
     def __call__(self, lane: LaneContext) -> BatchedEnvManager:
@@ -124,10 +124,10 @@ class ManagerFactory:
         if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
             # No other process can have this object.
             given = self._given(self.factory.source)
-            manager: BatchedEnvManager = VectorEnvManager(given, self.settings, seed, self.training, self.told)
+            manager: BatchedEnvManager = VectorEnvManager(given, self.settings, seed, self.training, self.warned)
         else:
             manager = self._make(seed, envs)
-            manager.origin = dataclasses.replace(self, told=True)
+            manager.origin = dataclasses.replace(self, warned=True)
         if self.watch:
             manager.watch(self.watch)
         return manager
@@ -145,19 +145,19 @@ class ManagerFactory:
     def _make(self, seed: int, envs: int) -> BatchedEnvManager:
         settings, factory = self.settings, self.factory
         if is_named(settings["backend"]):
-            return VectorEnvManager(_own_vector(settings, envs, seed), settings, seed, self.training, self.told)
+            return VectorEnvManager(_own_vector(settings, envs, seed), settings, seed, self.training, self.warned)
         if factory is None:
             from minding.envs.envpool import envpool_vector_env
 
             vector_env = envpool_vector_env(settings, envs, seed)
-            return VectorEnvManager(vector_env, settings, seed, self.training, self.told)
+            return VectorEnvManager(vector_env, settings, seed, self.training, self.warned)
         # The number of all environments decides, so that every shard has the same backend.
         backend = _choose_backend(settings["backend"], factory, self.num_envs)
         if backend == "native":
-            return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.told)
+            return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.warned)
         factory, observation_space, action_space = factory.probed()
         layout = ObsLayout(observation_space, action_space)
-        agents, warn = agents_space(observation_space), self.training and not self.told
+        agents, warn = agents_space(observation_space), self.training and not self.warned
         if agents is None:
             adapter = action_adapter(action_space, settings, factory.name, warn=warn)
         else:

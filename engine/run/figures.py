@@ -91,9 +91,9 @@ def final_scores(cfg: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str
       cfg: the configuration of the run.
       figures: result of `RunDir.figures`.
     """
-    told, opponents = figures.get("eval_info"), opponents_of(cfg)
+    means, opponents = figures.get("eval_info"), opponents_of(cfg)
     games = int(figures.get("n_eval_episodes") or 0) // max(1, len(opponents))
-    return mean_scores(opponents, told if isinstance(told, Mapping) else {}, games)
+    return mean_scores(opponents, means if isinstance(means, Mapping) else {}, games)
 
 
 def mean_scores(opponents: tuple[str, ...], means: Mapping[str, Any], games: int) -> dict[str, Score]:

@@ -22,7 +22,7 @@ from minding.engine.paths import anchored
 from minding.engine.process.packages import import_installed
 from minding.envs.config import check_playable
 from minding.envs.envpool import SinglePool
-from minding.envs.guards import living
+from minding.envs.guards import open_envs
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single import objects
@@ -102,11 +102,11 @@ class EnvFactory:
             for unfit in made:
                 # If only one instance can exist, it would prevent the next.
                 self.close(unfit)
-            told = self._told(error)
-            if told is error:
+            explained = self._explained(error)
+            if explained is error:
                 raise
-            raise told from error
-        living.born(env, self.name)
+            raise explained from error
+        open_envs.add(env, self.name)
         return env
 
     def probed(self) -> tuple[EnvFactory, spaces.Space[Any], spaces.Space[Any]]:
@@ -139,7 +139,7 @@ class EnvFactory:
             )
         return False
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _explained(self, error: BaseException) -> BaseException:
         """The error that says in terms of the settings why making failed; `error` itself if it already says so."""
         if isinstance(error, MindingError):
             return error
@@ -151,7 +151,7 @@ class EnvFactory:
         newer = newest(self.name) if isinstance(self.source, EnvSpec) else self.name
         if newer != self.name:
             return ConfigError(f"{self.name} cannot be made: {describe(error)}; did you mean {newer!r}?")
-        others = living.count(self.name)
+        others = open_envs.count(self.name)
         more = f"; {others} of it already exist{'s' * (others == 1)} in this process: {_ONLY_ONE}" if others else ""
         return EnvError(f"{self.name} cannot be made: {describe(error)}{more}")
 
@@ -200,7 +200,7 @@ class EnvFactory:
     def _unique(self) -> Any:
         """A new environment from the source; ConfigError, without closing it, if the source returned it before."""
         env = self._new()
-        if not getattr(self.source, "lends", False) and not living.is_new(env):
+        if not getattr(self.source, "lends", False) and not open_envs.is_new(env):
             raise ConfigError(
                 f"{self.name} returned the same environment as before: training makes several, each with an episode of "
                 f"its own: make a new one in each call; {_ONLY_ONE}"

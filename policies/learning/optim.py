@@ -159,17 +159,17 @@ class Group:
             raise ConfigError(f"optimizer group: weight_decay={self.weight_decay} needs method 'adamw'")
 
     @classmethod
-    def of(cls, net: nn.Cell | Sequence[ms.Parameter], learn: Mapping[str, Any], **settings: Any) -> Group:
+    def of(cls, net: Any, learn: Mapping[str, Any], **settings: Any) -> Group:
         """Parameters with the learning rate, schedule and optimizer of a `learn` configuration.
 
         Args:
-          net: the parameters, or a network, for all its trainable ones.
+          net: a network or several, whose `trainable_params` are all in the group, or a list of parameters.
           learn: the configuration.
           settings: attributes of the group that differ from it.
         """
         method = learn.get("optimizer", "adam")
         given = {
-            "params": net.trainable_params() if isinstance(net, nn.Cell) else net,
+            "params": net if isinstance(net, (list, tuple)) else net.trainable_params(),
             "rate": learn["learning_rate"],
             "anneal": learn["anneal_lr"],
             "kind": learn["anneal_kind"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection
+from minding.engine.config.config import LearnSection, OtherSection
 from minding.policies.settings import ANY_ACTIONS, Algorithm, groups
 
 
@@ -72,7 +72,7 @@ def ppo() -> groups.Schema:
     }
     schema = groups.actor_critic(learn, 1024)
     schema["model"] |= groups.memory()
-    schema["other"] |= groups.rnd()
+    schema["other"] |= OtherSection.options("rnd")
     return schema
 
 

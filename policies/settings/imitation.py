@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, ModelSection
+from minding.engine.config.config import CollectSection, LearnSection, ModelSection
 from minding.engine.config.options import WIDTH
 from minding.policies.settings import ANY_ACTIONS, Algorithm, actor_critic, groups, replayed_critics
 
@@ -31,7 +31,7 @@ def bc() -> groups.Schema:
                 "loss of continuous actions; discrete actions always use the log-likelihood",
             ),
         },
-        "collect": groups.acting(),
+        "collect": CollectSection.options("backend"),
         "eval": groups.recorded_evaluation(),
         "other": groups.recorded(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, ModelSection
+from minding.engine.config.config import CollectSection, LearnSection, ModelSection
 from minding.policies.settings import Algorithm, groups
 
 
@@ -18,7 +18,7 @@ def cql() -> groups.Schema:
         {
             "actor_learning_rate": opt(1e-4, "(0, 1]", "learning rate of Adam for the actor and the temperature"),
             **groups.soft_targets(),
-            **groups.temperature(),
+            **LearnSection.options("alpha", "auto_alpha", "target_entropy"),
             "conservative_weight": opt(
                 5.0,
                 "(0, inf)",
@@ -49,7 +49,7 @@ def discrete_cql() -> groups.Schema:
             **groups.target(250, "soft"),
             "alpha": opt(1.0, "[0, inf)", "weight of the gap between all actions and the recorded ones"),
         },
-        "collect": groups.acting(),
+        "collect": CollectSection.options("backend"),
         "eval": groups.recorded_evaluation(),
         "other": {**groups.recorded(), **groups.rewards()},
     }
@@ -65,7 +65,7 @@ def iql() -> groups.Schema:
 def td3_bc() -> groups.Schema:
     """Settings of TD3+BC and ReBRAC."""
     learn = {
-        **groups.twin_delayed(),
+        **LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip"),
         "alpha": opt(
             2.5,
             "[0, inf)",

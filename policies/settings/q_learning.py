@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, PrioritySection
+from minding.engine.config.config import LearnSection, ModelSection, PrioritySection
 from minding.engine.config.options import MODULE_NAME, WIDTH
 from minding.engine.config.space import Choice
 from minding.policies.settings import Algorithm, groups
@@ -13,7 +13,7 @@ from minding.policies.settings import Algorithm, groups
 
 def c51() -> groups.Schema:
     """Settings of C51."""
-    return groups.action_values(groups.support())
+    return groups.action_values(ModelSection.options("n_atoms", "v_min", "v_max"))
 
 
 def qrdqn() -> groups.Schema:
@@ -46,7 +46,7 @@ def rainbow() -> groups.Schema:
             "distributional": opt(
                 True, None, "learn the return distribution, as in C51; false: the expected return, as in DQN"
             ),
-            **groups.support(),
+            **ModelSection.options("n_atoms", "v_min", "v_max"),
             "noisy": opt(True, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`"),
             "noisy_sigma": opt(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)"),
         }

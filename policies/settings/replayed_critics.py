@@ -15,12 +15,18 @@ def ddpg() -> groups.Schema:
 
 def td3() -> groups.Schema:
     """Settings of TD3."""
-    return groups.replayed_critics(groups.twin_delayed(), collect_keys=groups.noise("gaussian", 0.1))
+    return groups.replayed_critics(
+        LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip"),
+        collect_keys=groups.noise("gaussian", 0.1),
+    )
 
 
 def sac() -> groups.Schema:
     """Settings of SAC."""
-    learn = {**LearnSection.options(learning_rate=3e-4), **groups.temperature()}
+    learn = {
+        **LearnSection.options(learning_rate=3e-4),
+        **LearnSection.options("alpha", "auto_alpha", "target_entropy"),
+    }
     return groups.replayed_critics({**learn, **groups.soft_targets(network="critics", per="gradient step")})
 
 

@@ -94,7 +94,7 @@ def dreamer() -> groups.Schema:
     return {
         "model": _dreamer_model(),
         "learn": _dreamer_learn(),
-        "collect": {**groups.collect(8), **groups.random_steps()},
+        "collect": {**groups.collect(8), **CollectSection.options("random_steps")},
         "eval": groups.evaluation(),
         "other": groups.replay(100_000),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, ModelSection
+from minding.engine.config.config import CollectSection, LearnSection, ModelSection
 from minding.engine.config.options import WIDTH
 from minding.policies.settings import ANY_ACTIONS, Algorithm, actor_critic, groups
 
@@ -115,7 +115,7 @@ def maddpg() -> groups.Schema:
             "temperature": opt(1.0, "(0, inf)", "discrete actions: temperature of the Gumbel-softmax"),
             "logit_weight": opt(1e-3, "[0, inf)", "discrete actions: weight of the mean squared logit"),
         },
-        "collect": {**groups.collect(80), **groups.random_steps(), **groups.noise("gaussian", 0.1)},
+        "collect": {**groups.collect(80), **CollectSection.options("random_steps"), **groups.noise("gaussian", 0.1)},
         "eval": groups.evaluation(),
         "other": groups.replay(1_000_000),
     }

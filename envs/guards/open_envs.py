@@ -7,26 +7,26 @@ import functools
 import weakref
 from typing import Any
 
-_living: dict[int, str] = {}
+_open: dict[int, str] = {}
 _known: dict[int, weakref.ref[Any]] = {}
 """References to all environments that were made and still exist, without their wrappers, by their `id`."""
 
 
-def born(env: Any, name: str) -> None:
-    """Counts an environment until it is closed (`gone`), or garbage-collected."""
-    _living[id(env)] = name
+def add(env: Any, name: str) -> None:
+    """Counts an environment until it is closed (`remove`), or garbage-collected."""
+    _open[id(env)] = name
     with contextlib.suppress(TypeError):  # without support for weak references, it counts until it is closed
-        weakref.finalize(env, _living.pop, id(env), None).atexit = False
+        weakref.finalize(env, _open.pop, id(env), None).atexit = False
 
 
-def gone(env: Any) -> None:
+def remove(env: Any) -> None:
     """Stops counting an environment."""
-    _living.pop(id(env), None)
+    _open.pop(id(env), None)
 
 
 def count(name: str) -> int:
     """The number of open environments of this name."""
-    return list(_living.values()).count(name)
+    return list(_open.values()).count(name)
 
 
 def is_new(env: Any) -> bool:
