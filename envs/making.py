@@ -32,8 +32,8 @@ from minding.envs.config import env_settings
 from minding.envs.manager import BatchedEnvManager, VectorEnvManager, action_adapter
 from minding.envs.normalize import REWARD
 from minding.envs.random_play import replay_difference
+from minding.envs.single.env_objects import AnyVectorEnv, GivenVector
 from minding.envs.single.factory import EnvFactory, env_factory
-from minding.envs.single.given import AnyVectorEnv, GivenVector
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.layout import ObsLayout

@@ -37,7 +37,7 @@ from minding.engine.errors import (
 from minding.engine.process.runtime import nn
 from minding.engine.run.metrics import read_metrics
 from minding.envs import make_collector_env, make_evaluator_env
-from minding.envs.single import objects
+from minding.envs.single import env_objects
 from minding.policies import ALGORITHMS, kernels
 from minding.training import session
 from minding.training.sharing import write_checksums
@@ -1011,7 +1011,7 @@ def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):
     made.learn(64)
     made.close()
     env_id = made.cfg.env.env_id
-    source = objects._sources.pop(env_id)
+    source = env_objects._sources.pop(env_id)
     with pytest.raises(ConfigError, match=r"minding.load\(path, env=MyEnv\)"):
         minding.load(made.run_dir)
     again = minding.load(made.run_dir, env=source, progress=False)

@@ -25,9 +25,9 @@ from minding.envs.envpool import SinglePool
 from minding.envs.guards import open_envs
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
-from minding.envs.single import objects
+from minding.envs.single import env_objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
-from minding.envs.single.hints import newest, old_gym, unknown_id
+from minding.envs.single.id_hints import newest, old_gym, unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, wrap
@@ -320,8 +320,8 @@ def _with_spaces(env: Any) -> AnyEnv:
 
 
 def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
-    if env_id.startswith(objects.PREFIX):
-        return objects.source_of(env_id)
+    if env_id.startswith(env_objects.PREFIX):
+        return env_objects.source_of(env_id)
     if is_parallel_id(env_id):
         return parallel_source(env_id)
     if ":" in env_id:
