@@ -67,7 +67,8 @@ def check_runnable(cfg: Config) -> None:
       SetupError: if the device is not available.
     """
     check_chain(cfg)
-    if encoder := cfg.policy.model.get("encoder"):
+    encoder: Any = cfg.policy.model.get("encoder")
+    if encoder:
         # Minding's own encoder has no name.
         check_named(encoder, "policy.model.encoder")
     for key, name in named_parts(cfg):
