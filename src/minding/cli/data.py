@@ -90,7 +90,7 @@ def record(
 ) -> None:
     """Record environment steps of an agent, for offline learning.
 
-    The agent is that of the run folder RUN. `minding train cartpole_bc policy.other.data=FOLDER` learns from the
+    The agent is the one of the run folder RUN. `minding train cartpole_bc policy.other.data=FOLDER` learns from the
     recorded data.
     """
     _check_options(run, ckpt, out, **how)
