@@ -5,7 +5,6 @@ A table stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; 
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
@@ -27,7 +26,7 @@ from minding.engine.config.identity import POLICY, RUN
 from minding.engine.config.options import Option
 from minding.engine.config.space import Range
 from minding.envs import config_schema
-from minding.policies import ALGORITHMS, get_algorithm
+from minding.policies import ALGORITHMS, get_algorithm, summary_of
 
 DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -76,10 +75,7 @@ def algorithms() -> str:
     rows = []
     for name in ALGORITHMS:
         entry = get_algorithm(name)
-        folder = "policies/settings" if entry.variant_of else "policies"
-        source = (DOCS.parent / folder / f"{name}.py").read_text(encoding="utf-8")
-        summary = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-        title, _, what = summary.partition(": ")
+        title, _, what = summary_of(name).partition(": ")
         agents = {"one": "one", "any": "one or several", "several": "several"}[entry.agents]
         actions = ", ".join(kind.replace("_", "-") for kind in entry.actions)
         rows.append((f"[{title}]({name}.md)", f"`{name}`", what, actions, agents))

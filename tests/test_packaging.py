@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import minding
-from minding.engine.process.versions import NEEDED
+from minding.engine.process.packages import NEEDED
 from minding.policies import ALGORITHMS, kernels
 
 if sys.version_info >= (3, 11):

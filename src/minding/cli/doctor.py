@@ -30,7 +30,7 @@ def _packages() -> Iterator[Row]:
     """Compares the hard dependencies with the version ranges in the package's own metadata."""
     from packaging.requirements import Requirement
 
-    from minding.engine.process.versions import NEEDED
+    from minding.engine.process.packages import NEEDED
 
     try:
         wanted = importlib.metadata.requires("minding") or []
