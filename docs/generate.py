@@ -9,11 +9,16 @@ import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 import minding.middleware
+from minding.cli.commands import SECTIONS
+from minding.cli.common import Command
 from minding.configs import PRESETS
 from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.config.compiler import RUN_SCHEMA
@@ -88,6 +93,30 @@ def presets(algorithm: str) -> str:
     return _table(("preset", "what", "expected"), rows)
 
 
+def commands() -> str:
+    """All commands by section, each with its help, its options and its examples."""
+    parts = []
+    for title, members in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for each in members:
+            parts += [_command(each, f"minding {each.name}")]
+            if isinstance(each, click.Group):
+                parts += [_command(child, f"minding {each.name} {name}") for name, child in each.commands.items()]
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def _command(command: click.Command, name: str) -> str:
+    ctx = click.Context(command, info_name=name)
+    text = [f"### {name}\n", f"```text\n{' '.join(command.get_usage(ctx).removeprefix('Usage: ').split())}\n```\n"]
+    text += [textwrap.fill(" ".join(each.split()), 120) + "\n" for each in (command.help or "").split("\n\n")]
+    rows = [param.get_help_record(ctx) for param in command.params if isinstance(param, click.Option)]
+    if rows:
+        text.append(_table(("option", "meaning"), [(f"`{flags}`", what) for flags, what in filter(None, rows)]))
+    if isinstance(command, Command):
+        text.append("".join(f"- `minding {each}`\n" for each in command.examples))
+    return "\n".join(text)
+
+
 def identity() -> str:
     """The settings that make a run what it is."""
     rows = [(f"`{path}`", what, "resume, eval, export" if path in POLICY else "resume") for path, what in RUN.items()]
@@ -137,7 +166,8 @@ def table(name: str) -> str:
         return presets(of)
     if kind == "spaces":
         return spaces(of or "en")
-    return {"algorithms": algorithms, "middleware": middleware, "identity": identity}[kind]()
+    known = {"algorithms": algorithms, "commands": commands, "middleware": middleware, "identity": identity}
+    return known[kind]()
 
 
 def filled(text: str) -> str:

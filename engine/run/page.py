@@ -116,7 +116,7 @@ def _page(runs: Sequence[_Run], changed: Changed) -> str:
         ("Settings that differ from the defaults", _settings(runs, changed)),
         ("Learning in detail", _details(runs)),
         ("Where the time went", _time(runs)),
-        ("Again", _commands(runs)),
+        ("Run it again", _commands(runs)),
     ]
     body = "\n".join(f"<section>\n<h2>{_text(name)}</h2>\n{content}\n</section>" for name, content in sections)
     return (

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import bad_input, echo, print_lines, terminal_width, wrapped
+from minding.cli.common import bad_input, command, echo, print_lines, terminal_width, wrapped
 
 if TYPE_CHECKING:
     from minding.engine.chain.middleware import Declaration
 
 
-@click.command("list")
+@command("list", examples=("list algorithms", "list cartpole_ppo"))
 @click.argument("what", required=False)
 def list_known(what: str | None) -> None:
     """List the presets, algorithms, environments and middleware.
