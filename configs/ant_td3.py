@@ -3,18 +3,10 @@
 Expected: the scores in docs/results.md within 1M environment steps.
 """
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=1_000_000, metrics_freq=5_000),
-    env=dict(env_id="Ant-v5", collector_env_num=1),
-    policy=dict(
-        type="td3",
-        # Learning rate and random steps of the authors' later code.
-        learn=dict(learning_rate=3e-4, warmup=25_000, update_per_collect=1),
-        collect=dict(n_sample=1, random_steps=25_000),
-        eval=dict(freq=20_000),
-    ),
-)
+# One set of settings for all tasks of MuJoCo.
+main_config = load_preset("halfcheetah_td3")
+main_config.env.env_id = "Ant-v5"
 
 proof = dict(seeds=3)

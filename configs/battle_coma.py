@@ -4,22 +4,10 @@ Expected: at least 90 % of the battles won, an evaluation mean of at least 18.9 
 this map, random play wins none, and a hand-coded controller wins 93 %.
 """
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    # Without a victory no more than 8.6 of 20 can be earned.
-    run=dict(max_env_step=300_000, target=18.9),
-    env=dict(
-        env_id="minding/Battle-v0",
-        env_kwargs=dict(map_name="3v3"),
-        info_keys=["battle_won"],
-        collector_env_num=16,
-    ),
-    policy=dict(
-        type="coma",
-        collect=dict(n_sample=800),
-        eval=dict(freq=30_000, n_episode=40),
-    ),
-)
+main_config = load_preset("battle_mappo")
+main_config.policy.type = "coma"
+main_config.policy.collect.n_sample = 800
 
 proof = dict(seeds=3)

@@ -3,23 +3,8 @@
 Expected: the scores in docs/results.md within 1M environment steps.
 """
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=1_000_000),
-    env=dict(env_id="Hopper-v5", collector_env_num=16, normalize_reward=True, reward_clip=10.0),
-    policy=dict(
-        type="ppo",
-        model=dict(normalize_obs=True, log_std=-0.5),
-        learn=dict(
-            # The learning rate falls to two thirds in this run, as in the benchmark of Tianshou.
-            anneal_steps=3_000_000,
-            n_epoch=10,
-            n_minibatch=32,
-            entropy_weight=0.0,
-            value_clip=False,
-        ),
-        collect=dict(n_sample=2048),
-        eval=dict(freq=50_000),
-    ),
-)
+# One set of settings for all tasks of MuJoCo.
+main_config = load_preset("halfcheetah_ppo")
+main_config.env.env_id = "Hopper-v5"
