@@ -124,7 +124,9 @@ class her_data_enhancer:
         columns = columns_of(rollout)
         if not self._parts:
             try:
-                self._parts = goal_parts(_inside("next_obs", columns))
+                self._parts = goal_parts(
+                    [name.removeprefix("next_obs.") for name in columns if name.startswith("next_obs.")]
+                )
             except ValueError as error:
                 raise ShapeError(f"her_data_enhancer: the observation {error}: use an environment with goals") from None
         goals = {f"next_obs.{entry}{part}" for entry in (ACHIEVED, DESIRED) for part in self._parts}
@@ -256,11 +258,6 @@ def _ask(rule: Callable[..., Any], form: str, achieved: Goal, desired: Goal, inf
     if form == _DICTS:
         return np.asarray(rule(_nested(achieved), _nested(desired), dicts))
     return np.array([rule(_nested(_rows(achieved, n)), _nested(_rows(desired, n)), dicts[n]) for n in range(count)])
-
-
-def _inside(prefix: str, columns: Iterable[str]) -> list[str]:
-    """The columns of a part, such as ``obs``, without its name."""
-    return [name.removeprefix(f"{prefix}.") for name in columns if name.startswith(f"{prefix}.")]
 
 
 def _count(goal: Goal) -> int:

@@ -141,13 +141,6 @@ class ReplayBuffer(RingBuffer):
             given = np.asarray(transitions.get(PRIORITY, np.full(len(places), UNKNOWN)))
             self._priorities.begin(places, given)
 
-    def push_episode(self, episode: Mapping[str, Array]) -> None:
-        """Appends a whole episode to a buffer of sequences, one array ``(n, *shape)`` per field."""
-        count = len(next(iter(episode.values())))
-        # It belongs to no environment, so that no row continues it.
-        number, here = np.full(count, -1), np.arange(count)
-        self.push({**episode, "sequence": number, "begun": here == 0, "ended": here == count - 1})
-
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Samples the rows or sequences of `updates` minibatches; the rows are gathered on the device.
 

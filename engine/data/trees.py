@@ -122,18 +122,6 @@ def copy(tree: Tree) -> Tree:
     return tree_map(np.copy, tree)
 
 
-def assign_rows(dst: Tree, rows: Any, src: Tree) -> None:
-    """Writes ``dst[rows] = src`` in place in every leaf."""
-    if isinstance(dst, np.ndarray):
-        dst[rows] = src
-        return
-
-    def write(target: Array, source: Array) -> None:
-        target[rows] = source
-
-    tree_map(write, dst, src)
-
-
 def to_treetensor(tree: Tree, backend: str = "numpy") -> Any:
     """Converts to DI-treetensor; leaves share memory with `tree`.
 

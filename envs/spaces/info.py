@@ -96,7 +96,7 @@ class InfoForm:
         values = {}
         for key, space in self.fields.items():
             lacks = reset or (key in self.rare and key not in as_info(info, key))
-            values[key] = _zero(space) if lacks else _entry(info, key)
+            values[key] = np.zeros(space.shape or (), space.dtype) if lacks else _entry(info, key)
         return {OBSERVATION: obs, INFO: values}
 
     def join_batch(self, obs: Any, info: Mapping[str, Any], num_envs: int, *, reset: bool = False) -> Any:
@@ -319,10 +319,6 @@ def _batch(values: Any) -> Any:
         return values
     known = [value for value in array if value is not None]
     return np.array([np.zeros_like(known[0]) if value is None else value for value in array]) if known else values
-
-
-def _zero(space: spaces.Space[Any]) -> Array:
-    return np.zeros(space.shape or (), space.dtype)
 
 
 def _entry(info: Mapping[str, Any], key: str) -> Any:

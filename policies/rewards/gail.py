@@ -28,7 +28,7 @@ from minding.engine.buffers import DeviceTables
 from minding.engine.buffers.dataset_rows import check_fields
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
+from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.errors import CheckpointError, NonFiniteError
 from minding.engine.process import runtime
@@ -177,7 +177,9 @@ class GAIL:
         fields = {name: leaf.field for name, leaf in self._leaves.items()}
         check_fields(dataset, fields)
         rows = dataset.rows([*fields, "action"], np.arange(len(dataset)))
-        self._moments = {name: _moments_of(rows[name]) for name, leaf in self._leaves.items() if _is_vector(leaf)}
+        self._moments = {
+            name: _moments_of(rows[name]) for name, leaf in self._leaves.items() if leaf.space["kind"] == "box"
+        }
         self._expert = self._whitened(rows)
         floats = {name: dataclasses.replace(fields[name], dtype="float32") for name in self._moments}
         size = spec["action"].get("shape") or ([len(spec["action"]["nvec"])] if "nvec" in spec["action"] else [])
@@ -260,10 +262,6 @@ class GAIL:
         for name, p in self.params.items():
             runtime.assign(p, state["params"][name])
         restore_generator(self._rng, state["rng"])
-
-
-def _is_vector(leaf: Leaf) -> bool:
-    return bool(leaf.space["kind"] == "box")
 
 
 def _moments_of(rows: Array) -> tuple[Array, Array]:

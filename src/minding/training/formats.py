@@ -356,7 +356,8 @@ class D4RLSource(Source):
     def _ends(self) -> Iterator[tuple[int, int, bool, bool]]:
         """First and last row of each episode, and whether it terminated or timed out, read block by block."""
         self.ambiguous = start = 0
-        longest = self._longest_episode()
+        # The most rows of an episode that can be read as a whole.
+        longest = max(LARGEST // sum(array.nbytes // self._rows for array in self._arrays.values()), 1)
         for begin in range(0, self._rows, _BLOCK):
             stop = min(begin + _BLOCK, self._rows)
             terminated = self._flags("terminals", begin, stop)
@@ -392,10 +393,6 @@ class D4RLSource(Source):
         except (OSError, ValueError) as error:
             raise DamagedDataError(f"{str(self.path)!r}: {name} cannot be used: {str(error)[:200]}") from None
         return flags
-
-    def _longest_episode(self) -> int:
-        """The most rows of an episode that can be read as a whole."""
-        return max(LARGEST // sum(array.nbytes // self._rows for array in self._arrays.values()), 1)
 
     def _episode(self, start: int, end: int, terminated: bool, timed_out: bool) -> Episode | None:
         """The episode of the rows from `start` to `end`; None if no row is kept."""

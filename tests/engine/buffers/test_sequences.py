@@ -199,13 +199,6 @@ def test_the_windows_of_two_environments_of_which_one_resets():
     }
 
 
-def test_a_recorded_episode_is_pushed_as_a_whole():
-    made = buffer(length=4, whole=True)
-    made.push_episode({"number": np.arange(3, dtype=np.float32), "age": np.arange(3)})
-    made.push_episode({"number": np.arange(7, 9, dtype=np.float32), "age": np.arange(2)})
-    assert {tuple(row) for row, _, _ in sequences(made.sample(1, 50))} == {(0, 1, 2, 2), (7, 8, 8, 8)}
-
-
 # By priority
 
 

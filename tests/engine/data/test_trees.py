@@ -68,16 +68,6 @@ def test_copy_shares_no_memory():
     assert isinstance(copied, FastTreeValue)
 
 
-def test_assign_rows_writes_in_place():
-    target = nested()
-    trees.assign_rows(target, np.array([0]), trees.index(nested(), np.array([1])))
-    assert target.camera.tolist() == [[3, 4], [3, 4]]
-    assert target.arm.position.tolist() == [6.0, 6.0]
-    plain = np.zeros(3)
-    trees.assign_rows(plain, 1, 4.0)
-    assert plain.tolist() == [0.0, 4.0, 0.0]
-
-
 def test_importing_the_module_does_not_import_treevalue():
     code = f"""
 import sys; sys.path[:] = {sys.path!r}
