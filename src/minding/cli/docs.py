@@ -41,10 +41,10 @@ def docs(topic: str | None) -> None:
             return
         name = topic.removeprefix("docs/").removesuffix(".md")
         short = {each.rpartition("/")[2]: each for each in reversed(known) if not each.startswith("zh/")}
-        path = known.get(name) or known.get(short.get(name, ""))
-        if path is None:
+        page = known.get(name) or known.get(short.get(name, ""))
+        if page is None:
             raise ConfigError(f"no page {topic!r}{nearest(name, [*known, *short])}; `minding docs` lists all pages")
-    text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
+    text = _COMMENT.sub("", page.read_text(encoding="utf-8"))
     if not sys.stdout.isatty():
         echo(text, nl=False)
         return
