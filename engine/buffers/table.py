@@ -176,7 +176,7 @@ class Table(BaseBuffer):
         Raises:
           LimitError: the limiter does not allow it, see `can_insert`; nothing is inserted then.
           ShapeError, NonFiniteError: as in `Rows.pack`.
-          ConfigError: n exceeds the capacity, or a priority is negative.
+          ConfigError: n exceeds the capacity, or for a priority as in `checked_errors`.
         """
         push(transitions, [self])
 
@@ -223,21 +223,24 @@ class Table(BaseBuffer):
         if self.sampler == "prioritized":
             weight = self._priority.weights((size * probability).reshape(updates, batch_size), self.minibatches or 0)
         self.minibatches = (self.minibatches or 0) + updates
-        return IndexedBatch(self.rows.layout, self.rows.tables, index, weight)
+        version = self.rows.versions(index) if self.prioritized else None
+        return IndexedBatch(self.rows.layout, self.rows.tables, index, weight, version=version)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
-        """Sets the priorities of sampled rows that are still stored; for a row that occurs twice the last one counts.
+        """Sets the priorities of sampled rows; for a row that occurs twice the last one counts. Rows that were removed
+        since are ignored, also if another row has taken their place.
 
         Args:
           batch: a result of `sample`.
           priorities: float32 (K, B), at least 0: absolute errors.
 
         Raises:
-          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
-          ConfigError: if a priority is negative; nothing is written then.
+          NonFiniteError, ConfigError: as in `checked_errors`; nothing is written then.
         """
         given, places = checked_errors(priorities.reshape(-1)), batch.index.reshape(-1).astype(np.int64)
         there = np.array([place in self._times for place in places.tolist()], np.bool_)
+        if batch.version is not None:
+            there &= self.rows.versions(places) == batch.version.reshape(-1)
         for selector in (self._sampler, self._remover):
             selector.update(places[there], given[there])
         self._highest = max(self._highest, float(given.max(initial=0.0)))

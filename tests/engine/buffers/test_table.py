@@ -9,10 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minding.configs.chains.off_policy import replay_buffer
-from minding.engine.buffers import Priority, Rows, Table, Tables, limiters
+from minding.engine.buffers import Priority, ReplayBuffer, Rows, Table, Tables, limiters
+from minding.engine.buffers.priorities import LARGEST
 from minding.engine.buffers.selectors import SELECTORS, make_selector
 from minding.engine.config.config import TableSection
 from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
+from minding.engine.process import runtime
+
+# Loading changes the recursion limit, which hypothesis takes amiss within a test.
+runtime.load()
 
 
 def held(table):
@@ -187,6 +192,60 @@ def test_importance_weights_follow_the_formula_and_updates_change_the_samples():
     table.push(rows(2))
     share = np.bincount(sampled(table, 10, 1000), minlength=3) / 10_000
     np.testing.assert_allclose(share, [0.25, 0.0, 0.75], atol=0.03)
+
+
+PUSHES = st.tuples(st.just("push"), st.integers(1, 3))
+UPDATES = st.tuples(st.just("update"), st.integers(0, 5))
+OPERATIONS = st.lists(PUSHES | UPDATES | st.just(("sample", 0)), max_size=40)
+
+
+@pytest.mark.parametrize("kind", ["table", "table with a limit of samples", "ring"])
+@settings(max_examples=60, deadline=None)
+@given(operations=OPERATIONS)
+def test_an_update_reaches_the_rows_that_were_sampled_and_no_row_that_replaced_them(kind, operations):
+    if kind == "ring":
+        buffer = ReplayBuffer(4, FIELDS, priority=Priority(1.0))
+    else:
+        buffer = Table(4, FIELDS, "prioritized", max_times_sampled=4 * ("limit" in kind), priority=Priority(1.0))
+    expected, batches, pushed = {}, [], 0
+    for operation, n in operations:
+        if operation == "push":
+            new = range(pushed, pushed + n)
+            buffer.push(rows(*new, priority=[1.0] * n))
+            expected.update(dict.fromkeys(new, 1.0))
+            pushed += n
+        elif operation == "sample" and len(buffer) and buffer.can_sample(3):
+            batch = buffer.sample(1, 3)
+            batches.append((batch, numbers(batch)[0].tolist()))
+        elif operation == "update" and n < len(batches):
+            batch, sampled_rows = batches.pop(n)
+            given = [10.0 + pushed + k for k in range(3)]
+            buffer.update(batch, np.array([given], np.float32))
+            expected.update(zip(sampled_rows, given))
+    if kind == "ring":
+        places = np.arange(len(buffer))
+        found = dict(zip(contents(buffer.ring, places), buffer._priorities.state_dict(places)["priorities"].tolist()))
+    else:
+        state = buffer._sampler.state_dict()
+        found = dict(zip(contents(buffer.rows, state["held"]), state["mass"].tolist()))
+    assert found == pytest.approx({number: expected[number] for number in found}, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["min_heap", "max_heap"])
+def test_a_heap_that_is_never_updated_stays_bounded(name):
+    table = Table(100, FIELDS, name, "fifo")
+    for n in range(0, 20_000, 50):
+        table.push(rows(*range(n, n + 50), priority=[1.0] * 50))
+    assert len(table._sampler._heap) <= 64 + 4 * 100
+
+
+def test_the_largest_priority_leaves_the_weights_finite():
+    table = Table(4, FIELDS, "prioritized", priority=Priority(1.0, 1.0))
+    table.push(rows(0, 1, 2, 3, priority=[LARGEST, LARGEST, LARGEST, 1.0]))
+    assert np.isfinite(table.sample(2, 64).weight).all()
+    for buffer in (table, ReplayBuffer(4, FIELDS, priority=Priority(1.0))):
+        with pytest.raises(ConfigError, match=r"priority 1e\+308: expected at most 3.4e\+38"):
+            buffer.push(rows(4, priority=[1e308]))
 
 
 def test_tables_share_rows_and_a_row_stays_as_long_as_one_of_them_refers_to_it():
