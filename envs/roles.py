@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.config.config import Config
-from minding.engine.data.masks import OBSERVATION
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError
 from minding.engine.search.rules import check_rules
 from minding.engine.seeding import SeedStreams
@@ -38,14 +38,15 @@ def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None)
 
 
 def _watched(cfg: Config) -> tuple[str, ...]:
-    """Whose scales matter to the policy: it may normalize them itself, or learn from other rewards."""
+    """What to warn about: a mask that is not declared, and scales that matter to the policy, which may normalize them
+    itself, or learn from other rewards."""
     policy = cfg.read("policy", dict, {})
     model, learn, other = (policy.get(section) or {} for section in ("model", "learn", "other"))
     if "bin_limit" in model:  # symlog
-        return ()
+        return (ACTION_MASK,)
     own = cfg.get("chain") not in _OTHER_REWARDS and other.get("reward") in (None, "none")
     rewards = own and not learn.get("value_norm")
-    return (*([REWARD] if rewards else []), *([] if model.get("normalize_obs") else [OBSERVATION]))
+    return (ACTION_MASK, *([REWARD] if rewards else []), *([] if model.get("normalize_obs") else [OBSERVATION]))
 
 
 def make_evaluator_env(

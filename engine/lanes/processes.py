@@ -11,6 +11,7 @@ import mmap
 import os
 import pickle
 import platform
+import resource
 import tempfile
 import threading
 import time
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.errors import LaneError
+from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.sockets import SocketPort
 from minding.engine.lanes.transport import (
@@ -45,6 +46,15 @@ _ALIGNMENT = 64  # bytes, one cache line
 _SMALLEST = 1 << 12  # bytes of a slot
 _FREE = -1
 _BEAT = 0.5  # s
+_FILES = 5
+"""File descriptors of a worker in the main process: its socket, two of its process, and a segment per direction."""
+_OTHER_FILES = 48
+"""File descriptors that are left for checkpoints, logs and environments of the main process."""
+
+
+def open_files() -> int:
+    """The number of file descriptors that this process has open."""
+    return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
 
 
 class ProcessTransport:
@@ -66,6 +76,15 @@ class ProcessTransport:
         return SharedWeights(arrays, slots)
 
     def inspect(self, workers: int) -> tuple[str, ...]:
+        used, limit = open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        needed = used + workers * _FILES + _OTHER_FILES
+        if limit != resource.RLIM_INFINITY and needed > limit:
+            most = max(0, limit - used - _OTHER_FILES) // _FILES
+            raise ConfigError(
+                f"{workers} workers need {workers * _FILES} file descriptors, {_FILES} each, and this process may open "
+                f"{limit}, of which {used} are in use: raise the limit with `ulimit -n {needed}`, or lower "
+                f"lanes.collectors (room for {most} workers, evaluators included)"
+            )
         return ()
 
     def port(self, askers: int) -> SocketPort:
@@ -375,6 +394,10 @@ class SharedWeights:
 
     def release(self, snapshot: Snapshot) -> None:
         self._users[snapshot.place] -= 1
+
+    def close(self) -> None:
+        # The memory is free once nothing refers to it, whatever still refers to this object.
+        self._block, self._stamps, self._contents, self._views = None, [], [], []
 
     # The readers' side
 

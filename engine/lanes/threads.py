@@ -233,6 +233,9 @@ class CopiedWeights:
     def release(self, snapshot: Snapshot) -> None:
         self._users[snapshot.version] -= 1
 
+    def close(self) -> None:
+        self._versions.clear()
+
     def empty(self) -> dict[str, Array]:
         return {name: np.zeros(shape, dtype) for name, (shape, dtype) in self._shapes.items()}
 

@@ -218,6 +218,10 @@ class WeightBoard(WeightReader, Protocol):
         """Releases a version that `retain` reserved."""
         ...
 
+    def close(self) -> None:
+        """Frees the memory of all versions, after all readers have ended; nothing is published afterwards."""
+        ...
+
 
 # Inference servers
 

@@ -371,3 +371,7 @@ class RayBoard(CopiedWeights):
     def retain(self) -> Snapshot:
         version = super().retain().version
         return Snapshot(version, tuple(placed for placed, _ in self._objects[version]))
+
+    def close(self) -> None:
+        super().close()
+        self._objects.clear()

@@ -1,11 +1,14 @@
 """Asynchronous runs of toys: what comes out, in which order, and how old the weights were."""
 
 import dataclasses
+import gc
 import itertools
 import json
 import os
+import resource
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import lane_toys as toys
@@ -13,7 +16,8 @@ import numpy as np
 import pytest
 from lane_toys import ToyCollector, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
 
-from minding.engine import ChainError, CheckpointError, Context, OnlineRLContext, Task, declare
+from minding.engine import ChainError, CheckpointError, ConfigError, Context, OnlineRLContext, Task, declare
+from minding.engine.lanes import processes
 
 
 def lags(outcome):
@@ -348,3 +352,36 @@ def test_a_loaded_state_reaches_workers_before_their_first_run_and_is_refused_la
         assert toys.Outcome(record, again, other, 0).rows == sync.rows[3:]
         with pytest.raises(CheckpointError, match="1:ToyCollector already runs in a lane: load"):
             other.load_state_dict(task.state_dict())
+
+
+def test_the_limit_of_file_descriptors_is_computed_before_the_first_worker(monkeypatch):
+    before, during = processes.open_files(), []
+    run(
+        2, {"max_staleness": 1, "collectors": 2},
+        also=[lambda task, ctx: during.append(processes.open_files()) if task.lanes.worker_pids else None],
+    )  # fmt: skip
+    assert during[-1] - before <= 2 * processes._FILES + 8
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (processes.open_files() + 52, 4096))
+    saved = []
+    with pytest.raises(
+        ConfigError, match=r"2 workers need 10 file .*, of which \d+ are in use: raise .* `ulimit -n \d+`.*0 workers"
+    ):
+        run(2, {"max_staleness": 1, "collectors": 2}, also=[lambda task, ctx: saved.append(1)])
+    assert not saved
+
+
+def test_published_weights_are_freed_at_the_end_without_the_garbage_collector(monkeypatch):
+    blocks, made = [], processes.SharedWeights._map
+
+    def remember(board):
+        made(board)
+        blocks.append(weakref.ref(board._block))
+
+    monkeypatch.setattr(processes.SharedWeights, "_map", remember)
+    gc.collect()
+    gc.disable()
+    try:
+        run(2, {"max_staleness": 0}, eval_freq=2)
+        assert [block() is None for block in blocks] == [True, True]
+    finally:
+        gc.enable()
