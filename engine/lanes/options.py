@@ -48,9 +48,8 @@ class LaneOptions(LanesSection):
             )
         if self.pin == "on" and self.transport == "ray":
             raise ConfigError("lanes.pin='on': Ray places its actors itself; leave lanes.pin at auto")
-        if self.transport != "ray" and self.address != LOCAL:
-            raise ConfigError(f"lanes.address={self.address!r} is for lanes.transport=ray, not {self.transport}")
-        if self.insecure and (self.transport != "ray" or self.address == LOCAL):
+        # Other transports ignore the address, which a run keeps that was resumed without its cluster.
+        if self.insecure and self.transport == "ray" and self.address == LOCAL:
             raise ConfigError(
                 "lanes.insecure=true (--insecure-cluster) is for a Ray cluster that you started: also give its "
                 "address, as in --cluster HOST:PORT"

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.chain.trace import Span
+from minding.engine.console import console_logger
 from minding.engine.errors import LaneError
 from minding.engine.lanes.options import LOCAL, cores
 from minding.engine.lanes.ray.actor import ActorPort, host_class
@@ -120,6 +121,8 @@ class RayTransport:
         """Ray, once it runs."""
         ray = sys.modules.get("ray")
         if ray is None or not ray.is_initialized():
+            where = "on this machine" if self._address == LOCAL else f"at {self._address}"
+            console_logger().info("%s Ray %s", "starting" if self._address == LOCAL else "joining", where)
             ray = self._cluster.start()
             self._started = True
             # Registered after Ray's own hook and so called before it: workers end while the cluster exists.

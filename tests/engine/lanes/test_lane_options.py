@@ -9,6 +9,7 @@ from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import plan_cores
+from minding.engine.lanes.run import check_transport, make_transport
 
 
 class Learner:
@@ -68,9 +69,7 @@ REFUSED = [
     ({"order": "arrival", "max_staleness": 0}, r"lanes\.order='arrival' with lanes\.max_staleness=0"),
     ({"transport": "threads", "pin": "on"}, r"lanes\.pin='on': threads of one process take turns"),
     ({"transport": "ray", "pin": "on"}, r"lanes\.pin='on': Ray places its actors itself"),
-    ({"transport": "threads", "address": "b:1"}, r"lanes\.address='b:1' is for lanes\.transport=ray, not threads"),
     ({"transport": "ray", "insecure": True}, r"lanes\.insecure=true \(--insecure-cluster\) is for a Ray cluster that"),
-    ({"transport": "threads", "insecure": True}, r"lanes\.insecure=true"),
     ({"collectors": 12, "shards": 4, "max_staleness": 1}, "at most 8 can work"),
     ({"collectors": 6, "shards": 4}, r"lanes\.shards=4 does not divide lanes\.collectors=6, .*lanes\.collectors=8"),
 ]
@@ -80,6 +79,12 @@ REFUSED = [
 def test_settings_that_do_not_fit_are_refused_at_the_start(given, message):
     with pytest.raises(ConfigError, match=message):
         Task().start(async_mode=True, lanes=given)
+
+
+def test_a_transport_without_an_address_ignores_the_one_of_a_cluster():
+    options = LaneOptions(transport="processes", address="nowhere:1", insecure=True)
+    check_transport(options)
+    assert make_transport(options).inspect(1) == ()
 
 
 def test_settings_are_options_a_section_or_none():
