@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from minding.engine.lanes.transport import (
 )
 from minding.engine.lanes.worker import serve
 from minding.engine.lanes.worker_task import WorkerTask, replace_task
+from minding.engine.process.alive import is_stopped
 from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker
 from minding.engine.types import Array
 
@@ -122,6 +122,9 @@ class ProcessWorker:
     def hindrance(self) -> str | None:
         return f"is stopped: `kill -CONT {self.pid}` lets it continue" if is_stopped(self.pid) else None
 
+    def has_better_place(self) -> bool:
+        return False
+
     def join(self, timeout: float) -> str | None:
         self._process.join(timeout)
         code = self._process.exitcode
@@ -134,15 +137,6 @@ class ProcessWorker:
         self._process.join()
         self._process.close()
         self.channel.close()
-
-
-def is_stopped(pid: int | None) -> bool:
-    """Whether a process has been stopped by a signal; False if that cannot be determined."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def _main(

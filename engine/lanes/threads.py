@@ -85,6 +85,9 @@ class ThreadWorker:
     def hindrance(self) -> str | None:
         return None
 
+    def has_better_place(self) -> bool:
+        return False
+
     def join(self, timeout: float) -> str | None:
         self._thread.join(timeout)
         return None if self._thread.is_alive() else self._ended

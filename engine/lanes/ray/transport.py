@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import logging
 import pickle
 import platform
 import secrets
@@ -27,16 +28,24 @@ from minding.engine.errors import LaneError
 from minding.engine.lanes.options import LOCAL, cores
 from minding.engine.lanes.ray.actor import ActorPort, host_class
 from minding.engine.lanes.ray.cluster import JoinedCluster, LocalCluster
+from minding.engine.lanes.ray.guard import Guard
 from minding.engine.lanes.ray.machines import Places, inspect, is_placed, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
 from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Port, Snapshot, WeightBoard, serialize
 from minding.engine.types import Array
 
+_log = logging.getLogger("minding.lanes")
 Cluster = LocalCluster | JoinedCluster
 _BEAT = 0.5  # s
 _SOON = 0.2  # s
 _END = 2.0  # s
+_LOOK = 10.0  # s between two looks for a free CPU
 _DRIFT = 1e-4  # s per s, between the clocks of two machines
+_ADVICE = {
+    True: "continue it with `minding resume RUN`, which starts Ray again",
+    False: "start the cluster again (`ray start` on each machine) and continue with `minding resume RUN`",
+}
+"""What to do when a cluster is lost, by whether it was local."""
 
 
 class RayTransport:
@@ -59,6 +68,7 @@ class RayTransport:
         self._address = address
         self._cluster: Cluster = LocalCluster() if address == LOCAL else JoinedCluster(address, insecure)
         self._started = False
+        self._guard: Guard | None = None
         self._workers: weakref.WeakSet[RayWorker] = weakref.WeakSet()
         self._places = Places()
 
@@ -69,7 +79,9 @@ class RayTransport:
         return int(self._connected().cluster_resources().get("CPU", 0)) - 2
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> RayBoard:
-        return RayBoard(self._connected(), arrays, slots)
+        board = RayBoard(self._connected(), arrays, slots)
+        board.ray.hold(board)
+        return board
 
     def port(self, askers: int) -> ActorPort:
         return ActorPort(f"minding-inference-{secrets.token_hex(8)}", askers)
@@ -80,6 +92,9 @@ class RayTransport:
         ray = self._connected()
         shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in board.empty().items()}
         cpus = 0 if self._address == LOCAL else self.cpus
+        strategy: Any = "DEFAULT"
+        if cpus:
+            strategy, cpus = self._places.choose(ray, cpus)
         asked = port if isinstance(port, ActorPort) else None
         host = ray.remote(
             num_cpus=cpus,
@@ -91,19 +106,23 @@ class RayTransport:
         options: dict[str, Any] = {} if asked is None else {"name": asked.name}
         # The first sign of life contains the process id.
         watch = self._cluster.watch if self._started else lambda pid: None
-        if cpus:
-            options["scheduling_strategy"] = self._places.strategy(ray, cpus)
-        worker = RayWorker(ray, host.options(**options).remote(list(sys.path), shapes), watch, cpus, self._places.lost)
+        options["scheduling_strategy"] = strategy
+        actor = ray.run(host.options(**options).remote, list(sys.path), shapes)
+        worker = RayWorker(ray, actor, watch, cpus, self._places.lost)
+        if self._address != LOCAL and not cpus:
+            _log.warning("no CPU is free for %s: it shares those of another worker", name)
+            worker.shares = lambda: not self._places.has_room(ray, self.cpus)
         self._workers.add(worker)
+        ray.hold(worker)
         return worker
 
     def inspect(self, workers: int) -> tuple[str, ...]:
         if self._address == LOCAL:
             return ()
-        return inspect(self._connected(), workers, self.cpus, self._address)
+        return inspect(self._connected(), workers, self.cpus, self._address, self._places)
 
     def close(self) -> None:
-        if not self._started:
+        if not self._started or self._guard is None:
             return
         self._started = False
         atexit.unregister(self.close)
@@ -115,19 +134,29 @@ class RayTransport:
         for worker in workers:
             worker.join(max(0.0, deadline - time.monotonic()))
             worker.close()
-        self._cluster.end()
+        if self._guard.is_initialized():
+            self._guard.close()
+            self._guard = None
+            self._cluster.end()
+        else:
+            self._guard.on_leave = self._cluster.lost
 
     def _connected(self) -> Any:
         """Ray, once it runs."""
-        ray = sys.modules.get("ray")
-        if ray is None or not ray.is_initialized():
+        if self._guard is not None:
+            # A process that has lost a cluster cannot join another one.
+            self._guard.check()
+        elif (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
+            # The program has connected Ray itself.
+            self._guard = Guard(ray, _ADVICE[False])
+        else:
             where = "on this machine" if self._address == LOCAL else f"at {self._address}"
             console_logger().info("%s Ray %s", "starting" if self._address == LOCAL else "joining", where)
-            ray = self._cluster.start()
+            self._guard = Guard(self._cluster.start(), _ADVICE[self._address == LOCAL])
             self._started = True
             # Registered after Ray's own hook and so called before it: workers end while the cluster exists.
             atexit.register(self.close)
-        return ray
+        return self._guard
 
 
 class RayWorker:
@@ -139,9 +168,10 @@ class RayWorker:
       watch: called with the id of its process.
       cpus: number of CPUs that it takes.
       lost: called with the name of its machine if it did not end by itself.
-    """
 
-    kind = "actor"
+    Attributes:
+      shares: tells whether it still has to share its CPU; None if it has its own.
+    """
 
     def __init__(
         self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: int, lost: Callable[[str], None]
@@ -149,7 +179,19 @@ class RayWorker:
         self._ray, self._actor, self._cpus, self._lost = ray, actor, cpus, lost
         self.heartbeat = Pulse(ray, actor, watch)
         self.channel = RayChannel(ray, actor, self.heartbeat)
+        self.shares: Callable[[], bool] | None = None
+        self._looked = time.monotonic()
         self._ended = actor.ended.options(concurrency_group="end").remote()
+
+    @property
+    def kind(self) -> str:
+        return "actor" if self.shares is None else "actor (shares a CPU)"
+
+    def has_better_place(self) -> bool:
+        if self.shares is None or time.monotonic() - self._looked < _LOOK:
+            return False
+        self._looked = time.monotonic()
+        return not self.shares()
 
     @property
     def where(self) -> str:
@@ -228,7 +270,7 @@ class Pulse:
     def member(self) -> int:
         """The current value if the actor answers soon, else the last one."""
         self.look(_SOON)
-        if self._answer is None:
+        if self._answer is None and self._ray.is_initialized():
             self._ask()
             self.look(_SOON)
         return self._member
@@ -286,7 +328,7 @@ class RayChannel:
         if self._closed or not self._ray.is_initialized():
             raise ChannelClosed("the other end is closed")
         if message is None:
-            self._actor.end.remote()
+            self._ray.run(self._actor.end.remote)
             return
         header, buffers = serialize(message)
         # The call copies the buffers.
@@ -294,10 +336,10 @@ class RayChannel:
         with _store_has_room(self._ray):
             if self._begun:
                 places = place or ()
-                self._answers.append(self._actor.call.remote(len(places), header, *places, *parts))
+                self._answers.append(self._ray.run(self._actor.call.remote, len(places), header, *places, *parts))
             else:
                 self._begun = True
-                self._actor.begin.remote(header, *parts)
+                self._ray.run(self._actor.begin.remote, header, *parts)
 
     def receive(self, timeout: float | None = None) -> Any:
         if self._closed or not self._answers or not self._ray.is_initialized():
@@ -325,7 +367,8 @@ class RayChannel:
 
     def close(self) -> None:
         self._closed = True
-        self._answers.clear()
+        if self._ray.is_initialized():
+            self._answers.clear()
 
 
 @contextlib.contextmanager
@@ -353,7 +396,7 @@ class RayBoard(CopiedWeights):
 
     def __init__(self, ray: Any, arrays: Mapping[str, Array], slots: int) -> None:
         super().__init__(arrays, slots)
-        self._ray = ray
+        self.ray = ray
         # For each version its objects, with the names of the arrays that it takes from each.
         self._objects: dict[int, list[tuple[Any, frozenset[str]]]] = {}
 
@@ -363,8 +406,8 @@ class RayBoard(CopiedWeights):
         if version not in self._objects:
             now = self._versions[version]
             new = {name: array for name, array in now.items() if array is not before.get(name)}
-            with _store_has_room(self._ray):
-                fresh = self._ray.put(new)
+            with _store_has_room(self.ray):
+                fresh = self.ray.put(new)
             left = [(placed, names - new.keys()) for placed, names in earlier]
             self._objects[version] = [entry for entry in left if entry[1]] + [(fresh, frozenset(new))]
         # An object is released with the last reference to it.
@@ -376,5 +419,6 @@ class RayBoard(CopiedWeights):
         return Snapshot(version, tuple(placed for placed, _ in self._objects[version]))
 
     def close(self) -> None:
-        super().close()
-        self._objects.clear()
+        if self.ray.is_initialized():
+            super().close()
+            self._objects.clear()

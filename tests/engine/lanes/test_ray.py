@@ -41,6 +41,9 @@ class FakeRay:
     def is_initialized(self):
         return True
 
+    def run(self, call, *args):
+        return call(*args)
+
     def wait(self, refs, timeout):
         return ([], refs) if refs[0] == "late" else (refs, [])
 
@@ -230,20 +233,22 @@ class FakeNodes:
         self._private = types.SimpleNamespace(state=state)
 
     def nodes(self):
-        return [{"NodeID": name, "Alive": True} for name in self.free]
+        return [{"NodeID": name, "Alive": True, "Resources": {"CPU": 4.0}} for name in self.free]
 
 
 def test_a_worker_is_not_replaced_on_the_machine_where_it_was_lost():
     ray, places = FakeNodes(a=4.0, b=2.0, c=1.0), Places()
-    assert places.strategy(ray, 1) == "DEFAULT"
+    assert places.choose(ray, 1) == ("DEFAULT", 1)
     places.lost("")
-    assert places.strategy(ray, 1) == "DEFAULT"
+    assert places.choose(ray, 1) == ("DEFAULT", 1)
     places.lost("a")
-    # Ray counts what was given with a delay.
-    assert [places.strategy(ray, 1) for _ in range(4)] == ["b", "b", "c", "DEFAULT"]
+    # Ray counts what was given with a delay. The next ones share the CPUs of both.
+    assert [places.choose(ray, 1) for _ in range(5)] == [("b", 1), ("b", 1), ("c", 1), ("b", 0), ("c", 0)]
+    assert not places.has_room(ray, 1)
     # Later it is as good as any.
     places._lost["a"] -= 100.0
-    assert places.strategy(ray, 1) == "DEFAULT"
+    assert places.has_room(ray, 1)
+    assert places.choose(ray, 1) == ("a", 1)
 
 
 def test_changed_arrays_of_a_version_are_stored_once_and_dropped_when_it_is_released():

@@ -390,6 +390,7 @@ class Lost:
         self.kind, self.where, self.pid, self.heartbeat = "actor", "actor on node B", None, self
         self.node, self.clock_error = "B", 0.25
         self.hindrance, self.join = (lambda: "is on a machine that does not answer"), (lambda timeout: None)
+        self.has_better_place = lambda: False
         self.kill, self.close, self.killed = self._kill, handle.channel.close, False
         self.send = handle.channel.send
 
