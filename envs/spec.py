@@ -14,10 +14,9 @@ from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
 from minding.envs.guards.faults import Hang
 from minding.envs.guards.watchdog import watched
-from minding.envs.single.agents import AgentsEnv
+from minding.envs.single.agents import AgentsEnv, info_of
 from minding.envs.single.factory import EnvFactory, env_factory
-from minding.envs.single.hints import PREPROCESSING
-from minding.envs.single.told import told_of
+from minding.envs.single.id_hints import PREPROCESSING
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import describe_actions, policy_action_space
 from minding.envs.spaces.agents import AgentsSpace, agents_space
@@ -93,8 +92,8 @@ def undeclared_mask(factory: EnvFactory, env: AnyEnv) -> str | None:
     try:
         with watched("reset", factory.name, factory.step_timeout):
             if isinstance(env, AgentsEnv):
-                _, told = env.parallel.reset(seed=0)
-                infos = [told_of(told, agent) for agent in env.names]
+                _, by_agent = env.parallel.reset(seed=0)
+                infos = [info_of(by_agent, agent) for agent in env.names]
             else:
                 infos = [Masks(env)(env.reset(seed=0)[1])]
         return next((key for key in (ACTION_MASK, LEGAL_ACTION) if all(key in info for info in infos)), None)
