@@ -387,9 +387,9 @@ def test_commands_within_sentences_exist(page):
             options = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in words if word.startswith("--")} <= options, code
         elif (words[:1] == ["make"] and len(words) == 2) or words[:2] == ["python", "-m"]:
-            check_command(words)
+            check_command(words, {})
         elif words[:3] == ["pip", "install", "-e"]:
-            check_command(shlex.split(code))
+            check_command(shlex.split(code), {})
 
 
 def test_the_first_block_of_the_readme_works_in_a_fresh_clone(tmp_path):
