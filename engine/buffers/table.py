@@ -4,7 +4,7 @@ https://arxiv.org/abs/2102.04736), for one machine."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -97,6 +97,8 @@ class Table(BaseBuffer):
       limiter: see `limiters`; None: `limiters.none()`.
       priority: exponents of the sampler ``prioritized``.
       seed: seed of the sampling stream.
+      on_removal: called with the rows that are removed, one array ``(n, *shape)`` per field, and how often each was
+        sampled, int64 ``(n,)``. Resumed runs do not repeat calls.
 
     Attributes:
       inserted, sampled: numbers of inserted rows and of samples so far, for the limiter.
@@ -116,6 +118,7 @@ class Table(BaseBuffer):
         *,
         priority: Priority | None = None,
         seed: int = 0,
+        on_removal: Callable[[Mapping[str, Array], Array], object] | None = None,
     ) -> None:
         self.rows = fields if isinstance(fields, Rows) else Rows(capacity, fields)
         if not 1 <= capacity <= self.rows.capacity:
@@ -138,6 +141,7 @@ class Table(BaseBuffer):
             )
         self.prioritized = uses_priority(sampler) or uses_priority(remover)
         self._priority = priority or Priority()
+        self._on_removal = on_removal
         self.minibatches: int | None = 0
         self.inserted = self.sampled = 0
         self._sampler = make_selector(sampler, self.rows.capacity, self._priority.alpha, "sampler")
@@ -294,6 +298,9 @@ class Table(BaseBuffer):
 
     def _forget(self, places: Array) -> None:
         """Removes rows that the remover no longer contains."""
+        if self._on_removal is not None and len(places):
+            times = np.array([self._times[place] for place in places.tolist()], np.int64)
+            self._on_removal({name: self.rows.read(name, places) for name in self.fields}, times)
         self._sampler.remove(places)
         self._left -= sum(self.max_times_sampled - self._times.pop(place) for place in places.tolist())
         self.rows.release(places)

@@ -31,6 +31,13 @@ def test_the_ratio_is_counted_from_where_the_table_first_held_its_rows():
     assert not limiter.can_sample(1, 9, 30, 0)
 
 
+def test_the_error_may_be_both_bounds_as_in_reverb():
+    assert limiters.ratio(2.0, 10, (16.0, 24.0)) == limiters.ratio(2.0, 10, 4.0)
+    ahead = limiters.ratio(2.0, 10, (0.0, 40.0))
+    # 20 rows may be inserted before the first sample.
+    assert [ahead.can_insert(1, n, n, 0) for n in (19, 20)] == [True, False]
+
+
 def test_a_queue_allows_one_sample_per_row_and_a_bounded_number_of_rows():
     queue = limiters.queue(2)
     assert [queue.can_insert(1, size, size, 0) for size in (0, 1, 2)] == [True, True, False]
@@ -45,6 +52,8 @@ def test_a_queue_allows_one_sample_per_row_and_a_bounded_number_of_rows():
         (lambda: limiters.ratio(0.0, 1, 4.0), "expected samples_per_insert > 0, got 0"),
         (lambda: limiters.ratio(math.nan, 1, 4.0), "expected"),
         (lambda: limiters.ratio(8.0, 10, 4.0), r"error of at least max\(1, samples_per_insert\) = 8 samples, got 4"),
+        (lambda: limiters.ratio(2.0, 10, (18.0, 21.0)), r"at least 2 max\(1, .*\) = 4 samples apart, got \(18"),
+        (lambda: limiters.ratio(2.0, 10, (21.0, 40.0)), "exceeds samples_per_insert x rows = 20"),
         (lambda: Limiter(1, 1.0, 2.0, 2.0), "expected min_diff < max_diff, got 2.0 and 2.0"),
         (
             lambda: make_limiter("ration", rows=1, samples_per_insert=1.0, error=1.0, what="limiter"),

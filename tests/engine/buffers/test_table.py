@@ -169,6 +169,21 @@ def test_a_queue_and_a_stack_give_each_row_once(kind, order):
     assert sampled(table) == [3]
 
 
+def test_rows_that_are_removed_are_passed_on_with_the_number_of_their_samples():
+    removed = []
+
+    def note(fields, times):
+        assert fields["image"].shape == (len(times), 2)
+        removed.append((fields["number"].astype(int).tolist(), times.tolist()))
+
+    table = Table(3, FIELDS, "fifo", "fifo", max_times_sampled=2, on_removal=note)
+    table.push(rows(0, 1, 2))
+    table.sample(1, 3)
+    table.push(rows(3, 4))
+    # One for room, whose places the others get; the first was sampled as often as it may be.
+    assert removed == [([0], [2]), ([1], [1])]
+
+
 def test_rows_are_sampled_uniformly_and_the_oldest_makes_room():
     table = Table(6, FIELDS, seed=1)
     for n in range(0, 10, 2):
