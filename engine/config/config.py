@@ -209,7 +209,10 @@ class PoolSection(Section):
     """`pool`, the model pool."""
 
     freq: int | None = setting(
-        None, "[1, inf)", "iterations between two versions of the policy in the model pool; None: no model pool"
+        None, "[1, inf)", "`pool.unit` between two versions of the policy in the model pool; None: no model pool"
+    )
+    unit: str = setting(
+        "iteration", ("iteration", "train_iter"), "what `pool.freq` counts: iterations, or gradient steps"
     )
     last: int = setting(
         10, "[1, inf)", "number of newest versions to keep; the best and pinned versions are always kept"
