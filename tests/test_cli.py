@@ -131,6 +131,7 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         "max_batch": 256,
         "max_wait_ms": 2.0,
         "limiter_timeout": 600.0,
+        "resources": {},
     }
 
 

@@ -267,6 +267,9 @@ class LanesSection(Section):
     address: str = setting(
         "local", None, "Ray cluster: local starts one on this machine for the run; HOST:PORT connects to a running one"
     )
+    resources: OpenSection = setting(
+        {}, "open", "resources of a Ray cluster that each collector, evaluator and inference server takes, by name"
+    )
     shards: int = setting(
         1, "[1, 4096]", "number of collectors that share one iteration and divide its environments; 1: not shared"
     )

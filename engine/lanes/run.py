@@ -212,7 +212,7 @@ def make_transport(options: LaneOptions) -> Transport:
         return ThreadTransport()
     from minding.engine.lanes.ray.transport import RayTransport
 
-    return RayTransport(options.address, options.insecure)
+    return RayTransport(options.address, options.insecure, options.resources)
 
 
 def check_transport(options: LaneOptions) -> None:

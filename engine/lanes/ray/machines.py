@@ -139,6 +139,27 @@ def inspect(ray: Any, workers: int, cpus: int, address: str, places: Places) -> 
     return compare(here, found)
 
 
+def check_resources(nodes: Sequence[Mapping[str, Any]], kind: str, wanted: Mapping[str, float]) -> None:
+    """Refuses resources of a kind of worker that no machine offers together.
+
+    Args:
+      nodes: the machines, as Ray describes them.
+      kind: what the workers are called.
+      wanted: number of each resource by name.
+    Raises:
+      ConfigError: no machine offers them.
+    """
+    offered = [node["Resources"] for node in nodes if node["Alive"]]
+    if any(all(there.get(name, 0.0) >= number for name, number in wanted.items()) for there in offered):
+        return
+    known = sorted({name for there in offered for name in there if ":" not in name})
+    asked = ", ".join(f"{number:g} {name}" for name, number in wanted.items())
+    raise ConfigError(
+        f"lanes.resources: no machine of the cluster offers {asked} to "
+        f"one {kind}; the machines offer {', '.join(known)}: start one with `ray start --resources=JSON`"
+    )
+
+
 def compare(here: Mapping[str, str], found: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
     """The kinds of processor, this machine's first; warns if there are several.
 
@@ -194,10 +215,10 @@ def _look_function() -> Callable[[Sequence[str]], dict[str, str]]:
     return look
 
 
-def wanted_place(ray: Any, cpus: int) -> str:
+def wanted_place(ray: Any, cpus: float) -> str:
     """The resources that a worker without a place requests, and the available ones."""
     free = [f"{name} has {now:g} of {total:g}" for name, now, total in free_cpus(ray)]
-    return f"it asks for {cpus} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
+    return f"it asks for {cpus:g} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
 
 
 def _name(node: Mapping[str, Any]) -> str:

@@ -25,11 +25,11 @@ import numpy as np
 from minding.engine.chain.trace import Span
 from minding.engine.console import console_logger
 from minding.engine.errors import LaneError
-from minding.engine.lanes.options import LOCAL, cores
+from minding.engine.lanes.options import KINDS, LOCAL, cores
 from minding.engine.lanes.ray.actor import ActorPort, host_class
 from minding.engine.lanes.ray.cluster import JoinedCluster, LocalCluster
 from minding.engine.lanes.ray.guard import Guard
-from minding.engine.lanes.ray.machines import Places, inspect, is_placed, wanted_place
+from minding.engine.lanes.ray.machines import Places, check_resources, inspect, is_placed, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
 from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Port, Snapshot, WeightBoard, serialize
 from minding.engine.types import Array
@@ -57,6 +57,7 @@ class RayTransport:
     Args:
       address: ``local``, or HOST:PORT of a cluster.
       insecure: whether a cluster may be used without a token.
+      resources: the resources that each kind of worker takes, by its key of `KINDS`.
     """
 
     own_process = increments = True
@@ -64,7 +65,10 @@ class RayTransport:
     cpus = 1
     """CPUs that each worker takes on a cluster with other machines."""
 
-    def __init__(self, address: str, insecure: bool = False) -> None:
+    def __init__(
+        self, address: str, insecure: bool = False, resources: Mapping[str, Mapping[str, float]] | None = None
+    ) -> None:
+        self._resources = {name: (resources or {}).get(kind, {}) for kind, name in KINDS.items()}
         self._address = address
         self._cluster: Cluster = LocalCluster() if address == LOCAL else JoinedCluster(address, insecure)
         self._started = False
@@ -91,13 +95,21 @@ class RayTransport:
     ) -> RayWorker:
         ray = self._connected()
         shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in board.empty().items()}
-        cpus = 0 if self._address == LOCAL else self.cpus
+        cpus: float = 0 if self._address == LOCAL else self.cpus
         strategy: Any = "DEFAULT"
-        if cpus:
-            strategy, cpus = self._places.choose(ray, cpus)
+        wanted = dict(next((self._resources[kind] for kind in self._resources if name.startswith(kind)), {}))
+        shares = False
+        if wanted:
+            # Only Ray knows which machine offers them.
+            cpus = wanted.pop("CPU", cpus)
+        elif cpus:
+            strategy, cpus = self._places.choose(ray, self.cpus)
+            shares = not cpus
         asked = port if isinstance(port, ActorPort) else None
         host = ray.remote(
             num_cpus=cpus,
+            num_gpus=wanted.pop("GPU", 0),
+            resources=wanted,
             max_restarts=0,
             max_task_retries=0,
             enable_task_events=False,
@@ -109,7 +121,7 @@ class RayTransport:
         options["scheduling_strategy"] = strategy
         actor = ray.run(host.options(**options).remote, list(sys.path), shapes)
         worker = RayWorker(ray, actor, watch, cpus, self._places.lost)
-        if self._address != LOCAL and not cpus:
+        if shares:
             _log.warning("no CPU is free for %s: it shares those of another worker", name)
             worker.shares = lambda: not self._places.has_room(ray, self.cpus)
         self._workers.add(worker)
@@ -119,7 +131,10 @@ class RayTransport:
     def inspect(self, workers: int) -> tuple[str, ...]:
         if self._address == LOCAL:
             return ()
-        return inspect(self._connected(), workers, self.cpus, self._address, self._places)
+        ray = self._connected()
+        for kind, wanted in self._resources.items():
+            check_resources(ray.nodes(), kind, wanted)
+        return inspect(ray, workers, self.cpus, self._address, self._places)
 
     def close(self) -> None:
         if not self._started or self._guard is None:
@@ -174,7 +189,7 @@ class RayWorker:
     """
 
     def __init__(
-        self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: int, lost: Callable[[str], None]
+        self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: float, lost: Callable[[str], None]
     ) -> None:
         self._ray, self._actor, self._cpus, self._lost = ray, actor, cpus, lost
         self.heartbeat = Pulse(ray, actor, watch)

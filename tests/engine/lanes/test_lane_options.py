@@ -70,6 +70,15 @@ REFUSED = [
     ({"transport": "threads", "pin": "on"}, r"lanes\.pin='on': threads of one process take turns"),
     ({"transport": "ray", "pin": "on"}, r"lanes\.pin='on': Ray places its actors itself"),
     ({"transport": "ray", "insecure": True}, r"lanes\.insecure=true \(--insecure-cluster\) is for a Ray cluster that"),
+    ({"transport": "ray", "resources": {"server": {"NPU": 1}}}, "lanes.resources is for a cluster that you started"),
+    (
+        {"transport": "ray", "address": "a:1", "resources": {"servers": {}}},
+        r"lanes.resources.servers: unknown; did you mean 'server'\?",
+    ),
+    (
+        {"transport": "ray", "address": "a:1", "resources": {"server": {"NPU": "one"}}},
+        "lanes.resources.server=.*: expected a number of each resource",
+    ),
     ({"collectors": 12, "shards": 4, "max_staleness": 1}, "at most 8 can work"),
     ({"collectors": 6, "shards": 4}, r"lanes\.shards=4 does not divide lanes\.collectors=6, .*lanes\.collectors=8"),
 ]

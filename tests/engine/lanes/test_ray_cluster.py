@@ -104,6 +104,24 @@ def test_workers_share_the_cpus_that_are_left_and_move_to_a_machine_that_joins(c
     assert re.search(r"the run has 3 workers, and the cluster \d CPUs: workers share them", caplog.text)
 
 
+@pytest.mark.slow
+def test_a_worker_runs_on_a_machine_that_offers_its_resources(cluster):
+    special = cluster.add_node(num_cpus=0, resources={"NPU": 1})
+    raylet, parents = special.all_processes["raylet"][0].process.pid, set()
+
+    def watch(task, ctx):
+        (pid,) = [worker.pid for worker in task.lanes.workers]
+        parents.add(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
+
+    wanted = {"collector": {"CPU": 0, "NPU": 1}}
+    found = run(3, lanes_of(cluster, resources=wanted), also=[watch])
+    assert found.rows == run(3).rows
+    assert parents == {raylet}
+    with pytest.raises(ConfigError, match=r"no machine of the cluster offers 2 NPU to one collector; .* CPU, NPU, "):
+        run(3, lanes_of(cluster, resources={"collector": {"NPU": 2}}))
+    cluster.remove_node(special)
+
+
 class KillMachine(DieOnce):
     """Takes the machine down that the worker is on, in the middle of a rollout."""
 
