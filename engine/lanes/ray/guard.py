@@ -58,6 +58,7 @@ class Guard:
         self._frozen_since: float | None = None
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []
+        _keep_logs_away(ray._private.worker)
         node = ray._private.worker.global_worker.node
         self._raylet = raylet_of(ray)
         # Id and start of the node manager and of its agents, with which it ends itself.
@@ -121,12 +122,10 @@ class Guard:
         self._calls.put(None)
 
     def _lose(self, reason: str) -> None:
-        if not self._reason:
+        if not self._reason and not self._closed.is_set():
             self._kept = list(self._holders)
             self._reason = reason
             _lost.append(self)
-            # Ray would print the log of its node manager.
-            self._ray._private.worker.print_to_stdstream = lambda *args, **kwargs: None
             # Registered after Ray's own hook and so called before it, which would wait or end the process silently.
             atexit.register(_leave)
 
@@ -187,6 +186,17 @@ def _agents(raylet: int) -> set[int]:
                 if b"/agent" in command or b"Agent" in command:
                     found.add(int(process.name))
     return found
+
+
+def _keep_logs_away(worker: Any) -> None:
+    """Keeps Ray from printing the log of a node manager that has died."""
+    printed = worker.print_to_stdstream
+
+    def print_others(data: dict[str, Any], **options: Any) -> None:
+        if not any("Raylet is terminated" in line for line in data["lines"]):
+            printed(data, **options)
+
+    worker.print_to_stdstream = print_others
 
 
 def _leave() -> None:
