@@ -3,8 +3,8 @@
 import copy
 
 import numpy as np
-import pytest
 from buffer_kit import FIELDS, evenly, numbers, rows
+from fakes import refuses
 
 from minding.engine.buffers import MixedBuffer
 from minding.engine.errors import ConfigError
@@ -57,22 +57,13 @@ def test_each_part_restores_its_rows_and_the_random_stream_of_all():
     assert np.array_equal(numbers(again.sample(4, 8)), numbers(made.sample(4, 8)))
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ([], "shares above 0 that add up to 1"),
-        ([(4, 0.5), (4, 0.4)], "shares above 0 that add up to 1"),
-        ([(4, 1.5), (4, -0.5)], "shares above 0 that add up to 1"),
-        ([(4, 0.5), (0, 0.5)], "capacities of at least 1 row"),
-    ],
-)
-def test_invalid_parts_are_refused(parts, message):
-    with pytest.raises(ConfigError, match=message):
-        MixedBuffer(parts, FIELDS)
-
-
-def test_minibatches_that_cannot_be_divided_or_sampled_are_refused():
-    with pytest.raises(ConfigError, match="minibatches of 10 rows cannot be divided by"):
-        mixed().sample(1, 10)
-    with pytest.raises(ConfigError, match="sample from an empty buffer"):
-        mixed((3, 0)).sample(1, 4)
+def test_parts_and_minibatches_that_do_not_fit_are_refused():
+    refuses(
+        ConfigError,
+        ("shares", lambda: MixedBuffer([], FIELDS)),
+        ("shares", lambda: MixedBuffer([(4, 0.5), (4, 0.4)], FIELDS)),
+        ("shares", lambda: MixedBuffer([(4, 1.5), (4, -0.5)], FIELDS)),
+        ("capacities", lambda: MixedBuffer([(4, 0.5), (0, 0.5)], FIELDS)),
+        ("divided", lambda: mixed().sample(1, 10)),
+        ("empty", lambda: mixed((3, 0)).sample(1, 4)),
+    )
