@@ -10,6 +10,7 @@ from buffer_kit import FIELDS, contents, evenly, rows, saved_twice
 from fakes import refuses
 
 from minding.engine.buffers import Priority, ReplayBuffer, device_tables
+from minding.engine.buffers import priorities as priorities_module
 from minding.engine.buffers.priorities import UNKNOWN, Priorities, SumTree
 from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError, NonFiniteError
@@ -80,8 +81,9 @@ def test_a_sum_tree_finds_the_row_that_a_part_of_the_sum_belongs_to():
     assert tree.find(mass).tolist() == [[0, 0, 1], [1, 3, 3], [4, 4, 1]]
 
 
-@pytest.mark.parametrize(("capacity", "blocks"), [(5000, 32), (100_000, 512)])
-def test_a_tree_of_many_blocks_finds_what_the_running_sum_finds(capacity, blocks):
+@pytest.mark.parametrize(("capacity", "most", "blocks"), [(5000, 4096, 32), (5000, 16, 16), (100_000, 4096, 512)])
+def test_a_tree_of_many_blocks_finds_what_the_running_sum_finds(capacity, most, blocks, monkeypatch):
+    monkeypatch.setattr(priorities_module, "ROOTS", most)
     rng = np.random.default_rng(0)
     # Whole numbers: every sum is exact.
     priorities = rng.integers(1, 100, capacity).astype(float)

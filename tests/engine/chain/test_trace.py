@@ -33,9 +33,6 @@ def test_a_lane_on_another_machine_states_by_how_much_its_times_may_be_off(tmp_p
     trace.write(tmp_path / "trace.json")
     name = json.loads((tmp_path / "trace.json").read_text())["traceEvents"][0]["args"]["name"]
     assert name == "collector (another clock, ± 0.45 ms)"
-
-
-def test_no_spans_make_an_empty_file(tmp_path):
     Trace().write(tmp_path / "trace.json")
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"] == []
 
