@@ -146,7 +146,7 @@ def refuses(error, *cases):
     for words, call in cases:
         with pytest.raises(error) as caught:
             call()
-        assert words in str(caught.value)
+        assert words in str(caught.value), f"{words!r} is not in: {caught.value}"
 
 
 # Environments, policies, learners.

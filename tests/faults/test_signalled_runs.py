@@ -16,8 +16,6 @@ pytestmark = pytest.mark.slow
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 PATIENCE = 60.0
-# MindSpore turns SIGINT into SIGTERM, once it has run a graph.
-CODES = {signal.SIGINT: (130, 143), signal.SIGTERM: (143,)}
 
 
 class Run:
@@ -75,12 +73,12 @@ def start(tmp_path):
         run.process.wait()
 
 
-@pytest.mark.parametrize("number", CODES)
-def test_the_first_signal_saves_closes_and_leaves_also_when_the_whole_group_gets_it(start, number):
+def test_the_first_signal_saves_closes_and_leaves_also_when_the_whole_group_gets_it(start):
     run = start()
-    os.killpg(run.process.pid, number)
+    os.killpg(run.process.pid, signal.SIGINT)
     code, seconds, output = run.end()
-    assert code in CODES[number], output
+    # MindSpore turns SIGINT into SIGTERM, once it has run a graph.
+    assert code in (130, 143), output
     assert seconds < 10.0
     assert {130: "SIGINT", 143: "SIGTERM"}[code] in output
     _, manifest = load_checkpoint(newest_checkpoint(run.dir.checkpoints))

@@ -119,9 +119,8 @@ def saved_run(folder, lanes, eval_event=None):
     return rows, record.rows, (plain(best), manifest["eval_value"]), (task.stop_reason, task.ctx.state_dict())
 
 
-@pytest.mark.slow
 def test_a_slow_evaluator_changes_neither_rows_nor_the_best_nor_the_end(tmp_path):
-    lanes = {"max_staleness": 1}
+    lanes = {"max_staleness": 1, "transport": "threads"}
     fast, slow = (saved_run(tmp_path / name, lanes, event) for name, event in (("fast", None), ("slow", Slow())))
     assert [plain(part) for part in slow] == [plain(part) for part in fast]
     rows, _, _, (reason, kept) = slow

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,76 +14,53 @@ from lane_toys import ToyCollector, ToyEnv, ToyLearner, ToyPolicy, run, toy_expl
 
 from minding.engine import ChainError, CheckpointError, Context, OnlineRLContext, Task, declare
 
+THREADS = {"transport": "threads"}
+
 
 def lags(outcome):
     assert all(lag["min"] == lag["mean"] == lag["max"] for lag in outcome.record.column("policy_lag"))
     return [lag["max"] for lag in outcome.record.column("policy_lag")]
 
 
-def test_without_staleness_two_runs_of_a_task_are_the_synchronous_run():
-    pids = []
-    sync = run(9, eval_freq=4, learn_freq=2)
-    lanes = run(
-        (5, 9), {"max_staleness": 0}, eval_freq=4, learn_freq=2,
-        also=[lambda task, ctx: pids.append(task.lanes.worker_pids)],
-    )  # fmt: skip
-    assert lanes.rows == sync.rows
-    assert set(lags(lanes)) == {0}
-    assert {os.getpid()} == set(sync.record.pids)
-    # One process collected, another one measures.
-    assert len(set(lanes.record.pids)) == 1
-    assert lanes.record.pids[0] in pids[-1]
-    assert len(pids[-1]) == 2
-    # The random stream is where the synchronous run left it.
-    assert lanes.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
-    # Each iteration has a context of its own.
-    assert len(set(map(id, lanes.record.contexts))) == 9
-
-
-def test_weights_are_at_most_one_iteration_old_and_the_run_repeats_itself_to_the_bit():
-    first, second = (run(10, {"max_staleness": 1}, event=toys.random_delay) for _ in range(2))
-    assert first.rows == second.rows
-    assert lags(first) == lags(second) == [0] + [1] * 9
+def test_weights_are_at_most_one_iteration_old_and_each_iteration_has_a_context_of_its_own():
+    found = run(10, {**THREADS, "max_staleness": 1}, event=toys.random_delay)
+    assert lags(found) == [0] + [1] * 9
     # Rollout n was collected with the weights after iteration n - 2.
-    biases = [0.0, *first.record.column("bias")]
-    assert [float(bias) for bias in first.record.column("rollout", "bias")] == [0.0, *biases[:9]]
-    assert first.record.column("rollout", "count") == list(range(10))
+    biases = [0.0, *found.record.column("bias")]
+    assert [float(bias) for bias in found.record.column("rollout", "bias")] == [0.0, *biases[:9]]
+    assert found.record.column("rollout", "count") == list(range(10))
     # Rows that are no transitions do not count.
-    assert first.record.column("env_step") == [4, 8, 11, 15, 19, 22, 26, 30, 33, 37]
-    assert first.record.column("train_iter") == list(range(2, 22, 2))
+    assert found.record.column("env_step") == [4, 8, 11, 15, 19, 22, 26, 30, 33, 37]
+    assert found.record.column("train_iter") == list(range(2, 22, 2))
+    assert len(set(map(id, found.record.contexts))) == 10
 
 
-@pytest.mark.slow
-def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to_the_bit():
-    lanes = {"max_staleness": 3, "collectors": 3}
-    first, second = (run(12, lanes, event=toys.random_delay) for _ in range(2))
-    assert first.rows == second.rows
-    assert lags(first) == [0, 1, 2] + [3] * 9
-    assert first.record.column("rollout", "worker") == [0, 1, 2] * 4
-    assert first.record.column("rollout", "count") == sorted([0, 1, 2, 3] * 3)
-    assert len(set(first.record.pids)) == 3
+def test_three_collectors_with_random_delays_take_turns():
+    found = run(12, {**THREADS, "max_staleness": 3, "collectors": 3}, event=toys.random_delay).record
+    assert [lag["max"] for lag in found.column("policy_lag")] == [0, 1, 2] + [3] * 9
+    assert found.column("rollout", "worker") == [0, 1, 2] * 4
+    assert found.column("rollout", "count") == sorted([0, 1, 2, 3] * 3)
     # Each has environments of its own.
-    firsts = {row["rollout"]["obs"].tobytes() for row in first.record.rows}
-    assert len(firsts) == 12
-    assert first.record.column("train_iter") == list(range(2, 26, 2))
+    assert len({row["rollout"]["obs"].tobytes() for row in found.rows}) == 12
+    assert found.column("train_iter") == list(range(2, 26, 2))
     # What is set and not counted up comes as it was set.
-    assert first.record.column("longest") == [10 * count for count in first.record.column("rollout", "count")]
-    assert all(warm is True for warm in first.record.column("warm"))
-    assert first.record.column("env_step") == [4, 8, 12, 16, 20, 24, 27, 30, 33, 37, 41, 45]
+    assert found.column("longest") == [10 * count for count in found.column("rollout", "count")]
+    assert all(warm is True for warm in found.column("warm"))
+    assert found.column("env_step") == [4, 8, 12, 16, 20, 24, 27, 30, 33, 37, 41, 45]
     # Handlers see the env_step that their iteration begins with, as far as it is known when the request is given out.
-    seen = [int(value) for value in first.record.column("rollout", "env_step")]
+    seen = [int(value) for value in found.column("rollout", "env_step")]
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
 def test_hooks_that_are_not_called_in_a_worker_are_reported(monkeypatch, caplog):
     monkeypatch.setattr(toys.ToyCollector, "finish", lambda self, ctx: None, raising=False)
-    run(1, {"max_staleness": 0})
+    run(1, {**THREADS, "max_staleness": 0})
     assert "ToyCollector runs in the collect lane, where finish(ctx) is not called" in caplog.text
     assert "resumed(ctx)" not in caplog.text
 
 
 def test_iterations_without_learning_do_not_age_weights():
-    outcome = run(9, {"max_staleness": 2}, learn_freq=3)
+    outcome = run(9, {**THREADS, "max_staleness": 2}, learn_freq=3)
     # Learned in iterations 0, 3 and 6; the rollouts of two later iterations were under way by then.
     assert lags(outcome) == [0, 1, 1, 0, 1, 1, 0, 1, 1]
 

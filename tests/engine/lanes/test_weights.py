@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fakes import refuses
 
 from minding.engine.errors import LaneError
 from minding.engine.lanes.processes import SharedWeights
@@ -21,46 +22,22 @@ def read(board, snapshot):
     return arrays
 
 
-BOARDS = pytest.mark.parametrize("make", [SharedWeights, CopiedWeights], ids=["processes", "threads"])
-
-
 @pytest.fixture(params=[SharedWeights, CopiedWeights], ids=["processes", "threads"])
-def board(request):
-    return request.param(weights(0), slots=3)
+def kind(request):
+    return request.param
 
 
 @pytest.fixture
-def shared_board():
-    return SharedWeights(weights(0), slots=3)
-
-
-def test_every_array_of_a_version_is_read_as_it_was_published(board):
-    assert board.version == -1
-    sent = {name: np.random.default_rng(1).standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
-    assert (board.publish(sent), board.version) == (0, 0)
-    snapshot = board.retain()
-    arrived = read(board, snapshot)
-    assert snapshot.version == 0
-    assert arrived.keys() == sent.keys()
-    assert all(np.array_equal(arrived[name], sent[name]) for name in sent)
-    assert {name: (array.dtype, array.shape) for name, array in arrived.items()} == {
-        name: (np.float32, shape) for name, shape in SHAPES.items()
-    }
+def board(kind):
+    return kind(weights(0), slots=3)
 
 
 def test_new_weights_are_a_new_version_and_the_same_weights_are_not(board):
-    assert [board.publish(weights(number)) for number in (5, 5, 6, 5, 5)] == [0, 0, 1, 2, 2]
-    snapshot = board.retain()
-    assert snapshot.version == 2
-    assert board.publish(weights(5)) == 2
-    assert read(board, snapshot)["large"][-1] == 5
-
-
-def test_a_single_bit_makes_another_version(board):
-    board.publish(weights(0))
+    assert [board.publish(weights(number)) for number in (5, 5, 6, 0, 0)] == [0, 0, 1, 2, 2]
+    # A single bit is different.
     other = weights(0)
     other["bias"][...] = -0.0
-    assert board.publish(other) == 1
+    assert board.publish(other) == 3
 
 
 def test_a_version_is_a_copy_and_so_is_what_is_read(board):
@@ -72,22 +49,16 @@ def test_a_version_is_a_copy_and_so_is_what_is_read(board):
     assert read(board, snapshot)["kernel"].max() == 1
 
 
-def test_a_version_stays_as_long_as_somebody_retains_it(board):
+def test_a_version_stays_as_long_as_somebody_retains_it_and_until_the_next_one_is_published(board):
     board.publish(weights(0))
     oldest = board.retain()
     for number in range(1, 10):
         assert board.publish(weights(number)) == number
         assert read(board, oldest)["large"].max() == 0
     newest = board.retain()
+    board.release(newest)
     assert (oldest.version, newest.version) == (0, 9)
     assert read(board, newest)["kernel"].min() == 9
-
-
-def test_a_released_version_can_be_read_until_the_next_one_is_published(board):
-    board.publish(weights(3))
-    snapshot = board.retain()
-    board.release(snapshot)
-    assert read(board, snapshot)["large"].max() == 3
 
 
 def test_a_version_retained_twice_is_free_once_it_was_released_twice(board):
@@ -95,41 +66,32 @@ def test_a_version_retained_twice_is_free_once_it_was_released_twice(board):
     snapshot = board.retain()
     assert board.retain() == snapshot
     board.release(snapshot)
-    board.publish(weights(1))
-    board.retain()
-    board.publish(weights(2))
-    board.retain()
-    with pytest.raises(LaneError, match="all 3 versions are in use; a version was not released"):
-        board.publish(weights(3))
+    for number in (1, 2):
+        board.publish(weights(number))
+        board.retain()
+    refuses(LaneError, ("all 3 versions are in use", lambda: board.publish(weights(3))))
     board.release(snapshot)
     assert board.publish(weights(3)) == 3
-
-
-def test_reading_a_version_that_was_released_too_early_is_an_error(board):
-    board.publish(weights(0))
-    snapshot = board.retain()
-    board.release(snapshot)
-    for number in (1, 2, 3):
-        board.publish(weights(number))
     with pytest.raises(LaneError, match=r"held version \d, then \d; expected 0|version 0 is no longer stored"):
         read(board, snapshot)
 
 
-@BOARDS
-def test_a_board_of_no_weights_has_one_version(make):
-    board = make({}, slots=2)
+def test_a_board_of_no_weights_has_one_version(kind):
+    board = kind({}, slots=2)
     assert [board.publish({}) for _ in range(3)] == [0, 0, 0]
     assert read(board, board.retain()) == {}
 
 
-@BOARDS
-def test_arrays_of_any_layout_and_dtype_arrive(make):
-    arrays = {"turned": np.arange(6.0).reshape(2, 3).T, "half": np.ones(3, np.float16), "count": np.array(2**40)}
-    board = make(arrays, slots=2)
-    board.publish(arrays)
-    arrived = read(board, board.retain())
-    assert {name: (array.dtype, array.tolist()) for name, array in arrived.items()} == {
-        name: (array.dtype, array.tolist()) for name, array in arrays.items()
+def test_every_array_of_a_version_is_read_as_it_was_published(kind):
+    sent = {name: np.random.default_rng(1).standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
+    sent |= {"turned": np.arange(6.0).reshape(2, 3).T, "half": np.ones(3, np.float16), "count": np.array(2**40)}
+    board = kind(sent, slots=2)
+    assert (board.version, board.publish(sent), board.version) == (-1, 0, 0)
+    snapshot = board.retain()
+    arrived = read(board, snapshot)
+    assert snapshot.version == 0
+    assert {name: (array.dtype, array.shape, array.tolist()) for name, array in arrived.items()} == {
+        name: (array.dtype, array.shape, array.tolist()) for name, array in sent.items()
     }
 
 
@@ -167,7 +129,7 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ge
     board = SharedWeights(weights(0), slots=4)
     readers = [Reader(board), Reader(board)]
     held = {}
-    for number in range(1, 800):
+    for number in range(1, 300):
         board.publish(weights(number))
         for reader in readers:
             # Read while the next versions are written.
@@ -182,7 +144,7 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ge
         board.release(held[reader])
     # Nobody retains what these read.
     outcomes = set()
-    for number in range(2000, 2800):
+    for number in range(2000, 2300):
         board.publish(weights(number))
         snapshot = board.retain()
         board.release(snapshot)
@@ -196,9 +158,9 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ge
     assert outcomes == {"whole", "refused"} or outcomes == {"refused"}
 
 
-def test_a_write_during_a_read_is_an_error(shared_board):
+def test_a_write_during_a_read_is_an_error():
     """The stamp is looked at before and after the copy, in the order in which it is written."""
-    board = shared_board
+    board = SharedWeights(weights(0), slots=3)
     board.publish(weights(0))
     snapshot = board.retain()
     board.release(snapshot)

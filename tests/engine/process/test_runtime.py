@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fakes import refuses
 
 from minding.engine.errors import CodeError, SetupError
 from minding.engine.process import compiled as compiled_module
@@ -37,18 +38,30 @@ def run_fresh(script, **environment):
 def test_the_process_is_prepared_before_mindspore_loads_and_the_users_settings_stay(tmp_path):
     script = """
 import os
+from minding.engine.errors import SetupError
 from minding.engine.process import runtime
 assert not runtime.is_loaded() and "MS_DEV_HOST_BLOCKING_RUN" not in os.environ
 runtime.ms
 assert "ONEDNN_MAX_CPU_ISA" not in os.environ
+try:
+    # An absent device is an error before any work.
+    runtime.prepare(runtime.Settings("GPU"))
+except SetupError as error:
+    print(error)
 runtime.prepare(runtime.Settings("CPU"))
 print(runtime.is_loaded(), runtime.device())
 for name in ("MS_DEV_HOST_BLOCKING_RUN", "ONEDNN_MAX_CPU_ISA", "MS_DEV_RUNTIME_CONF", "GLOG_v", "MS_OM_PATH"):
     print(os.environ[name])
 print(os.path.isdir(os.environ["MS_OM_PATH"]))
+# Products in NumPy use one thread, whatever the environment says.
+import numpy, threadpoolctl
+print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"})
 """
-    lines = run_fresh(script, XDG_CACHE_HOME=str(tmp_path), GLOG_v="4")
-    assert lines == ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True"]
+    threads = {"OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
+    refusal, *lines = run_fresh(script, XDG_CACHE_HOME=str(tmp_path), GLOG_v="4", **threads)
+    assert refusal.startswith("device='GPU' was asked for, but there is none here")
+    expected = ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True", "{1}"]
+    assert lines == expected
 
 
 def test_mindspore_prints_nothing_when_the_user_imported_it_first():
@@ -70,18 +83,21 @@ def test_a_process_that_loads_mindspore_and_computes_nothing_prints_nothing():
     assert run_fresh("from minding.engine.process import runtime; runtime.ms; print(runtime.is_loaded())") == ["True"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("short", "threads"), [(False, 2), (True, 1)])
-def test_short_graphs_are_dispatched_by_one_thread(short, threads):
-    script = f"""
-from minding.engine.process import runtime
-import mindspore
-asked = []
-mindspore.runtime.dispatch_threads_num = asked.append
-runtime.prepare(runtime.Settings(short_graphs={short}))
-print(asked)
-"""
-    assert run_fresh(script)[-1] == f"[{threads}]"
+@pytest.mark.parametrize(
+    ("settings", "threads"), [({}, [1, 2]), ({"short_graphs": True}, [1, 1]), ({"threads": 2}, [2, 2])]
+)
+def test_short_graphs_are_dispatched_by_one_thread(settings, threads, monkeypatch):
+    asked = []
+    monkeypatch.setattr(runtime, "run_small_graph", lambda module: asked.append("small graph"))
+    tuning = SimpleNamespace(threads_num=asked.append)
+    module = SimpleNamespace(
+        device_context=SimpleNamespace(cpu=SimpleNamespace(op_tuning=tuning)),
+        runtime=SimpleNamespace(dispatch_threads_num=asked.append),
+    )
+    runtime._prepare_cpu(runtime.Settings("CPU", **settings), module)
+    assert [each for each in asked if each != "small graph"] == threads
+    # With several kernel threads it comes before, where nothing else has been asked for.
+    assert asked.index("small graph") == (1 if "threads" in settings else 2)
 
 
 @pytest.mark.slow
@@ -139,19 +155,6 @@ def test_a_user_without_a_home_and_without_an_entry_gets_through_the_self_test(t
     assert done.stderr.count("\n") == 1
 
 
-def test_an_absent_device_is_an_error_before_any_work():
-    script = """
-from minding.engine.process import runtime
-from minding.engine.errors import SetupError
-try:
-    runtime.prepare(runtime.Settings("GPU"))
-except SetupError as error:
-    print(error)
-"""
-    expected = "device='GPU' was asked for, but there is none here: install its driver, or set device=auto"
-    assert expected in run_fresh(script)
-
-
 def test_algorithms_and_configurations_are_known_without_mindspore():
     script = """
 import sys
@@ -163,52 +166,31 @@ print("mindspore" in sys.modules, cfg.policy.type)
     assert run_fresh(script) == ["False ppo"]
 
 
-def refusal():
-    with pytest.raises(SetupError) as caught:
-        runtime.check_versions()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def test_this_installation_is_accepted():
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "fix"),
+    [
+        (np, "__version__", "2.1.3", "pip install 'numpy>=1.26,<2'"),
+        (runtime.importlib.util, "find_spec", lambda name: None, "pip install 'mindspore==2.10.0'"),
+        (sys, "version_info", (3, 13, 0, "final", 0), "Python 3.10 to 3.12; this is 3.13"),
+        (os, "environ", {"MS_COMPILER_CACHE_ENABLE": "1"}, "unset MS_COMPILER_CACHE_ENABLE"),
+    ],
+)
+def test_an_installation_that_does_not_fit_is_refused_with_the_fix(owner, name, value, fix, monkeypatch):
     runtime.check_versions()
-
-
-def test_numpy_2_is_refused_with_the_fix(monkeypatch):
-    monkeypatch.setattr(np, "__version__", "2.1.3")
-    assert refusal() == "MindSpore 2.10 fails at the first operator with NumPy 2.1.3: pip install 'numpy>=1.26,<2'"
-
-
-def test_a_missing_wheel_is_refused_with_the_fix(monkeypatch):
-    monkeypatch.setattr(runtime.importlib.util, "find_spec", lambda name: None)
-    assert refusal() == "MindSpore is not installed: pip install 'mindspore==2.10.0'"
-
-
-def test_a_python_without_wheels_is_refused(monkeypatch):
-    monkeypatch.setattr(sys, "version_info", (3, 13, 0, "final", 0))
-    assert refusal().startswith("MindSpore 2.10 has wheels for Python 3.10 to 3.12; this is 3.13")
-
-
-def test_the_compiler_cache_is_refused(monkeypatch):
-    monkeypatch.setenv("MS_COMPILER_CACHE_ENABLE", "1")
-    assert refusal().endswith("unset MS_COMPILER_CACHE_ENABLE")
-    monkeypatch.setenv("MS_COMPILER_CACHE_ENABLE", "0")
-    runtime.check_versions()
+    monkeypatch.setattr(owner, name, value)
+    refuses(SetupError, (fix, runtime.check_versions))
 
 
 def test_an_unknown_device_is_refused_and_a_loaded_one_cannot_be_changed():
-    with pytest.raises(SetupError, match="device must be one of auto, CPU, Ascend, GPU; got 'TPU'"):
-        runtime.Settings("TPU")
     assert runtime.device() == "CPU"
     runtime.prepare(runtime.Settings("CPU"))
     runtime.prepare(runtime.Settings("auto"))
-    with pytest.raises(SetupError, match="already runs on CPU in this process and cannot move to Ascend"):
-        runtime.prepare(runtime.Settings("Ascend"))
-
-
-def test_the_runtime_has_no_other_names():
-    with pytest.raises(AttributeError, match="has no attribute 'mint'"):
-        runtime.mint  # noqa: B018
+    refuses(
+        SetupError,
+        ("'TPU'", lambda: runtime.Settings("TPU")),
+        ("cannot move to Ascend", lambda: runtime.prepare(runtime.Settings("Ascend"))),
+    )
+    refuses(AttributeError, ("'mint'", lambda: runtime.mint))
 
 
 @pytest.mark.parametrize(
@@ -306,14 +288,12 @@ def test_a_lack_of_memory_in_a_graph_is_a_memory_error(monkeypatch):
         raise RuntimeError(f"\n-----\n- Memory not enough:\n-----\n{told}\n")
 
     double = Compiled(Double(), "double")
-    monkeypatch.setattr(double, "_cell", lack)
-    with pytest.raises(MemoryError, match="MindSpore cannot allocate 819,200,000 bytes"):
-        double(ones(2))
-    monkeypatch.undo()
+    with monkeypatch.context() as lacking:
+        lacking.setattr(double, "_cell", lack)
+        refuses(MemoryError, ("819,200,000 bytes", lambda: double(ones(2))))
     double(ones(2))
     double._graphs = dict.fromkeys(double._graphs, lack)
-    with pytest.raises(MemoryError, match="MindSpore cannot allocate 819,200,000 bytes"):
-        double(ones(2))
+    refuses(MemoryError, ("819,200,000 bytes", lambda: double(ones(2))))
 
 
 def test_a_graph_is_compiled_once(monkeypatch):
@@ -327,11 +307,10 @@ def test_a_graph_is_compiled_once(monkeypatch):
     assert len(compiled) == 1
 
 
-@pytest.mark.parametrize("constant", [np.ones(2, np.float32), 1.0, 3, None])
-def test_what_would_be_compiled_in_as_a_constant_is_refused(constant):
+def test_what_would_be_compiled_in_as_a_constant_is_refused():
     double = Compiled(Double(), "double")
-    with pytest.raises(TypeError, match=f"'double', input 0: expected a Tensor, got {type(constant).__name__}"):
-        double(constant)
+    for constant in (np.ones(2, np.float32), 1.0, 3, None):
+        refuses(TypeError, (f"input 0: expected a Tensor, got {type(constant).__name__}", lambda c=constant: double(c)))
     assert double.signatures == 0
 
 
@@ -388,15 +367,3 @@ def test_a_cell_of_minding_that_does_not_compile_keeps_its_error(monkeypatch):
     with pytest.raises(ValueError, match="For 'Stack'") as found:
         Compiled(Stacked(), "own")(ones(2))
     assert not isinstance(found.value, CodeError)
-
-
-def test_products_in_numpy_use_one_thread_whatever_the_environment_says():
-    code = (
-        "import numpy, threadpoolctl\n"
-        "from minding.engine.process import runtime\n"
-        "runtime.prepare(runtime.Settings('CPU', convolutions=False))\n"
-        "print({p['num_threads'] for p in threadpoolctl.threadpool_info() if p['user_api'] == 'blas'})"
-    )
-    env = {**os.environ, "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "{1}\n"
