@@ -72,15 +72,6 @@ def test_tables_take_their_own_size_when_they_are_made_and_not_twice_that():
 # The sums
 
 
-def test_a_sum_tree_finds_the_row_that_a_part_of_the_sum_belongs_to():
-    tree = SumTree(5)
-    tree.write(np.array([0, 1, 3, 4, 3]), np.array([1.0, 2.0, 9.0, 0.5, 4.0]))
-    assert tree.total == 7.5
-    assert tree.read(np.arange(5)).tolist() == [1.0, 2.0, 0.0, 4.0, 0.5]
-    mass = np.array([[0.0, 0.99, 1.0], [2.99, 3.0, 6.99], [7.0, 7.49, 2.0]])
-    assert tree.find(mass).tolist() == [[0, 0, 1], [1, 3, 3], [4, 4, 1]]
-
-
 @pytest.mark.parametrize(("capacity", "most", "blocks"), [(5000, 4096, 32), (5000, 16, 16), (100_000, 4096, 512)])
 def test_a_tree_of_many_blocks_finds_what_the_running_sum_finds(capacity, most, blocks, monkeypatch):
     monkeypatch.setattr(priorities_module, "ROOTS", most)
@@ -131,15 +122,6 @@ def test_weights_are_those_of_the_formula_and_their_exponent_rises_to_one():
         expected = np.array([1.0, 4.0, 4.0, 16.0])[batch.index[k]] ** -beta
         np.testing.assert_allclose(batch.weight[k], expected, rtol=1e-5)
     assert (made.beta, made.minibatches) == (1.0, 3)
-
-
-def test_new_rows_have_the_highest_priority_and_overwrite_the_oldest():
-    made = buffer(4, 4, alpha=1.0)
-    made.update(of(0, 1, 2, 3), np.array([[0.0, 0.0, 0.0, 1e6]], np.float32))
-    made.push(rows(9))
-    counts = np.bincount(made.sample(100, 10).index.ravel(), minlength=4)
-    assert counts[1] == counts[2] == 0
-    assert counts[0] == pytest.approx(500, abs=100)
 
 
 def test_rows_that_bring_priorities_have_these():

@@ -30,16 +30,6 @@ def held(made):
     return contents(made.rows, np.arange(len(made)))
 
 
-def test_all_rows_are_held_until_it_is_full():
-    made = buffer(capacity=6, pushes=(1, 3))
-    assert (held(made), len(made)) == ([0, 1, 2, 3], 4)
-    push(made, 4, (2,))
-    assert held(made) == [0, 1, 2, 3, 4, 5]
-    push(made, 6, (40,))
-    assert len(made) == 6
-    assert len(set(held(made))) == 6
-
-
 PUSHES = {"one by one": [1] * 5, "several at a time": [1, 3, 1], "more at a time than it holds": [5]}
 
 

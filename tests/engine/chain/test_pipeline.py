@@ -11,14 +11,6 @@ from fakes import refuses
 from minding.engine import MiddlewareError, OnlineRLContext, Task, declare
 
 
-def test_second_halves_run_in_reverse_order_of_the_chain(started):
-    log = []
-    for number in (1, 2, 3):
-        started.use(marker(log, number))
-    started.run(max_step=1)
-    assert log == [1, 2, 3, -3, -2, -1]
-
-
 def test_both_halves_see_the_context_of_their_iteration(started):
     seen = []
 
@@ -86,12 +78,6 @@ def test_composites_run_second_halves_in_reverse_order(started, kind):
     assert log[0] == 1
     assert sorted(log[1:3]) == [2, 3]
     assert log[3:] == [4, -4, -3, -2, -1]
-
-
-def test_parallel_members_run_at_the_same_time(started):
-    meeting = threading.Barrier(3, timeout=30)
-    started.use(started.parallel(*[lambda ctx: meeting.wait() and None for _ in range(3)])).run(max_step=2)
-    assert started.ctx.total_step == 2
 
 
 def test_the_member_with_a_role_runs_in_the_calling_thread(started):

@@ -241,14 +241,6 @@ def test_an_error_in_a_hook_does_not_hide_the_error_that_ended_the_run(started):
 # Events, tasks, roles
 
 
-def test_run_raises_the_error_of_a_handler(started):
-    started.on("saved", lambda path: 1 / 0)
-    started.use(lambda ctx: started.emit("saved", path="x"))
-    with pytest.raises(ZeroDivisionError) as caught:
-        started.run(max_step=1)
-    assert caught.value.__notes__[1] == "in middleware '<lambda>' (position 0, step 0)"
-
-
 def test_an_error_in_a_handler_in_another_thread_ends_the_run_at_the_next_step(started):
     seen = []
     started.on("tick", lambda: 1 / 0)

@@ -1,6 +1,6 @@
 """One checkpoint folder: round trip, damage, and what can be saved."""
 
-import json
+import functools
 import os
 import subprocess
 import sys
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes import refuses
 
 from minding.engine import checkpoint
 from minding.engine.checkpoint import (
@@ -68,35 +69,29 @@ def test_a_nested_state_round_trips_bit_by_bit(saved):
     state, manifest = load_checkpoint(saved)
     assert_same(state, STATE)
     assert (manifest["train_iter"], manifest["schema"]) == (5, 3)
-
-
-def test_loaded_arrays_can_be_written_to(saved):
-    state, _ = load_checkpoint(saved)
+    # Loaded arrays can be written to.
     state["arrays"]["zero_d"][...] = 2.0
     state["arrays"]["ints"][0] = 1
 
 
-def test_a_state_without_arrays_round_trips(tmp_path):
-    save_checkpoint(tmp_path / "c", {"a": 1}, {})
-    assert load_checkpoint(tmp_path / "c")[0] == {"a": 1}
-
-
-def test_numpy_numbers_become_plain_ones_and_tuples_lists(tmp_path):
-    save_checkpoint(tmp_path / "c", {"a": np.int64(3), "b": (1, np.bool_(True))}, {})
-    assert_same(load_checkpoint(tmp_path / "c")[0], {"a": 3, "b": [1, True]})
+def test_numpy_numbers_become_plain_ones_tuples_lists_and_arrays_keep_their_numbers(tmp_path):
+    save_checkpoint(tmp_path / "c", {"a": np.int64(3), "b": (1, np.bool_(True)), "c": np.array([1, 2], ">i4")}, {})
+    found = load_checkpoint(tmp_path / "c")[0]
+    assert found.pop("c").tolist() == [1, 2]
+    assert_same(found, {"a": 3, "b": [1, True]})
 
 
 FILES = ("manifest", "arrays", "state")
 
 
 @pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize("keep", [0.0, 0.5, 0.999])
 @pytest.mark.parametrize("read", [load_checkpoint, verify_checkpoint])
-def test_a_truncated_file_is_an_error_that_names_the_checkpoint(saved, kind, keep, read):
-    data = file_of(saved, kind).read_bytes()
-    file_of(saved, kind).write_bytes(data[: int(len(data) * keep)])
-    with pytest.raises(CheckpointError, match="iter_5"):
-        read(saved)
+def test_a_truncated_file_is_an_error_that_names_the_checkpoint(saved, kind, read):
+    path = file_of(saved, kind)
+    data = path.read_bytes()
+    for keep in (0.0, 0.5, 0.999):
+        path.write_bytes(data[: int(len(data) * keep)])
+        refuses(CheckpointError, ("iter_5", lambda: read(saved)))
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -125,11 +120,6 @@ def test_a_missing_file_is_an_error(saved, kind):
         load_checkpoint(saved)
 
 
-def test_a_folder_that_is_none_is_an_error(tmp_path):
-    with pytest.raises(CheckpointError, match="no readable manifest"):
-        load_checkpoint(tmp_path / "iter_7")
-
-
 def test_another_schema_is_an_error_that_says_which(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "SCHEMA", 99)
     save_checkpoint(tmp_path / "c", STATE, {})
@@ -138,21 +128,20 @@ def test_another_schema_is_an_error_that_says_which(tmp_path, monkeypatch):
         read_manifest(tmp_path / "c")
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ({"a": {"b": object()}}, "state/a/b: a object cannot be saved"),
-        ({"a": np.array(["x"])}, "state/a: a <U1 array cannot be saved"),
-        ({"a": np.array([None])}, "state/a: a object array cannot be saved"),
-        ({"a": np.zeros(1, np.longdouble)}, "state/a: a float128 array cannot be saved"),
-        ({"a": {1: 2}}, "state/a: the key 1 cannot be saved"),
-        ({"$blocks": 1}, "the key '\\$blocks' cannot be saved"),
-        ({"a/b": np.zeros(1), "a": {"b": np.ones(1)}}, "two arrays are named '/a/b'"),
-    ],
-)
-def test_what_cannot_be_saved_is_named_and_leaves_nothing(tmp_path, state, message):
-    with pytest.raises(CheckpointError, match=message):
-        save_checkpoint(tmp_path / "c", state, {})
+UNSAVED = [
+    ({"a": {"b": object()}}, "state/a/b: a object"),
+    ({"a": np.array(["x"])}, "state/a: a <U1"),
+    ({"a": np.array([None])}, "state/a: a object array"),
+    ({"a": np.zeros(1, np.longdouble)}, "state/a: a float128"),
+    ({"a": {1: 2}}, "the key 1"),
+    ({"$blocks": 1}, "the key '$blocks'"),
+    ({"a/b": np.zeros(1), "a": {"b": np.ones(1)}}, "'/a/b'"),
+]
+
+
+def test_what_cannot_be_saved_is_named_and_leaves_nothing(tmp_path):
+    save = lambda state: save_checkpoint(tmp_path / "c", state, {})  # noqa: E731
+    refuses(CheckpointError, *((word, functools.partial(save, state)) for state, word in UNSAVED))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -178,13 +167,6 @@ def test_loading_neither_unpickles_nor_loads_mindspore(saved):
     assert (result.stdout.strip(), result.stderr) == ("1.5", "")
 
 
-def test_a_changed_counter_in_the_manifest_is_found(saved):
-    manifest = json.loads((saved / "manifest.json").read_text())
-    (saved / "manifest.json").write_text(json.dumps({**manifest, "train_iter": 6}))
-    with pytest.raises(CheckpointError, match="damaged manifest"):
-        load_checkpoint(saved)
-
-
 def test_a_checkpoint_of_the_same_name_is_replaced_and_nothing_of_it_stays(saved):
     before = {path.name for path in saved.iterdir()}
     (saved / "note.txt").write_text("the user's own")
@@ -195,13 +177,3 @@ def test_a_checkpoint_of_the_same_name_is_replaced_and_nothing_of_it_stays(saved
     after = {path.name for path in saved.iterdir()}
     assert before & after == {"manifest.json"}
     assert after == {"manifest.json", "note.txt", *manifest["files"]}
-
-
-def test_missing_folders_above_it_are_made(tmp_path):
-    save_checkpoint(tmp_path / "a" / "b" / "iter_1", {"x": 1}, {})
-    assert load_checkpoint(tmp_path / "a" / "b" / "iter_1")[0] == {"x": 1}
-
-
-def test_big_endian_arrays_keep_their_numbers(tmp_path):
-    save_checkpoint(tmp_path / "c", {"a": np.array([1, 2], ">i4")}, {})
-    assert load_checkpoint(tmp_path / "c")[0]["a"].tolist() == [1, 2]

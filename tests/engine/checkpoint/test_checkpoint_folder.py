@@ -111,16 +111,13 @@ def test_a_save_removes_what_killed_processes_left_and_nothing_else(folder, tmp_
     assert (elsewhere / "precious").exists()
 
 
-def test_the_oldest_are_removed(folder):
+def test_the_oldest_are_removed_but_protected_ones_which_do_not_count(folder):
+    prune_checkpoints(folder, keep_last=1, protect=[folder / "iter_1", folder / "iter_4"])
+    assert names(folder) == ["iter_1", "iter_3", "iter_4"]
     prune_checkpoints(folder, keep_last=2)
     assert names(folder) == ["iter_3", "iter_4"]
     prune_checkpoints(folder, keep_last=0)
     assert names(folder) == ["iter_4"]
-
-
-def test_protected_ones_stay_and_do_not_count(folder):
-    prune_checkpoints(folder, keep_last=1, protect=[folder / "iter_1", folder / "iter_4"])
-    assert names(folder) == ["iter_1", "iter_3", "iter_4"]
 
 
 def test_the_last_good_one_is_never_removed(folder):

@@ -46,13 +46,6 @@ def test_what_is_written_in_any_way_is_read_in_any_way(cfg, write):
     assert not hasattr(cfg.policy.learn, "eps")
 
 
-def test_what_a_section_is_made_of_does_not_change_with_it():
-    user = {"env": {"env_kwargs": {"size": 1}}}
-    cfg = Config(user)
-    cfg.env.env_kwargs.size = 2
-    assert user == {"env": {"env_kwargs": {"size": 1}}}
-
-
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda cfg: pickle.loads(pickle.dumps(cfg))])  # noqa: S301
 def test_copies_and_pickles_are_the_same_kind_with_parts_of_their_own(cfg, copied):
     other = copied(cfg)

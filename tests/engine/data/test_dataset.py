@@ -329,13 +329,6 @@ def test_many_differences_are_counted_and_long_values_cut():
     assert len(told) < 700
 
 
-def test_an_entry_that_only_one_side_has_is_a_difference():
-    parts = {"at": BOX}
-    there = toy(about={"env": describe({**ENV, "spec": {**SPEC, "observation": {"kind": "dict", "spaces": {}}}})})
-    spec = {**SPEC, "observation": {"kind": "dict", "spaces": parts}}
-    assert "observation.at is missing there, {'kind': 'box'" in refusal(there, spec=spec)
-
-
 def test_data_of_other_conditions_are_learned_from_with_a_warning_that_names_both_values(caplog):
     check_fits(toy(), ENV, "data")
     assert caplog.messages == []

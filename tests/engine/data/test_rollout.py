@@ -55,7 +55,3 @@ def test_trajectories_end_with_their_episode_and_with_the_rollout():
     assert cut.end_idx().tolist() == [1, 2, 4, 5]
     assert cut.terminated[-1].tolist() == [False, False]
     assert cut.shape == (3, 2)
-
-
-def test_a_plain_observation_has_the_prefix_as_its_name():
-    assert [name for name, _ in named_leaves("obs", OBS)] == ["obs"]

@@ -5,14 +5,6 @@ import numpy as np
 from minding.engine.data.statistics import RunningMoments
 
 
-def test_moments_by_hand():
-    moments = RunningMoments()
-    moments.update(np.array([1.0, 3.0]))
-    assert (float(moments.mean), float(moments.var), moments.count) == (2.0, 1.0, 2)
-    moments.update(np.array([5.0, 7.0]))
-    assert (float(moments.mean), float(moments.var), moments.count) == (4.0, 5.0, 4)
-
-
 def test_batches_of_any_size_give_the_moments_of_all_samples_together():
     samples = np.random.default_rng(0).normal(1e4, 1.0, (1000, 3)).astype(np.float32)
     moments = RunningMoments((3,))

@@ -37,13 +37,6 @@ def test_empty_cells_are_nan_and_left_out_of_a_series(tmp_path):
     assert (steps.tolist(), values.tolist()) == ([0.0, 200.0], [10.0, 30.0])
 
 
-def test_without_evaluations_the_training_returns_are_the_curve(tmp_path):
-    path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,20.0\n200,25.0\n")
-    points = points_of(read_metrics(path / "metrics.csv"))
-    assert main_column(points) == "collect/return_mean"
-    assert [values.tolist() for values in points["collect/return_mean"]] == [[100.0, 200.0], [20.0, 25.0]]
-
-
 JUDGED = "train_iter,eval/return_mean,eval/action_distance,eval/td_error\n100,,0.5,2.0\n200,,0.25,3.0\n"
 
 

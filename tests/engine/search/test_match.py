@@ -3,8 +3,8 @@
 import dataclasses
 
 import numpy as np
-import pytest
 from board_toys import Twig, connect_four
+from fakes import refuses
 
 from minding.engine.errors import ConfigError, GameError
 from minding.engine.search import match, opponents
@@ -43,21 +43,19 @@ def test_games_of_different_lengths_are_all_played_to_their_end():
     assert abs((outcomes == -1).mean() - 0.288) < 0.03
 
 
-def test_an_illegal_action_names_player_game_and_ply():
-    state = connect_four("3", "4")
-    with pytest.raises(GameError, match="opponent always: its action 3 is illegal in ConnectFour, game 0, ply 7"):
-        match(ConnectFour(), Always(3), Always(3), connect_four("3", "3"), RNG, 1)
-    with pytest.raises(GameError, match="opponent always: its action 9 is illegal in ConnectFour, game 0, ply 2"):
-        match(ConnectFour(), Always(9), Always(0), state, RNG, 1)
+class Endless(Twig):
+    def play(self, state, action):
+        return state, np.zeros(len(action), bool), np.zeros(len(action), int)
 
 
-def test_a_game_longer_than_it_says_is_an_error():
-    class Endless(Twig):
-        def play(self, state, action):
-            return state, np.zeros(len(action), bool), np.zeros(len(action), int)
-
-    with pytest.raises(GameError, match="Endless: game 0 is not over after longest=2 plies"):
-        match(Endless(), Always(0), Always(0), Endless().initial(1), RNG)
+def test_an_illegal_action_names_player_game_and_ply_and_a_game_ends_when_it_says():
+    four, endless = ConnectFour(), Endless()
+    refuses(
+        GameError,
+        ("its action 3 is illegal", lambda: match(four, Always(3), Always(3), connect_four("3", "3"), RNG, 1)),
+        ("game 0, ply 2", lambda: match(four, Always(9), Always(0), connect_four("3", "4"), RNG, 1)),
+        ("longest=2", lambda: match(endless, Always(0), Always(0), endless.initial(1), RNG)),
+    )
 
 
 def test_opponents_may_be_given_by_name_and_what_is_none_is_refused():
@@ -65,5 +63,4 @@ def test_opponents_may_be_given_by_name_and_what_is_none_is_refused():
     outcomes = match(game, "minimax", "random", game.initial(20), np.random.default_rng(0)).outcomes
     assert (outcomes >= 0).all()
     assert (outcomes == 1).sum() > 10
-    with pytest.raises(ConfigError, match="second=3: expected a name such as uct:400, or an object that has a `name`"):
-        match(game, "random", 3, game.initial(1), RNG)
+    refuses(ConfigError, ("second=3", lambda: match(game, "random", 3, game.initial(1), RNG)))

@@ -1,16 +1,16 @@
 """PUCT: trees computed by hand, a plain form, and what holds for every search."""
 
+import functools
 import math
-import re
 
 import numpy as np
 import pytest
 from board_toys import Node, Twig, Uneven, connect_four, rows, uniform
+from fakes import refuses
 
 from minding.engine.errors import ConfigError
 from minding.engine.search import GumbelOptions, PuctOptions, UctOptions, puct
 from minding.envs.games.boards.connect_four import ConnectFour
-from minding.envs.games.boards.tic_tac_toe import TicTacToe
 
 GAME = ConnectFour()
 POSITIONS = ("", "3", "3342", "012345601", "33333", "222222666666", "0101002233")
@@ -61,16 +61,6 @@ def test_the_arrays_hold_what_a_plain_tree_holds():
         assert np.allclose([found.tree.total[k, a] for a in root.legal], list(root.total.values()), rtol=0, atol=1e-12)
 
 
-def test_a_batch_of_games_equals_single_searches_to_the_bit():
-    state, evaluate = connect_four(*POSITIONS), Uneven(3)
-    found = puct(GAME, state, evaluate, PuctOptions(40), RNG)
-    for k in range(len(POSITIONS)):
-        one = puct(GAME, rows(state, [k]), evaluate, PuctOptions(40), RNG)
-        assert one.visits[0].tolist() == found.visits[k].tolist()
-        assert one.value[0] == pytest.approx(found.value[k], abs=1e-12)
-        assert one.best[0] == found.best[k]
-
-
 def test_visits_sum_to_the_simulations_and_illegal_actions_keep_zero():
     state = connect_four(*POSITIONS)
     illegal = ~GAME.legal(state)
@@ -82,14 +72,6 @@ def test_visits_sum_to_the_simulations_and_illegal_actions_keep_zero():
         assert not found.policy[illegal].any()
         assert not found.prior[illegal].any()
         assert np.allclose(found.prior.sum(axis=1), 1.0)
-
-
-def test_a_mirrored_position_mirrors_its_visits():
-    state = connect_four("3342", "0125", "112")
-    mirrored = connect_four("3324", "6541", "554")
-    results = [puct(GAME, s, Uneven(2), PuctOptions(100), RNG) for s in (state, mirrored)]
-    assert results[0].visits.tolist() == results[1].visits[:, ::-1].tolist()
-    assert (results[0].visits.max(axis=1) < 100).all()
 
 
 @pytest.mark.parametrize(
@@ -105,17 +87,6 @@ def test_a_mirrored_position_mirrors_its_visits():
 def test_wins_and_forced_blocks_are_found(columns, expected):
     found = puct(GAME, connect_four(columns), uniform, PuctOptions(200), RNG)
     assert int(found.best[0]) in expected
-
-
-def test_tic_tac_toe_is_a_draw():
-    found = puct(
-        TicTacToe(),
-        TicTacToe().initial(1),
-        lambda s: (np.zeros((len(s[0]), 9)), np.zeros(len(s[0]))),
-        PuctOptions(3000),
-        RNG,
-    )
-    assert abs(found.value[0]) < 0.12
 
 
 def test_noise_mixes_the_legal_priors_of_the_root_alone_and_follows_the_generator():
@@ -142,8 +113,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "options"), WRONG)
-def test_options_out_of_range_are_refused(kind, options):
-    ((name, value),) = options.items()
-    with pytest.raises(ConfigError, match=re.escape(f"{name}={value!r}: expected")):
-        kind(**options)
+def test_options_out_of_range_are_refused():
+    for kind, options in WRONG:
+        ((name, value),) = options.items()
+        refuses(ConfigError, (f"{name}={value!r}", functools.partial(kind, **options)))

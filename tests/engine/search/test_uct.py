@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-import pytest
 from board_toys import Twig, connect_four
+from fakes import refuses
 
 from minding.engine.errors import GameError
 from minding.engine.search import UctOptions, uct
@@ -64,7 +64,5 @@ def test_a_game_longer_than_it_says_is_an_error():
         def play(self, state, action):
             return state, np.zeros(len(action), bool), np.zeros(len(action))
 
-    with pytest.raises(
-        GameError, match=r"Endless: a game is not over after 2 more plies, but longest=2 is the maximum"
-    ):
-        uct(Endless(), Endless().initial(1), UctOptions(5), np.random.default_rng(0))
+    start = Endless().initial(1)
+    refuses(GameError, ("longest=2", lambda: uct(Endless(), start, UctOptions(5), np.random.default_rng(0))))
