@@ -18,17 +18,11 @@ ENV_SEEDS = [1223826980, 2093511061, 1766229787]
 ACT_NUMBERS = [98, 678, 985, 426]
 
 
-def test_the_same_seed_and_name_give_the_same_numbers_for_ever():
+def test_the_same_seed_and_name_give_the_same_numbers_for_ever_and_others_others():
     assert SeedStreams(0).integers("env", 3) == ENV_SEEDS
     assert SeedStreams(0).generator("act").integers(0, 1000, 4).tolist() == ACT_NUMBERS
-
-
-def test_names_and_seeds_make_different_streams():
     streams = [SeedStreams(seed).integers(name, 4) for seed in (0, 1) for name in ("env", "eval", "env2")]
     assert len({tuple(stream) for stream in streams}) == 6
-
-
-def test_the_first_environment_seeds_do_not_depend_on_how_many_there_are():
     seeds = SeedStreams(7).integers("env", 100)
     assert seeds[:5] == SeedStreams(7).integers("env", 5)
     assert all(0 <= seed < 2**31 for seed in seeds)

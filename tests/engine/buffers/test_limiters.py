@@ -9,15 +9,7 @@ from minding.engine.buffers.limiters import LIMITERS, Limiter, make_limiter
 from minding.engine.errors import ConfigError
 
 
-def test_none_and_min_size_stop_samples_only():
-    free, waiting = limiters.none(), limiters.min_size(3)
-    assert [free.can_sample(9, size, size, 0) for size in (0, 1)] == [False, True]
-    assert [waiting.can_sample(9, size, size, 0) for size in (2, 3)] == [False, True]
-    assert free.can_insert(10**6, 10**6, 10**6, 0)
-    assert waiting.can_insert(10**6, 10**6, 10**6, 0)
-
-
-def test_the_ratio_is_counted_from_where_the_table_first_held_its_rows():
+def test_each_limiter_stops_samples_and_inserts_where_it_says():
     # r = 2, 10 rows, error 4: 20 - 4 <= 2 I - S <= 20 + 4.
     limiter = limiters.ratio(2.0, 10, 4.0)
     assert (limiter.min_diff, limiter.max_diff) == (16.0, 24.0)
@@ -28,13 +20,15 @@ def test_the_ratio_is_counted_from_where_the_table_first_held_its_rows():
     assert not limiter.can_sample(1, 9, 9, 0)
     # Rows that were removed count as inserted, and the table waits for its size again.
     assert not limiter.can_sample(1, 9, 30, 0)
-
-
-def test_a_queue_allows_one_sample_per_row_and_a_bounded_number_of_rows():
     queue = limiters.queue(2)
     assert [queue.can_insert(1, size, size, 0) for size in (0, 1, 2)] == [True, True, False]
     assert [queue.can_sample(n, 2, 5, 3) for n in (1, 2, 3)] == [True, True, False]
     assert limiters.stack(2) == queue
+    free, waiting = limiters.none(), limiters.min_size(3)
+    assert [free.can_sample(9, size, size, 0) for size in (0, 1)] == [False, True]
+    assert [waiting.can_sample(9, size, size, 0) for size in (2, 3)] == [False, True]
+    assert free.can_insert(10**6, 10**6, 10**6, 0)
+    assert waiting.can_insert(10**6, 10**6, 10**6, 0)
 
 
 def test_invalid_limits_are_refused():

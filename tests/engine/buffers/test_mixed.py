@@ -30,16 +30,13 @@ def test_every_minibatch_has_its_share_of_each_part_and_samples_it_evenly():
         assert evenly(counts)
 
 
-def test_a_part_is_a_buffer_of_its_own():
+def test_a_part_is_a_buffer_of_its_own_and_learning_waits_for_each():
     made = mixed()
     first, second = made.parts
     assert (len(first), first.capacity, len(second), second.capacity) == (4, 4, 3, 6)
     assert (made.capacity, made.fields, second.fields) == (10, FIELDS, FIELDS)
     assert set(numbers(second.sample(20, 4)).ravel()) == {100, 101, 102}
     assert second.ring.read("number", np.arange(3)).tolist() == [100, 101, 102]
-
-
-def test_learning_that_waits_for_rows_waits_for_each_part_until_it_is_full():
     lengths = [len(mixed(pushed)) for pushed in ((0, 0), (4, 0), (2, 3), (4, 5), (3, 6), (9, 6))]
     assert lengths == [0, 0, 2, 5, 3, 10]
 

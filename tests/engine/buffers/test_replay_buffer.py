@@ -104,7 +104,7 @@ def test_a_row_without_a_priority_is_never_sampled_wherever_rounding_leads():
     assert made.draw(1, 5, np.random.default_rng(0))[0].tolist() == [[1, 1, 1, 4, 4]]
 
 
-def test_rows_are_sampled_in_proportion_to_their_priority_one_from_each_part():
+def test_rows_are_sampled_in_proportion_to_their_priority_with_the_weights_of_the_formula():
     made = buffer(4, 4, alpha=1.0)
     made.update(of(0, 1, 2, 3), np.array([[1.0, 2.0, 3.0, 4.0]], np.float32))
     index = made.sample(1000, 10).index
@@ -112,9 +112,6 @@ def test_rows_are_sampled_in_proportion_to_their_priority_one_from_each_part():
     for row in range(4):
         assert abs(np.mean((index == row).sum(axis=1)) - (row + 1)) < 0.01
     assert np.ptp((index == 3).sum(axis=1)) <= 1
-
-
-def test_weights_are_those_of_the_formula_and_their_exponent_rises_to_one():
     made = buffer(4, 4, alpha=1.0, beta=0.5, beta_steps=2)
     made.update(of(0, 1, 2, 3), np.array([[1.0, 4.0, 4.0, 16.0]], np.float32))
     batch = made.sample(3, 400)

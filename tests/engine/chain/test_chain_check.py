@@ -155,11 +155,6 @@ def test_a_chain_that_fits_is_accepted(chain):
     check_chain(chain, OnlineRLContext)
 
 
-def test_kept_and_optional_fields_can_always_be_read():
-    check_chain([kept], Mine)
-    check_chain([logger], OfflineRLContext)
-
-
 both_learn = task.parallel(collector, make("evaluator", role="evaluate", writes=["eval_value"]))
 nobody = "gae_estimator at position {} reads ctx.trajectories"
 PROBLEMS = {
@@ -189,16 +184,15 @@ def test_a_problem_is_named_with_its_place_and_the_fix(name):
     assert fix in told
 
 
-def test_the_context_and_given_roles_count():
+def test_context_and_given_roles_count_and_all_problems_are_listed_at_once():
     assert "reads ctx.data" in problem(dropped, context=Mine)
     assert "a at position 0 reads ctx.env_step, which OfflineRLContext does not have" in problem(
         make("a", reads=["env_step"]), context=OfflineRLContext
     )
     text = problem(pass_on, collector, roles=[Role.LEARN, None])
     assert "pass_on at position 0 learns before StepCollector" in text
-
-
-def test_all_problems_are_listed_at_once():
+    check_chain([kept], Mine)
+    check_chain([logger], OfflineRLContext)
     lines = problem(gae, make("a", writes=["obss"])).splitlines()
     assert lines[0] == "the chain has 2 problems:"
     assert lines[1].startswith("  1. a at position 1 writes ctx.obss")
@@ -208,7 +202,7 @@ def test_all_problems_are_listed_at_once():
 # View
 
 
-def test_the_pipeline_view_is_one_aligned_line_per_middleware():
+def test_the_pipeline_view_is_one_aligned_line_per_middleware_and_the_representation_of_a_task():
     view = pipeline_view([collector, Task().serial(gae, pass_on), logger, trainer])
     assert view.splitlines() == [
         "       middleware         role     reads -> writes",
@@ -219,6 +213,12 @@ def test_the_pipeline_view_is_one_aligned_line_per_middleware():
         "2      online_logger               (train_output), (env_step) -> nothing",
         "3      multistep_trainer  learn    train_data -> train_output, train_iter",
     ]
+    with Task().start(ctx=OnlineRLContext()) as shown:
+        assert repr(shown) == "Task (started, 0 middleware, total_step 0)"
+        shown.use(collector).use(pass_on, role="learn")
+    state, view = repr(shown).split("\n", 1)
+    assert state == "Task (not started, 2 middleware, total_step 0)"
+    assert view == pipeline_view([collector, pass_on], roles=[None, Role.LEARN])
 
 
 def test_long_lists_of_fields_continue_below_themselves():
@@ -230,15 +230,6 @@ def test_long_lists_of_fields_continue_below_themselves():
     assert {line[:begin].strip() for line in view[2:]} == {""}
     rest = " ".join(line[begin:] for line in view[1:])
     assert rest == f"{', '.join(fields[:8])} -> {', '.join(fields[8:])}"
-
-
-def test_the_representation_of_a_task_is_the_view_of_its_chain():
-    with Task().start(ctx=OnlineRLContext()) as shown:
-        assert repr(shown) == "Task (started, 0 middleware, total_step 0)"
-        shown.use(collector).use(pass_on, role="learn")
-    state, view = repr(shown).split("\n", 1)
-    assert state == "Task (not started, 2 middleware, total_step 0)"
-    assert view == pipeline_view([collector, pass_on], roles=[None, Role.LEARN])
 
 
 @pytest.mark.parametrize("kind", [Config, dict])

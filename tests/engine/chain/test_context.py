@@ -56,14 +56,11 @@ def test_a_subclass_keeps_its_fields_and_those_of_its_base_and_may_keep_more_dur
     assert (ctx.env_step, ctx.seen, ctx.later, ctx.kept[-2:]) == (4, 2, 9, ("seen", "later"))
 
 
-def test_kept_fields_are_those_of_the_documentation():
+def test_kept_fields_and_the_clock_are_those_of_the_documentation():
     learning = ("total_step", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock")
     assert OnlineRLContext().kept == (*learning, "env_step", "env_episode")
     assert OfflineRLContext().kept == (*learning, "train_epoch", "epoch_row", "last_data_eval_iter")
     assert (OnlineRLContext().last_eval_iter, OnlineRLContext().last_eval_value) == (-1, -math.inf)
-
-
-def test_the_clock_is_the_counter_that_the_class_names():
     assert (OnlineRLContext(env_step=5, train_iter=3).clock, OnlineRLContext.unit) == (5, "env_step")
     assert (OfflineRLContext(train_iter=3, train_epoch=1).clock, OfflineRLContext.unit) == (3, "train_iter")
     assert (Context(total_step=7).clock, Context.unit) == (7, "total_step")
@@ -131,7 +128,7 @@ def test_a_wrong_type_in_a_kept_field_is_an_error_where_it_is_set(field, value):
     assert getattr(ctx, field) is before
 
 
-def test_allowed_values_of_kept_fields_can_be_set():
+def test_kept_fields_take_the_values_of_their_types_and_no_collections():
     ctx = Declared()
     for field, values in {
         "whole": (3, np.int64(3), True),
@@ -144,9 +141,6 @@ def test_allowed_values_of_kept_fields_can_be_set():
             setattr(ctx, field, value)
             assert getattr(ctx, field) is value
     refuses(TypeError, ("ctx.env_step", lambda: setattr(OnlineRLContext(), "env_step", "7")))
-
-
-def test_a_kept_field_that_holds_a_collection_is_an_error_that_names_it():
     for value in (np.zeros(3), np.array(1.0), [1], {"a": 1}, (1,), 1j):
         refuses(TypeError, (f"ctx.var1 is kept and holds a {type(value).__name__}", MyContext(var1=value).renew))
 

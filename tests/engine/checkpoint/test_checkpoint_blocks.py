@@ -46,7 +46,7 @@ def test_it_comes_back_as_one_plain_array(tmp_path, rows):
     found[...] = 0
 
 
-def test_only_blocks_of_another_version_are_written(tmp_path):
+def test_only_blocks_of_another_version_are_written_and_links_outlive_their_source(tmp_path):
     first = save(tmp_path, ROWS, [1, 1, 1])
     changed = ROWS.copy()
     changed[5] = -1
@@ -54,6 +54,10 @@ def test_only_blocks_of_another_version_are_written(tmp_path):
     assert linked(second, first) == [True, False, True]
     assert np.array_equal(loaded(first), ROWS)
     assert np.array_equal(loaded(second), changed)
+    first = save(tmp_path, ROWS, [1, 1, 1])
+    second = save(tmp_path, ROWS, [1, 1, 1], first, "iter_2")
+    shutil.rmtree(first)
+    assert np.array_equal(loaded(second), ROWS)
 
 
 def test_a_block_that_grew_is_written_whatever_its_version(tmp_path):
@@ -61,13 +65,6 @@ def test_a_block_that_grew_is_written_whatever_its_version(tmp_path):
     second = save(tmp_path, ROWS[:7], [1, 1], first, "iter_2")
     assert linked(second, first) == [True, False]
     assert np.array_equal(loaded(second), ROWS[:7])
-
-
-def test_a_link_lives_on_when_the_checkpoint_it_came_from_is_gone(tmp_path):
-    first = save(tmp_path, ROWS, [1, 1, 1])
-    second = save(tmp_path, ROWS, [1, 1, 1], first, "iter_2")
-    shutil.rmtree(first)
-    assert np.array_equal(loaded(second), ROWS)
 
 
 def test_a_checkpoint_that_links_to_the_one_it_replaces_is_whole(tmp_path):

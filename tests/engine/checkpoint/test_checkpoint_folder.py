@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from fakes import refuses
 
 from minding.engine.checkpoint import (
     link_source,
@@ -42,13 +43,18 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_checkpoints_are_listed_by_their_gradient_step(tmp_path):
+def test_checkpoints_are_listed_by_their_gradient_step_and_none_at_all_is_an_error(tmp_path):
     for name in ("iter_900", "iter_1000", "iter_20", "best", "iter_900.new", "iter_x", "iter_", ".iter_7.minding-tmp"):
         (tmp_path / name).mkdir()
     (tmp_path / "iter_1").write_text("a file")
     assert [p.name for p in list_checkpoints(tmp_path)] == ["iter_20", "iter_900", "iter_1000"]
     assert list_checkpoints(tmp_path / "none") == []
     assert (step_of(tmp_path / "iter_20"), step_of(tmp_path / "best")) == (20, None)
+    refuses(
+        NoCheckpointError,
+        ("none of the 4 checkpoints is whole", lambda: newest_checkpoint(tmp_path)),
+        ("no checkpoint; train first", lambda: newest_checkpoint(tmp_path / "none")),
+    )
 
 
 def test_the_best_counts_where_no_other_is_whole(folder, caplog):
@@ -67,7 +73,7 @@ def test_the_best_counts_where_no_other_is_whole(folder, caplog):
         newest_checkpoint(folder)
 
 
-def test_the_newest_whole_one_is_found_and_damaged_ones_are_named(folder, caplog):
+def test_the_newest_whole_one_is_found_and_never_removed(folder, caplog):
     assert newest_checkpoint(folder).name == "iter_4"
     damage(folder / "iter_4")
     break_off(folder / "iter_3")
@@ -77,6 +83,11 @@ def test_the_newest_whole_one_is_found_and_damaged_ones_are_named(folder, caplog
     assert damaged.startswith(f"skipped damaged checkpoint: {folder / 'iter_4'}")
     assert broken_off.startswith(f"skipped damaged checkpoint: {folder / 'iter_3'}")
     assert used == f"using {folder / 'iter_2'}, the newest whole checkpoint"
+    for n in (2, 3, 4):
+        break_off(folder / f"iter_{n}")
+    prune_checkpoints(folder, keep_last=2)
+    assert names(folder) == ["iter_1", "iter_3", "iter_4"]
+    assert load_checkpoint(newest_checkpoint(folder))[0] == {"n": 1}
 
 
 def test_a_run_that_has_only_the_best_one_says_that_it_is_used(tmp_path, caplog):
@@ -88,15 +99,6 @@ def test_a_run_that_has_only_the_best_one_says_that_it_is_used(tmp_path, caplog)
     save_checkpoint(tmp_path / "iter_7", {"n": 7}, {})
     assert use_newest(tmp_path, lambda found: None).path == tmp_path / "iter_7"
     assert caplog.messages == [best]
-
-
-def test_no_whole_checkpoint_at_all_is_an_error_that_says_so(tmp_path):
-    with pytest.raises(NoCheckpointError, match="no checkpoint; train first, or name another run"):
-        newest_checkpoint(tmp_path)
-    save_checkpoint(tmp_path / "iter_1", {}, {})
-    damage(tmp_path / "iter_1")
-    with pytest.raises(NoCheckpointError, match="none of the 1 checkpoints is whole"):
-        newest_checkpoint(tmp_path)
 
 
 def test_a_save_removes_what_killed_processes_left_and_nothing_else(folder, tmp_path_factory):
@@ -118,14 +120,6 @@ def test_the_oldest_are_removed_but_protected_ones_which_do_not_count(folder):
     assert names(folder) == ["iter_3", "iter_4"]
     prune_checkpoints(folder, keep_last=0)
     assert names(folder) == ["iter_4"]
-
-
-def test_the_last_good_one_is_never_removed(folder):
-    for n in (2, 3, 4):
-        break_off(folder / f"iter_{n}")
-    prune_checkpoints(folder, keep_last=2)
-    assert names(folder) == ["iter_1", "iter_3", "iter_4"]
-    assert load_checkpoint(newest_checkpoint(folder))[0] == {"n": 1}
 
 
 def test_blocks_are_linked_from_the_last_but_one(folder):

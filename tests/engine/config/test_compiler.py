@@ -149,7 +149,7 @@ def test_a_wrong_override_is_one_clear_error():
     refuses(ConfigError, *((word, lambda text=text: build(None, text)) for text, word in wrong.items()))
 
 
-def test_overrides_are_yaml_values():
+def test_overrides_are_yaml_values_and_numbers_take_the_type_of_their_setting():
     cfg = build(
         None,
         "policy.learn.learning_rate=1e-4",
@@ -172,9 +172,6 @@ def test_overrides_are_yaml_values():
     assert cfg.exp_name == "2024"
     assert cfg.run.out_dir == "a: [b #2"
     assert build(None, 'run.out_dir="a\\nb "', "exp_name=null").run.out_dir == "a\nb "
-
-
-def test_an_int_is_taken_for_a_float_and_a_numpy_number_for_a_number():
     cfg = build(learn(gamma=1, batch_size=np.int64(16), learning_rate=np.float32(0.5)))
     settings = cfg.policy.learn
     assert [type(settings[key]) for key in ("gamma", "batch_size", "learning_rate")] == [float, int, float]
@@ -234,12 +231,9 @@ def test_an_unreadable_file_is_one_clear_error(tmp_path, text, word):
     assert "\n" not in str(error.value)
 
 
-def test_an_option_that_makes_no_sense_is_refused_where_it_is_declared():
+def test_options_are_checked_where_they_are_declared_and_their_defaults_are_fresh():
     wrong = [(None,), (2.0, "[0, 1]"), (1, "0..1"), ("a", ("b", "c")), ({1, 2},)]
     refuses(ConfigError, *(("", lambda args=args: opt(*args)) for args in wrong))
-
-
-def test_schema_defaults_are_fresh_each_time():
     schema = {"a": {"hidden": opt([1], "[1, inf)")}}
     first = schema_defaults(schema)
     first.a.hidden.append(2)

@@ -159,13 +159,16 @@ def rollout(counting_config):
     return dataclasses.replace(found, record={**found.record, "q_value": q_value})
 
 
-def test_one_step_errors_by_hand(rollout):
+def test_one_step_errors_by_hand_need_recorded_values(rollout):
     zero = dataclasses.replace(rollout, record={**rollout.record, "q_value": np.zeros((6, 2), np.float32)})
     found = nstep_errors(zero, n=1, gamma=0.5)
     # A state is worth 110 times its age: environment 0 comes to a true end with the fourth step, environment 1 to a
     # time limit with the third.
     assert found[:, 0].tolist() == [1 + 55, 2 + 110, 3 + 165, 4, 1 + 55, 2 + 110]
     assert found[:, 1].tolist() == [1 + 55, 2 + 110, 3 + 165, 1 + 55, 2 + 110, 3 + 165]
+    del rollout.record["q_value"]
+    with pytest.raises(ChainError, match=r"needs the values of the actions taken.*policy\.other\.replay=prioritized"):
+        nstep_errors(rollout, n=1, gamma=0.9)
 
 
 @pytest.mark.parametrize("rescale", [False, True])
@@ -186,9 +189,3 @@ def test_errors_equal_a_loop_within_trajectory_and_rollout(rollout, n, rescale):
         target = rescaled(total + value) if rescale else total + value
         expected[t, env] = abs(target - rollout.record["q_value"][t, env])
     np.testing.assert_allclose(nstep_errors(rollout, n=n, gamma=gamma, rescale=rescale), expected, rtol=1e-5)
-
-
-def test_errors_need_recorded_values(rollout):
-    del rollout.record["q_value"]
-    with pytest.raises(ChainError, match=r"needs the values of the actions taken.*policy\.other\.replay=prioritized"):
-        nstep_errors(rollout, n=1, gamma=0.9)

@@ -34,6 +34,10 @@ def test_the_successor_is_the_next_row_and_at_an_end_the_final_observation():
     assert ended.next_obs().tolist() == [[3, 40], [5, 6], [70, 8]]
     assert OBS.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert rollout(OBS, np.array([7, 8], np.float32)).next_obs().tolist() == [[3, 4], [5, 6], [7, 8]]
+    cut = rollout(OBS, OBS[0], [(0, 1), (1, 0)], np.zeros(2, np.float32), truncated=[(1, 0)])
+    assert cut.end_idx().tolist() == [1, 2, 4, 5]
+    assert cut.terminated[-1].tolist() == [False, False]
+    assert cut.shape == (3, 2)
 
 
 def test_successors_of_nested_observations_are_trees_of_the_same_keys():
@@ -48,10 +52,3 @@ def test_successors_of_nested_observations_are_trees_of_the_same_keys():
     assert list(leaves) == ["next_obs.a", "next_obs.b.c"]
     assert leaves["next_obs.a"].tolist() == [[3, 40], [5, 6], [7, 8]]
     assert leaves["next_obs.b.c"].tolist() == [[13, 50], [15, 16], [17, 18]]
-
-
-def test_trajectories_end_with_their_episode_and_with_the_rollout():
-    cut = rollout(OBS, OBS[0], [(0, 1), (1, 0)], np.zeros(2, np.float32), truncated=[(1, 0)])
-    assert cut.end_idx().tolist() == [1, 2, 4, 5]
-    assert cut.terminated[-1].tolist() == [False, False]
-    assert cut.shape == (3, 2)

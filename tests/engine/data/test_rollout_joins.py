@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from fakes import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import GAMMA, Stream
@@ -169,13 +170,14 @@ def test_what_is_alike_passes_and_nothing_else():
 
 
 def test_shards_that_do_not_fit_are_named():
-    whole = of_stream(0, 4, 4)
-    parts = cut(whole, 2)
-    with pytest.raises(ShapeError, match=r"shard 0 collected in 2 environments, expected 1: .*lane\.share\(num_envs\)"):
-        side_by_side(parts, 1)
-    with pytest.raises(ShapeError, match="shard 1 collected 3 steps, but shard 0 collected 4"):
-        side_by_side([parts[0], cut(of_stream(0, 3, 4), 2)[1]], 2)
-    with pytest.raises(ShapeError, match="the record of shard 1 has other fields than shard 0: value"):
-        side_by_side([parts[0], dataclasses.replace(parts[1], record={"mark": parts[1].record["mark"]})], 2)
-    with pytest.raises(ShapeError, match="expected last_value in the rollouts of all shards or of none"):
-        side_by_side([parts[0], dataclasses.replace(parts[1], last_value=None)], 2)
+    first, second = cut(of_stream(0, 4, 4), 2)
+    short = cut(of_stream(0, 3, 4), 2)[1]
+    record = dataclasses.replace(second, record={"mark": second.record["mark"]})
+    value = dataclasses.replace(second, last_value=None)
+    refuses(
+        ShapeError,
+        ("shard 0 collected in 2 environments, expected 1", lambda: side_by_side([first, second], 1)),
+        ("shard 1 collected 3 steps", lambda: side_by_side([first, short], 2)),
+        ("the record of shard 1", lambda: side_by_side([first, record], 2)),
+        ("last_value", lambda: side_by_side([first, value], 2)),
+    )

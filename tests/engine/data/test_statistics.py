@@ -13,9 +13,6 @@ def test_batches_of_any_size_give_the_moments_of_all_samples_together():
     assert moments.count == 1000
     np.testing.assert_allclose(moments.mean, samples.mean(0, dtype=np.float64), rtol=1e-12)
     np.testing.assert_allclose(moments.var, samples.var(0, dtype=np.float64), rtol=1e-9)
-
-
-def test_before_the_first_sample_they_scale_nothing():
     moments = RunningMoments((2,))
     moments.update(np.zeros((0, 2)))
     assert (moments.mean.tolist(), moments.var.tolist(), moments.count) == ([0.0, 0.0], [1.0, 1.0], 0)

@@ -90,16 +90,13 @@ def cores_of(pin, count, cores):
     return sorted(plan.learner), [sorted(own) for own in plan.collectors], sorted(plan.evaluator)
 
 
-def test_each_lane_gets_its_own_cores_if_there_are_enough():
+def test_each_lane_gets_its_own_cores_if_there_are_enough_and_shares_them_on_demand():
     assert cores_of("auto", 1, 2) == ([], [[]], [])
     assert cores_of("auto", 1, 3) == ([0, 1], [[2]], [2])
     assert cores_of("auto", 1, 4) == ([0, 1], [[3]], [2])
     assert cores_of("auto", 3, 8) == ([0, 1, 2, 3], [[5], [6], [7]], [4])
     assert cores_of("auto", 4, 4) == ([], [[]] * 4, [])
     assert cores_of("off", 3, 8) == ([], [[]] * 3, [])
-
-
-def test_pinning_on_demand_shares_the_cores():
     assert cores_of("on", 1, 2) == ([0], [[1]], [1])
     assert cores_of("on", 3, 2) == ([0], [[1]] * 3, [1])
     assert cores_of("on", 2, 1) == ([], [[]] * 2, [])

@@ -52,11 +52,15 @@ def test_three_collectors_with_random_delays_take_turns():
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
-def test_hooks_that_are_not_called_in_a_worker_are_reported(monkeypatch, caplog):
+def test_a_chain_that_was_run_takes_no_more_middleware_and_reports_hooks_that_are_not_called(monkeypatch, caplog):
     monkeypatch.setattr(toys.ToyCollector, "finish", lambda self, ctx: None, raising=False)
     run(1, {**THREADS, "max_staleness": 0})
     assert "ToyCollector runs in the collect lane, where finish(ctx) is not called" in caplog.text
     assert "resumed(ctx)" not in caplog.text
+    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}) as task:
+        task.use(lambda ctx: None).run(max_step=1)
+        with pytest.raises(ChainError, match="use: the lanes of this asynchronous run already exist"):
+            task.use(lambda ctx: None)
 
 
 def test_iterations_without_learning_do_not_age_weights():
@@ -251,13 +255,6 @@ def test_another_start_ends_the_earlier_workers():
     (pid,) = task.lanes.worker_pids
     task.start()
     assert not Path(f"/proc/{pid}").exists()
-
-
-def test_a_chain_that_was_run_takes_no_more_middleware():
-    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}) as task:
-        task.use(lambda ctx: None).run(max_step=1)
-        with pytest.raises(ChainError, match="use: the lanes of this asynchronous run already exist"):
-            task.use(lambda ctx: None)
 
 
 def test_weights_that_change_without_counted_steps_reach_the_collector():

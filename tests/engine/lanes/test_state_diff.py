@@ -45,14 +45,11 @@ def sent(before, now):
     return changes
 
 
-def test_an_array_that_continues_is_sent_as_its_new_rows():
+def test_what_continues_is_sent_as_its_new_rows_and_equal_parts_are_left_out():
     changes = sent({"env": {"actions": GRID[:4], "seed": 3}}, {"env": {"actions": GRID, "seed": 3}})
     (rows,) = changes.entries["env"].entries.values()
     assert rows.rows.tolist() == [[8.0, 9.0], [10.0, 11.0]]
     assert list(changes.entries["env"].entries) == ["actions"]
-
-
-def test_equal_parts_are_left_out_and_removed_keys_are_removed():
     before = {"a": GRID, "gone": 1, "list": [GRID, {"x": 1}], "nan": np.array([math.nan])}
     assert sent(before, {**before, "a": GRID.copy()}) == Changes(None, {})
     changes = sent(before, {"new": None, "list": [GRID, {"x": 2}, "more"], "a": GRID, "nan": before["nan"]})

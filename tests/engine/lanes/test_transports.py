@@ -29,7 +29,7 @@ from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.lanes.threads import ThreadTransport
-from minding.engine.lanes.transport import BETWEEN, STARTING, Answer, ChannelClosed, Failure, Request
+from minding.engine.lanes.transport import BETWEEN, STARTING, Answer, ChannelClosed, Request
 from minding.engine.lanes.worker import WorkerPlan
 
 OF_NAME = {"processes": ProcessTransport, "threads": ThreadTransport, "ray": lambda: RayTransport("local")}
@@ -219,16 +219,6 @@ def test_signs_of_life_come_while_a_worker_waits(start):
     deadline = time.monotonic() + PATIENCE
     while bench.handle.heartbeat.beats == beats:
         assert time.monotonic() < deadline
-
-
-def test_an_exception_of_a_member_comes_as_a_failure_and_ends_the_worker(start, transport):
-    bench = start()
-    bench.submit(0, -1.0)
-    failure = bench.receive()
-    assert type(failure) is Failure
-    assert (type(failure.error), failure.error.args) == (ValueError, ("below zero",))
-    assert 'raise ValueError("below zero")' in failure.text
-    assert bench.handle.join(PATIENCE) == ENDS[transport].format(0)
 
 
 def test_a_worker_that_dies_closes_its_channel_after_what_it_had_answered(start, transport):

@@ -240,7 +240,7 @@ def ones(*shape, dtype=np.float32):
     return to_device(np.ones(shape, dtype))
 
 
-def test_inputs_of_known_shape_run_silently_and_new_ones_are_reported():
+def test_inputs_of_known_shape_run_silently_new_ones_are_reported_and_constants_refused():
     double = Compiled(Double(), "double", expected=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -253,6 +253,10 @@ def test_inputs_of_known_shape_run_silently_and_new_ones_are_reported():
         double(ones(4, dtype=np.int32))
     assert double(ones(4)).asnumpy().tolist() == [2.0] * 4
     assert double.signatures == 4
+    double = Compiled(Double(), "double")
+    for constant in (np.ones(2, np.float32), 1.0, 3, None):
+        refuses(TypeError, (f"input 0: expected a Tensor, got {type(constant).__name__}", lambda c=constant: double(c)))
+    assert double.signatures == 0
 
 
 class Twice(nn.Cell):
@@ -305,13 +309,6 @@ def test_a_graph_is_compiled_once(monkeypatch):
     for _ in range(3):
         double(ones(2))
     assert len(compiled) == 1
-
-
-def test_what_would_be_compiled_in_as_a_constant_is_refused():
-    double = Compiled(Double(), "double")
-    for constant in (np.ones(2, np.float32), 1.0, 3, None):
-        refuses(TypeError, (f"input 0: expected a Tensor, got {type(constant).__name__}", lambda c=constant: double(c)))
-    assert double.signatures == 0
 
 
 class Caught(nn.Cell):

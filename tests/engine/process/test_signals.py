@@ -32,16 +32,7 @@ def test_the_first_signal_only_asks_and_after_it_both_have_the_systems_own_effec
     assert asked == [number.name]
 
 
-def test_the_guard_of_an_inner_run_tells_the_outer_one():
-    outer, inner = [], []
-    with SignalGuard(outer.append):
-        with SignalGuard(inner.append):
-            signal.raise_signal(signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    assert (outer, inner) == (["SIGINT"], ["SIGINT"])
-
-
-def test_a_guard_within_another_one_shares_its_handlers_and_its_thread(capfd):
+def test_a_guard_within_another_one_shares_its_handlers_and_its_thread_and_tells_it(capfd):
     asked, before = [], threading.active_count()
     with SignalGuard(asked.append, "stopping outside"):
         handler = signal.getsignal(signal.SIGINT)
@@ -51,6 +42,12 @@ def test_a_guard_within_another_one_shares_its_handlers_and_its_thread(capfd):
             signal.raise_signal(signal.SIGTERM)
     assert asked == ["SIGTERM"] * 2
     assert capfd.readouterr().err.startswith("minding: stopping late; a second signal")
+    outer, inner = [], []
+    with SignalGuard(outer.append):
+        with SignalGuard(inner.append):
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert (outer, inner) == (["SIGINT"], ["SIGINT"])
 
 
 def test_outside_the_main_thread_the_guard_does_nothing():

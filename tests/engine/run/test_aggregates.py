@@ -28,12 +28,6 @@ def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end(scores, expec
     assert interquartile_mean(column(*scores)) == pytest.approx([expected])
 
 
-def test_several_figures_of_a_run_are_estimated_each_for_itself():
-    table = np.array([[0.0, 4.0], [1.0, 3.0], [2.0, 2.0], [30.0, -10.0]])
-    assert interquartile_mean(table) == pytest.approx([1.5, 2.5])
-    assert mean(table) == pytest.approx([8.25, -0.25])
-
-
 def test_the_interval_is_that_of_the_binomial_distribution():
     # One run of five has 1: the mean of a draw is k / 5 with k ~ B(5, 0.2), P(k <= 2) = 0.942, P(k <= 3) = 0.993.
     found = aggregate([0.0, 0.0, 1.0, 0.0, 0.0])
@@ -43,15 +37,15 @@ def test_the_interval_is_that_of_the_binomial_distribution():
     assert found.n == 5
 
 
-def test_draws_are_made_within_each_task():
+def test_draws_are_made_within_each_task_and_figure_also_in_parts(monkeypatch):
     tasks = [column(0.0, 0.0, 0.0), column(10.0, 10.0, 10.0)]
     assert [float(end[0]) for end in bootstrap_interval(tasks, mean)] == [5.0, 5.0]
     # Where one task alone varies, its half of the runs does: the mean of its draws is 0, 1/2 or 1.
     low, high = bootstrap_interval([column(0.0, 1.0), column(4.0, 4.0)], mean)
     assert (low[0], high[0]) == (2.0, 2.5)
-
-
-def test_draws_that_are_made_in_parts_are_the_same(monkeypatch):
+    table = np.array([[0.0, 4.0], [1.0, 3.0], [2.0, 2.0], [30.0, -10.0]])
+    assert interquartile_mean(table) == pytest.approx([1.5, 2.5])
+    assert mean(table) == pytest.approx([8.25, -0.25])
     rng = np.random.default_rng(5)
     tasks = [rng.normal(size=(7, 30)), rng.normal(size=(4, 30))]
     whole = bootstrap_interval(tasks, interquartile_mean)

@@ -112,18 +112,15 @@ def test_rows_counted_by_the_checkpoint_that_are_damaged_are_named_and_removed(t
     assert path.read_bytes() == b"env_step\n1\n3\n4\n"
 
 
-def test_rows_behind_the_checkpoint_go_also_where_earlier_ones_were_lost(tmp_path):
-    path = tmp_path / "metrics.csv"
-    path.write_text("env_step\n30\n40\n50\n")
-    CsvWriter(path).load_state_dict({"rows": 4, "columns": ["env_step"]}, last_clock=40)
-    assert path.read_text() == "env_step\n30\n40\n"
-
-
-def test_the_columns_of_a_resumed_file_are_those_of_the_checkpoint(tmp_path):
+def test_columns_and_rows_of_a_resumed_file_are_those_of_the_checkpoint(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text("loss,new,env_step\n0.5,,1\n0.25,7.0,2\n")
     CsvWriter(path).load_state_dict({"rows": 1, "columns": ["env_step", "loss", "lag"]})
     assert path.read_text() == "env_step,loss,lag\n1,0.5,\n"
+    path = tmp_path / "metrics.csv"
+    path.write_text("env_step\n30\n40\n50\n")
+    CsvWriter(path).load_state_dict({"rows": 4, "columns": ["env_step"]}, last_clock=40)
+    assert path.read_text() == "env_step\n30\n40\n"
 
 
 def test_a_file_that_is_no_table_is_set_aside(tmp_path, caplog):

@@ -187,13 +187,15 @@ def test_folders_that_cannot_be_read_are_left_out_with_a_warning(tmp_path, caplo
         learning_curves(broken)
 
 
-def test_pictures_are_written(tmp_path):
+def test_pictures_are_written_and_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     paths = [make_run(tmp_path), make_run(tmp_path, seed=1), make_run(tmp_path, env_id="B-v0")]
     plot_curves(learning_curves(paths), tmp_path / "curves.png")
     plot_run(read_metrics(paths[0] / "metrics.csv"), "cartpole", tmp_path / "curve.png")
     for name in ("curves.png", "curve.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    refuses(MissingExtraError, ("minding[plot]", lambda: plot_curves([], tmp_path / "curves.png")))
 
 
 def lines_of(axes, style="-"):
@@ -244,11 +246,6 @@ def test_the_picture_of_one_run_begins_at_step_0_with_its_target_and_its_final_e
     # The legend lies outside of the curves.
     figures[0].canvas.draw()
     assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
-
-
-def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    refuses(MissingExtraError, ("minding[plot]", lambda: plot_curves([], tmp_path / "curves.png")))
 
 
 def test_a_terminal_curve_rises_from_corner_to_corner():

@@ -60,14 +60,6 @@ def test_the_solution_of_tic_tac_toe_is_known():
     assert np.flatnonzero(solved.optimal(noughts(4, 0, 8, 2))[0]).tolist() == [1]
 
 
-def test_minimax_loses_no_game_and_uses_mistakes():
-    perfect = opponents.minimax()
-    assert match(perfect, perfect, GAME, 50).tolist() == [0.0] * 50
-    for results in (match(perfect, opponents.random(), GAME, 200), -match(opponents.random(), perfect, GAME, 200)):
-        assert results.min() >= 0
-        assert results.mean() > 0.7
-
-
 def test_minimax_refuses_games_that_are_too_large(monkeypatch):
     monkeypatch.setattr(solution, "LIMIT", 2000)
     rng = np.random.default_rng(0)
@@ -78,12 +70,17 @@ def test_minimax_refuses_games_that_are_too_large(monkeypatch):
     assert solution.Solution(FOUR).value(late).tolist() == [0.0]
 
 
-def test_uct_wins_blocks_and_beats_random():
+def test_minimax_loses_no_game_and_uct_wins_blocks_and_beats_random():
     rng, player = np.random.default_rng(1), opponents.uct(200)
     wins_or_blocks = connect_four("010101", "01010", "0101015")
     assert player(FOUR, wins_or_blocks, rng).tolist() == [0, 0, 1]
     assert match(opponents.uct(25), opponents.random(), FOUR, 30).mean() > 0.8
     assert match(opponents.random(), opponents.uct(25), FOUR, 30).mean() < -0.7
+    perfect = opponents.minimax()
+    assert match(perfect, perfect, GAME, 50).tolist() == [0.0] * 50
+    for results in (match(perfect, opponents.random(), GAME, 200), -match(opponents.random(), perfect, GAME, 200)):
+        assert results.min() >= 0
+        assert results.mean() > 0.7
 
 
 @pytest.mark.parametrize("name", ["random", "minimax", "uct:20"])
