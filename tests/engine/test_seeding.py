@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from fakes import refuses
 from minding.engine import CheckpointError, ConfigError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 
-ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 ENV_SEEDS = [1223826980, 2093511061, 1766229787]
 ACT_NUMBERS = [98, 678, 985, 426]
 

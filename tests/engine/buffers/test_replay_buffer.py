@@ -1,13 +1,12 @@
 """Replay of single rows: uniformly, by priority, with weights worked out by hand, and resumed exactly."""
 
 import copy
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from buffer_kit import FIELDS, contents, evenly, rows, saved_twice
 from fakes import refuses
+from fresh import run_fresh
 
 from minding.engine.buffers import Priority, ReplayBuffer, device_tables
 from minding.engine.buffers import priorities as priorities_module
@@ -65,8 +64,7 @@ print((peak() - before) / (rows * 8 * 4))
 
 @pytest.mark.slow
 def test_tables_take_their_own_size_when_they_are_made_and_not_twice_that():
-    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
-    assert 0.8 < float(done.stdout.split()[-1]) < 1.3
+    assert 0.8 < float(run_fresh(PEAK, quiet=False)[-1]) < 1.3
 
 
 # The sums

@@ -280,18 +280,6 @@ def test_two_tasks_share_nothing():
     assert log == ["one", "two", "two"]
 
 
-def test_a_middleware_may_run_a_task_of_its_own(started):
-    log = []
-
-    def run_inner(ctx):
-        with Task().start() as inner:
-            inner.use(lambda ctx: log.append(("inner", ctx.total_step)))
-            inner.use(marker(log, 5)).run(max_step=2)
-
-    started.use(marker(log, 1)).use(run_inner).run(max_step=1)
-    assert log == [1, ("inner", 0), 5, -5, ("inner", 1), 5, -5, -1]
-
-
 def test_a_start_after_a_run_begins_a_new_one():
     log = []
     for _ in range(2):

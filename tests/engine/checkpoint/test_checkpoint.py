@@ -1,16 +1,12 @@
 """One checkpoint folder: round trip, damage, and what can be saved."""
 
 import functools
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes import refuses
+from fresh import run_fresh
 
-from minding.engine import checkpoint
 from minding.engine.checkpoint import (
     load_checkpoint,
     read_manifest,
@@ -145,26 +141,21 @@ def test_what_cannot_be_saved_is_named_and_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+NOT_PICKLED = """
+import sys, pickle, _pickle
+def refuse(*a, **k): raise SystemExit('unpickled')
+for module in (pickle, _pickle):
+    module.load = module.loads = module.Unpickler = refuse
+from pathlib import Path
+from minding.engine.checkpoint import load_checkpoint
+state, _ = load_checkpoint(Path(sys.argv[1]))
+print(state['arrays']['zero_d'].item(), 'mindspore' in sys.modules)
+"""
+
+
 def test_loading_neither_unpickles_nor_loads_mindspore(saved):
-    # Unpickling runs code from the file: make any use of it fail.
-    script = (
-        "import sys, pickle, _pickle\n"
-        "def refuse(*a, **k): raise SystemExit('unpickled')\n"
-        "for module in (pickle, _pickle):\n"
-        "    module.load = module.loads = module.Unpickler = refuse\n"
-        "from pathlib import Path\n"
-        "from minding.engine.checkpoint import load_checkpoint\n"
-        "state, _ = load_checkpoint(Path(sys.argv[1]))\n"
-        "assert 'mindspore' not in sys.modules\n"
-        "print(state['arrays']['zero_d'].item())\n"
-    )
-    source = Path(checkpoint.__file__).parents[1]
-    result = subprocess.run(
-        [sys.executable, "-c", script, str(saved)],
-        capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p) or str(source)},
-    )  # fmt: skip
-    assert (result.stdout.strip(), result.stderr) == ("1.5", "")
+    # Unpickling runs code from the file: any use of it fails.
+    assert run_fresh(NOT_PICKLED, saved) == ["1.5 False"]
 
 
 def test_a_checkpoint_of_the_same_name_is_replaced_and_nothing_of_it_stays(saved):

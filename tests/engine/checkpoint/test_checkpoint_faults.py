@@ -4,15 +4,11 @@ The same machinery as `proofs.crashes`, with fewer cases.
 """
 
 import errno
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from fresh import run_fresh
 
-from minding.engine import checkpoint
 from minding.engine.checkpoint import load_checkpoint, prune_checkpoints, save_checkpoint
 from proofs import crash_scenario
 from proofs import crashes as crash_proofs
@@ -33,16 +29,9 @@ def test_a_process_that_dies_at_any_call_breaks_no_promise():
         "import json, logging\n"
         "from proofs.crashes import count_calls, prove_crashes\n"
         "logging.disable()\n"
-        "print(json.dumps(prove_crashes(count_calls(), 100)))\n"
+        "print(json.dumps(prove_crashes(count_calls(), 60)))\n"
     )
-    root = Path(checkpoint.__file__).resolve().parents[2]
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])},
-    )  # fmt: skip
-    assert result.stderr == ""
-    assert json.loads(result.stdout) == [100, []]
+    assert run_fresh(script) == ["[60, []]"]
 
 
 @pytest.mark.slow

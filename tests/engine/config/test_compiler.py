@@ -2,13 +2,11 @@
 
 import copy
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from fakes import refuses
+from fresh import run_fresh
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -255,6 +253,4 @@ def test_intervals_agree_with_comparisons(low, width, low_open, high_open, value
 
 def test_compiling_imports_neither_mindspore_nor_gymnasium():
     code = "import sys, minding.engine.config.compiler; print({'mindspore', 'gymnasium'} & set(sys.modules))"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
-    assert (out.stdout.strip(), out.stderr) == ("set()", "")
+    assert run_fresh(code) == ["set()"]

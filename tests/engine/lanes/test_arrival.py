@@ -94,18 +94,6 @@ def test_a_slow_collector_is_passed_over_and_its_rollout_is_used_in_time():
 # With a limiter: the decision
 
 
-def test_a_rollout_that_fits_is_taken_and_otherwise_a_learner_that_may_sample_continues():
-    expected = {
-        (True, True): Move.TAKE,
-        (True, False): Move.TAKE,
-        (False, True): Move.LEARN,
-        (None, True): Move.LEARN,
-        (None, False): Move.WAIT,
-        (False, False): Move.STUCK,
-    }
-    assert {case: next_move(*case) for case in expected} == expected
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     ratio=st.sampled_from([0.5, 1.0, 3.0, 8.0]),

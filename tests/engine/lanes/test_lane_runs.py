@@ -3,13 +3,13 @@
 import dataclasses
 import itertools
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import lane_toys as toys
 import numpy as np
 import pytest
+from fresh import run_fresh
 from lane_toys import ToyCollector, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
 
 from minding.engine import ChainError, CheckpointError, Context, OnlineRLContext, Task, declare
@@ -232,20 +232,15 @@ task.run(max_step=1)
 """
 
 
-def run_script(body):
-    code = SCRIPT.format(path=sys.path, body=body)
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
-def test_classes_and_exceptions_of_the_users_script_cross_in_both_directions():
-    rows = run_script(IN_A_WITH_BLOCK)
-    assert rows == [[True, True, False, 10], [True, True, False, 20], [True, True, False, 30], [True, 30, True]]
-
-
-def test_a_script_that_never_leaves_the_block_ends_together_with_its_workers():
-    assert run_script(WITHOUT_ONE) == [[True, True, False, 10]]
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [(IN_A_WITH_BLOCK, [*([True, True, False, k] for k in (10, 20, 30)), [True, 30, True]]),
+     (WITHOUT_ONE, [[True, True, False, 10]])],
+    ids=["in a with block", "without one"],
+)  # fmt: skip
+def test_classes_and_exceptions_of_the_users_script_cross_and_it_ends_together_with_its_workers(body, rows):
+    (told,) = run_fresh(SCRIPT.format(path=sys.path, body=body))
+    assert json.loads(told) == rows
 
 
 def test_another_start_ends_the_earlier_workers():

@@ -7,7 +7,6 @@ import os
 import pickle
 import platform
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import cloudpickle
 import lane_toys as toys
 import numpy as np
 import pytest
+from fresh import run_fresh
 from lane_toys import ExitOnce, ServedPolicy, ToyContext, ToyPolicy, run
 
 from minding.engine import Task, declare
@@ -173,13 +173,11 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
     assert bench.handle.hindrance() is None
 
 
-def test_a_transport_is_made_from_the_options_and_imported_only_when_it_is_chosen(transport):
-    assert type(lanes_run.make_transport(LaneOptions(transport=transport))) is type(OF_NAME[transport]())
-    code = "import sys, minding.engine.lanes.run; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = done.stdout.split()
-    assert f"minding.engine.lanes.{transport}" not in modules
-    assert transport not in modules
+def test_a_transport_is_made_from_the_options_and_imported_only_when_it_is_chosen():
+    for name in ("processes", "threads"):
+        assert type(lanes_run.make_transport(LaneOptions(transport=name))) is OF_NAME[name]
+    (modules,) = run_fresh("import sys, minding.engine.lanes.run; print(*sys.modules)")
+    assert not {"ray", *(f"minding.engine.lanes.{name}" for name in TRANSPORTS)} & set(modules.split())
 
 
 def test_cores_and_room_come_from_the_transport(transport):
@@ -281,13 +279,6 @@ def test_a_worker_that_dies_is_started_again_from_its_last_state_and_nothing_cha
     assert died.rows == run(8).rows
     how = {"processes": "ended with exit code 3", "threads": "ended with ", "ray": "ended with SystemExit(3)"}
     assert f"the {KINDS[transport]} of collector {how[transport]}" in caplog.text
-
-
-def test_workers_that_die_while_several_rollouts_are_under_way_repeat_them(transport, tmp_path):
-    lanes = lanes_of(transport, max_staleness=2, collectors=2)
-    died = run(8, lanes, event=ExitOnce(tmp_path, count=1, t=2))
-    assert died.restarts >= 1
-    assert died.rows == run(8, lanes).rows
 
 
 def exit_always(collector, count, t):

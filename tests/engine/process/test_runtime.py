@@ -1,5 +1,6 @@
 """The set-up of MindSpore, and the guard against recompilation."""
 
+import functools
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import fresh
 import numpy as np
 import pytest
 from fakes import refuses
@@ -20,19 +22,8 @@ from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import cache_dir, ms, nn, to_device
 
-
-def run_fresh(script, **environment):
-    """Runs a script in a new process; returns its lines of output."""
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    ours = runtime.environment() | runtime.CONVOLUTION_ENVIRONMENT
-    kept = {k: v for k, v in os.environ.items() if k not in ours}
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**kept, "PYTHONPATH": path, **environment},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout.splitlines()
+OURS = (*runtime.environment(), *runtime.CONVOLUTION_ENVIRONMENT)
+run_fresh = functools.partial(fresh.run_fresh, quiet=False, without=OURS)
 
 
 def test_the_process_is_prepared_before_mindspore_loads_and_the_users_settings_stay(tmp_path):

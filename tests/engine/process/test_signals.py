@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from fresh import run_fresh
 
 from minding.engine import OnlineRLContext, Task
 from minding.engine.process.signals import SIGNALS, SignalGuard
@@ -259,7 +260,5 @@ print("done")
 
 def test_signals_do_not_disturb_products_of_mindspore():
     # oneDNN's loops for AVX2 move the stack pointer; pytest would give the process a second stack for handlers.
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONFAULTHANDLER": ""}
-    command = [sys.executable, "-c", MATRICES_UNDER_SIGNALS]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
+    environment = {"ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONFAULTHANDLER": ""}
+    assert run_fresh(MATRICES_UNDER_SIGNALS, quiet=False, **environment) == ["done"]
