@@ -69,7 +69,7 @@ def test_a_compiled_graph_sees_every_push_and_every_load():
     assert seen() == ([8, 5, 5], [8, 5, 5])
 
 
-def test_a_push_with_a_nan_writes_nothing():
+def test_a_push_with_a_nan_writes_nothing_and_what_does_not_fit_is_refused():
     buffer = ring()
     buffer.push(rows(1, 2))
     bad = rows(3, 4)
@@ -79,9 +79,6 @@ def test_a_push_with_a_nan_writes_nothing():
     assert contents(buffer) == [1, 2]
     buffer.push(rows(5))
     assert contents(buffer) == [1, 2, 5]
-
-
-def test_what_does_not_fit_is_refused():
     other = {"image": Field((3,), "uint8")}
     refuses(ShapeError, ("'image'", lambda: ring().push({**rows(1), "image": np.zeros((1, 3), np.uint8)})))
     refuses(ConfigError, ("6 rows", lambda: ring().push(rows(*range(6)))), ("1 row", lambda: ring(0)))

@@ -47,7 +47,7 @@ def test_once_is_called_once_when_threads_emit_together():
     assert counts == [1] * 50
 
 
-def test_off_removes_exactly_one_registration():
+def test_off_removes_exactly_one_registration_also_in_a_handler():
     bus, seen = EventBus(), []
     bus.on("tick", seen.append)
     bus.on("tick", seen.append)
@@ -59,9 +59,6 @@ def test_off_removes_exactly_one_registration():
         ("did you mean 'tick'", lambda: bus.off("tic", print)),
         ("callable", lambda: bus.on("tick", 3)),
     )
-
-
-def test_a_handler_may_add_and_remove_handlers():
     bus, seen = EventBus(), []
 
     def first(value):

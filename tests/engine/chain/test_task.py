@@ -321,7 +321,7 @@ def build():
     return build_task
 
 
-def test_the_state_of_a_chain_can_be_loaded_into_another_task(build):
+def test_the_state_of_a_chain_can_be_loaded_into_another_task_and_into_no_other_chain(build):
     first, _ = build()
     first.run(max_step=3)
     state = first.state_dict()
@@ -332,9 +332,6 @@ def test_the_state_of_a_chain_can_be_loaded_into_another_task(build):
     second.load_state_dict(state)
     second.run(max_step=5)
     assert [counter.count for counter in counters] == [5, 5]
-
-
-def test_the_state_of_another_chain_is_refused_and_nothing_is_loaded(build):
     first, _ = build()
     first.run(max_step=3)
     state = first.state_dict()
@@ -400,7 +397,7 @@ class Resumed(Hook):
         self.log.append((self.name, "resumed", ctx.total_step))
 
 
-def test_a_run_resumes_once_then_calls_the_hooks_and_then_the_event():
+def test_a_run_resumes_once_then_calls_the_hooks_and_the_event_or_does_nothing_and_tries_again():
     log = []
     with task.start(resume="latest"):
         task.on("resumed", lambda: log.append("event"))
@@ -410,9 +407,6 @@ def test_a_run_resumes_once_then_calls_the_hooks_and_then_the_event():
     start = [("resume", "latest"), ("a", "resumed", 7), "event"]
     # The saver's hook comes before the others.
     assert log == [*start, ("saver", 8), ("a", 8), ("saver", 9), ("a", 9)]
-
-
-def test_a_run_that_cannot_be_resumed_does_nothing_and_tries_again():
     log = []
     with task.start(resume="latest"):
         task.use(Saver(log, "saver", CheckpointError("none"))).use(lambda ctx: log.append("step"))

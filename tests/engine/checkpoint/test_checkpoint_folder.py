@@ -1,9 +1,12 @@
-"""The checkpoints of a run beside each other: order, the newest whole one, what is removed and what is linked."""
+"""The checkpoints of a run: order, the newest whole one, what is removed; and failing disks."""
 
+import errno
 import logging
+import os
 
 import pytest
 from fakes import refuses
+from fresh import run_fresh
 
 from minding.engine.checkpoint import (
     link_source,
@@ -17,6 +20,10 @@ from minding.engine.checkpoint import (
     use_newest,
 )
 from minding.engine.errors import NoCheckpointError
+from proofs import crash_scenario
+from proofs import crashes as crash_proofs
+from proofs.damage import find_damages
+from proofs.disk_faults import CountingOs, FailingOs, installed
 
 
 @pytest.fixture
@@ -127,3 +134,54 @@ def test_blocks_are_linked_from_the_last_but_one(folder):
     prune_checkpoints(folder, keep_last=1)
     assert link_source(folder) is None
     assert link_source(folder / "none") is None
+
+
+# Failing disks, killed processes and damaged files: the machinery of proofs.crashes, with fewer cases
+
+
+@pytest.mark.slow
+def test_a_disk_that_fails_at_any_call_breaks_no_promise():
+    count, breaks = crash_proofs.prove_errors(crash_proofs.count_calls(), at_most=40)
+    assert (count, breaks) == (40, [])
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_at_any_call_breaks_no_promise():
+    # In a process of its own: one that has loaded MindSpore must not fork.
+    script = (
+        "import json, logging\n"
+        "from proofs.crashes import count_calls, prove_crashes\n"
+        "logging.disable()\n"
+        "print(json.dumps(prove_crashes(count_calls(), 60)))\n"
+    )
+    assert run_fresh(script) == ["[60, []]"]
+
+
+@pytest.mark.slow
+def test_random_damage_of_any_file_is_found_and_the_checkpoint_before_it_taken(tmp_path):
+    for n in (1, 2, 3):
+        crash_scenario.save(f"iter_{n}", n).act(tmp_path)
+    missed, seconds = find_damages(tmp_path, 200, seed=0)
+    assert (missed, len(seconds)) == ([], 200)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_failing_save_raises_the_disks_error_and_leaves_nothing(tmp_path, number):
+    save_checkpoint(tmp_path / "iter_1", {"n": 1}, {})
+    before = CountingOs()
+    with installed(before):
+        save_checkpoint(tmp_path / "iter_2", {"n": 2}, {})
+    for at in range(1, before.calls):
+        with installed(FailingOs(at, number, lasting=False)), pytest.raises(OSError, match=os.strerror(number)):
+            save_checkpoint(tmp_path / "iter_3", {"n": 3}, {})
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["iter_1", "iter_2"]
+
+
+def test_a_disk_that_refuses_to_remove_old_ones_is_reported(tmp_path, caplog):
+    for n in (1, 2):
+        save_checkpoint(tmp_path / f"iter_{n}", {"n": n}, {})
+    with installed(FailingOs(1, errno.EROFS, lasting=True)):
+        prune_checkpoints(tmp_path, keep_last=1)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "iter_1 was not removed" in caplog.messages[0]
+    assert load_checkpoint(tmp_path / "iter_1")[0] == {"n": 1}

@@ -29,6 +29,10 @@ def test_numbers_share_one_table_and_every_image_has_its_own():
     assert [(t.shape, t.dtype) for t in tables] == [((2, 8), np.float32), ((2, 4), np.uint8)]
     assert tables[0].tolist() == [[1, 2, 7, 0, 1, 2, 3, 0.5], [3, 4, 2**24 - 1, 4, 5, 6, 7, 0.5]]
     assert tables[1].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    # Writing changes the given rows only.
+    tables = LAYOUT.empty(4)
+    LAYOUT.write(tables, slice(1, 3), VALUES)
+    assert LAYOUT.read(tables, "obs").tolist() == [[0, 0], [1, 2], [3, 4], [0, 0]]
 
 
 @pytest.mark.parametrize("name", VALUES)

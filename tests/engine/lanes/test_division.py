@@ -123,15 +123,7 @@ def test_composites_move_as_a_whole_or_not_at_all():
     assert (mixed.collect, mixed.evaluate) == (None, ())
 
 
-def test_kept_fields_cross_even_if_nobody_reads_them():
-    @declare(role="collect", writes=("trajectories", "note", "count"))
-    def collector():
-        return lambda ctx: None
-
-    assert divided(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
-
-
-def test_middleware_that_cannot_be_compared_are_distinguished():
+def test_middleware_that_cannot_be_compared_are_distinguished_and_kept_fields_cross_unread():
     @dataclasses.dataclass
     class Holds:
         declaration = declaration_of(library.StepCollector)
@@ -141,6 +133,12 @@ def test_middleware_that_cannot_be_compared_are_distinguished():
 
     lanes = divided(Holds(np.zeros(2)), Holds(np.zeros(2)), user)
     assert [node.position for node in lanes.collect.members] == ["0", "1"]
+
+    @declare(role="collect", writes=("trajectories", "note", "count"))
+    def collector():
+        return lambda ctx: None
+
+    assert divided(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
 
 
 @dataclasses.dataclass

@@ -207,12 +207,7 @@ class UnmadeEnv(ToyEnv):
         return unmade
 
 
-def test_an_environment_that_cannot_be_made_in_a_worker_is_its_own_error():
-    error, _ = failing(lambda policy: ToyCollector(policy.mode, UnmadeEnv()), OSError, "no display")
-    assert error.__notes__[0].startswith("in the collect lane, collector:\nTraceback")
-
-
-def test_an_answer_that_cannot_be_pickled_is_an_error_of_the_worker():
+def test_what_a_worker_cannot_answer_or_make_is_its_own_error():
     @declare(role="collect", writes=("trajectories",))
     def collector(policy):
         def collect(ctx):
@@ -221,6 +216,8 @@ def test_an_answer_that_cannot_be_pickled_is_an_error_of_the_worker():
         return collect
 
     failing(collector, TypeError, "cannot pickle '_thread.lock' object")
+    error, _ = failing(lambda policy: ToyCollector(policy.mode, UnmadeEnv()), OSError, "no display")
+    assert error.__notes__[0].startswith("in the collect lane, collector:\nTraceback")
 
 
 def test_a_member_that_cannot_be_pickled_is_an_error_before_the_first_step():

@@ -28,7 +28,7 @@ def resolved(*staleness, cores=8, **given):
     return made.max_staleness, made.collectors
 
 
-def test_open_settings_follow_from_learners_and_cores():
+def test_open_settings_follow_from_learners_cores_and_shards():
     assert resolved() == (1, 1)
     assert resolved(4, 2, None) == (2, 2)
     assert resolved(4, cores=4) == (4, 2)
@@ -36,9 +36,6 @@ def test_open_settings_follow_from_learners_and_cores():
     assert resolved(0) == (0, 1)
     assert resolved(4, max_staleness=0) == (0, 1)
     assert resolved(4, collectors=5, cores=1) == (4, 5)
-
-
-def test_shards_multiply_the_collectors_that_can_work_at_the_same_time():
     assert resolved(1, cores=2, shards=4) == (1, 4)
     # As many rows of collectors as there are cores for, and as staleness keeps busy.
     assert resolved(4, cores=10, shards=2) == (4, 8)

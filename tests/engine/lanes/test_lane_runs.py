@@ -108,7 +108,7 @@ def test_generators_composites_wrappers_and_the_profile_work_in_lanes():
 
         return call
 
-    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}, profile=True) as task:
+    with Task().start(True, toys.ToyContext(), lanes={**THREADS, "max_staleness": 0}, profile=True) as task:
         task.use(around)
         task.use(task.serial(Halves.outer(), task.serial(task.wrap(ToyCollector(policy.mode, ToyEnv())))))
         task.use(Halves.inner())
@@ -152,7 +152,7 @@ def own_collector():
 
 def test_a_context_of_your_own_works_with_counters_of_its_own():
     rows = []
-    with Task().start(True, OwnContext(), lanes={"max_staleness": 1}) as task:
+    with Task().start(True, OwnContext(), lanes={**THREADS, "max_staleness": 1}) as task:
         task.use(own_collector()).use(lambda ctx: rows.append((ctx.total_step, ctx.trajectories, ctx.count, ctx.name)))
         task.run(max_step=4)
     assert [row[0] for row in rows] == [0, 1, 2, 3]
@@ -260,7 +260,7 @@ def test_weights_that_change_without_counted_steps_reach_the_collector():
         biases.append(float(ctx.trajectories["bias"]))
         policy.weights["bias"] += 1
 
-    with Task().start(True, OnlineRLContext(), lanes={"max_staleness": 0}) as task:
+    with Task().start(True, OnlineRLContext(), lanes={**THREADS, "max_staleness": 0}) as task:
         task.use(own_bias_collector(policy)).use(learn).run(max_step=3)
         policy.weights["bias"][...] = 100
         task.run(max_step=4)
@@ -279,7 +279,7 @@ def own_bias_collector(policy):
 
 def test_the_trace_has_a_row_for_each_lane_whose_spans_follow_each_other(tmp_path):
     begin = toys.time.monotonic()
-    outcome = run(6, {"max_staleness": 2, "collectors": 2}, event=toys.random_delay, eval_freq=4, trace=True)
+    outcome = run(6, {**THREADS, "max_staleness": 2, "collectors": 2}, event=toys.random_delay, eval_freq=4, trace=True)
     seconds = toys.time.monotonic() - begin
     outcome.task.write_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
@@ -306,7 +306,7 @@ def test_a_loaded_state_reaches_workers_before_their_first_run_and_is_refused_la
         task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).use(lambda ctx: None)
         task.run(max_step=3)
     again, other = ToyPolicy(), Task()
-    with other.start(True, toys.ToyContext(), lanes={"max_staleness": 0}):
+    with other.start(True, toys.ToyContext(), lanes={**THREADS, "max_staleness": 0}):
         other.use(toy_explorer()).use(ToyCollector(again.mode, ToyEnv())).use(ToyLearner(again))
         record = toys.Record(again)
         other.use(lambda ctx: record(ctx))

@@ -123,15 +123,12 @@ def explore(ctx):
     ctx.env_episode += 2
 
 
-def test_a_role_moves_a_plain_function_into_the_lane_with_all_that_it_writes():
+def test_a_role_moves_a_plain_function_into_the_lane_with_all_that_it_reads_and_writes():
     sync, lanes = play(None, explore)[0], play(EXACT, explore, role="collect")[0]
     assert rows(lanes) == rows(sync)
     assert [ctx.note for ctx in lanes.contexts] == [ctx.note for ctx in sync.contexts]
     assert [ctx.collect_kwargs for ctx in lanes.contexts] == [ctx.collect_kwargs for ctx in sync.contexts]
     assert [ctx.env_episode for ctx in lanes.contexts] == [2, 4, 6, 8, 10, 12]
-
-
-def test_a_plain_function_in_the_lane_sees_the_counters_of_its_own_iteration():
     record, _ = play({**EXACT, "max_staleness": 2}, explore, role="collect", steps=5)
     eps = [ctx.collect_kwargs["eps"] for ctx in record.contexts]
     # Three are given out before anything is known of what an iteration counts; later ones expect the last gain.
@@ -238,13 +235,7 @@ class SavedTally(Tally):
         self.count = state["count"]
 
 
-def test_an_object_that_saves_its_state_keeps_it_in_the_lane():
-    saved = SavedTally()
-    play(EXACT, saved, role="collect")
-    assert saved.count == 0
-
-
-def test_reading_variables_around_a_function_is_allowed():
+def test_reading_variables_around_a_function_is_allowed_and_saved_state_stays_in_the_lane():
     settings, own = {"eps": 0.25, "of": [1]}, [0]
 
     def explore(ctx):
@@ -258,6 +249,9 @@ def test_reading_variables_around_a_function_is_allowed():
         ctx.collect_kwargs = {"eps": settings["eps"] * local}
 
     assert rows(play(EXACT, explore, role="collect")[0]) == rows(play(None, explore)[0])
+    saved = SavedTally()
+    play(EXACT, saved, role="collect")
+    assert saved.count == 0
 
 
 def test_a_collector_that_cannot_leave_the_main_process_is_reported(caplog):
@@ -280,7 +274,7 @@ def estimator(policy):
 def test_a_plain_function_after_the_collector_keeps_the_estimator_in_the_lane_if_it_has_the_role(caplog):
     def estimates(between, role):
         policy, task, found = ToyPolicy(), Task(), []
-        with task.start(True, ToyContext(), lanes={"max_staleness": 1}):
+        with task.start(True, ToyContext(), lanes={**EXACT, "max_staleness": 1}):
             task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv()))
             if between is not None:
                 task.use(between, role=role)

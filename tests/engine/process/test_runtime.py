@@ -1,4 +1,4 @@
-"""The set-up of MindSpore, and the guard against recompilation."""
+"""The set-up of MindSpore and its self-test, and the guard against recompilation."""
 
 import functools
 import os
@@ -18,7 +18,7 @@ from fakes import refuses
 
 from minding.engine.errors import CodeError, SetupError
 from minding.engine.process import compiled as compiled_module
-from minding.engine.process import runtime
+from minding.engine.process import floats, runtime, self_test
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import cache_dir, ms, nn, to_device
 
@@ -70,8 +70,18 @@ print("said", file=sys.stderr)
     assert run_fresh(script) == ["said"]
 
 
-def test_a_process_that_loads_mindspore_and_computes_nothing_prints_nothing():
-    assert run_fresh("from minding.engine.process import runtime; runtime.ms; print(runtime.is_loaded())") == ["True"]
+def test_algorithms_are_known_without_mindspore_which_prints_nothing_where_it_computes_nothing():
+    script = """
+import sys
+import minding.policies, minding.middleware, minding.engine.buffers, minding.configs
+from minding.configs import compile_run, load_preset
+from minding.engine.process import runtime
+cfg = compile_run(load_preset("cartpole_ppo"))
+print("mindspore" in sys.modules, cfg.policy.type)
+runtime.ms
+print(runtime.is_loaded())
+"""
+    assert run_fresh(script) == ["False ppo", "True"]
 
 
 @pytest.mark.parametrize(
@@ -144,17 +154,6 @@ def test_a_user_without_a_home_and_without_an_entry_gets_through_the_self_test(t
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("no cache folder (this user has no home folder)")
     assert done.stderr.count("\n") == 1
-
-
-def test_algorithms_and_configurations_are_known_without_mindspore():
-    script = """
-import sys
-import minding.policies, minding.middleware, minding.engine.buffers, minding.configs
-from minding.configs import compile_run, load_preset
-cfg = compile_run(load_preset("cartpole_ppo"))
-print("mindspore" in sys.modules, cfg.policy.type)
-"""
-    assert run_fresh(script) == ["False ppo"]
 
 
 @pytest.mark.parametrize(
@@ -355,3 +354,26 @@ def test_a_cell_of_minding_that_does_not_compile_keeps_its_error(monkeypatch):
     with pytest.raises(ValueError, match="For 'Stack'") as found:
         Compiled(Stacked(), "own")(ones(2))
     assert not isinstance(found.value, CodeError)
+
+
+# The check of an installation by a compiled gradient and by denormal numbers
+
+
+def test_the_self_test_takes_a_gradient_and_reports_what_it_found():
+    found = self_test.self_test()
+    assert found["mindspore"].startswith("2.10")
+    assert found["device"] == "CPU"
+    assert found["compiled gradient"].startswith("ok in ")
+    assert found["denormal numbers"] == "zero"
+
+
+def sum_of_cubes(x):
+    return (x * x * x).sum()
+
+
+def test_the_self_test_notices_a_wrong_gradient_and_denormal_numbers_that_are_kept(monkeypatch):
+    with monkeypatch.context() as change:
+        change.setattr(self_test, "_sum_of_squares", sum_of_cubes)
+        refuses(SetupError, ("[3.0, 12.0, 27.0], expected [2, 4, 6]", self_test.self_test))
+    monkeypatch.setattr(floats, "flush_denormals", lambda function: function)
+    refuses(SetupError, ("denormal numbers are kept", self_test.self_test))

@@ -106,7 +106,7 @@ def test_tensorboard_that_cannot_write_warns_once_and_goes_on(tmp_path, caplog):
     assert len(caplog.records) == 1
 
 
-def test_plain_progress_prints_at_most_one_line_every_five_seconds():
+def test_plain_progress_prints_at_most_one_line_every_five_seconds_with_returns_and_nan():
     clock, out = Clock(), io.StringIO()
     progress = Progress(1000, "cartpole", file=out, clock=clock)
     for second in range(11):
@@ -118,6 +118,9 @@ def test_plain_progress_prints_at_most_one_line_every_five_seconds():
         "cartpole 250/1,000 (25%)  50 steps/s  10 updates/s  0:05 < 0:15",
         "cartpole 500/1,000 (50%)  50 steps/s  10 updates/s  0:10 < 0:10",
     ]
+    out = io.StringIO()
+    Progress(100, "run", file=out, clock=Clock()).update(Status(10, 5, 21.25, 480.0, ("train/loss",)))
+    assert "return 21.2  eval 480.0  NaN or infinite: train/loss" in out.getvalue()
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -129,12 +132,6 @@ def test_progress_shows_nothing_more_once_its_output_was_closed(terminal):
     progress.update(Status(10, 5))
     progress.flush()
     progress.close()
-
-
-def test_progress_shows_returns_and_metrics_that_are_not_finite():
-    out = io.StringIO()
-    Progress(100, "run", file=out, clock=Clock()).update(Status(10, 5, 21.25, 480.0, ("train/loss",)))
-    assert "return 21.2  eval 480.0  NaN or infinite: train/loss" in out.getvalue()
 
 
 def test_progress_of_self_play_shows_games_plies_and_the_score_against_each_opponent():
