@@ -12,13 +12,9 @@ from minding.engine.buffers import ring as storage
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ShapeError
-from minding.engine.process import runtime
 from minding.engine.run.fingerprint import fingerprint
 from minding.middleware import data_pusher, nstep_reward_enhancer
 from minding.policies import get_policy_class
-
-# Loading changes the recursion limit, which hypothesis takes amiss within a test.
-runtime.load()
 
 PIXELS = (1, 2, 2)
 FIELDS = {
