@@ -85,7 +85,7 @@ def test_what_is_appended_is_whole_and_no_copy_and_no_link_is_written_in_place(f
     os.link(outside / "precious", folder.path / "b")
     with pytest.raises(OSError, match="other names"):
         folder.open("b", os.O_WRONLY | os.O_TRUNC)
-    assert read_bounded(folder.path / "a", 100) == b"env_step\n0\n"
+    assert read_bounded(folder.path / "b", 100) == b"env_step\n0\n"
 
 
 def test_everything_is_discarded_but_what_links_lead_to(folder, outside):

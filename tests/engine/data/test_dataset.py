@@ -292,16 +292,15 @@ def test_data_of_another_environment_are_refused_with_a_few_differences():
         "the data in 'data' come from another environment: record data of this one with `minding data record`, or "
         "train in the environment of the data. Differences: env.env_id is 'Toy-v0' there, 'X' here"
     )
-    spec = SPEC
     boxes = {"shape": [3], "low": [-1, -1, -8], "high": [1, 1, 8]}
     action = {"kind": "discrete", "n": 2, "start": 0}
-    other = {**spec, "observation": {**spec["observation"], **boxes}, "env_action": action}
+    other = {**SPEC, "observation": {**SPEC["observation"], **boxes}, "env_action": action}
     told = refusal(env_id="X", spec=other)
     assert told.endswith(
         "env.env_id is 'Toy-v0' there, 'X' here; observation.shape is [2] there, [3] here; "
         "action.kind is 'box' there, 'discrete' here"
     )
-    wide = {**spec, "observation": {**spec["observation"], "high": [1, 2]}}
+    wide = {**SPEC, "observation": {**SPEC["observation"], "high": [1, 2]}}
     assert refusal(spec=wide).endswith("Differences: observation.high is [1, 1] there, [1, 2] here")
 
     def described(size):

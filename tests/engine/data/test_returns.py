@@ -73,7 +73,7 @@ def test_gae_by_hand():
     assert advantage[:, 0].tolist() == [1.0, 2.0, 6.0]
 
 
-def check_gae(seed, terminated, cut, shape, reward=None, tolerance=1e-5):
+def check_gae(seed, terminated, cut, shape, reward):
     """Compares with the loop, for each agent where there are several."""
     rng = np.random.default_rng(seed)
     value, next_value = rng.standard_normal((2, *shape)).astype(np.float32)
@@ -83,15 +83,7 @@ def check_gae(seed, terminated, cut, shape, reward=None, tolerance=1e-5):
     for m in np.ndindex(shape[2:]):
         own = [x if x.ndim == 2 else x[(..., *m)] for x in (reward, value, next_value, terminated, cut)]
         expected = loop_gae(*own, 0.97, 0.9)
-        np.testing.assert_allclose(found[(..., *m)], expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize("terminated", [True, False])
-def test_gae_equals_the_loop_with_an_end_at_every_position(position, terminated):
-    cut = np.zeros((6, 2), bool)
-    cut[position, 1] = True
-    check_gae(position, cut & terminated, cut, (6, 2), tolerance=1e-6)
+        np.testing.assert_allclose(found[(..., *m)], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

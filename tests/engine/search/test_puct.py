@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from board_toys import Node, Twig, Uneven, connect_four, rows, uniform
+from board_toys import Node, Twig, Uneven, connect_four, rows
 from fakes import refuses
 
 from minding.engine.errors import ConfigError
@@ -62,21 +62,6 @@ def test_the_arrays_hold_what_a_plain_tree_holds():
         root = plain(rows(state, slice(k, k + 1)), evaluate, 60, 2.0)
         assert {a: int(found.visits[k, a]) for a in root.legal} == root.visits
         assert np.allclose([found.tree.total[k, a] for a in root.legal], list(root.total.values()), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        pytest.param("334455", {2, 6}, id="win at either end"),
-        pytest.param("0101015", {1}, id="win upwards"),
-        pytest.param("010101", {0}, id="win before blocking"),
-        pytest.param("01010", {0}, id="block upwards"),
-        pytest.param("3343242", {1, 5}, id="no block is left"),
-    ],
-)
-def test_wins_and_forced_blocks_are_found(columns, expected):
-    found = puct(GAME, connect_four(columns), uniform, PuctOptions(200), RNG)
-    assert int(found.best[0]) in expected
 
 
 def test_noise_mixes_the_legal_priors_of_the_root_alone_and_follows_the_generator():
