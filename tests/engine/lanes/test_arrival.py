@@ -355,12 +355,14 @@ def test_a_signal_ends_the_wait(counting_config):
     assert (task.stop_reason, made.watch.rows) == ("SIGTERM", [])
 
 
-def test_if_neither_side_may_continue_the_error_comes_at_once(counting_config):
+def test_if_neither_side_may_continue_or_wait_the_error_comes_at_once(counting_config):
     # After 4 rows 8 samples are allowed, and a call takes 16; 4 more rows would be 8 samples too many.
     with pytest.raises(LimitError, match=r"neither side may continue") as raised:
         free(counting_config, limiters.ratio(4.0, 4, 8.0), 10, learn={"update_per_collect": 4})
     for words in ("data_pusher may not insert", "OffPolicyLearner may not draw 16 samples", "limiter_error"):
         assert words in str(raised.value)
+    limiter, options = limiters.ratio(8.0, 4, 16.0), lanes(order="exact")
+    refuses(LimitError, ("lanes.order=arrival", lambda: free(counting_config, limiter, 40, options)))
 
 
 def test_a_resumed_run_uses_the_limiter_of_its_new_settings(counting_config):
@@ -390,11 +392,6 @@ def unblocked(state):
     if isinstance(state, dict):
         return {name: unblocked(value) for name, value in state.items()}
     return np.array(state.array) if hasattr(state, "array") and not isinstance(state, np.ndarray) else state
-
-
-def test_with_the_exact_order_a_forbidden_push_is_an_error_that_names_the_order_that_waits(counting_config):
-    limiter, options = limiters.ratio(8.0, 4, 16.0), lanes(order="exact")
-    refuses(LimitError, ("lanes.order=arrival", lambda: free(counting_config, limiter, 40, options)))
 
 
 def test_the_ratio_of_the_learner_bounds_its_steps_too(counting_config):
@@ -454,7 +451,7 @@ def needing(run):
     return [node.name for node in run.needing]
 
 
-def test_members_whose_declaration_needs_the_rollout_are_skipped_without_one():
+def test_members_that_need_the_rollout_are_skipped_without_one_where_iterations_may_have_none():
     marker = declared("marker", reads=("trajectories",), writes=("train_data",))
     trainer = declared("trainer", "learn", reads=("train_data", "train_iter"), writes=("train_output",))
     logger = declared("logger", reads=("env_step",), optional=("trajectories", "train_output"))
@@ -463,9 +460,6 @@ def test_members_whose_declaration_needs_the_rollout_are_skipped_without_one():
     # An on-policy trainer beside it learns from each rollout once.
     assert needing(run) == ["marker", "pusher", "trainer", "<lambda>"]
     assert (len(run.inserters), len(run.samplers)) == (1, 1)
-
-
-def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollout():
     trainer = declared("trainer", "learn", reads=("trajectories", "train_iter"), writes=("train_output",))
     unbounded = Pusher()
     unbounded.bounded = False
@@ -476,7 +470,7 @@ def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollou
     assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
 
 
-def test_settings_that_a_limiter_never_allows_are_refused_before_the_first_step(counting_config):
+def test_settings_that_a_limiter_never_allows_are_refused_before_anything_is_built(counting_config):
     refuses(
         ChainError,
         *(
@@ -489,8 +483,6 @@ def test_settings_that_a_limiter_never_allows_are_refused_before_the_first_step(
         ),
     )
 
-
-def test_a_configuration_with_such_a_limiter_is_refused_before_anything_is_built():
     def check(preset, *overrides, limiter="ratio"):
         table = ["policy.other.replay=table", f"policy.other.table.limiter={limiter}"]
         check_chain(compile_run(preset, [*table, *overrides]))

@@ -198,14 +198,11 @@ def test_auto_takes_what_was_faster_in_a_trial(server, chosen, monkeypatch, capl
     assert found.task.resume_guarantee == ("batched" if chosen == "server" else "in-flight")
 
 
-def test_a_trial_leaves_nothing_behind():
+def test_a_trial_leaves_nothing_behind_and_a_policy_that_cannot_be_served_acts_locally():
     found = run(6, {**THREADS, "inference": "auto"}, policy=ServedPolicy())
     expected = run(6, THREADS, policy=ServedPolicy())
     assert found.rows == expected.rows
     assert found.policy.state_dict()["rng"] == expected.policy.state_dict()["rng"]
-
-
-def test_a_policy_that_cannot_be_served_is_refused_or_acts_locally():
     with pytest.raises(ChainError, match=r"lanes\.inference=server: nothing in the collect lane .* acts with a net"):
         run(2, {**THREADS, "inference": "server"})
     assert run(4, {**THREADS, "inference": "auto"}).rows == run(4, THREADS).rows

@@ -144,16 +144,13 @@ def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
     assert os.environ[name] == "0"
 
 
-def test_a_full_store_is_one_line(monkeypatch):
+def test_a_full_store_and_a_module_that_a_machine_lacks_are_named(monkeypatch):
     def put(self, value):
         raise MemoryError("no room")
 
     monkeypatch.setattr(FakeRay, "put", put)
     board = RayBoard(FakeRay(), {"w": np.zeros(2)}, 3)
     refuses(LaneError, ("object store is full", lambda: board.publish({"w": np.zeros(2)})))
-
-
-def test_a_module_that_a_machine_lacks_is_named_with_the_machine():
     worker = SupervisedWorker("collector 1", None, 1.0, 1.0)
     failure = Failure(ModuleNotFoundError("No module named 'my_envs'", name="my_envs"), "Traceback")
     worker._running.append(types.SimpleNamespace(node="B"))

@@ -39,8 +39,12 @@ ENDS = {"processes": "ended with exit code {}", "threads": "ended", "ray": "ende
 PATIENCE = 30.0  # s
 
 
-def test_every_transport_is_tested():
+def test_every_transport_is_tested_made_from_the_options_and_imported_only_then():
     assert set(OF_NAME) == set(TRANSPORTS)
+    for name in ("processes", "threads"):
+        assert type(lanes_run.make_transport(LaneOptions(transport=name))) is OF_NAME[name]
+    (modules,) = run_fresh("import sys, minding.engine.lanes.run; print(*sys.modules)")
+    assert not {"ray", *(f"minding.engine.lanes.{name}" for name in TRANSPORTS)} & set(modules.split())
 
 
 @pytest.fixture(scope="module")
@@ -171,13 +175,6 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
     where = {"processes": f"process {own}", "threads": "thread", "ray": f"actor {own} on {platform.node()}"}
     assert bench.handle.where == where[transport]
     assert bench.handle.hindrance() is None
-
-
-def test_a_transport_is_made_from_the_options_and_imported_only_when_it_is_chosen():
-    for name in ("processes", "threads"):
-        assert type(lanes_run.make_transport(LaneOptions(transport=name))) is OF_NAME[name]
-    (modules,) = run_fresh("import sys, minding.engine.lanes.run; print(*sys.modules)")
-    assert not {"ray", *(f"minding.engine.lanes.{name}" for name in TRANSPORTS)} & set(modules.split())
 
 
 def test_cores_and_room_come_from_the_transport(transport):

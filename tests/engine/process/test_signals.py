@@ -103,18 +103,7 @@ def test_a_signal_lets_the_iteration_end_and_the_hooks_run_once(number):
     assert after == [0, 1]
 
 
-def test_setting_finish_to_false_does_not_take_a_signal_back():
-    def handle(ctx):
-        signal.raise_signal(signal.SIGTERM)
-        task.finish = False
-        assert task.finish
-
-    with Task().start() as task:
-        task.use(handle).run(max_step=5)
-    assert (task.ctx.total_step, task.stop_reason) == (1, "SIGTERM")
-
-
-def test_a_signal_reaches_the_task_whose_middleware_runs_another_task():
+def test_a_signal_reaches_every_running_task_and_is_not_taken_back():
     outer_steps, inner_reasons = [], []
 
     def run_inner(ctx):
@@ -127,6 +116,15 @@ def test_a_signal_reaches_the_task_whose_middleware_runs_another_task():
     with Task().start() as outer:
         outer.use(run_inner).run(max_step=3)
     assert (outer_steps, inner_reasons, outer.stop_reason) == ([0], ["SIGINT"], "SIGINT")
+
+    def handle(ctx):
+        signal.raise_signal(signal.SIGTERM)
+        task.finish = False
+        assert task.finish
+
+    with Task().start() as task:
+        task.use(handle).run(max_step=5)
+    assert (task.ctx.total_step, task.stop_reason) == (1, "SIGTERM")
 
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
