@@ -111,11 +111,11 @@ def test_rows_are_sampled_in_proportion_to_their_priority_with_the_weights_of_th
         assert abs(np.mean((index == row).sum(axis=1)) - (row + 1)) < 0.01
     assert np.ptp((index == 3).sum(axis=1)) <= 1
     made = buffer(4, 4, alpha=1.0, beta=0.5, beta_steps=2)
-    made.update(of(0, 1, 2, 3), np.array([[1.0, 4.0, 4.0, 16.0]], np.float32))
-    batch = made.sample(3, 400)
-    for k, beta in enumerate((0.5, 0.75, 1.0)):
-        expected = np.array([1.0, 4.0, 4.0, 16.0])[batch.index[k]] ** -beta
-        np.testing.assert_allclose(batch.weight[k], expected, rtol=1e-5)
+    priority = np.array([1.0, 4.0, 4.0, 16.0], np.float32)
+    made.update(of(0, 1, 2, 3), priority[None])
+    first, last = made.sample(2, 400), made.sample(1, 400)
+    for batch, k, beta in ((first, 0, 0.5), (first, 1, 0.75), (last, 0, 1.0)):
+        np.testing.assert_allclose(batch.weight[k], priority[batch.index[k]] ** -beta, rtol=1e-5)
     assert (made.beta, made.minibatches) == (1.0, 3)
 
 
