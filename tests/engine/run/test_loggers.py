@@ -78,7 +78,7 @@ def test_tensorboard_discards_what_came_after_the_step_of_a_resume(tmp_path):
 
 
 def test_a_logger_that_is_not_installed_is_refused(tmp_path, monkeypatch):
-    assert RUN_SCHEMA["run"]["loggers"].allowed == ("tensorboard", *loggers.TRACKERS)
+    assert RUN_SCHEMA["run"]["loggers"].allowed == ("tensorboard", *loggers.TRACKERS, "module:Name")
     monkeypatch.setitem(sys.modules, "swanlab", None)
     refuses(MissingExtraError, ("'swanlab'", lambda: check_loggers(["tensorboard", "swanlab"])))
     # A folder is not taken for the package of its name.
