@@ -293,7 +293,7 @@ def _check_effect(cfg: Config) -> None:
 def _idle(cfg: Config) -> Iterator[tuple[str, str]]:
     """Keys without an effect in this configuration, each with what would give it one; not every algorithm has them."""
     if cfg.pool.freq is None:
-        yield from ((f"pool.{name}", "pool.freq") for name in ("last", "every"))
+        yield from ((f"pool.{name}", "pool.freq") for name in ("unit", "last", "every"))
     if not is_named(cfg.chain):
         for key, chains in _OF_CHAINS.items():
             if cfg.chain not in chains:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import trees
-from minding.engine.data.masks import ACTION_MASK
+from minding.engine.data.masks import ACTION_MASK, LEGAL_ACTION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
 from minding.engine.types import Array
@@ -27,15 +27,12 @@ from minding.envs.findings import (
 )
 from minding.envs.guards.answers import InterfaceError
 from minding.envs.guards.faults import Hang, describe
-from minding.envs.guards.watchdog import watched
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
 from minding.envs.random_play import SEED, RandomPlay, Trial, replay_difference, roll_out
-from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
-from minding.envs.spaces.info import probe
-from minding.envs.spec import describe_made, episode_limit
+from minding.envs.spec import describe_made, episode_limit, undeclared_mask
 
 SECONDS = 30.0
 """Time limit of a check by default, in seconds."""
@@ -143,7 +140,10 @@ def _findings(
     if any(found.level == "error" for found in findings):
         yield from findings
         return
-    if masked:
+    if masked == LEGAL_ACTION:
+        fix = "return it as info['action_mask'], and set env.info_keys=[action_mask]"
+        yield Finding("warn", "info['legal_action'] is not read: illegal actions may be tried", fix)
+    elif masked is not None:
         fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; the checks below use this setting"
         yield Finding("warn", "there is an action_mask that is not declared, in info or as action_masks()", fix)
         settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
@@ -199,16 +199,16 @@ def _try_steps(
     yield from judge_ends(rollout, limit, budget.fix if tried < steps else "") + judge_rewards(rollout)
 
 
-def _describe(factory: EnvFactory, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding], bool]:
-    """The description of an environment, findings about its `close` before any step, and whether it has a mask that is
-    not declared.
+def _describe(factory: EnvFactory, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding], str | None]:
+    """The description of an environment, findings about its `close` before any step, and its mask if that is not
+    declared, see `undeclared_mask`.
 
     This is the first environment of a check, so that an environment that hangs in `close` hangs only once.
     """
     env = factory()
     try:
         description = describe_made(env, settings)
-        masked = _has_undeclared_mask(factory, env, description)
+        masked = undeclared_mask(factory, env)
     finally:
         closed = factory.close(env)
     return description, _judge_close(closed), masked
@@ -232,22 +232,6 @@ def _judge_close(fault: BaseException | None) -> list[Finding]:
     # Closing comes last: an exception does no harm, but every environment that hangs costs time.
     level = "error" if isinstance(fault, Hang) else "warn"
     return [Finding(level, f"close: {describe(fault)}", _fix_of(fault))]
-
-
-def _has_undeclared_mask(factory: EnvFactory, env: AnyEnv, description: Mapping[str, Any]) -> bool:
-    """Whether info has an action mask that is not declared."""
-    if any(leaf.is_mask for leaf in observation_leaves(description["observation"])):
-        return False
-    try:
-        with watched("reset", factory.name, factory.step_timeout):
-            if isinstance(env, AgentsEnv):
-                # Each agent has its own mask.
-                AgentsEnv(env.parallel, factory.name, AgentOptions(info_keys=(ACTION_MASK,))).reset(seed=SEED)
-            else:
-                probe(env, [ACTION_MASK], factory.name)
-    except (Exception, SystemExit, Hang):
-        return False
-    return True
 
 
 def _fix_of(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from minding.engine.blame import building
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.config.options import short
-from minding.engine.data.masks import OBSERVATION
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.paths import anchored
 from minding.engine.search.rules import check_rules
@@ -37,7 +37,7 @@ from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.layout import ObsLayout
-from minding.envs.spec import describe_spaces
+from minding.envs.spec import describe_spaces, undeclared_mask
 
 _log = logging.getLogger("minding.envs")
 
@@ -75,7 +75,8 @@ def make_env_manager(
       seed: seed from which the seeds of all episodes follow.
       training: False for evaluation: rewards are then neither normalized nor clipped, and episodes are whole games.
       env_fn: function that makes one environment, in place of ``env_cfg.env_id``; it gets ``env_kwargs``.
-      watch: 'reward', 'observation', or both: what to warn about once if its numbers are large in the first steps.
+      watch: what to warn about once: 'reward' and 'observation', if their numbers are large in the first steps, and
+        'action_mask', if single environments give legal actions that ``info_keys`` does not declare.
     Raises:
       ConfigError: if the section or the environment is wrong; names the key.
       SpaceError: for spaces that do not have an array form.
@@ -112,25 +113,41 @@ class ManagerFactory:
 
     def __call__(self, lane: LaneContext) -> BatchedEnvManager:
         """Makes a worker's manager, with its shard of the environments; workers other than 0 get their own seeds."""
+        envs = lane.share(self.num_envs)
+        first = lane.index % lane.shards * envs
         if not lane.index:
-            return self.make(self.seed, lane.share(self.num_envs))
+            return self.make(self.seed, envs, first)
         seed = SeedStreams(self.seed).integers(f"worker.{lane.index}", 1)[0]
-        return dataclasses.replace(self, watch=frozenset()).make(seed, lane.share(self.num_envs))
+        return dataclasses.replace(self, watch=frozenset()).make(seed, envs, first)
 
     @anchored()
-    def make(self, seed: int, envs: int | None = None) -> BatchedEnvManager:
-        """Makes a manager of `envs` of the environments, with the backend that all of them together would have."""
+    def make(self, seed: int, envs: int | None = None, first: int = 0) -> BatchedEnvManager:
+        """Makes a manager of `envs` of the environments, from number `first` on, with the backend that all of them
+        together would have."""
         envs = self.num_envs if envs is None else envs
         if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
             # No other process can have this object.
             given = self._given(self.factory.source)
             manager: BatchedEnvManager = VectorEnvManager(given, self.settings, seed, self.training, self.warned)
         else:
-            manager = self._make(seed, envs)
+            manager = self._make(seed, envs, first)
             manager.origin = dataclasses.replace(self, warned=True)
         if self.watch:
             manager.watch(self.watch)
         return manager
+
+    def _look_for_mask(self, env: AnyEnv) -> None:
+        assert self.factory is not None
+        key = undeclared_mask(self.factory, env)
+        if key is not None:
+            also = "" if key == ACTION_MASK else f" return it as info[{ACTION_MASK!r}], and"
+            _log.warning(
+                "%s: info has %r, which is ignored:%s set env.info_keys=[%s], unless illegal actions may be tried",
+                self.factory.name,
+                key,
+                also,
+                ACTION_MASK,
+            )
 
     def _given(self, given: GivenVector) -> AnyVectorEnv:
         for key in ("backend", "wrappers", "env_kwargs", "max_episode_steps", "episodic_life"):
@@ -142,20 +159,23 @@ class ManagerFactory:
                 )
         return given.lend(self.num_envs)
 
-    def _make(self, seed: int, envs: int) -> BatchedEnvManager:
+    def _make(self, seed: int, envs: int, first: int) -> BatchedEnvManager:
         settings, factory = self.settings, self.factory
         if is_named(settings["backend"]):
-            return VectorEnvManager(_own_vector(settings, envs, seed), settings, seed, self.training, self.warned)
+            own = _own_vector(settings, envs, seed)
+            return VectorEnvManager(own, settings, seed, self.training, self.warned, first)
         if factory is None:
             from minding.envs.envpool import envpool_vector_env
 
             vector_env = envpool_vector_env(settings, envs, seed)
-            return VectorEnvManager(vector_env, settings, seed, self.training, self.warned)
+            return VectorEnvManager(vector_env, settings, seed, self.training, self.warned, first)
         # The number of all environments decides, so that every shard has the same backend.
         backend = _choose_backend(settings["backend"], factory, self.num_envs)
         if backend == "native":
-            return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.warned)
-        factory, observation_space, action_space = factory.probed()
+            return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.warned, first)
+        looks = ACTION_MASK in self.watch and not self.warned and not factory.single_instance
+        factory = dataclasses.replace(factory, first=first)
+        factory, observation_space, action_space = factory.probed(self._look_for_mask if looks else None)
         layout = ObsLayout(observation_space, action_space)
         agents, warn = agents_space(observation_space), self.training and not self.warned
         if agents is None:
@@ -276,14 +296,15 @@ def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None)
 
 
 def _watched(cfg: Config) -> tuple[str, ...]:
-    """Whose scales matter to the policy: it may normalize them itself, or learn from other rewards."""
+    """What to warn about: a mask that is not declared, and scales that matter to the policy, which may normalize them
+    itself, or learn from other rewards."""
     policy = cfg.read("policy", dict, {})
     model, learn, other = (policy.get(section) or {} for section in ("model", "learn", "other"))
     if "bin_limit" in model:  # symlog
-        return ()
+        return (ACTION_MASK,)
     own = cfg.get("chain") not in _OTHER_REWARDS and other.get("reward") in (None, "none")
     rewards = own and not learn.get("value_norm")
-    return (*([REWARD] if rewards else []), *([] if model.get("normalize_obs") else [OBSERVATION]))
+    return (ACTION_MASK, *([REWARD] if rewards else []), *([] if model.get("normalize_obs") else [OBSERVATION]))
 
 
 def make_evaluator_env(

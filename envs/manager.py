@@ -245,9 +245,9 @@ class BatchedEnvManager:
         if not finite.all():
             row = int(np.flatnonzero(~finite)[0])
             raise NonFiniteError(
-                f"action for environment {row} ({self._source.name}), step {self._lengths[row] + 1} of its "
-                f"episode, is {action[row]}; the policy's network or its input is not finite, or so large that a "
-                "product overflows"
+                f"action for environment {self._source.first + row} ({self._source.name}), step "
+                f"{self._lengths[row] + 1} of its episode, is {action[row]}; the policy's network or "
+                "its input is not finite, or so large that a product overflows"
             )
 
     def _check_open(self) -> None:
@@ -269,6 +269,7 @@ class VectorEnvManager(BatchedEnvManager):
       seed: seed of the first reset.
       training: whether to apply reward normalization and clipping if the settings ask for them.
       warned: whether the warning about actions that are not rescaled was already given.
+      first: see `Source`.
     """
 
     def __init__(
@@ -278,6 +279,7 @@ class VectorEnvManager(BatchedEnvManager):
         seed: int = 0,
         training: bool = True,
         warned: bool = False,
+        first: int = 0,
     ) -> None:
         settings = env_settings(env_cfg or {})
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
@@ -290,6 +292,7 @@ class VectorEnvManager(BatchedEnvManager):
         restart, timeout = settings["on_error"] == "restart", settings["step_timeout"]
         form = probe(vector_env, keys, name) if keys else None
         source = VectorSource(vector_env, name, seed, restart=restart, step_timeout=timeout, form=form)
+        source.first = first
         super().__init__(source, adapter, settings, training)
 
 

@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.data.masks import ACTION_MASK, LEGAL_ACTION, OBSERVATION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
-from minding.envs.single.factory import env_factory
+from minding.envs.guards.faults import Hang
+from minding.envs.guards.watchdog import watched
+from minding.envs.single.agents import AgentsEnv, info_of
+from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.id_hints import PREPROCESSING
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import describe_actions, policy_action_space
 from minding.envs.spaces.agents import AgentsSpace, agents_space
-from minding.envs.spaces.info import INFO, WithInfo
+from minding.envs.spaces.info import INFO, Masks, WithInfo
 from minding.envs.spaces.layout import ObsLayout
 
 # The bounds of larger boxes (images) are described by one pair of numbers.
@@ -77,6 +80,26 @@ def describe_spaces(
         **_described_info(observation_space, team),
         **({} if team is None else {"agents": _described_agents(team, rescale)}),
     }
+
+
+def undeclared_mask(factory: EnvFactory, env: AnyEnv) -> str | None:
+    """The key of `info` under which a new environment gives its legal actions, although ``env.info_keys`` does not
+    declare it; None if there is none. The environment is reset."""
+    description = describe_spaces(env.observation_space, env.action_space, rescale=False)
+    masked = any(leaf.is_mask for leaf in observation_leaves(description["observation"]))
+    if masked or description["action"]["kind"] not in ("discrete", "multi_discrete"):
+        return None
+    try:
+        with watched("reset", factory.name, factory.step_timeout):
+            if isinstance(env, AgentsEnv):
+                _, by_agent = env.parallel.reset(seed=0)
+                infos = [info_of(by_agent, agent) for agent in env.names]
+            else:
+                infos = [Masks(env)(env.reset(seed=0)[1])]
+        return next((key for key in (ACTION_MASK, LEGAL_ACTION) if all(key in info for info in infos)), None)
+    except (Exception, SystemExit, Hang):
+        # A fault is reported where it happens in the environments of the run.
+        return None
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:

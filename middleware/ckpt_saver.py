@@ -142,7 +142,8 @@ class CkptSaver:
             # The evaluation that an asynchronous run waited for at its end.
             self._save_best(ctx.eval_value, ctx.eval_params)
         if self._saved is None:
-            nothing_new = False
+            # A run that failed in its first iteration has only what it began with.
+            nothing_new = self._task.error is not None and (ctx.train_iter, ctx.total_step) == (0, 0)
         elif self._task.within_iteration:
             # An iteration that was aborted before it learned anything is worth less than the last save.
             nothing_new = self._saved[0] == ctx.train_iter

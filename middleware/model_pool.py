@@ -8,19 +8,22 @@ from typing import Any
 
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import PoolSection
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import StateDict
 
 _log = logging.getLogger("minding.run")
+POOL_UNITS = PoolSection.options()["unit"].allowed
 
 
 @declare(
-    reads=("total_step",),
+    reads=("total_step", "train_iter"),
     optional=("env_step", "eval_value", "eval_params", "last_eval_clock"),
 )
 class model_pool:
-    """Adds the policy to a model pool every `freq` iterations, from the first on, and after each evaluation.
+    """Adds the policy to a model pool every `freq` iterations or gradient steps, from the first iteration on, and after
+    each evaluation.
 
     Put it after the evaluator and before the collector, so that it adds the weights that were measured. A version that
     was evaluated has the evaluation mean as its score. In an asynchronous run the version has the measured weights, and
@@ -29,33 +32,47 @@ class model_pool:
     as ``left-<time>-<name>``. If a version cannot be written (full disk), this is reported, the version is left out and
     training continues.
 
-    Reads: total_step; env_step, eval_value, eval_params and last_eval_clock if present.
+    Reads: total_step, train_iter; env_step, eval_value, eval_params and last_eval_clock if present.
     Writes: nothing.
 
     Args:
       policy: the policy whose acting weights are added.
       pool: the pool that takes the versions.
-      freq: iterations between two versions.
+      freq: iterations or gradient steps between two versions; of the latter at least as many.
+      unit: ``'iteration'`` or ``'train_iter'``.
       score: function that returns the score of a version; evaluations then add no versions.
 
     Attributes:
       pool: the pool that takes the versions.
     """
 
-    def __init__(self, policy: Any, pool: ModelPool, freq: int, *, score: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        policy: Any,
+        pool: ModelPool,
+        freq: int,
+        *,
+        unit: str = "iteration",
+        score: Callable[[], float] | None = None,
+    ) -> None:
         if freq < 1:
-            raise ConfigError(f"model_pool(freq={freq}): expected at least 1 iteration")
-        self.pool = pool
+            raise ConfigError(f"model_pool(freq={freq}): expected at least 1")
+        if unit not in POOL_UNITS:
+            raise ConfigError(f"model_pool(unit={unit!r}): expected one of {', '.join(POOL_UNITS)}")
+        self.pool, self._unit = pool, unit
         self._policy, self._freq, self._score = policy, freq, score
         self._begun = False
         # Iteration of the newest version: an aborted iteration is repeated, and must not add its version twice.
         self._iteration = -1
+        # Gradient steps at the newest version that was due by them.
+        self._train_iter: int | None = None
 
     def __call__(self, ctx: LearningContext) -> None:
         """Adds a version if one is due."""
         self._begin()
         mean = None if self._score is not None else ctx.optional("eval_value", float)
-        if ctx.total_step == self._iteration or (mean is None and ctx.total_step % self._freq):
+        due = self._is_due(ctx)
+        if ctx.total_step == self._iteration or not (due or mean is not None):
             return
         weights, network = self._policy.acting_arrays()
         env_step = ctx.optional("env_step", int) or 0
@@ -69,6 +86,13 @@ class model_pool:
             _log.warning("no version was added to %s (%s); training continues", self.pool.folder, error)
             return
         self._iteration = ctx.total_step
+        if due:
+            self._train_iter = ctx.train_iter
+
+    def _is_due(self, ctx: LearningContext) -> bool:
+        if self._unit == "iteration":
+            return not ctx.total_step % self._freq
+        return self._train_iter is None or ctx.train_iter - self._train_iter >= self._freq
 
     def _begin(self) -> None:
         """Before the first version of this run, sets the versions of an earlier run aside."""
@@ -87,10 +111,11 @@ class model_pool:
 
     def state_dict(self) -> StateDict:
         """The state of the pool, with all weights."""
-        return {"iteration": self._iteration, "pool": self.pool.state_dict()}
+        return {"iteration": self._iteration, "train_iter": self._train_iter, "pool": self.pool.state_dict()}
 
     def load_state_dict(self, state: StateDict) -> None:
         self._begun, self._iteration = True, int(state["iteration"])
+        self._train_iter = None if state["train_iter"] is None else int(state["train_iter"])
         try:
             self.pool.load_state_dict(state["pool"])
         except OSError as error:

@@ -131,6 +131,7 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         "max_batch": 256,
         "max_wait_ms": 2.0,
         "limiter_timeout": 600.0,
+        "resources": {},
     }
 
 
@@ -146,7 +147,8 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         (["--async", "--collectors", "2", "lanes.collectors=1"], "--collectors 2 and lanes.collectors=1 contradict"),
         (["--collectors", "3"], "lanes.collectors=3 has no effect on a run without lanes: add --async"),
         (["--cluster", "local"], "lanes.transport=ray has no effect on a run without lanes: add --async"),
-        (["--async", "lanes.address=b:1"], "lanes.address='b:1' is for lanes.transport=ray, not processes"),
+        (["--async", "lanes.address=b:1"], "lanes.address=b:1 is for lanes.transport=ray, not processes"),
+        (["--async", "lanes.insecure=true"], "lanes.insecure=true is for lanes.transport=ray, not processes"),
         (
             ["--async", "--cluster", "local", "lanes.transport=threads"],
             "--cluster local and lanes.transport=threads contra",

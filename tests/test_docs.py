@@ -25,7 +25,9 @@ from test_packaging import PYPROJECT
 
 import minding
 import minding.middleware
+from minding import training
 from minding.cli import cli, run
+from minding.cli.settings import with_shortcuts
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.engine import OnlineRLContext, Task, task
 from minding.engine.chain.lifecycle import GUARANTEES
@@ -293,15 +295,29 @@ def test_a_shell_block_holds_commands_that_exist(block, tmp_path, monkeypatch):
         if other.page == block.page and other.note("saved as"):
             Path(other.note("saved as")).write_text(other.code)
             forget_afterwards(Path(other.note("saved as")).stem, monkeypatch)
+    # What a run folder of the page holds is what an earlier command of it trained.
+    monkeypatch.setattr("minding.training.assembly.check_transport", lambda options: None)
+    trained = {}
+    for other in blocks("bash"):
+        if other.page == block.page and other.line < block.line:
+            for words in commands_of(other):
+                if words[:2] == ["minding", "train"] and words[2] in PRESETS:
+                    trained[words[2]] = settings_of("train", words[2:])[0]
+    for words in commands_of(block):
+        check_command(words, trained)
+
+
+def commands_of(block):
+    """The commands of a block, as words; comments are left out."""
     for line in block.code.replace("\\\n", "").splitlines():
         for command in line.partition(" #")[0].split("&&"):
-            check_command(shlex.split(command))
+            yield shlex.split(command)
 
 
-def check_command(words):
+def check_command(words, trained):
     match words:
         case ["minding", name, *arguments]:
-            check_minding(name, arguments)
+            check_minding(name, arguments, trained)
         case ["make", target]:
             assert re.search(rf"^{target}:.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
         case [".venv/bin/python" | "python", "-m", "pytest", path]:
@@ -330,13 +346,25 @@ def command_of(words):
     return command, list(words[1:])
 
 
-def check_minding(name, arguments):
-    """Parses a command line as the program does, and compiles the settings it names."""
+def settings_of(name, arguments):
+    """The configuration of a command that trains, checked as the program does, and click's context."""
+    command, words = command_of([name, *arguments])
+    ctx = command.make_context(name, words)
+    given = with_shortcuts(ctx.params.get("overrides", ()), ctx.params)
+    cfg = compile_run(load_user_config(ctx.params.get("config") or ctx.params["run"]), given)
+    if cfg.lanes.async_mode:
+        training.check_runnable(cfg)
+    return cfg, ctx
+
+
+def check_minding(name, arguments, trained):
+    """Parses a command line as the program does, and compiles and checks the settings it names."""
     for argument in arguments:
         run = re.match(r"runs/((\w+)[\w-]*)", argument)
         if run:
             Path(run[0]).mkdir(parents=True, exist_ok=True)
-            settings = compile_run(load_preset(run[2] if run[2] in PRESETS else "cartpole_ppo"))
+            preset = run[2] if run[2] in PRESETS else "cartpole_ppo"
+            settings = trained.get(preset) or compile_run(load_preset(preset))
             save_config(settings, Path(run[0], "config.yaml"))
             if Path(argument).suffix == ".yaml":
                 Path(argument).parent.mkdir(exist_ok=True)
@@ -347,7 +375,7 @@ def check_minding(name, arguments):
     ctx = command.make_context(name, words)
     source = ctx.params.get("config") or ctx.params.get("run")
     if source and (source in PRESETS or Path(source).exists()):
-        compile_run(load_user_config(source), ctx.params.get("overrides", ()))
+        settings_of(name, arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -359,9 +387,9 @@ def test_commands_within_sentences_exist(page):
             options = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in words if word.startswith("--")} <= options, code
         elif (words[:1] == ["make"] and len(words) == 2) or words[:2] == ["python", "-m"]:
-            check_command(words)
+            check_command(words, {})
         elif words[:3] == ["pip", "install", "-e"]:
-            check_command(shlex.split(code))
+            check_command(shlex.split(code), {})
 
 
 def test_the_first_block_of_the_readme_works_in_a_fresh_clone(tmp_path):

@@ -64,7 +64,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     )
     freq = cfg.pool.read("freq", int)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    task.use(model_pool(policy, pool, freq, score=lambda: contest.lineup.rating))
+    task.use(model_pool(policy, pool, freq, unit=cfg.pool.unit, score=lambda: contest.lineup.rating))
     task.use(past_selves(contest, pool))
     task.use(StepCollector(cfg, policy.collect_mode, contest))
     task.use(gae_estimator(cfg, policy.collect_mode))

@@ -159,6 +159,11 @@ class StampedRows:
         self.pushed += pushed
         self._written[places] = self.pushed
 
+    def versions(self, places: Array) -> Array:
+        """When the rows at these places were written: the number of rows pushed until then, int64."""
+        written: Array = self._written[places]
+        return written
+
     @property
     def used(self) -> int:
         """The number of places up to the last one that was ever written."""

@@ -78,17 +78,31 @@ def least_error(samples_per_insert: float) -> float:
     return max(1.0, samples_per_insert)
 
 
-def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
+def ratio(samples_per_insert: float, rows: int, error: float | tuple[float, float]) -> Limiter:
     """Keeps the ratio of samples to inserts, counted from the moment when the table first held that many rows.
 
     Args:
       samples_per_insert: r, samples per inserted row.
       rows: number of rows that the table must hold before it can be sampled.
-      error: maximum size of ``(I - rows) r - S`` in either direction, in samples.
+      error: maximum size of ``(I - rows) r - S`` in either direction, in samples; or `min_diff` and `max_diff` of the
+        `Limiter`, as in Reverb, which are counted from the first row.
     Raises:
       ConfigError: if `error` is so small that neither side could continue, see `least_error`.
     """
     least = least_error(samples_per_insert)
+    if isinstance(error, tuple):
+        limiter = Limiter(rows, samples_per_insert, *error)
+        if limiter.max_diff - limiter.min_diff < 2 * least:
+            raise ConfigError(
+                f"limiter ratio: expected bounds that are at least 2 max(1, samples_per_insert) = {2 * least:g} "
+                f"samples apart, got {error}: below that, neither inserts nor samples may be allowed"
+            )
+        if limiter.min_diff > samples_per_insert * rows:
+            raise ConfigError(
+                f"limiter ratio: the first of the bounds {error} exceeds samples_per_insert x rows = "
+                f"{samples_per_insert * rows:g}: the table would not be sampled when it holds its rows"
+            )
+        return limiter
     if not error >= least:
         raise ConfigError(
             f"limiter ratio: expected an error of at least max(1, samples_per_insert) = {least:g} samples, got "

@@ -14,6 +14,8 @@ SMALLEST = 1e-6
 """Added to every priority, so that each row can be sampled again."""
 UNKNOWN = -1.0
 """Marks rows that were never learned from, whose priority is the highest one so far."""
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest priority: learners return float32, and the sum over all rows stays finite."""
 HEIGHT = 8
 """Minimum number of levels of the trees over blocks of a `SumTree`."""
 ROOTS = 1 << 12
@@ -70,13 +72,15 @@ def checked_errors(errors: Array) -> Array:
 
     Raises:
       NonFiniteError: if one is NaN or infinite.
-      ConfigError: if one is negative.
+      ConfigError: if one is negative or above `LARGEST`.
     """
     given: Array = errors.astype(np.float64)
     if not np.isfinite(given).all():
         raise NonFiniteError(f"priority {np.flatnonzero(~np.isfinite(given))[0]} of those given is NaN or infinite")
     if (given < 0.0).any():
         raise ConfigError(f"priority {given.min()}: expected the size of an error, at least 0")
+    if (given > LARGEST).any():
+        raise ConfigError(f"priority {given.max():g}: expected at most {LARGEST:.1e}, the range of float32")
     return given
 
 
@@ -123,11 +127,11 @@ class Priorities:
 
         Raises:
           NonFiniteError: if a priority is NaN or infinite; nothing is written then.
-          ConfigError: if a priority is negative; nothing is written then.
+          ConfigError: if a priority is negative or above `LARGEST`; nothing is written then.
         """
         scaled = self._scaled(priorities)
         self._tree.write(rows, scaled)
-        self._highest = max(self._highest, float(scaled.max()))
+        self._highest = max(self._highest, float(scaled.max(initial=0.0)))
 
     def forget(self, rows: Array) -> None:
         """Removes rows (n,), which are no longer sampled."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from minding.engine.buffers.base import BaseBuffer
-from minding.engine.buffers.priorities import UNKNOWN, Priorities, Priority
+from minding.engine.buffers.priorities import UNKNOWN, Priorities, Priority, checked_errors
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.sequences import (
     PrioritizedWindows,
@@ -168,7 +168,8 @@ class ReplayBuffer(RingBuffer):
         return sequences_from(self.ring, *self._windows.draw(shape, self.rng), sequences.length, sequences.burn_in)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
-        """Sets the priorities of sampled rows or sequences; for one that occurs twice the last one counts.
+        """Sets the priorities of sampled rows or sequences; for one that occurs twice the last one counts. What was
+        overwritten since is ignored.
 
         Args:
           batch: a result of `sample`.
@@ -177,12 +178,16 @@ class ReplayBuffer(RingBuffer):
 
         Raises:
           NonFiniteError: if a priority is NaN or infinite; nothing is written then.
-          ConfigError: if a priority is negative, or the buffer has none; nothing is written then.
+          ConfigError: if a priority is negative or too large, or the buffer has none; nothing is written then.
         """
         if isinstance(self._windows, PrioritizedWindows) and isinstance(batch, SequenceBatch):
             self._windows.update(batch, priorities)
         elif self._priorities is not None:
-            self._priorities.write(batch.index.reshape(-1).astype(np.int64), priorities.reshape(-1))
+            places, given = batch.index.reshape(-1).astype(np.int64), checked_errors(priorities.reshape(-1))
+            if batch.version is not None:
+                there = self.ring.versions(places) == batch.version.reshape(-1)
+                places, given = places[there], given[there]
+            self._priorities.write(places, given)
         else:
             super().update(batch, priorities)
 

@@ -121,7 +121,14 @@ class Ring:
     def batch(self, index: Array, weight: Array | None = None) -> IndexedBatch:
         """The batch of the rows at these places, int32."""
         successor = None if self._successors is None else self._successors.place[index]
-        return IndexedBatch(self.layout, self.tables, index, weight, successor=successor)
+        version = None if weight is None else self.versions(index)
+        return IndexedBatch(self.layout, self.tables, index, weight, successor=successor, version=version)
+
+    def versions(self, places: Array) -> Array:
+        """When the rows at these places were written: the number of rows pushed before, int64."""
+        newest = self._pushed - 1
+        versions: Array = newest - (newest - places.astype(np.int64)) % self.capacity
+        return versions
 
     def read(self, name: str, rows: Array) -> Array:
         """A field of the rows at the given places, as a copy."""

@@ -181,12 +181,12 @@ class Heap:
             self._known[place] = key, self._count
             heapq.heappush(self._heap, (key, self._count, place))
             self._count += 1
-
-    def update(self, places: Array, priorities: Array) -> None:
-        self.insert(places, priorities)
         if len(self._heap) > 64 + 4 * len(self._known):
             self._heap = [(*key, place) for place, key in self._known.items()]
             heapq.heapify(self._heap)
+
+    def update(self, places: Array, priorities: Array) -> None:
+        self.insert(places, priorities)
 
     def remove(self, places: Array) -> None:
         for place in places.tolist():

@@ -4,7 +4,7 @@ https://arxiv.org/abs/2102.04736), for one machine."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -97,6 +97,8 @@ class Table(BaseBuffer):
       limiter: see `limiters`; None: `limiters.none()`.
       priority: exponents of the sampler ``prioritized``.
       seed: seed of the sampling stream.
+      on_removal: called with the rows that are removed, one array ``(n, *shape)`` per field, and how often each was
+        sampled, int64 ``(n,)``. Resumed runs do not repeat calls.
 
     Attributes:
       inserted, sampled: numbers of inserted rows and of samples so far, for the limiter.
@@ -116,6 +118,7 @@ class Table(BaseBuffer):
         *,
         priority: Priority | None = None,
         seed: int = 0,
+        on_removal: Callable[[Mapping[str, Array], Array], object] | None = None,
     ) -> None:
         self.rows = fields if isinstance(fields, Rows) else Rows(capacity, fields)
         if not 1 <= capacity <= self.rows.capacity:
@@ -138,6 +141,7 @@ class Table(BaseBuffer):
             )
         self.prioritized = uses_priority(sampler) or uses_priority(remover)
         self._priority = priority or Priority()
+        self._on_removal = on_removal
         self.minibatches: int | None = 0
         self.inserted = self.sampled = 0
         self._sampler = make_selector(sampler, self.rows.capacity, self._priority.alpha, "sampler")
@@ -176,7 +180,7 @@ class Table(BaseBuffer):
         Raises:
           LimitError: the limiter does not allow it, see `can_insert`; nothing is inserted then.
           ShapeError, NonFiniteError: as in `Rows.pack`.
-          ConfigError: n exceeds the capacity, or a priority is negative.
+          ConfigError: n exceeds the capacity, or for a priority as in `checked_errors`.
         """
         push(transitions, [self])
 
@@ -223,21 +227,24 @@ class Table(BaseBuffer):
         if self.sampler == "prioritized":
             weight = self._priority.weights((size * probability).reshape(updates, batch_size), self.minibatches or 0)
         self.minibatches = (self.minibatches or 0) + updates
-        return IndexedBatch(self.rows.layout, self.rows.tables, index, weight)
+        version = self.rows.versions(index) if self.prioritized else None
+        return IndexedBatch(self.rows.layout, self.rows.tables, index, weight, version=version)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
-        """Sets the priorities of sampled rows that are still stored; for a row that occurs twice the last one counts.
+        """Sets the priorities of sampled rows; for a row that occurs twice the last one counts. Rows that were removed
+        since are ignored, also if another row has taken their place.
 
         Args:
           batch: a result of `sample`.
           priorities: float32 (K, B), at least 0: absolute errors.
 
         Raises:
-          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
-          ConfigError: if a priority is negative; nothing is written then.
+          NonFiniteError, ConfigError: as in `checked_errors`; nothing is written then.
         """
         given, places = checked_errors(priorities.reshape(-1)), batch.index.reshape(-1).astype(np.int64)
         there = np.array([place in self._times for place in places.tolist()], np.bool_)
+        if batch.version is not None:
+            there &= self.rows.versions(places) == batch.version.reshape(-1)
         for selector in (self._sampler, self._remover):
             selector.update(places[there], given[there])
         self._highest = max(self._highest, float(given.max(initial=0.0)))
@@ -291,6 +298,9 @@ class Table(BaseBuffer):
 
     def _forget(self, places: Array) -> None:
         """Removes rows that the remover no longer contains."""
+        if self._on_removal is not None and len(places):
+            times = np.array([self._times[place] for place in places.tolist()], np.int64)
+            self._on_removal({name: self.rows.read(name, places) for name in self.fields}, times)
         self._sampler.remove(places)
         self._left -= sum(self.max_times_sampled - self._times.pop(place) for place in places.tolist())
         self.rows.release(places)

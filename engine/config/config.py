@@ -209,7 +209,10 @@ class PoolSection(Section):
     """`pool`, the model pool."""
 
     freq: int | None = setting(
-        None, "[1, inf)", "iterations between two versions of the policy in the model pool; None: no model pool"
+        None, "[1, inf)", "`pool.unit` between two versions of the policy in the model pool; None: no model pool"
+    )
+    unit: str = setting(
+        "iteration", ("iteration", "train_iter"), "what `pool.freq` counts: iterations, or gradient steps"
     )
     last: int = setting(
         10, "[1, inf)", "number of newest versions to keep; the best and pinned versions are always kept"
@@ -263,6 +266,9 @@ class LanesSection(Section):
     )
     address: str = setting(
         "local", None, "Ray cluster: local starts one on this machine for the run; HOST:PORT connects to a running one"
+    )
+    resources: OpenSection = setting(
+        {}, "open", "resources of a Ray cluster that each collector, evaluator and inference server takes, by name"
     )
     shards: int = setting(
         1, "[1, 4096]", "number of collectors that share one iteration and divide its environments; 1: not shared"

@@ -245,6 +245,8 @@ class IndexedBatch:
         it; None: all count. Gradient steps find it in their batch as `VALID`.
       lag: age, in learner iterations, of the weights that collected the rows; 0 if unknown.
       recorded: properties of the recorded data, if they are the only source of rows; None where rows are collected.
+      version: when each row was written, int64, shaped like `index`: a number that grows with each push, by which a
+        buffer with priorities recognizes rows that were replaced since; None without priorities.
     """
 
     layout: RowLayout
@@ -255,6 +257,7 @@ class IndexedBatch:
     successor: Array | None = None
     valid: Array | None = None
     recorded: Recorded | None = None
+    version: Array | None = None
 
     def distinct(self) -> tuple[dict[str, Array], Array]:
         """Returns each row that the index refers to once, by field, and the index into these rows, int32, shaped like

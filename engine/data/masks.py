@@ -16,6 +16,8 @@ from minding.engine.data import trees
 from minding.engine.types import Array, Obs, ObsLike
 
 ACTION_MASK = "action_mask"
+LEGAL_ACTION = "legal_action"
+"""KaiWu's name of the mask; it is not read."""
 OBSERVATION = "observation"
 
 

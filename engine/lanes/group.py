@@ -340,6 +340,11 @@ class WorkerGroup:
                 acting.load_state_dict(state)
         return answer
 
+    def close_board(self) -> None:
+        """Frees the memory of the weights, after all workers have ended; they are not started again."""
+        if self._prepared:
+            self._board.close()
+
     def read_weights(self, snapshot: Snapshot) -> dict[str, Array]:
         """A copy of the weights of a request; available until the next `publish` after its answer."""
         arrays = self._board.empty()
@@ -355,6 +360,8 @@ def close_groups(groups: Sequence[WorkerGroup]) -> None:
     close_all([worker for group in groups for worker in group.everyone])
     for service in services:
         service.close_port()
+    for group in groups:
+        group.close_board()
 
 
 class RemoteMember:

@@ -14,6 +14,8 @@ from minding.engine.errors import ConfigError, nearest
 
 LOCAL = "local"
 """The address of a cluster that a run starts on this machine."""
+KINDS = {"collector": "collector", "evaluator": "evaluator", "server": "inference server"}
+"""The kinds of workers in ``lanes.resources``, and the beginnings of their names."""
 _TIMEOUT, _TIMEOUT_ON_RAY = 300.0, 30.0  # s
 LANES = {key: option for key, option in LanesSection.options().items() if key != "async_mode"}
 """The options of the section `lanes`, but for the one that says whether a run is asynchronous at all."""
@@ -48,13 +50,14 @@ class LaneOptions(LanesSection):
             )
         if self.pin == "on" and self.transport == "ray":
             raise ConfigError("lanes.pin='on': Ray places its actors itself; leave lanes.pin at auto")
-        if self.transport != "ray" and self.address != LOCAL:
-            raise ConfigError(f"lanes.address={self.address!r} is for lanes.transport=ray, not {self.transport}")
-        if self.insecure and (self.transport != "ray" or self.address == LOCAL):
+        # Other transports ignore the address, which a run keeps that was resumed without its cluster.
+        if self.insecure and self.transport == "ray" and self.address == LOCAL:
             raise ConfigError(
                 "lanes.insecure=true (--insecure-cluster) is for a Ray cluster that you started: also give its "
                 "address, as in --cluster HOST:PORT"
             )
+        if self.transport == "ray":
+            self._check_resources()
         if self.collectors is not None and self.collectors % self.shards:
             fitting = -(-self.collectors // self.shards) * self.shards
             raise ConfigError(
@@ -94,6 +97,21 @@ class LaneOptions(LanesSection):
         if timeout is None:
             timeout = _TIMEOUT_ON_RAY if self.transport == "ray" else _TIMEOUT
         return LaneOptions(**{**self, "collectors": collectors, "max_staleness": staleness, "timeout": timeout})
+
+    def _check_resources(self) -> None:
+        if self.resources and self.address == LOCAL:
+            raise ConfigError(
+                "lanes.resources is for a cluster that you started, whose machines offer them: also give its address, "
+                "as in --cluster HOST:PORT"
+            )
+        for kind, wanted in self.resources.items():
+            if kind not in KINDS:
+                raise ConfigError(f"lanes.resources.{kind}: unknown{nearest(kind, KINDS)}; expected {', '.join(KINDS)}")
+            amounts = wanted.values() if isinstance(wanted, Mapping) else [None]
+            if not all(isinstance(n, (int, float)) and not isinstance(n, bool) and n >= 0 for n in amounts):
+                raise ConfigError(
+                    f"lanes.resources.{kind}={wanted!r}: expected a number of each resource, such as {{CPU: 1, NPU: 1}}"
+                )
 
     def check_collectors(self, staleness: int) -> None:
         """Refuses more collectors than can work at the same time, given the chain's `default_staleness`.

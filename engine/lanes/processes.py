@@ -11,6 +11,7 @@ import mmap
 import os
 import pickle
 import platform
+import resource
 import tempfile
 import threading
 import time
@@ -18,12 +19,11 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minding.engine.errors import LaneError
+from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.sockets import SocketPort
 from minding.engine.lanes.transport import (
@@ -38,6 +38,7 @@ from minding.engine.lanes.transport import (
 )
 from minding.engine.lanes.worker import serve
 from minding.engine.lanes.worker_task import WorkerTask, replace_task
+from minding.engine.process.alive import is_stopped
 from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker
 from minding.engine.types import Array
 
@@ -45,6 +46,15 @@ _ALIGNMENT = 64  # bytes, one cache line
 _SMALLEST = 1 << 12  # bytes of a slot
 _FREE = -1
 _BEAT = 0.5  # s
+_FILES = 5
+"""File descriptors of a worker in the main process: its socket, two of its process, and a segment per direction."""
+_OTHER_FILES = 48
+"""File descriptors that are left for checkpoints, logs and environments of the main process."""
+
+
+def open_files() -> int:
+    """The number of file descriptors that this process has open."""
+    return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
 
 
 class ProcessTransport:
@@ -66,6 +76,15 @@ class ProcessTransport:
         return SharedWeights(arrays, slots)
 
     def inspect(self, workers: int) -> tuple[str, ...]:
+        used, limit = open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        needed = used + workers * _FILES + _OTHER_FILES
+        if limit != resource.RLIM_INFINITY and needed > limit:
+            most = max(0, limit - used - _OTHER_FILES) // _FILES
+            raise ConfigError(
+                f"{workers} workers need {workers * _FILES} file descriptors, {_FILES} each, and this process may open "
+                f"{limit}, of which {used} are in use: raise the limit with `ulimit -n {needed}`, or lower "
+                f"lanes.collectors (room for {most} workers, evaluators included)"
+            )
         return ()
 
     def port(self, askers: int) -> SocketPort:
@@ -103,6 +122,9 @@ class ProcessWorker:
     def hindrance(self) -> str | None:
         return f"is stopped: `kill -CONT {self.pid}` lets it continue" if is_stopped(self.pid) else None
 
+    def has_better_place(self) -> bool:
+        return False
+
     def join(self, timeout: float) -> str | None:
         self._process.join(timeout)
         code = self._process.exitcode
@@ -115,15 +137,6 @@ class ProcessWorker:
         self._process.join()
         self._process.close()
         self.channel.close()
-
-
-def is_stopped(pid: int | None) -> bool:
-    """Whether a process has been stopped by a signal; False if that cannot be determined."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def _main(
@@ -375,6 +388,10 @@ class SharedWeights:
 
     def release(self, snapshot: Snapshot) -> None:
         self._users[snapshot.place] -= 1
+
+    def close(self) -> None:
+        # The memory is free once nothing refers to it, whatever still refers to this object.
+        self._block, self._stamps, self._contents, self._views = None, [], [], []
 
     # The readers' side
 

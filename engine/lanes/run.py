@@ -212,7 +212,8 @@ def make_transport(options: LaneOptions) -> Transport:
         return ThreadTransport()
     from minding.engine.lanes.ray.transport import RayTransport
 
-    return RayTransport(options.address, options.insecure)
+    resources: Any = options.resources
+    return RayTransport(options.address, options.insecure, resources)
 
 
 def check_transport(options: LaneOptions) -> None:

@@ -272,6 +272,10 @@ class SupervisedWorker:
             assert self.state is not None
             answer.state["members"] = applied(self.state["members"], members)
         self.state = answer.state
+        if self._running[0].has_better_place():
+            _log.warning("%s moves to a free CPU", self.name)
+            _end(self._running, patience=0.0)
+            self._start()
         return answer
 
     def look(self, timeout: float = 0.0) -> None:

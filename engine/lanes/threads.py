@@ -85,6 +85,9 @@ class ThreadWorker:
     def hindrance(self) -> str | None:
         return None
 
+    def has_better_place(self) -> bool:
+        return False
+
     def join(self, timeout: float) -> str | None:
         self._thread.join(timeout)
         return None if self._thread.is_alive() else self._ended
@@ -232,6 +235,9 @@ class CopiedWeights:
 
     def release(self, snapshot: Snapshot) -> None:
         self._users[snapshot.version] -= 1
+
+    def close(self) -> None:
+        self._versions.clear()
 
     def empty(self) -> dict[str, Array]:
         return {name: np.zeros(shape, dtype) for name, (shape, dtype) in self._shapes.items()}

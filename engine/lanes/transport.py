@@ -218,6 +218,10 @@ class WeightBoard(WeightReader, Protocol):
         """Releases a version that `retain` reserved."""
         ...
 
+    def close(self) -> None:
+        """Frees the memory of all versions, after all readers have ended; nothing is published afterwards."""
+        ...
+
 
 # Inference servers
 
@@ -305,7 +309,7 @@ class WorkerHandle(Protocol):
 
     @property
     def kind(self) -> str:
-        """Its kind, for messages: ``process``, ``thread`` or ``actor``."""
+        """Its kind, for messages: ``process``, ``thread`` or ``actor``, and what is special about it."""
         ...
 
     @property
@@ -340,6 +344,10 @@ class WorkerHandle(Protocol):
 
     def hindrance(self) -> str | None:
         """The known obstacle that keeps it from running, with a remedy; None if there is none."""
+        ...
+
+    def has_better_place(self) -> bool:
+        """Whether another worker in its place would run faster."""
         ...
 
     def join(self, timeout: float) -> str | None:

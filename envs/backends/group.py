@@ -92,6 +92,7 @@ class EnvGroup:
       env_ids: index of each environment within the manager.
       layout: layout of the observations.
       arrays: arrays to write into; `arrays.episode` holds each environment's count of episodes.
+      first: see `Source`.
       restart: whether to begin a new episode after a fault, in a new environment if a reset fails (else EnvError is
         raised). An environment that fails `FaultStreak.limit` steps in a row, or whose answers have the wrong form, is
         an error in any case.
@@ -105,6 +106,7 @@ class EnvGroup:
         layout: ObsLayout,
         arrays: StepArrays,
         restart: bool,
+        first: int = 0,
     ) -> None:
         self.arrays = arrays
         self.activity = Activity(arrays.running)
@@ -112,7 +114,7 @@ class EnvGroup:
         self.faults: list[str] = []
         self._make_env = make_env
         self._name = name
-        self._env_ids = env_ids
+        self._env_ids, self._first = env_ids, first
         self._layout = layout
         self._values = ValueCheck(layout)
         self._restart = restart
@@ -199,10 +201,10 @@ class EnvGroup:
                 with self.activity.during("step"):
                     obs, _, terminated, truncated, _ = self._envs[row].step(action)
                 if terminated or truncated:
-                    raise EnvError(f"environment {self._env_ids[row]}: its episode ended while it was replayed")
+                    raise EnvError(f"{self._numbered(row)}: its episode ended while it was replayed")
                 self._layout.write(first_obs, row, obs)
         except (Exception, Hang) as error:
-            raise EnvError(f"environment {self._env_ids[row]}: replay failed: {describe(error)}") from error
+            raise EnvError(f"{self._numbered(row)}: replay failed: {describe(error)}") from error
         self._elapsed[row] = len(actions)
 
     def close(self) -> None:
@@ -273,11 +275,14 @@ class EnvGroup:
     def _close_env(self, row: int) -> None:
         self.arrays.running[0] = row
         with self.activity.during("close"):
-            close_env(self._envs[row], f"environment {self._env_ids[row]} ({self._name})")
+            close_env(self._envs[row], f"{self._numbered(row)} ({self._name})")
 
     def who(self, row: int) -> str:
         """The environment and the step of its episode, for messages."""
-        return f"environment {self._env_ids[row]} ({self._name}), step {int(self._elapsed[row]) + 1} of its episode"
+        return f"{self._numbered(row)} ({self._name}), step {int(self._elapsed[row]) + 1} of its episode"
+
+    def _numbered(self, row: int) -> str:
+        return f"environment {self._first + self._env_ids[row]}"
 
     def _message(self, row: int, what: str) -> str:
         return f"{self.who(row)}: {what}"

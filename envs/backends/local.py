@@ -34,7 +34,8 @@ class LocalSource(EpisodeSource):
     ) -> None:
         arrays = StepArrays.allocate(layout, num_envs)
         super().__init__(factory.name, layout, arrays, adapter, seed, replays=not factory.single_instance)
-        self._group = EnvGroup(factory, factory.name, range(self.num_envs), layout, arrays, restart)
+        self.first = factory.first
+        self._group = EnvGroup(factory, factory.name, range(self.num_envs), layout, arrays, restart, factory.first)
         self._watch = Watch(self._group.activity, self._who, factory.step_timeout)
         self._closed = False
 

@@ -75,7 +75,7 @@ class ProcessSource(EpisodeSource):
         arrays, self._shared_actions = shared.views(block)
         arrays.episode.fill(-1)
         super().__init__(factory.name, layout, arrays, adapter, seed)
-        self._options = options
+        self._options, self.first = options, factory.first
         pickled = cloudpickle.dumps(factory)
         bounds = [num_envs * k // count for k in range(count + 1)]
         self._workers = [
@@ -245,8 +245,9 @@ class ProcessSource(EpisodeSource):
         actions = self._actions.actions(env_id)
         step = "unknown" if actions is None else len(actions)
         return (
-            f"environment {env_id} ({self.name}), step {step} of its episode, in worker process {worker.plan.index} "
-            f"(pid {worker.pid}, environments {rows.start} to {rows.stop - 1})"
+            f"environment {self.first + env_id} ({self.name}), step {step} of its episode, in worker process "
+            f"{worker.plan.index} (pid {worker.pid}, environments {self.first + rows.start} to "
+            f"{self.first + rows.stop - 1})"
         )
 
 

@@ -101,6 +101,7 @@ class Source(abc.ABC):
       num_envs: number of environments, N.
       layout: layout of the observations.
       name: name of the environments in messages.
+      first: number of its first environment in messages: the shards of an iteration count on.
       fault_count: number of faults since the start that led to a restart.
       resume_guarantee: ``'exact'`` if `load_state_dict` restores the running episodes, else
         ``'episode-boundary'``.
@@ -112,6 +113,7 @@ class Source(abc.ABC):
     layout: ObsLayout
     lengths: Array
     name: str
+    first: int = 0
     fault_count: int = 0
     resume_guarantee: str = "exact"
     worker_pids: tuple[int, ...] = ()

@@ -268,9 +268,9 @@ class VectorSource(Source):
         if self._values.fits(leaves, reward, over):
             return
         for row, what in self._values.bad_rows(leaves, reward, over):
-            raise EnvError(f"environment {row}, step {self.lengths[row] + 1} of its episode: {what}")
+            raise EnvError(f"environment {self.first + row}, step {self.lengths[row] + 1} of its episode: {what}")
         for row, what in self._values.rounded(leaves):
-            _log.warning("%s", self._message(f"environment {row}: {what}"))
+            _log.warning("%s", self._message(f"environment {self.first + row}: {what}"))
 
     def _message(self, what: str) -> str:
         return f"{self._who()}: {what}"

@@ -125,7 +125,7 @@ class _Worker:
         self._actions = actions[part]
         own = arrays.rows(part, arrays.running[plan.index : plan.index + 1])
         factory = cloudpickle.loads(plan.factory)
-        self._group = EnvGroup(factory, plan.name, plan.rows, plan.layout.obs, own, plan.restart)
+        self._group = EnvGroup(factory, plan.name, plan.rows, plan.layout.obs, own, plan.restart, factory.first)
 
     def reset(self, seed: int) -> None:
         self._group.seed = seed

@@ -68,6 +68,7 @@ class EnvFactory:
       action_space: action space of the probed environment, which all others must have; None accepts any.
       global_state, team_reward: options of environments with several agents, see `AgentOptions`.
       single_instance: whether all environments that the factory makes in a process share one instance, see `Turn`.
+      first: see `Source`.
     """
 
     name: str
@@ -82,6 +83,7 @@ class EnvFactory:
     global_state: bool = False
     team_reward: bool = False
     single_instance: bool = False
+    first: int = 0
 
     @anchored()
     def __call__(self) -> AnyEnv:
@@ -109,10 +111,15 @@ class EnvFactory:
         open_envs.add(env, self.name)
         return env
 
-    def probed(self) -> tuple[EnvFactory, spaces.Space[Any], spaces.Space[Any]]:
-        """This factory with `form` and `action_space`, and both spaces, from an environment that is closed again."""
+    def probed(
+        self, look: Callable[[AnyEnv], object] | None = None
+    ) -> tuple[EnvFactory, spaces.Space[Any], spaces.Space[Any]]:
+        """This factory with `form` and `action_space`, and both spaces, from an environment that `look` may use before
+        it is closed again."""
         env = self()
         try:
+            if look is not None:
+                look(env)
             form = env.form if isinstance(env, JoinInfo) else None
             alone = env.action_space if agents_space(env.observation_space) is None else None
             known = dataclasses.replace(self, form=form, action_space=alone)

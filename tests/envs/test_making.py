@@ -5,7 +5,7 @@ import gymnasium
 import numpy as np
 import pytest
 from agent_worlds import Squad
-from worlds import Counter
+from worlds import Counter, Permit
 
 from minding.engine import Config
 from minding.engine.errors import ConfigError, EnvError
@@ -72,6 +72,50 @@ def test_a_shard_has_its_share_of_the_environments_and_steps_them_as_all_would_b
     loop = closing(make_env_manager({"env_id": "CartPole-v1", "backend": "sync"}, 8, seed=7))
     # Of single environments the first worker has the first ones.
     assert play(closing(loop.factory()(LaneContext(0, {}, shards=4)))) == play(two)
+
+
+@pytest.mark.parametrize("backend", ["sync", "subprocess"])
+def test_a_fault_in_a_shard_names_the_environment_by_its_number_in_the_run(backend, closing):
+    cfg = {"env_id": "worlds:Faulty", "env_kwargs": {"kind": "nan", "at": 1}, "backend": backend, "workers": 1}
+    manager = closing(make_env_manager(cfg, 6, seed=7))
+    for index, number in ((1, 2), (2, 4), (4, 2)):
+        shard = closing(manager.factory()(LaneContext(index, {}, shards=3)))
+        with pytest.raises(EnvError, match=rf"environment {number} \(worlds:Faulty\), step 1 of its episode"):
+            shard.step(np.zeros(2, np.int64))
+
+
+def test_a_fault_in_a_shard_of_a_vector_environment_has_its_number_in_the_run(closing):
+    manager = closing(make_env_manager(CASES["native"], 6, seed=7))
+    shard = closing(manager.factory()(LaneContext(2, {}, shards=3)))
+    shard.reset()
+    shard._source._env.unwrapped.state[0, 1] = np.nan
+    with pytest.raises(EnvError, match="environment 5, step 1 of its episode: observation"):
+        shard.step(np.zeros(2, np.int64))
+
+
+class KaiWu(Permit):
+    """Gives the legal actions under another name."""
+
+    def say(self, terminated):
+        info = super().say(terminated)
+        return {"legal_action": info.pop("action_mask"), **info}
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "said"),
+    [
+        (Permit, {}, "Permit: info has 'action_mask', which is ignored: set env.info_keys=[action_mask], unless"),
+        (KaiWu, {}, "info has 'legal_action', which is ignored: return it as info['action_mask'], and set env.info_k"),
+        (Permit, {"info_keys": ["action_mask"]}, ""),
+        (Permit, {"single_instance": True}, ""),
+        (Counter, {}, ""),
+    ],
+)
+def test_a_mask_that_is_not_declared_is_reported_once(make, given, said, closing, caplog):
+    cfg = {"backend": "sync", **given}
+    manager = closing(make_env_manager(cfg, 1, seed=0, env_fn=make, watch=["action_mask"]))
+    closing(travelled(manager))
+    assert [said in record.getMessage() for record in caplog.records] == [True] * bool(said)
 
 
 def test_a_factory_keeps_whether_rewards_are_those_of_training(closing):

@@ -55,11 +55,11 @@ def watcher(event):
     return watch
 
 
-def train(folder, steps, event=lambda ctx: None, *, freq=2, resume=None, score=None, **options):
+def train(folder, steps, event=lambda ctx: None, *, freq=2, unit="iteration", resume=None, score=None, **options):
     policy, task, pool = Number(), Task(), ModelPool(folder / "run/models", **options)
     with task.start(ctx=OnlineRLContext(), resume=resume):
         task.use(evaluator())
-        task.use(model_pool(policy, pool, freq, score=score))
+        task.use(model_pool(policy, pool, freq, unit=unit, score=score))
         task.use(learner(policy))
         task.use(watcher(event))
         task.use(CkptSaver(policy, "run", 3, out_dir=folder, task=task))
@@ -116,7 +116,17 @@ def stop_in(iteration):
     return stop
 
 
-@pytest.mark.parametrize("options", [{}, {"last": 1}])
+def test_gradient_steps_can_be_counted_instead_of_iterations(tmp_path):
+    pool = ModelPool(tmp_path)
+    add = model_pool(Number(), pool, 10, unit="train_iter")
+    for iteration, train_iter in enumerate((0, 4, 9, 12, 20, 22, 50)):
+        add(OnlineRLContext(total_step=iteration, train_iter=train_iter))
+    assert [each.iteration for each in pool.versions] == [0, 3, 5, 6]
+    with pytest.raises(ConfigError, match=r"model_pool\(unit='step'\): expected one of iteration, train_iter"):
+        model_pool(Number(), pool, 10, unit="step")
+
+
+@pytest.mark.parametrize("options", [{}, {"last": 1}, {"freq": 4, "unit": "train_iter"}])
 def test_a_resumed_run_has_the_pool_of_one_that_ran_on(tmp_path, options):
     whole = train(tmp_path / "whole", 20, **options)
 

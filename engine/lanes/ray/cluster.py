@@ -22,6 +22,7 @@ from typing import Any
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes.options import LOCAL
 from minding.engine.lanes.ray import reaper
+from minding.engine.lanes.ray.guard import raylet_of
 from minding.engine.process.alive import start_ticks
 from minding.engine.process.packages import import_installed
 from minding.engine.process.signals import note_sender
@@ -137,7 +138,10 @@ class JoinedCluster:
         self._environment = _environment(self._mode)
         self._environment.__enter__()
         try:
-            return _init({"address": self._address})
+            ray = _init({"address": self._address})
+            self._reaper = _start_reaper(None)
+            _tell_raylet(self._reaper, ray)
+            return ray
         except BaseException:
             self._environment.__exit__(None, None, None)
             raise
@@ -145,8 +149,13 @@ class JoinedCluster:
     def watch(self, pid: int) -> None:
         """Does nothing: processes of the cluster end with it, not with the run."""
 
+    def lost(self) -> None:
+        """Keeps the reaper from saying again what the run has said."""
+        _tell(self._reaper, "bye")
+
     def end(self) -> None:
         """Leaves the cluster."""
+        _end_reaper(self._reaper)
         _ray().shutdown()
         self._environment.__exit__(None, None, None)
 
@@ -175,7 +184,7 @@ class LocalCluster:
             folder = tempfile.mkdtemp(prefix="minding-ray-", dir=os.environ.get("RAY_TMPDIR") or "/tmp")
             held.callback(shutil.rmtree, folder, ignore_errors=True)
             self._reaper = _start_reaper(folder)
-            held.callback(self._reap)
+            held.callback(_end_reaper, self._reaper)
             token = Path(folder) / "token"
             with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
                 file.write(secrets.token_hex(32))
@@ -189,6 +198,7 @@ class LocalCluster:
             started = [pid for pid in _descendants() if pid not in before and pid != self._reaper.pid]
             for pid in started:
                 self.watch(pid)
+            _tell_raylet(self._reaper, ray)
             if os.environ[_ON_ALL_ADDRESSES] == "0":
                 _check_listeners(set(_listeners([os.getpid(), *started])) - listened)
             self._closing = held.pop_all()
@@ -200,18 +210,13 @@ class LocalCluster:
         if since is not None:
             _tell(self._reaper, f"process {pid} {since}")
 
+    def lost(self) -> None:
+        """See `JoinedCluster.lost`."""
+        _tell(self._reaper, "bye")
+
     def end(self) -> None:
         """Ends the cluster and all of its processes."""
         self._closing.close()
-
-    def _reap(self) -> None:
-        with contextlib.suppress(OSError):
-            self._reaper.stdin.close()  # type: ignore[union-attr]
-        try:
-            self._reaper.wait(_REAPED)
-        except subprocess.TimeoutExpired:
-            self._reaper.kill()
-            self._reaper.wait()
 
 
 def _init(arguments: dict[str, Any]) -> Any:
@@ -302,18 +307,36 @@ def _descendants() -> list[int]:
     return [process.pid for process in psutil.Process().children(recursive=True)]
 
 
-def _start_reaper(folder: str) -> subprocess.Popen[str]:
+def _start_reaper(folder: str | None) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", reaper.__file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
         text=True,
         # A signal from the terminal that ends the run must not end it.
         start_new_session=True,
     )
-    _tell(process, f"folder {folder}")
+    if folder is not None:
+        _tell(process, f"folder {folder}")
     return process
+
+
+def _end_reaper(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(OSError):
+        process.stdin.write("bye\n")  # type: ignore[union-attr]
+        process.stdin.close()  # type: ignore[union-attr]
+    try:
+        process.wait(_REAPED)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _tell_raylet(process: subprocess.Popen[str], ray: Any) -> None:
+    pid = raylet_of(ray)
+    since = start_ticks(pid)
+    if since is not None:
+        _tell(process, f"raylet {pid} {since}")
 
 
 def _tell(process: subprocess.Popen[str], line: str) -> None:

@@ -31,38 +31,59 @@ def free_cpus(ray: Any) -> list[tuple[str, float, float]]:
 class Places:
     """The choice of machines for workers: Ray's own, but for a while not a machine on which a worker was lost.
 
-    Ray notices the death of a machine only after some 15 s, and until then tries to start actors there.
+    Ray notices the death of a machine only after some 15 s, and until then tries to start actors there. Once a machine
+    was lost, or if there are fewer CPUs than workers from the start, a worker for which no CPU is free shares those of
+    another machine.
+
+    Attributes:
+      scarce: whether workers may share CPUs.
     """
 
     def __init__(self) -> None:
+        self.scarce = False
         self._lost: dict[str, float] = {}
         self._given: list[tuple[float, str]] = []
+        self._shared: collections.Counter[str] = collections.Counter()
 
     def lost(self, machine: str) -> None:
         """Notes the machine of a worker that did not end by itself; the name is empty if it had no machine yet."""
         if machine:
             self._lost[machine] = time.monotonic()
+            self.scarce = True
 
-    def strategy(self, ray: Any, cpus: int) -> Any:
-        """Ray's own strategy, or one for a machine with free CPUs while some machines are avoided."""
+    def choose(self, ray: Any, cpus: int) -> tuple[Any, int]:
+        """Ray's strategy for a worker, and the number of CPUs that it takes: `cpus`, or 0 if it has to share."""
+        if not self.scarce:
+            return "DEFAULT", cpus
+        rooms = self._rooms(ray, cpus)
+        best = max(rooms, key=lambda machine: rooms[machine], default="")
+        if not best:
+            return "DEFAULT", cpus
+        if rooms[best] < cpus:
+            best = min(rooms, key=lambda machine: self._shared[machine])
+            self._shared[best] += 1
+            cpus = 0
+        else:
+            self._given.append((time.monotonic(), best))
+        return ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(best, soft=True), cpus
+
+    def has_room(self, ray: Any, cpus: int) -> bool:
+        """Whether a machine has free CPUs for a worker."""
+        return max(self._rooms(ray, cpus).values(), default=0.0) >= cpus
+
+    def _rooms(self, ray: Any, cpus: int) -> dict[str, float]:
+        """The free CPUs of each running machine with CPUs that is not avoided."""
         now = time.monotonic()
         self._lost = {machine: when for machine, when in self._lost.items() if now - when < _AVOIDED}
-        if not self._lost:
-            return "DEFAULT"
         # CPUs that were assigned a moment ago may not be counted yet.
         self._given = [(when, machine) for when, machine in self._given if now - when < _COUNTED]
         taken = collections.Counter(machine for _, machine in self._given)
         free = ray._private.state.available_resources_per_node()
-        rooms = {
+        return {
             node["NodeID"]: free.get(node["NodeID"], {}).get("CPU", 0.0) - cpus * taken[node["NodeID"]]
             for node in ray.nodes()
-            if node["Alive"] and node["NodeID"] not in self._lost
+            if node["Alive"] and node["Resources"].get("CPU") and node["NodeID"] not in self._lost
         }
-        best = max(rooms, key=lambda machine: rooms[machine], default="")
-        if not best or rooms[best] < cpus:
-            return "DEFAULT"
-        self._given.append((now, best))
-        return ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(best, soft=True)
 
 
 def is_placed(ray: Any, actor: Any) -> bool:
@@ -71,7 +92,7 @@ def is_placed(ray: Any, actor: Any) -> bool:
     return bool(state.get("Pid")) or state.get("State") == "DEAD"
 
 
-def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
+def inspect(ray: Any, workers: int, cpus: int, address: str, places: Places) -> tuple[str, ...]:
     """Compares all machines of a cluster with this one.
 
     Args:
@@ -79,20 +100,28 @@ def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
       workers: number of workers.
       cpus: number of CPUs that each takes.
       address: address of the cluster for messages.
+      places: made scarce if there are fewer CPUs than workers.
     Returns:
       The kinds of processor, this machine's first.
     Raises:
-      ConfigError: there are fewer CPUs than workers, or a machine has other versions.
+      ConfigError: there are not enough CPUs for a single worker, or a machine has other versions.
       LaneError: a machine does not answer.
     """
     nodes = [node for node in ray.nodes() if node["Alive"]]
     present = int(sum(node["Resources"].get("CPU", 0.0) for node in nodes))
-    if workers * cpus > present:
-        run = "1 worker, which takes" if workers == 1 else f"{workers} workers, each of which takes"
+    if cpus > present:
         raise ConfigError(
-            f"lanes.address={address!r}: the run has {run} {'a CPU' if cpus == 1 else f'{cpus} CPUs'}, and the "
-            f"cluster has {present}: lower lanes.collectors (and lanes.shards), or add machines with "
-            f"`ray start --address={address}`"
+            f"lanes.address={address!r}: a worker takes {'a CPU' if cpus == 1 else f'{cpus} CPUs'}, and the cluster "
+            f"has {present}: add machines with `ray start --address={address}`"
+        )
+    if workers * cpus > present:
+        places.scarce = True
+        _log.warning(
+            "the run has %d workers, and the cluster %d CPUs: workers share them, which is slower but changes no "
+            "result; they move when machines join (`ray start --address=%s`)",
+            workers,
+            present,
+            address,
         )
     here = describe(_PACKAGES)
     look = ray.remote(num_cpus=0, max_retries=0)(_look_function())
@@ -108,6 +137,27 @@ def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
             reason = str(error).splitlines()[-1]
             raise LaneError(f"machine {_name(node)} of the cluster does not answer: {reason}") from error
     return compare(here, found)
+
+
+def check_resources(nodes: Sequence[Mapping[str, Any]], kind: str, wanted: Mapping[str, float]) -> None:
+    """Refuses resources of a kind of worker that no machine offers together.
+
+    Args:
+      nodes: the machines, as Ray describes them.
+      kind: what the workers are called.
+      wanted: number of each resource by name.
+    Raises:
+      ConfigError: no machine offers them.
+    """
+    offered = [node["Resources"] for node in nodes if node["Alive"]]
+    if any(all(there.get(name, 0.0) >= number for name, number in wanted.items()) for there in offered):
+        return
+    known = sorted({name for there in offered for name in there if ":" not in name})
+    asked = ", ".join(f"{number:g} {name}" for name, number in wanted.items())
+    raise ConfigError(
+        f"lanes.resources: no machine of the cluster offers {asked} to "
+        f"one {kind}; the machines offer {', '.join(known)}: start one with `ray start --resources=JSON`"
+    )
 
 
 def compare(here: Mapping[str, str], found: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
@@ -165,10 +215,10 @@ def _look_function() -> Callable[[Sequence[str]], dict[str, str]]:
     return look
 
 
-def wanted_place(ray: Any, cpus: int) -> str:
+def wanted_place(ray: Any, cpus: float) -> str:
     """The resources that a worker without a place requests, and the available ones."""
     free = [f"{name} has {now:g} of {total:g}" for name, now, total in free_cpus(ray)]
-    return f"it asks for {cpus} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
+    return f"it asks for {cpus:g} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
 
 
 def _name(node: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import logging
 import pickle
 import platform
 import secrets
@@ -22,20 +23,29 @@ from typing import Any
 import numpy as np
 
 from minding.engine.chain.trace import Span
+from minding.engine.console import console_logger
 from minding.engine.errors import LaneError
-from minding.engine.lanes.options import LOCAL, cores
+from minding.engine.lanes.options import KINDS, LOCAL, cores
 from minding.engine.lanes.ray.actor import ActorPort, host_class
 from minding.engine.lanes.ray.cluster import JoinedCluster, LocalCluster
-from minding.engine.lanes.ray.machines import Places, inspect, is_placed, wanted_place
+from minding.engine.lanes.ray.guard import Guard
+from minding.engine.lanes.ray.machines import Places, check_resources, inspect, is_placed, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
 from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Port, Snapshot, WeightBoard, serialize
 from minding.engine.types import Array
 
+_log = logging.getLogger("minding.lanes")
 Cluster = LocalCluster | JoinedCluster
 _BEAT = 0.5  # s
 _SOON = 0.2  # s
 _END = 2.0  # s
+_LOOK = 10.0  # s between two looks for a free CPU
 _DRIFT = 1e-4  # s per s, between the clocks of two machines
+_ADVICE = {
+    True: "continue it with `minding resume RUN`, which starts Ray again",
+    False: "start the cluster again (`ray start` on each machine) and continue with `minding resume RUN`",
+}
+"""What to do when a cluster is lost, by whether it was local."""
 
 
 class RayTransport:
@@ -47,6 +57,7 @@ class RayTransport:
     Args:
       address: ``local``, or HOST:PORT of a cluster.
       insecure: whether a cluster may be used without a token.
+      resources: the resources that each kind of worker takes, by its key of `KINDS`.
     """
 
     own_process = increments = True
@@ -54,10 +65,14 @@ class RayTransport:
     cpus = 1
     """CPUs that each worker takes on a cluster with other machines."""
 
-    def __init__(self, address: str, insecure: bool = False) -> None:
+    def __init__(
+        self, address: str, insecure: bool = False, resources: Mapping[str, Mapping[str, float]] | None = None
+    ) -> None:
+        self._resources = {name: (resources or {}).get(kind, {}) for kind, name in KINDS.items()}
         self._address = address
         self._cluster: Cluster = LocalCluster() if address == LOCAL else JoinedCluster(address, insecure)
         self._started = False
+        self._guard: Guard | None = None
         self._workers: weakref.WeakSet[RayWorker] = weakref.WeakSet()
         self._places = Places()
 
@@ -68,7 +83,9 @@ class RayTransport:
         return int(self._connected().cluster_resources().get("CPU", 0)) - 2
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> RayBoard:
-        return RayBoard(self._connected(), arrays, slots)
+        board = RayBoard(self._connected(), arrays, slots)
+        board.ray.hold(board)
+        return board
 
     def port(self, askers: int) -> ActorPort:
         return ActorPort(f"minding-inference-{secrets.token_hex(8)}", askers)
@@ -78,10 +95,21 @@ class RayTransport:
     ) -> RayWorker:
         ray = self._connected()
         shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in board.empty().items()}
-        cpus = 0 if self._address == LOCAL else self.cpus
+        cpus: float = 0 if self._address == LOCAL else self.cpus
+        strategy: Any = "DEFAULT"
+        wanted = dict(next((self._resources[kind] for kind in self._resources if name.startswith(kind)), {}))
+        shares = False
+        if wanted:
+            # Only Ray knows which machine offers them.
+            cpus = wanted.pop("CPU", cpus)
+        elif cpus:
+            strategy, cpus = self._places.choose(ray, self.cpus)
+            shares = not cpus
         asked = port if isinstance(port, ActorPort) else None
         host = ray.remote(
             num_cpus=cpus,
+            num_gpus=wanted.pop("GPU", 0),
+            resources=wanted,
             max_restarts=0,
             max_task_retries=0,
             enable_task_events=False,
@@ -90,19 +118,26 @@ class RayTransport:
         options: dict[str, Any] = {} if asked is None else {"name": asked.name}
         # The first sign of life contains the process id.
         watch = self._cluster.watch if self._started else lambda pid: None
-        if cpus:
-            options["scheduling_strategy"] = self._places.strategy(ray, cpus)
-        worker = RayWorker(ray, host.options(**options).remote(list(sys.path), shapes), watch, cpus, self._places.lost)
+        options["scheduling_strategy"] = strategy
+        actor = ray.run(host.options(**options).remote, list(sys.path), shapes)
+        worker = RayWorker(ray, actor, watch, cpus, self._places.lost)
+        if shares:
+            _log.warning("no CPU is free for %s: it shares those of another worker", name)
+            worker.shares = lambda: not self._places.has_room(ray, self.cpus)
         self._workers.add(worker)
+        ray.hold(worker)
         return worker
 
     def inspect(self, workers: int) -> tuple[str, ...]:
         if self._address == LOCAL:
             return ()
-        return inspect(self._connected(), workers, self.cpus, self._address)
+        ray = self._connected()
+        for kind, wanted in self._resources.items():
+            check_resources(ray.nodes(), kind, wanted)
+        return inspect(ray, workers, self.cpus, self._address, self._places)
 
     def close(self) -> None:
-        if not self._started:
+        if not self._started or self._guard is None:
             return
         self._started = False
         atexit.unregister(self.close)
@@ -114,17 +149,29 @@ class RayTransport:
         for worker in workers:
             worker.join(max(0.0, deadline - time.monotonic()))
             worker.close()
-        self._cluster.end()
+        if self._guard.is_initialized():
+            self._guard.close()
+            self._guard = None
+            self._cluster.end()
+        else:
+            self._guard.on_leave = self._cluster.lost
 
     def _connected(self) -> Any:
         """Ray, once it runs."""
-        ray = sys.modules.get("ray")
-        if ray is None or not ray.is_initialized():
-            ray = self._cluster.start()
+        if self._guard is not None:
+            # A process that has lost a cluster cannot join another one.
+            self._guard.check()
+        elif (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
+            # The program has connected Ray itself.
+            self._guard = Guard(ray, _ADVICE[False])
+        else:
+            where = "on this machine" if self._address == LOCAL else f"at {self._address}"
+            console_logger().info("%s Ray %s", "starting" if self._address == LOCAL else "joining", where)
+            self._guard = Guard(self._cluster.start(), _ADVICE[self._address == LOCAL])
             self._started = True
             # Registered after Ray's own hook and so called before it: workers end while the cluster exists.
             atexit.register(self.close)
-        return ray
+        return self._guard
 
 
 class RayWorker:
@@ -136,17 +183,30 @@ class RayWorker:
       watch: called with the id of its process.
       cpus: number of CPUs that it takes.
       lost: called with the name of its machine if it did not end by itself.
+
+    Attributes:
+      shares: tells whether it still has to share its CPU; None if it has its own.
     """
 
-    kind = "actor"
-
     def __init__(
-        self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: int, lost: Callable[[str], None]
+        self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: float, lost: Callable[[str], None]
     ) -> None:
         self._ray, self._actor, self._cpus, self._lost = ray, actor, cpus, lost
         self.heartbeat = Pulse(ray, actor, watch)
         self.channel = RayChannel(ray, actor, self.heartbeat)
+        self.shares: Callable[[], bool] | None = None
+        self._looked = time.monotonic()
         self._ended = actor.ended.options(concurrency_group="end").remote()
+
+    @property
+    def kind(self) -> str:
+        return "actor" if self.shares is None else "actor (shares a CPU)"
+
+    def has_better_place(self) -> bool:
+        if self.shares is None or time.monotonic() - self._looked < _LOOK:
+            return False
+        self._looked = time.monotonic()
+        return not self.shares()
 
     @property
     def where(self) -> str:
@@ -225,7 +285,7 @@ class Pulse:
     def member(self) -> int:
         """The current value if the actor answers soon, else the last one."""
         self.look(_SOON)
-        if self._answer is None:
+        if self._answer is None and self._ray.is_initialized():
             self._ask()
             self.look(_SOON)
         return self._member
@@ -283,7 +343,7 @@ class RayChannel:
         if self._closed or not self._ray.is_initialized():
             raise ChannelClosed("the other end is closed")
         if message is None:
-            self._actor.end.remote()
+            self._ray.run(self._actor.end.remote)
             return
         header, buffers = serialize(message)
         # The call copies the buffers.
@@ -291,10 +351,10 @@ class RayChannel:
         with _store_has_room(self._ray):
             if self._begun:
                 places = place or ()
-                self._answers.append(self._actor.call.remote(len(places), header, *places, *parts))
+                self._answers.append(self._ray.run(self._actor.call.remote, len(places), header, *places, *parts))
             else:
                 self._begun = True
-                self._actor.begin.remote(header, *parts)
+                self._ray.run(self._actor.begin.remote, header, *parts)
 
     def receive(self, timeout: float | None = None) -> Any:
         if self._closed or not self._answers or not self._ray.is_initialized():
@@ -322,7 +382,8 @@ class RayChannel:
 
     def close(self) -> None:
         self._closed = True
-        self._answers.clear()
+        if self._ray.is_initialized():
+            self._answers.clear()
 
 
 @contextlib.contextmanager
@@ -350,7 +411,7 @@ class RayBoard(CopiedWeights):
 
     def __init__(self, ray: Any, arrays: Mapping[str, Array], slots: int) -> None:
         super().__init__(arrays, slots)
-        self._ray = ray
+        self.ray = ray
         # For each version its objects, with the names of the arrays that it takes from each.
         self._objects: dict[int, list[tuple[Any, frozenset[str]]]] = {}
 
@@ -360,8 +421,8 @@ class RayBoard(CopiedWeights):
         if version not in self._objects:
             now = self._versions[version]
             new = {name: array for name, array in now.items() if array is not before.get(name)}
-            with _store_has_room(self._ray):
-                fresh = self._ray.put(new)
+            with _store_has_room(self.ray):
+                fresh = self.ray.put(new)
             left = [(placed, names - new.keys()) for placed, names in earlier]
             self._objects[version] = [entry for entry in left if entry[1]] + [(fresh, frozenset(new))]
         # An object is released with the last reference to it.
@@ -371,3 +432,8 @@ class RayBoard(CopiedWeights):
     def retain(self) -> Snapshot:
         version = super().retain().version
         return Snapshot(version, tuple(placed for placed, _ in self._objects[version]))
+
+    def close(self) -> None:
+        if self.ray.is_initialized():
+            super().close()
+            self._objects.clear()

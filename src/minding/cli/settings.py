@@ -106,7 +106,7 @@ def check_source(config: str | None, given: Mapping[str, Any]) -> None:
 
 
 def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> None:
-    """Refuses settings of lanes on the command line of a run that has no lanes.
+    """Refuses settings of lanes on the command line that the run cannot use.
 
     Args:
       given: as in `check_source`.
@@ -119,8 +119,12 @@ def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> N
     from minding.engine.errors import ConfigError
 
     for key, value in (given.get("lanes") or {}).items():
-        if not cfg.lanes.async_mode and key != "async_mode" and value != RUN_SCHEMA["lanes"][key].default:
+        if key == "async_mode" or value == RUN_SCHEMA["lanes"][key].default:
+            continue
+        if not cfg.lanes.async_mode:
             raise ConfigError(f"lanes.{key}={_yaml(value)} has no effect on a run without lanes: add {option}")
+        if key in ("address", "insecure") and cfg.lanes.transport != "ray":
+            raise ConfigError(f"lanes.{key}={_yaml(value)} is for lanes.transport=ray, not {cfg.lanes.transport}")
 
 
 def check_seed_options(given: Mapping[str, Any], seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:

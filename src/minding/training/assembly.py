@@ -114,7 +114,8 @@ def _add_pool(task: Task, cfg: Config, policy: Policy) -> None:
         return
     nodes = chain_nodes(task.members)
     first = next(node for node in nodes if any(leaf.role is not Role.EVALUATE for leaf in node.leaves()))
-    task.use(model_pool(policy, ModelPool.of(cfg), cfg.pool.freq), before=first.name, optional=True)
+    pool = model_pool(policy, ModelPool.of(cfg), cfg.pool.freq, unit=cfg.pool.unit)
+    task.use(pool, before=first.name, optional=True)
 
 
 _KEYS = ("call", "before", "role")

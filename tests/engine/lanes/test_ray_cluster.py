@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -11,17 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lane_toys import DieOnce, run
+from lane_toys import DieOnce, random_delay, run
 
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import supervised
-from minding.engine.lanes.ray import machines
+from minding.engine.lanes.ray import machines, transport
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, has_token
 from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.process.alive import start_ticks
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'ray'")
-PATIENCE = 30.0  # s
 
 BEGINS = """
 import sys, time
@@ -84,6 +84,43 @@ def lanes_of(cluster, **options):
     return {"transport": "ray", "address": cluster.address, "insecure": True, "max_staleness": 0, **options}
 
 
+@pytest.mark.slow
+def test_workers_share_the_cpus_that_are_left_and_move_to_a_machine_that_joins(cluster, monkeypatch, caplog):
+    monkeypatch.setattr(transport, "_LOOK", 0.5)
+    lanes = {"collectors": 3, "max_staleness": 2}
+    kinds, joined = [], []
+
+    def watch(task, ctx):
+        kinds.append(sorted(worker.kind for worker in task.lanes.workers))
+        if ctx.total_step == 5:
+            joined.append(cluster.add_node(num_cpus=3))
+
+    shared = run(40, lanes_of(cluster, **lanes), event=random_delay, also=[watch])
+    assert shared.rows == run(40, {**lanes, "transport": "threads"}, event=random_delay).rows
+    cluster.remove_node(joined[0])
+    assert kinds[4].count("actor (shares a CPU)") >= 1
+    assert kinds[-1] == ["actor"] * 3
+    assert re.search(r"the run has 3 workers, and the cluster \d CPUs: workers share them", caplog.text)
+
+
+@pytest.mark.slow
+def test_a_worker_runs_on_a_machine_that_offers_its_resources(cluster):
+    special = cluster.add_node(num_cpus=0, resources={"NPU": 1})
+    raylet, parents = special.all_processes["raylet"][0].process.pid, set()
+
+    def watch(task, ctx):
+        (pid,) = [worker.pid for worker in task.lanes.workers]
+        parents.add(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
+
+    wanted = {"collector": {"CPU": 0, "NPU": 1}}
+    found = run(3, lanes_of(cluster, resources=wanted), also=[watch])
+    assert found.rows == run(3).rows
+    assert parents == {raylet}
+    with pytest.raises(ConfigError, match=r"no machine of the cluster offers 2 NPU to one collector; .* CPU, NPU, "):
+        run(3, lanes_of(cluster, resources={"collector": {"NPU": 2}}))
+    cluster.remove_node(special)
+
+
 class KillMachine(DieOnce):
     """Takes the machine down that the worker is on, in the middle of a rollout."""
 
@@ -92,18 +129,20 @@ class KillMachine(DieOnce):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_machine_that_dies_is_replaced_at_once_and_nothing_changes(cluster, tmp_path, caplog):
-    died = run(6, lanes_of(cluster), event=KillMachine(tmp_path, count=2, t=3))
+def test_a_machine_that_dies_for_good_leaves_its_work_to_the_others_and_nothing_changes(cluster, tmp_path, caplog):
+    lanes = {"collectors": 2, "max_staleness": 1}
+    died = run(8, lanes_of(cluster, **lanes), event=KillMachine(tmp_path, count=2, t=3))
     assert died.restarts == 1
-    assert died.rows == run(6).rows
-    assert "the actor of collector ended: " in caplog.text
+    assert died.rows == run(8, {**lanes, "transport": "threads"}).rows
+    assert re.search(r"the actor of collector \d ended: ", caplog.text)
+    assert re.search(r"no CPU is free for collector \d: it shares those of another worker", caplog.text)
 
 
 def test_a_worker_without_a_place_is_reported_and_ends_the_run(cluster, monkeypatch, caplog):
     # As if each worker took more than any machine has.
     monkeypatch.setattr(supervised, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(RayTransport, "cpus", 100)
-    with pytest.raises(ConfigError, match=r"the run has 1 worker, which takes 100 CPUs, and the cluster has"):
+    with pytest.raises(ConfigError, match=r"a worker takes 100 CPUs, and the cluster has"):
         run(2, lanes_of(cluster))
     monkeypatch.setattr(RayTransport, "inspect", lambda transport, workers: ())
     expected = r"collector found no place within 0\.6 s \(lanes\.start_timeout\): it waits for a place: it asks for"

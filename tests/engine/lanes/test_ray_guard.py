@@ -1,0 +1,93 @@
+"""A run whose machine loses a process of Ray says so, saves its state and ends."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from minding.engine.lanes.ray import reaper
+from minding.engine.process.alive import start_ticks
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'ray'")
+SETTINGS = ["--async", "--cluster", "local", "--no-progress", "run.max_env_step=100000000", "lanes.collectors=1"]
+
+
+def children(pid):
+    """Ids of all processes that descend from one, with their command lines."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if parent == pid:
+            found |= {int(process.name): command, **children(int(process.name))}
+    return found
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "number", "message"),
+    [
+        ("/raylet/raylet ", signal.SIGKILL, r"node manager (raylet) on this machine, process {pid}, has ended"),
+        ("/raylet/raylet ", signal.SIGSTOP, r"node manager (raylet) on this machine, process {pid}, has been stopped"),
+        ("/gcs/gcs_server ", signal.SIGKILL, "the head of the Ray cluster (GCS, 127.0.0.1:"),
+    ],
+)
+def test_a_run_that_loses_a_process_of_ray_says_so_and_saves_its_state(program, number, message, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "minding", "train", "cartpole_ppo", *SETTINGS]
+    # Processes of Ray inherit the output: a pipe would stay open.
+    output = tmp_path / "output"
+    with (
+        output.open("w") as file,
+        subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT) as process,
+    ):
+        status = tmp_path / "runs" / "cartpole_ppo" / "status.json"
+        deadline = time.monotonic() + 100.0
+        while not status.exists() or json.loads(status.read_text())["iteration"] < 3:
+            assert process.poll() is None, output.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        (pid,) = [pid for pid, command in children(process.pid).items() if program in command]
+        os.kill(pid, number)
+        began = time.monotonic()
+        try:
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+    text = output.read_text()
+    assert (process.returncode, time.monotonic() - began < 15.0) == (1, True), text
+    (said,) = [line for line in text.splitlines() if line.startswith("minding: ")]
+    assert "`minding resume RUN`" in said
+    if number == signal.SIGKILL and said.startswith("minding: Ray ended this process"):
+        # It was killed during a call that used its object store.
+        assert "raylet" in program
+        return
+    assert message.format(pid=pid) in said
+    assert "Raylet is terminated" not in text
+    assert json.loads(status.read_text())["state"] == "failed"
+    assert list((status.parent / "ckpt").glob("iter_*/manifest.json"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("lives", "bye", "said"), [(False, False, True), (True, False, False), (False, True, False)])
+def test_the_reaper_speaks_for_a_process_that_ray_ended(lives, bye, said):
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(100)"]) as raylet:
+        line = f"raylet {raylet.pid} {start_ticks(raylet.pid)}\n"
+        if not lives:
+            raylet.kill()
+            raylet.wait()
+        command = [sys.executable, "-I", "-S", reaper.__file__]
+        lines = line + "bye\n" * bye
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=30, check=True)
+        raylet.kill()
+    assert ("Ray ended this process" in done.stderr) is said
