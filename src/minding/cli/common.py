@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -84,9 +83,10 @@ def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
 
     A part that comes from a file or a folder's name and has to stay on its line is given as ``line(part)``.
     """
+    from minding.engine.console import stderr, stdout
     from minding.engine.errors import printable
 
-    click.echo(printable(text, lines=True), nl=nl, err=err)
+    click.echo(printable(text, lines=True), stderr() if err else stdout(), nl=nl)
 
 
 def line(text: object) -> str:
@@ -262,7 +262,9 @@ def writing(what: str, path: str | Path) -> Iterator[None]:
 
 def terminal_width() -> int:
     """Columns of the terminal; 80 if the output is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+    from minding.engine.console import stdout
+
+    return shutil.get_terminal_size().columns if stdout().isatty() else 80
 
 
 def wrapped(text: str, head: str) -> str:
@@ -292,9 +294,11 @@ def print_lines(
       keep_end: whether these cells are shortened at the beginning, as suits paths, and not at the end.
       notes: a text to print below each row; empty texts are left out.
     """
+    from minding.engine.console import stdout
+
     rows = [[line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    if sys.stdout.isatty():
+    if stdout().isatty():
         left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
         widths[long] = min(widths[long], max(left, 10))
     echo(title)
@@ -321,10 +325,11 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     from rich.table import Column, Table
     from rich.text import Text
 
+    from minding.engine.console import stdout
     from minding.engine.errors import printable
 
     columns = [Column(name, overflow="fold") for name in header]
     table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=bool(header))
     for row in rows:
         table.add_row(*(Text(printable(cell, lines=True)) for cell in row))
-    Console().print(table)
+    Console(file=stdout()).print(table)
