@@ -42,6 +42,8 @@ class WholeNumber(click.IntRange):
 COUNT = WholeNumber(1, 10**12)
 """A number of steps or episodes, with the upper limit of integer settings."""
 SEED = WholeNumber(0, 10**12)
+_LEAST_SENTENCE, _LEAST_CELL = 24, 10
+"""Least width of a column of sentences, and of any column that is wrapped."""
 
 
 class BadInput(click.ClickException):
@@ -281,35 +283,39 @@ def print_lines(
     rows: Sequence[Sequence[str]],
     *,
     long: int,
-    keep_end: bool = False,
     notes: Sequence[str] = (),
 ) -> None:
-    """Prints a table with one line per row.
+    """Prints a table with one line per row; on a terminal that is too narrow, a row takes several lines.
 
     Args:
       title: the line above the table.
       header: names of the columns.
       rows: cells of each row, which are single lines.
-      long: index of the column whose cells are shortened if the terminal is too narrow; a pipe or file gets them whole.
-      keep_end: whether these cells are shortened at the beginning, as suits paths, and not at the end.
+      long: index of the column whose cells are wrapped if the terminal is too narrow; if too little room is left for a
+        sentence, they are printed below their rows.
       notes: a text to print below each row; empty texts are left out.
     """
     from minding.engine.console import stdout
 
-    rows = [[line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    if stdout().isatty():
-        left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
-        widths[long] = min(widths[long], max(left, 10))
+    table = [[line(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
+    narrow = stdout().isatty() and left < widths[long]
+    below = [[note] if note else [] for note in ("", *notes, *[""] * (len(rows) - len(notes)))]
+    if narrow and left < _LEAST_SENTENCE and any(" " in row[long] for row in table[1:]):
+        # The name of the column goes, too: what stands below a row needs none.
+        texts = [row.pop(long) for row in table]
+        below = [[text, *more] for text, more in zip(["", *texts[1:]], below, strict=True)]
+        del widths[long]
+    elif narrow:
+        widths[long] = max(left, _LEAST_CELL)
     echo(title)
-    for row, note in itertools.zip_longest([header, *rows], ["", *notes], fillvalue=""):
-        cells = list(row)
-        if len(cells[long]) > widths[long]:
-            rest = widths[long] - 1
-            cells[long] = f"…{cells[long][-rest:]}" if keep_end else f"{cells[long][:rest].rstrip()}…"
-        echo("".join(f"  {cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
-        if note:
-            echo(wrapped(line(note), "      "))
+    for row, more in zip(table, below, strict=True):
+        cells = [textwrap.wrap(cell, width, break_on_hyphens=False) for cell, width in zip(row, widths, strict=True)]
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            echo("".join(f"  {part:<{width}}" for part, width in zip(parts, widths, strict=True)).rstrip())
+        for text in filter(None, more):
+            echo(wrapped(line(text), "      "))
 
 
 def print_fields(fields: Mapping[str, str]) -> None:
