@@ -1,6 +1,7 @@
 """The pages tell the truth: code runs, commands parse, links lead somewhere, tables are whole."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib.util
 import inspect
@@ -26,16 +27,19 @@ from test_packaging import PYPROJECT
 import minding
 import minding.middleware
 from minding.cli import cli, run
+from minding.cli.settings import check_lane_settings, with_shortcuts
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.engine import OnlineRLContext, Task, task
 from minding.engine.chain.lifecycle import GUARANTEES
 from minding.engine.chain.middleware import declaration_of
-from minding.engine.config.compiler import RUN_SCHEMA, save_config
+from minding.engine.config.compiler import RUN_SCHEMA, parse_overrides, save_config
 from minding.engine.data.rollout import Rollout
+from minding.engine.errors import DataError, MissingExtraError, SetupError
 from minding.envs import config_schema
 from minding.envs.single.wrappers import WRAPPERS
 from minding.middleware import StepCollector
 from minding.policies import ALGORITHMS
+from minding.training import check_runnable
 
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
@@ -346,7 +350,13 @@ def check_minding(name, arguments):
     ctx = command.make_context(name, words)
     source = ctx.params.get("config") or ctx.params.get("run")
     if source and (source in PRESETS or Path(source).exists()):
-        compile_run(load_user_config(source), ctx.params.get("overrides", ()))
+        settings = with_shortcuts(ctx.params.get("overrides", ()), ctx.params)
+        cfg = compile_run(load_user_config(source), settings)
+        if name == "train":
+            check_lane_settings(parse_overrides(settings), cfg, "--async")
+            # Devices, packages and recorded data of which a page speaks may be missing here.
+            with contextlib.suppress(DataError, MissingExtraError, SetupError):
+                check_runnable(cfg)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
