@@ -733,7 +733,7 @@ def test_a_run_folder_of_the_train_command_can_be_opened(training, compiled, tmp
         ("device=Ascend", "device='Ascend' was asked for, but there is none here"),
         ("device=GPU", "device='GPU' was asked for, but there is none here"),
         ("chain=on_polcy", "chain='on_polcy' is unknown; did you mean 'on_policy'?"),
-        ("env.backend=envpool", "pip install 'minding[envpool]'"),
+        ("env.backend=envpool", "pip install -e '.[envpool]' in your clone of minding"),
         ("env.env_kwargs.gravity=9", "env.env_kwargs={'gravity': 9} does not fit CartPole-v1"),
         ("policy.typ=ppo", "unknown key 'policy.typ'; did you mean 'type'?"),
         ("policy.type=dqn", "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn"),

@@ -90,7 +90,7 @@ assert "treevalue" not in sys.modules
 
 def test_conversion_without_the_extra_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "treetensor.numpy", None)
-    with pytest.raises(MissingExtraError, match=r"minding\[treetensor\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[treetensor\]"):
         trees.to_treetensor(nested())
 
 

@@ -81,10 +81,10 @@ def test_a_missing_old_or_unreachable_ray_is_bad_input(monkeypatch):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    with pytest.raises(MissingExtraError, match=r"lanes\.transport=ray needs the package 'ray': .*minding\[ray\]"):
+    with pytest.raises(MissingExtraError, match=r"lanes\.transport=ray needs the package 'ray': .*\.\[ray\]"):
         check_transport(LaneOptions(transport="ray"))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.3")
-    with pytest.raises(ConfigError, match=r"Ray 2\.9\.3 is too old: pip install 'minding\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"Ray 2\.9\.3 is too old: pip install -e '\.\[ray\]'"):
         check_ray("local")
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")
     check_ray("local")

@@ -85,7 +85,7 @@ def test_tensorboard_discards_what_came_after_the_step_of_a_resume(tmp_path):
 
 def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "swanlab", None)
-    with pytest.raises(MissingExtraError, match=r"run.loggers: swanlab needs the package 'swanlab': pip install 'mind"):
+    with pytest.raises(MissingExtraError, match=r"run.loggers: swanlab needs the package 'swanlab': pip install -e"):
         check_loggers(["tensorboard", "swanlab"])
 
 

@@ -300,7 +300,7 @@ def test_the_picture_of_one_run_begins_at_step_0_with_its_target_and_its_final_e
 
 def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"minding\[plot\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[plot\]"):
         plot_curves([], tmp_path / "curves.png")
 
 
