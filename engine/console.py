@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from typing import IO, TextIO
 
@@ -69,3 +70,26 @@ def console_logger() -> logging.Logger:
         logger.addHandler(_StderrHandler())
         logger.setLevel(logging.INFO)
     return logger
+
+
+WARNING_INTERVAL = 30.0  # s
+
+
+class Throttle:
+    """Decides whether it is time for the next message.
+
+    Args:
+      interval: seconds between two messages.
+    """
+
+    def __init__(self, interval: float = WARNING_INTERVAL) -> None:
+        self._interval = interval
+        self._next = float("-inf")
+
+    def due(self) -> bool:
+        """True at the first call, and then once per interval."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._interval
+        return True

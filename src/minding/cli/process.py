@@ -54,7 +54,7 @@ class _Stream(io.TextIOWrapper):
         self.flush()
 
     def detach(self) -> Any:
-        """The buffer, which this stream goes on to use."""
+        """The buffer, which this stream continues to use."""
         self.flush()
         return self.buffer
 
