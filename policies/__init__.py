@@ -63,8 +63,7 @@ def get_algorithm(name: str) -> Algorithm:
 
 
 def summary_of(name: str) -> str:
-    """What an algorithm is, such as ``PPO: ...``: the first line of its file, or of a variant's settings; imports
-    neither."""
+    """The first line of an algorithm's file, or of a variant's settings, such as ``PPO: ...``; imports neither."""
     entry = ALGORITHMS[name]
     if entry.variant_of:
         text = entry.schema.__doc__ or ""

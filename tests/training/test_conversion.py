@@ -443,9 +443,7 @@ def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     write_d4rl(tmp_path / "set.hdf5", generated(2), successors=True)
     monkeypatch.setattr(packages, "import_installed", _absent)
-    with pytest.raises(
-        MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install 'minding\[data\]'"
-    ):
+    with pytest.raises(MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install -e '\.\[data\]'"):
         open_source(str(tmp_path / "set.hdf5"))
 
 

@@ -398,7 +398,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(made, export, 
     path = export("ppo, discrete", "onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match=r"'onnx': pip install 'minding\[onnx\]'"):
+    with pytest.raises(MissingExtraError, match=r"'onnx': pip install -e '\.\[onnx\]'"):
         export_policy(made("ppo, discrete").policy, tmp_path / "new.onnx", "onnx", info={})
-    with pytest.raises(MissingExtraError, match=r"'onnxruntime': pip install 'minding\[onnx\]'"):
+    with pytest.raises(MissingExtraError, match=r"'onnxruntime': pip install -e '\.\[onnx\]'"):
         ExportedPolicy(path)
