@@ -2,14 +2,12 @@
 
 import dataclasses
 
-import cloudpickle
 import numpy as np
 import pytest
 from fakes import space_of, tiny_config
 from treevalue import FastTreeValue
 
 from minding.engine.errors import ShapeError, SpaceError
-from minding.engine.types import LaneContext
 from minding.policies import get_algorithm
 from minding.policies.dqn import DQN
 from minding.policies.ppo import PPO
@@ -55,17 +53,6 @@ def test_random_actions_have_the_axis(policies):
 def test_observations_of_another_number_of_agents_are_refused(policies):
     with pytest.raises(ShapeError, match=r"'observation': expected \(N, 2, ...\), the 2 agents .* got \(4, 3, 3\)"):
         policies[0].eval_mode.forward({"observation": np.zeros((4, 3, 3), np.float32)})
-
-
-def test_it_acts_alike_in_another_process(policies):
-    team = policies[0]
-    factory = cloudpickle.loads(cloudpickle.dumps(team.collect_mode.factory()))
-    weights = {name: array.copy() for name, array in team.collect_mode.weights().items()}
-    rebuilt, other = (factory(LaneContext(index, weights)) for index in (0, 1))
-    obs, _ = team_obs()
-    made = team.collect_mode.forward(obs)
-    assert all(np.array_equal(values, made[name]) for name, values in rebuilt.forward(obs).items())
-    assert not np.array_equal(other.forward(obs)["action"], made["action"])
 
 
 def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment():
