@@ -10,6 +10,9 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+KINDS = ("vectors", "images", "recurrent", "teams", "recorded data")
+"""Kinds of work, in the order of the table."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
@@ -48,6 +51,23 @@ class Case:
     image: tuple[int, ...] = ()
     convolutions: tuple[tuple[int, int, int], ...] = ()
     image_features: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What kind of work this is, one of `KINDS`."""
+        match self:
+            case OfflineCase():
+                return "recorded data"
+            case QMIXCase() | MAPPOCase():
+                return "teams"
+            case RecurrentPPOCase():
+                return "recurrent"
+        return "images" if self.image else "vectors"
+
+    @property
+    def first_steps(self) -> int:
+        """Env steps to the end of the first iteration that learns."""
+        return self.iteration_steps
 
     def window(self, scale: float) -> int:
         """Env steps on the clock, `window_steps` times `scale`, rounded up to whole iterations."""
@@ -121,6 +141,10 @@ class ReplayCase(Case):
 
     buffer_size: int
     learning_starts: int
+
+    @property
+    def first_steps(self) -> int:
+        return (-(-self.learning_starts // self.iteration_steps) + 1) * self.iteration_steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

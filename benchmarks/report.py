@@ -9,13 +9,14 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.cases import KINDS, find_case
 from benchmarks.pages import versions_of
 from benchmarks.pairs import Comparison, Plan, RunFailed, call, median_rate
 from benchmarks.probes import Reading
@@ -26,6 +27,7 @@ PACKAGES = (
     "mpe2", "numpy", "open_spiel",
 )  # fmt: skip
 SPEED_COLUMNS = (
+    "work",
     "case",
     "peer",
     "pairs",
@@ -34,6 +36,8 @@ SPEED_COLUMNS = (
     "ratio",
     "lowest - highest",
     "cores",
+    "peak MB",
+    "first, s",
     "target",
     "met",
 )
@@ -93,23 +97,27 @@ def describe_machine(peers_python: str | None) -> dict[str, Any]:
     }
 
 
-def _cores(measurements: list[Measurement]) -> str:
-    return f"{statistics.median(m.cores for m in measurements):.1f}"
+def _both(result: Comparison, value: Callable[[Measurement], float], form: str) -> str:
+    """Medians of both sides."""
+    sides = (statistics.median(map(value, side)) for side in (result.ours, result.theirs))
+    return " / ".join(format(median, form) for median in sides)
 
 
 def speed_row(result: Comparison) -> tuple[str, ...]:
     """One line of the speed table, as text."""
-    head = (result.case, result.peer, str(len(result.ratios)))
+    head = (find_case(result.case).kind, result.case, result.peer, str(len(result.ratios)))
     verdict = (f">= {result.target:g}x", VERDICTS[result.met])
     if not result.ratios:
-        return (*head, "-", "-", "-", "-", "-", *verdict)
+        return (*head, *["-"] * 7, *verdict)
     return (
         *head,
         f"{median_rate(result.ours):,.0f}",
         f"{median_rate(result.theirs):,.0f}",
         f"{statistics.median(result.ratios):.2f}x",
         f"{min(result.ratios):.2f} - {max(result.ratios):.2f}",
-        f"{_cores(result.ours)} / {_cores(result.theirs)}",
+        _both(result, lambda m: m.cores, ".1f"),
+        _both(result, lambda m: m.peak_mb, ",.0f"),
+        _both(result, lambda m: m.first_seconds, ".1f"),
         *verdict,
     )
 
@@ -161,13 +169,15 @@ class Report:
             f"load {machine['load']} at the start. {versions_of(machine)}. "
             f"Environment steps per second of steady training, or gradient steps from recorded data; medians over "
             f"{plan.pairs} pairs run alternately, each run in a separate process; `ratio` is the median of the "
-            f"pairwise ratios. `cores` is the processor time used over wall time, ours / peer. Both sides compute with "
-            "one thread, unless the case says otherwise."
+            f"pairwise ratios. Ours / peer: `cores` is the processor time used over wall time, `peak MB` the most "
+            "memory that a process had resident, and `first, s` the time from the start of a process to the end of its "
+            "first iteration that learns. Both sides compute with one thread, unless the case says otherwise."
         )
 
     def tables(self) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
         """Column names and rows of the tables that have rows."""
-        speed = (SPEED_COLUMNS, [speed_row(result) for result in self.results])
+        by_kind = sorted(self.results, key=lambda result: KINDS.index(find_case(result.case).kind))
+        speed = (SPEED_COLUMNS, [speed_row(result) for result in by_kind])
         other = (READING_COLUMNS, [reading_row(reading) for reading in self.readings])
         return [table for table in (speed, other) if table[1]]
 

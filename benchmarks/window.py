@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ class Measurement:
       seconds: wall time of these steps.
       cpu_seconds: processor time of all threads meanwhile.
       peak_mb: the most memory that the process ever had resident, in MB of 2**20 bytes.
+      first_seconds: wall time from the start of the process to the end of the first iteration that learns, with
+        imports and compilation.
     """
 
     case: str
@@ -38,6 +41,7 @@ class Measurement:
     seconds: float
     cpu_seconds: float
     peak_mb: float
+    first_seconds: float
 
     @property
     def steps_per_second(self) -> float:
@@ -107,12 +111,21 @@ def measure(options: RunOptions, peer: str, train_for: TrainFor) -> Measurement:
       peer: name under which the result is reported.
       train_for: continues the training; acting, environment, storing and learning all happen inside.
     """
-    train_for(options.case.warmup_steps)
+    made = train_for(options.case.first_steps)
+    first_seconds = age()
+    train_for(options.case.warmup_steps - made)
     with options.around:
         cpu_start, start = time.process_time(), time.perf_counter()
         env_steps = train_for(options.case.window(options.scale))
         seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    return Measurement(options.case.name, peer, env_steps, seconds, cpu_seconds, peak_mb())
+    return Measurement(options.case.name, peer, env_steps, seconds, cpu_seconds, peak_mb(), first_seconds)
+
+
+def age() -> float:
+    """Seconds since this process started, to a hundredth."""
+    # The name of the program, the second field, may contain spaces; it ends with the last parenthesis.
+    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb(pid: int | str = "self") -> float:

@@ -107,14 +107,13 @@ class Ring:
             self._keep_successors(self._successors, rows, columns[3], values)
 
     def _keep_successors(self, successors: Successors, rows: Array, steps: Array, values: Mapping[str, Array]) -> None:
-        missing, number = successors.add(rows, steps)
-        wanted = int(number.max(initial=-1)) + 1
+        missing, number, first = successors.add(rows, steps)
+        wanted = len(first)
         if wanted > successors.num_free:
             successors.grow(2 * (successors.spare + wanted))
             assert isinstance(self.tables, DeviceTables)
             self.tables = DeviceTables(self.layout, self.capacity, successors.spare, self.tables)
         places = successors.occupy(rows[missing], number)
-        first = missing[np.unique(number, return_index=True)[1]]
         for name in self.layout.linked:
             column = self.layout.columns[name]
             self.tables.put(column.table, places, values[name][first].reshape(len(first), column.stop))

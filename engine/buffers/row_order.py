@@ -62,11 +62,13 @@ class RowOrder:
         self._sequence[place], self._begun[place], self._ended[place] = sequence, begun, ended
         self._before[place] = self._after[place] = _NONE
         self._added += len(rows)
-        for number in np.unique(sequence).tolist():
-            mine = sequence == number
+        numbers = sorted(set(sequence.tolist()))
+        for number in numbers:
+            mine = sequence == number if len(numbers) > 1 else slice(None)
             self._extend(number, rows[mine], begun[mine], ended[mine])
-        self._firsts = [first for first in self._firsts if first >= self.oldest]
-        fresh = np.concatenate([orphaned[orphaned >= self.oldest], rows[self.headed(rows)]])
+        oldest = self.oldest
+        self._firsts = [first for first in self._firsts if first >= oldest]
+        fresh = np.concatenate([orphaned[orphaned >= oldest], rows[self.headed(rows)]])
         dropped = int(np.searchsorted(self._heads, self.oldest))
         if dropped or len(fresh):
             # Almost in order: a stable sort takes one pass.
@@ -123,8 +125,10 @@ class RowOrder:
             rows, left = np.where(goes, after, rows), left - goes
 
     def running(self, rows: Array) -> Array:
-        """Whether rows are the last stored ones of episodes that are still running."""
-        return np.isin(rows, [last for last, _ in self._running.values()])
+        """Whether rows ``(n,)`` are the last stored ones of episodes that are still running."""
+        # A set answers for a few rows in a tenth of the time of NumPy's `isin`.
+        last = {row for row, _ in self._running.values()}
+        return np.array([row in last for row in rows.tolist()], np.bool_)
 
     def precede(self, rows: Array, count: int) -> tuple[Array, Array]:
         """The rows that precede given ones in their episodes, in the order of time.
@@ -188,12 +192,14 @@ class Successors:
         return int((self._users == 0).sum())
 
     def release(self, rows: Array) -> None:
-        """Forgets rows that are about to be overwritten."""
+        """Forgets the oldest rows, int64 in order, which are about to be overwritten."""
+        if not len(rows):
+            return
         self._leave(rows % self._capacity)
-        kept = ~np.isin(self._open, rows)
+        kept = self._open > rows[-1]
         self._open, self._steps = self._open[kept], self._steps[kept]
 
-    def add(self, rows: Array, steps: Array) -> tuple[Array, Array]:
+    def add(self, rows: Array, steps: Array) -> tuple[Array, Array, Array]:
         """Looks up the successors of new rows, and of the rows that waited for them.
 
         Args:
@@ -202,7 +208,7 @@ class Successors:
 
         Returns:
           (rows whose successor is not stored, as positions in `rows`; for each the number of its new spare place,
-          which rows with the same successor share).
+          which rows with the same successor share; the first position with each number).
         """
         waiting, left = np.concatenate([self._open, rows]), np.concatenate([self._steps, steps])
         reached, left_over = self._order.ahead(waiting, left)
@@ -214,9 +220,11 @@ class Successors:
         fresh[: len(self._open)] = False
         going = ~found & self._order.running(reached)
         self._open, self._steps = waiting[going], left[going]
-        same = np.stack([reached[fresh], left_over[fresh]], axis=1)
-        _, number = np.unique(same, axis=0, return_inverse=True)
-        return np.flatnonzero(fresh[-len(rows) :]), number.reshape(-1)
+        missing = np.flatnonzero(fresh[-len(rows) :])
+        # Rows have the same successor if they lack the same number of steps from the same row.
+        same = reached[fresh] * (1 + steps.max(initial=0)) + left_over[fresh]
+        _, first, number = np.unique(same, return_index=True, return_inverse=True)
+        return missing, number, missing[first]
 
     def occupy(self, rows: Array, number: Array) -> Array:
         """Assigns spare places after the ring to rows, one per number; returns them in the order of the numbers."""

@@ -7,16 +7,17 @@ defaults. Environment variables that the user has set are respected. The reason 
 MindSpore 2.10 on CPU:
 
 - ``MS_DEV_HOST_BLOCKING_RUN=1``: otherwise helper threads spin and small graphs run many times slower.
-- ``ONEDNN_MAX_CPU_ISA=AVX2`` unless the policy is known to have no convolutions of MindSpore: on AVX-512 processors
-  oneDNN picks a reference kernel for them (40 times slower); matrix products alone are 10 % faster without it.
+- ``ONEDNN_MAX_CPU_ISA=AVX2`` if networks may have convolutions of MindSpore, which a user's encoder may have and which
+  replace our kernels where these are not compiled: on AVX-512 processors oneDNN picks a reference kernel for them (40
+  times slower). Everything else is faster without it.
 - two dispatch threads and ``MS_DEV_RUNTIME_CONF=new_pipeline:false``: with one thread (MindSpore's choice on two cores)
   a message between actors launches every kernel. With two, a plain loop in another thread does, which takes half as
   long per kernel, but the thread has to be woken: 0.3 ms per call against 0.1 ms. Graphs of a few small kernels, such
   as DQN's update, take 0.6 times as long with one. The new pipeline would add a helper thread that spins on an empty
   queue.
 - one thread for MindSpore's kernels: with two, an update of small networks takes 1.3 times as long. Without AVX-512 the
-  last bits depend on the number of threads, and with convolutions they differ from run to run. More threads help with
-  convolutions, and in installations without our kernels, which have their own threads. MindSpore only finds a second
+  last bits depend on the number of threads, and with MindSpore's convolutions they differ from run to run. More threads
+  help with these, and in installations without our kernels, which have their own threads. MindSpore only finds a second
   thread if the pool, which the first graph creates, is created for one dispatch thread; graphs that are compiled after
   that setting use the plain loop.
 - one BLAS thread in NumPy, whatever ``OMP_NUM_THREADS`` says: with several, products round differently, and acting
@@ -63,7 +64,7 @@ _DEVICE_FILES = {"Ascend": "davinci*", "GPU": "nvidia[0-9]*"}
 _DISPATCH_THREADS = 2
 _CONF = "MS_DEV_RUNTIME_CONF"
 CONVOLUTION_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-"""Environment variables for convolutions on CPU."""
+"""Environment variables for MindSpore's convolutions on CPU."""
 _M_ARENA_MAX = -8
 """Option of glibc's `mallopt`: number of heaps."""
 _PYTHON_RANGE = ((3, 10), (3, 12))
@@ -76,7 +77,7 @@ class Settings:
     Attributes:
       device: one of `DEVICES`; ``auto`` takes an Ascend processor if the machine has one, else the CPU.
       threads: number of threads of MindSpore's own kernels on CPU.
-      convolutions: whether policies of the process may have convolutions of MindSpore, not of this package's kernels.
+      convolutions: whether networks may have convolutions of MindSpore, which this package's kernels do not need.
       short_graphs: whether updates consist of only some tens of small kernels.
 
     Raises:
@@ -85,7 +86,7 @@ class Settings:
 
     device: str = "auto"
     threads: int = 1
-    convolutions: bool = True
+    convolutions: bool = False
     short_graphs: bool = False
 
     def __post_init__(self) -> None:
@@ -98,7 +99,7 @@ class Settings:
         if self.threads != other.threads:
             found.append(f"{self.threads} of MindSpore's kernel threads instead of {other.threads}")
         if self.convolutions != other.convolutions:
-            found.append(f"networks {'with' if self.convolutions else 'without'} convolutions")
+            found.append(f"networks {'with' if self.convolutions else 'without'} MindSpore's convolutions")
         if self.short_graphs != other.short_graphs:
             found.append(f"{'short' if self.short_graphs else 'long'} updates")
         return found
@@ -239,7 +240,7 @@ def _apply(settings: Settings, module: types.ModuleType) -> None:
     device = _resolve_device(settings.device, module)
     if device != "CPU":
         way_out = "; device=CPU is tested" if settings.device == "auto" else ""
-        _warn_once(f"minding has not been run on {device}: what to expect is in docs/devices.md{way_out}")
+        _warn_once(f"minding has not been run on {device}: `minding docs devices` says what to expect{way_out}")
     with warnings.catch_warnings(), _silent(1, 2) if _state.talks else _silent(1):
         warnings.simplefilter("ignore")
         try:

@@ -30,7 +30,7 @@ def prepare(cfg: Config) -> None:
     given = _within_cores(cfg.run.jit_threads)
     # This package's kernels have their own threads. MindSpore gets one thread, as more would change its rounding.
     threads = 1 if kernels.compiled() and not convolutions else given
-    short = _updates_are_short(cfg.policy, images)
+    short = _updates_are_short(cfg.policy)
     runtime.prepare(runtime.Settings(cfg.device, threads, convolutions=convolutions, short_graphs=short))
     kernels.prepare(given)
 
@@ -51,8 +51,8 @@ def _warn_once(message: str) -> None:
     _log.warning(message)
 
 
-def _updates_are_short(policy: Any, images: bool) -> bool:
+def _updates_are_short(policy: Any) -> bool:
     """Whether an update is one gradient step in which each layer is one kernel."""
     learn = policy.learn
     steps = learn.get("update_per_collect", learn.get("n_epoch", 1) * learn.get("n_minibatch", 1))
-    return steps == 1 and not images and kernels.compiled()
+    return steps == 1 and kernels.compiled()

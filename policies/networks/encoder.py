@@ -136,12 +136,15 @@ class ConvNet(nn.Cell):
         self.flat = channels * height * width
         self.linear = Linear(self.flat, out_features, math.sqrt(2), rng)
 
-    def fuse(self, kernel_of: Callable[[int, int, str, str], tuple[Any, Any]]) -> None:
-        """Computes the convolutions by kernels, see `fused.fused_convolution`."""
+    def fuse(self, kernel_of: Callable[[int, int, str, str], tuple[Any, Any]], linear: Any) -> None:
+        """Computes the convolutions by kernels, see `fused.fused_convolution`, and the layer after them by `linear`,
+        see `fused.fused_linear`."""
         count = len(self.strides)
         places = ["only"] if count == 1 else ["first", *["middle"] * (count - 2), "last"]
-        made = [kernel_of(stride, 0, place, "relu") for stride, place in zip(self.strides, places)]
-        self.fused, self.geometries = tuple(zip(*made)) if made else (None, ())
+        self.fused, self.geometries = zip(
+            *(kernel_of(stride, 0, place, "relu") for stride, place in zip(self.strides, places))
+        )
+        self.linear.fused = linear
 
     def host(self) -> numpy_encoders.ConvNet:
         if not compiled():
@@ -161,7 +164,9 @@ class ConvNet(nn.Cell):
                 x = ops.cast(x, ms.float32) * self.scale
             for convolution in self.convolutions:
                 x = self.relu(convolution(x))
-        return self.relu(self.linear(x.reshape((-1, self.flat))))
+        features = self.linear(x.reshape((-1, self.flat)))
+        # The kernel of the layer includes its ReLU.
+        return features if self.fused is not None else self.relu(features)
 
 
 class ObsEncoder(nn.Cell):

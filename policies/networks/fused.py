@@ -253,7 +253,9 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_clip()
         elif isinstance(cell, LayerNorm):
             cell.fused = fused_norm("none")
-        elif isinstance(cell, ConvNet | ResidualTower):
+        elif isinstance(cell, ConvNet):
+            cell.fuse(fused_convolution, fused_linear("relu"))
+        elif isinstance(cell, ResidualTower):
             cell.fuse(fused_convolution)
     for cell in cells:
         if isinstance(cell, MLP) and cell.fusible:

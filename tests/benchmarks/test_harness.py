@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ PLAN = Plan(pairs=3, scale=1.0, peers_python=sys.executable, timeout=30)
 
 
 def speed(steps_per_second: float, peer: str = "sb3", case: str = "dqn_cartpole") -> Measurement:
-    """A measurement of 2 s on the clock, 3 s of processor time and 100 MB."""
-    return Measurement(case, peer, round(2 * steps_per_second), 2.0, 3.0, 100.0)
+    """A measurement of 2 s on the clock, 3 s of processor time and 100 MB, after a first iteration of 4 s."""
+    return Measurement(case, peer, round(2 * steps_per_second), 2.0, 3.0, 100.0, 4.0)
 
 
 def script_side(name: str, script: str) -> Side:
@@ -38,7 +39,7 @@ def fixed_speeds(name: str, rates: list[int]) -> Side:
         "import json, sys\n"
         f"rate = {rates}[int(sys.argv[3]) - 1]\n"
         f"print('a remark\\n' + json.dumps(dict(case=sys.argv[1], peer={name!r}, env_steps=rate, "
-        "seconds=1.0, cpu_seconds=1.0, peak_mb=100.0 * rate, steps_per_second=rate)))"
+        "seconds=1.0, cpu_seconds=1.0, peak_mb=100.0 * rate, first_seconds=1.0, steps_per_second=rate)))"
     )
     return script_side(name, script)
 
@@ -64,7 +65,8 @@ class TestCases:
 
     @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
     def test_warmup_passes_learning_starts_and_ends_with_an_iteration(self, case):
-        assert case.warmup_steps > getattr(case, "learning_starts", 0)
+        assert case.warmup_steps > case.first_steps > getattr(case, "learning_starts", 0)
+        assert case.first_steps % case.iteration_steps == 0
         assert case.warmup_steps % case.iteration_steps == 0
 
     def test_window_is_rounded_up_to_whole_iterations(self):
@@ -80,7 +82,7 @@ class TestCases:
 
 class TestMeasurement:
     def test_line_of_json_has_the_rate_and_reads_back(self):
-        measured = Measurement("dqn_cartpole", "sb3", 3000, 1.5, 1.2, 100.0)
+        measured = Measurement("dqn_cartpole", "sb3", 3000, 1.5, 1.2, 100.0, 2.5)
         assert json.loads(measured.to_json())["steps_per_second"] == 2000.0
         assert Measurement.from_json(measured.to_json()) == measured
         assert measured.cores == pytest.approx(0.8)
@@ -101,10 +103,20 @@ class TestMeasurement:
 
         options = window.parse_options(["dqn_cartpole", "--scale", "0.5"])
         measured = window.measure(options, "sb3", train_for)
-        assert asked == [2000, 3000]
+        # 1,000 steps before learning starts, the iteration that learns, and the 8 more that came with it.
+        assert asked == [1004, 988, 3000]
         # The interpreter alone takes some MB.
         assert measured.peak_mb > 5.0
-        assert measured == Measurement("dqn_cartpole", "sb3", 3008, 4.0, 6.0, measured.peak_mb)
+        assert 0.0 < measured.first_seconds < 1e6
+        expected = Measurement("dqn_cartpole", "sb3", 3008, 4.0, 6.0, measured.peak_mb, measured.first_seconds)
+        assert measured == expected
+
+    def test_the_age_of_a_process_begins_with_its_start(self):
+        script = "import time; from benchmarks import window; print(time.process_time(), window.age())"
+        begun = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+        used, age = map(float, done.stdout.split())
+        assert used - 0.02 <= age <= time.perf_counter() - begun + 0.02
 
     def test_an_unknown_case_on_the_command_line_ends_with_code_2(self, capsys):
         with pytest.raises(SystemExit) as stop:
@@ -307,17 +319,28 @@ def finished() -> report.Report:
 class TestReport:
     def test_markdown_has_medians_ratio_spread_target_and_verdict(self, finished):
         page = finished.to_markdown()
-        assert "| dqn_cartpole | sb3 | 2 | 2,700 | 1,000 | 2.70x | 2.40 - 3.00 | 1.5 / 1.5 | >= 2x | yes |" in page
-        assert "| sac_pendulum | sb3 | 1 | 150 | 100 | 1.50x | 1.50 - 1.50 | 1.5 / 1.5 | >= 1.8x | NO |" in page
+        assert (
+            "| vectors | dqn_cartpole | sb3 | 2 | 2,700 | 1,000 | 2.70x | 2.40 - 3.00 | 1.5 / 1.5 | 100 / 100 "
+            "| 4.0 / 4.0 | >= 2x | yes |"
+        ) in page
+        assert "| sac_pendulum | sb3 | 1 | 150 | 100 | 1.50x | 1.50 - 1.50 | 1.5 / 1.5 | 100 / 100 | 4.0" in page
         assert "| import | 0.2 s | <= 0.3 s | yes |" in page
         assert "A processor, 2 cores, Linux x86_64, load 0.5 at the start." in page
         assert "torch 2.13.0" in page
         assert "Both sides compute with one thread, unless the case says otherwise." in page
 
     def test_a_case_that_did_not_run_is_listed_with_its_reason(self, finished):
-        assert "| ppo_cartpole_8 | sb3 | 0 | - | - | - | - | - | >= 2.5x | failed |" in finished.to_markdown()
+        assert "| ppo_cartpole_8 | sb3 | 0 | - | - | - | - | - | - | - | >= 2.5x | failed |" in finished.to_markdown()
         assert finished.failures == ["ppo_cartpole_8 against sb3: not wired yet"]
         assert finished.unmet == ["sac_pendulum against sb3"]
+
+    def test_work_of_one_kind_stands_together(self, finished):
+        names = ("qmix_simple_spread", "dqn_minatar", "a2c_cartpole", "iql_recorded", "recurrent_ppo_cartpole")
+        finished.results = [Comparison(name, "sb3", 1.0, [speed(2)], [speed(1)]) for name in (*names, "ppo_pixels")]
+        rows = finished.tables()[0][1]
+        expected = ["vectors", "images", "images", "recurrent", "teams", "recorded data"]
+        assert [row[0] for row in rows] == expected
+        assert [row[1] for row in rows[1:3]] == ["dqn_minatar", "ppo_pixels"]
 
     def test_json_keeps_every_measurement_and_no_path(self, finished, tmp_path):
         finished.write(tmp_path)

@@ -66,7 +66,9 @@ def test_shares_are_of_the_whole_and_times_of_an_iteration():
     sampler = Sampler(PARTS["minding"])
     sampler.looks = 4000
     sampler.seconds.update({"environment library": 1.0, "update: compiled call": 3.0})
-    lines = profile.table(CASES["dqn_cartpole"], Measurement("dqn_cartpole", "minding", 8000, 4.0, 4.0, 100.0), sampler)
+    lines = profile.table(
+        CASES["dqn_cartpole"], Measurement("dqn_cartpole", "minding", 8000, 4.0, 4.0, 100.0, 1.0), sampler
+    )
     assert "| environment library | 25.0 % | 0.500 |" in lines
     assert "| update: compiled call | 75.0 % | 1.500 |" in lines
     assert lines.endswith("| total | 2,000 iterations, 4,000 looks | 2.000 |")
@@ -81,7 +83,7 @@ def test_the_command_runs_a_side_within_the_sampler(monkeypatch, capsys):
     def run_case(options: window.RunOptions) -> Measurement:
         with options.around:
             learn()
-        return Measurement(options.case.name, "minding", 400, 0.06, 0.06, 100.0)
+        return Measurement(options.case.name, "minding", 400, 0.06, 0.06, 100.0, 1.0)
 
     monkeypatch.setattr(ours, "run_case", run_case)
     profile.main(["minding", "sac_pendulum", "--scale", "0.5"])

@@ -18,7 +18,6 @@ from minding.engine.data.scratch import Scratch, remove_unfinished
 from minding.engine.errors import ConfigError, MindingError, NonFiniteError
 from minding.engine.files import Folder, hidden, read_bounded, replace
 from minding.engine.process.commands import Command
-from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.lock import RunLock
 from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter
@@ -29,6 +28,7 @@ from minding.engine.run.status import StatusFile
 from minding.engine.run.trackers import TrackedRun
 from minding.envs.video import record_episodes
 from minding.middleware import offline_data_saver
+from minding.training.session import nan_batch_kept
 from minding.training.tuning import _repair
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from fakes import VECTOR, dict_of, discrete, space_of
 from float64_networks import categorical, scores, state_value
 
-from minding.engine.run.fingerprint import fingerprint
+from proofs.fingerprint import fingerprint
 
 CONTRACT = {
     "impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),

@@ -14,9 +14,9 @@ from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ShapeError
 from minding.engine.process import runtime
-from minding.engine.run.fingerprint import fingerprint
 from minding.middleware import data_pusher, nstep_reward_enhancer
 from minding.policies import get_policy_class
+from proofs.fingerprint import fingerprint
 
 # Loading changes the recursion limit, which hypothesis takes amiss within a test.
 runtime.load()

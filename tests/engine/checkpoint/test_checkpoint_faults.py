@@ -14,6 +14,8 @@ import pytest
 
 from minding.engine import checkpoint
 from minding.engine.checkpoint import load_checkpoint, prune_checkpoints, save_checkpoint
+from minding.engine.checkpoint.manifest import sha256, verify_file
+from minding.engine.errors import DamagedCheckpointError
 from proofs import crash_scenario
 from proofs import crashes as crash_proofs
 from proofs.damage import find_damages
@@ -73,3 +75,17 @@ def test_a_disk_that_refuses_to_remove_old_ones_is_reported(tmp_path, caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "iter_1 was not removed" in caplog.messages[0]
     assert load_checkpoint(tmp_path / "iter_1")[0] == {"n": 1}
+
+
+def test_a_device_is_not_taken_for_an_empty_file_of_a_checkpoint(tmp_path):
+    entry = {"size": 0, "sha256": sha256(b"")}
+    (tmp_path / "empty").write_bytes(b"")
+    verify_file(tmp_path / "empty", entry)
+    with pytest.raises(DamagedCheckpointError, match="null: damaged"):
+        verify_file(Path("/dev/null"), entry)
+
+
+def test_a_changed_byte_of_a_file_that_is_not_loaded_is_found(tmp_path):
+    (tmp_path / "large").write_bytes(b"ab")
+    with pytest.raises(DamagedCheckpointError, match="large: damaged: its SHA-256 differs"):
+        verify_file(tmp_path / "large", {"size": 2, "sha256": sha256(b"aa")})

@@ -13,12 +13,12 @@ from minding.engine import Config
 from minding.engine.config.named import CODE_KEYS, check_named, code_digests, is_given, load_code, name_of_code
 from minding.engine.config.trust import check_code
 from minding.engine.errors import ConfigError, MissingExtraError, TrustError
-from minding.engine.process.installed import import_installed, is_installed
+from minding.engine.process.packages import import_installed, is_installed
 from minding.engine.run.loggers import check_loggers
 from minding.engine.run.run_dir import RunDir
 from minding.envs.config import env_settings
+from minding.envs.envpool import package_of
 from minding.envs.single.factory import env_factory
-from minding.envs.single.pool import package_of
 
 RAN = "import pathlib\npathlib.Path({place!r}, 'ran').write_text(__name__)\n"
 

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from minding.engine import OnlineRLContext, Task
 from minding.engine.errors import NonFiniteError, notes_of
-from minding.engine.run.evidence import nan_batch_kept
+from minding.training.session import nan_batch_kept
 
 BATCH = {"reward": np.array([1.0, np.nan], np.float32), "index": np.array([[1, 0]], np.int32)}
 

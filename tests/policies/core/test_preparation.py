@@ -18,18 +18,19 @@ from minding.policies.core import prepare_process
 UPDATES = "policy.learn.update_per_collect"
 OWN_ENCODER = {"policy.model.encoder": "own_parts:Plain"}
 CASES = {
-    "short updates": ("dqn", VECTOR, {UPDATES: 1}, Settings(convolutions=False, short_graphs=True)),
-    "a step for each rollout": ("a2c", VECTOR, {}, Settings(convolutions=False, short_graphs=True)),
-    "several minibatches": ("a2c", VECTOR, {"policy.learn.n_minibatch": 2}, Settings(convolutions=False)),
-    "several gradient steps": ("dqn", VECTOR, {UPDATES: 3}, Settings(convolutions=False)),
-    "two threads": ("ppo", VECTOR, {"run.jit_threads": 2}, Settings(convolutions=False)),
-    "two threads and images": ("ppo", IMAGE, {"run.jit_threads": 2}, Settings(convolutions=False)),
+    "short updates": ("dqn", VECTOR, {UPDATES: 1}, Settings(short_graphs=True)),
+    "short updates from images": ("dqn", IMAGE, {UPDATES: 1}, Settings(short_graphs=True)),
+    "a step for each rollout": ("a2c", VECTOR, {}, Settings(short_graphs=True)),
+    "several minibatches": ("a2c", VECTOR, {"policy.learn.n_minibatch": 2}, Settings()),
+    "several gradient steps": ("dqn", VECTOR, {UPDATES: 3}, Settings()),
+    "two threads": ("ppo", VECTOR, {"run.jit_threads": 2}, Settings()),
+    "two threads and images": ("ppo", IMAGE, {"run.jit_threads": 2}, Settings()),
     # An encoder of the user's may have convolutions of MindSpore.
     "two threads and an own encoder": (
         "ppo",
         VECTOR,
         {"run.jit_threads": 2, "device": "CPU", **OWN_ENCODER},
-        Settings("CPU", threads=2),
+        Settings("CPU", threads=2, convolutions=True),
     ),
 }
 
@@ -100,14 +101,17 @@ def test_no_more_threads_than_cores_compute_and_that_is_said_once(settings, of_m
 
 def test_another_preparation_than_that_of_the_process_is_reported_once(monkeypatch, caplog):
     runtime.load()
-    monkeypatch.setattr(runtime._state, "settings", Settings(threads=1, convolutions=False, short_graphs=True))
+    monkeypatch.setattr(runtime._state, "settings", Settings(short_graphs=True))
     runtime._warn_once.cache_clear()
     with caplog.at_level(logging.WARNING, "minding"):
         for _ in range(2):
             runtime.prepare(Settings(threads=3, convolutions=True, short_graphs=True))
-        runtime.prepare(Settings(threads=1, convolutions=False, short_graphs=True))
+        runtime.prepare(Settings(short_graphs=True))
     assert len(caplog.messages) == 1
-    assert "for 1 of MindSpore's kernel threads instead of 3, networks without convolutions, which" in caplog.text
+    assert (
+        "for 1 of MindSpore's kernel threads instead of 3, networks without MindSpore's convolutions, which"
+        in caplog.text
+    )
 
 
 def test_what_ran_before_the_preparation_is_an_error_with_the_fix(monkeypatch):
