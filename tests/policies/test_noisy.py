@@ -139,16 +139,6 @@ def test_each_acting_step_and_each_row_has_noise_of_its_own_and_evaluation_none(
     assert 0.1 < (steps[0] != greedy).mean() < 0.9
 
 
-def test_the_noise_goes_on_where_a_saved_state_left_it(policy):
-    policy.collect_mode.forward(OBS)
-    state = copy.deepcopy(policy.state_dict())
-    expected = [policy.collect_mode.forward(OBS)["action"] for _ in range(2)]
-    fresh = make_policy("rainbow")
-    fresh.load_state_dict(state)
-    for action in expected:
-        assert np.array_equal(fresh.collect_mode.forward(OBS)["action"], action)
-
-
 def test_a_graph_explores_with_the_same_noise_as_the_host(policy):
     graph = make_policy("rainbow", **{"policy.collect.backend": "graph"})
     graph.load_state_dict(policy.state_dict())

@@ -1,7 +1,5 @@
 """One actor that the agents of an environment share."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from fakes import space_of, tiny_config
@@ -70,13 +68,6 @@ def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment(
     assert np.array_equal(mode.memory[[0, 3]], kept)
     final = FastTreeValue({"observation": obs.observation[:2], "alive": obs.alive[:2]})
     assert mode.value(final, remembered[:2]).shape == (2, 2)
-
-
-def test_algorithms_for_several_agents_say_so():
-    team = dataclasses.replace(get_algorithm("ppo"), agents="several")
-    with pytest.raises(SpaceError, match="'ppo' learns for several agents, but the environment has one"):
-        team.check_agents(tiny_config("ppo").env.spec)
-    team.check_agents(team_config().env.spec)
 
 
 def test_algorithms_for_one_agent_say_so():
