@@ -30,20 +30,6 @@ PRIORITIZED = {"policy.other.replay": "prioritized"}
 DUELING = {"policy.model.dueling": True}
 
 
-def contract_cases(algorithm, **small):
-    """The contract table's cases of an algorithm: with a dueling network, with priorities, and with a mask.
-
-    Args:
-      small: settings of all, by their key in `policy.model`.
-    """
-    model = {f"policy.model.{key}": size for key, size in small.items()}
-    return {
-        algorithm: (VECTOR, discrete(ACTIONS), {**model, **DUELING, "policy.learn.target.freq": 4}),
-        f"{algorithm}, prioritized": (VECTOR, discrete(ACTIONS), {**model, **PRIORITIZED}),
-        f"{algorithm}, masked": (MASKED, discrete(ACTIONS), model),
-    }
-
-
 # Policies and rows
 
 

@@ -11,7 +11,6 @@ from action_values import (
     PRIORITIZED,
     SIGNATURES,
     ActionValueTests,
-    contract_cases,
     np_atoms,
     np_excess,
     np_log_softmax,
@@ -20,6 +19,7 @@ from action_values import (
     random_rows,
     value_benches,
 )
+from fakes import VECTOR, discrete
 from numeric import t, value
 
 from minding.engine.process.runtime import to_device
@@ -27,7 +27,7 @@ from minding.policies.networks.return_distribution import SupportMean
 from minding.policies.ops.distributional import beyond, moved, project
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
-CONTRACT = contract_cases("c51", n_atoms=7, v_min=-2.0, v_max=1.0)
+CONTRACT = {"c51": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
 LEARNS = {**LEARNS, "policy.model.n_atoms": 21}
 RESUMES = {}
 """Rainbow's has its network, its target and its priorities."""

@@ -4,10 +4,7 @@ import kit
 from fakes import VECTOR, space_of
 from float64_networks import actor, value
 
-CONTRACT = {
-    "ddpg": (VECTOR, space_of(3), {"policy.model.normalize_obs": True}),
-    "ddpg, Gaussian noise": (VECTOR, space_of(2), {"policy.collect.noise.kind": "gaussian"}),
-}
+CONTRACT = {"ddpg": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
 LEARNS = {
     **kit.LEARNS,
     # The gradient of a deterministic actor is local, and the values of the probe are steps. With a linear critic the

@@ -1,7 +1,7 @@
 """GAIL: PPO by another name with the keys of its rewards; see also `rewards/test_gail_rewards.py`."""
 
 import numpy as np
-from fakes import VECTOR, discrete, space_of
+from fakes import VECTOR, space_of
 from of_algorithms import SMALL, imitated
 
 from minding.configs import compile_run
@@ -9,7 +9,7 @@ from minding.configs.chains import get_chain
 from minding.engine import Config, Task
 from minding.policies import get_policy_class
 
-CONTRACT = {"gail": (VECTOR, discrete(3), {}), "gail, box": (VECTOR, space_of(2), {})}
+CONTRACT = {"gail": (VECTOR, space_of(2), {})}
 ALTERNATIVES = ("policy.model.memory=gru",)
 RESUMES = {"GAIL, with a penalty": ("CartPole-v1", ("policy.other.gail.gradient_penalty=1",))}
 

@@ -10,20 +10,19 @@ from action_values import (
     PRIORITIZED,
     SIGNATURES,
     ActionValueTests,
-    contract_cases,
     np_atoms,
     np_quantile_huber,
     np_returns,
     value_benches,
 )
-from fakes import needs_kernels
+from fakes import VECTOR, discrete, needs_kernels
 from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.ops.distributional import QuantileLoss, midpoints, quantile_huber
 
 SMALL = {"policy.model.n_quantiles": 5}
-CONTRACT = contract_cases("qrdqn", n_quantiles=5)
+CONTRACT = {"qrdqn": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
 LEARNS = {**LEARNS, "policy.model.n_quantiles": 8}
 RESUMES = {}
 """IQN's has all that it keeps, and more draws."""

@@ -8,10 +8,7 @@ import pytest
 from fakes import VECTOR, space_of
 from float64_networks import actor, moved, value
 
-CONTRACT = {
-    "td3": (VECTOR, space_of(3), {"policy.model.normalize_obs": True}),
-    "td3, Ornstein-Uhlenbeck noise": (VECTOR, space_of(2), {"policy.collect.noise.kind": "ou"}),
-}
+CONTRACT = {"td3": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
 LEARNS = {
     **kit.LEARNS,
     # With a linear critic an actor finds back from the wrong end, see `test_ddpg.py`.
