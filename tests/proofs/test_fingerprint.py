@@ -14,25 +14,19 @@ def state(**changes):
     return {"a": {**leaves, **changes}}
 
 
-def test_every_leaf_has_a_digest_under_its_path_but_for_wall_time():
+def test_every_leaf_has_a_digest_under_its_path_and_a_block_array_is_its_rows():
     assert sorted(fingerprint(state())) == ["a/best", "a/empty", "a/rng/state", "a/rows"]
-
-
-def test_a_block_array_is_its_rows_whatever_their_versions():
     rows = np.arange(12, dtype=np.float32).reshape(6, 2)
     assert fingerprint(state()) == fingerprint(state(rows=rows))
     assert fingerprint(state()) == fingerprint(state(rows=BlockArray(rows, 2, [7] * 3)))
 
 
-def test_the_smallest_difference_names_its_leaf():
+def test_the_smallest_difference_names_its_leaf_but_for_wall_time():
     rows = np.arange(12, dtype=np.float32).reshape(6, 2)
     rows[5, 1] = np.nextafter(rows[5, 1], np.float32(100))
     for name, value in {"rows": rows, "rng": {"state": 2**100 + 1}, "best": 0.0}.items():
         found, expected = fingerprint(state(**{name: value})), fingerprint(state())
         assert [key.split("/")[1] for key in expected if found[key] != expected[key]] == [name]
-
-
-def test_dtype_shape_and_wall_time():
     same = fingerprint(state(seconds=9.0, row_seconds=3.0))
     assert same == fingerprint(state())
     for other in (np.zeros(4), np.zeros((2, 2), np.float32), np.zeros((4, 1), np.float32)):

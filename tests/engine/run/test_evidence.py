@@ -41,11 +41,8 @@ def test_rows_metrics_and_counters_are_written_and_a_note_says_where(tmp_path):
     assert about["error"] == "loss is nan"
 
 
-def test_a_batch_that_cannot_be_written_does_not_hide_the_error(tmp_path):
-    (tmp_path / "nan").write_text("in the way")
-    assert any(f"the batch could not be kept in {tmp_path / 'nan'}" in note for note in run(tmp_path / "nan", BATCH))
-
-
-def test_an_error_without_a_batch_leaves_no_folder(tmp_path):
+def test_without_a_batch_there_is_no_folder_and_a_batch_that_cannot_be_written_hides_no_error(tmp_path):
     run(tmp_path / "nan", {})
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "nan").write_text("in the way")
+    assert any(f"the batch could not be kept in {tmp_path / 'nan'}" in note for note in run(tmp_path / "nan", BATCH))
