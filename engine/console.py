@@ -1,18 +1,55 @@
-"""Messages for the user, on the console."""
+"""The console of the user: the standard streams of a command, and messages on them."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
-from typing import IO
+from collections.abc import Iterator
+from typing import IO, TextIO
 
 from minding.engine.errors import printable
+
+_own: tuple[TextIO, TextIO] | None = None
+"""Standard output and error of the command that runs."""
+
+
+@contextlib.contextmanager
+def own_streams() -> Iterator[None]:
+    """In the body of the ``with``, `stdout` and `stderr` are the streams that are standard at its beginning.
+
+    An environment may replace `sys.stdout`, and what it prints then goes elsewhere; results do not. At the end of the
+    body, both streams are standard again.
+    """
+    global _own
+    outer, _own = _own, (sys.stdout, sys.stderr)
+    streams = _own
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+        _own = outer
+
+
+def stdout() -> TextIO:
+    """The stream for results."""
+    return sys.stdout if _own is None else _or_stand_in(_own[0], sys.stdout)
+
+
+def stderr() -> TextIO:
+    """The stream for messages."""
+    return sys.stderr if _own is None else _or_stand_in(_own[1], sys.stderr)
+
+
+def _or_stand_in(own: TextIO, now: TextIO) -> TextIO:
+    """`own`, or the stand-in that a progress bar of rich has for it: it prints above the bar."""
+    return now if getattr(now, "rich_proxied_file", None) is own else own
 
 
 # Python 3.10 does not accept the type argument that type checkers require.
 class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to whatever `sys.stderr` is now: a progress bar replaces it while it is drawn."""
+    """Writes to `stderr`, which is another stream while a progress bar is drawn."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -23,7 +60,7 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
     @property
     def stream(self) -> IO[str]:  # type: ignore[override]
-        return sys.stderr
+        return stderr()
 
 
 def console_logger() -> logging.Logger:

@@ -175,11 +175,16 @@ class NonFiniteError(MindingError, ArithmeticError):
         self.metrics = dict(metrics or {})
 
 
+def installing(extra: str) -> str:
+    """The command that installs the packages of an extra."""
+    return f"pip install -e '.[{extra}]' in your clone of minding"
+
+
 class MissingExtraError(MindingError, ImportError):
     """An optional dependency is not installed; names the extra that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package!r}: pip install 'minding[{extra}]'")
+        super().__init__(f"{purpose} needs the package {package!r}: {installing(extra)}")
 
 
 MOST_NAMED = 3

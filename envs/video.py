@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.files import Folder, hidden, replace
 from minding.engine.paths import anchored
@@ -26,6 +27,8 @@ from minding.envs.single.factory import env_factory
 
 _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
+_MOST_BYTES = 4 << 30
+"""Memory of the images of a film; there may be no limit to an episode's length."""
 _CHANNELS = (1, 3, 4)
 _ONE = 1.001
 """Floats up to this number are taken as fractions of the full brightness; rounding may exceed 1."""
@@ -116,6 +119,13 @@ def record_episodes(
         factory.close(film.env)
     if stop():
         return []
+    if film.size >= _MOST_BYTES:
+        console_logger().warning(
+            "the film %s ends after %s images, which take %.1f GB of memory",
+            path,
+            f"{len(film.frames):,}",
+            film.size / 1e9,
+        )
     sizes = sorted({frame.shape[:2] for frame in film.frames})
     if len(sizes) > 1:
         raise ConfigError(
@@ -186,12 +196,13 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
       frames: the images, uint8 ``(H, W, 3)`` each.
       fault: what `render` returned in place of an image; empty if all were images. Nothing is raised, because a manager
         would take it for a fault of a step.
+      size: bytes of the images; from `_MOST_BYTES` on, no more are added.
     """
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.frames: list[Array] = []
-        self.fault = ""
+        self.fault, self.size = "", 0
         self._resets = 0
 
     def begin(self) -> None:
@@ -218,7 +229,7 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
     def _keep(self, *, over: bool = False) -> None:
         """Renders an image. Some environments cannot once an episode is `over`: the film ends with the one before."""
-        if self._resets > 1 or self.fault:
+        if self._resets > 1 or self.fault or self.size >= _MOST_BYTES:
             return
         try:
             picture = self.env.render()
@@ -227,6 +238,7 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             picture = None
         try:
             self.frames.append(as_image(picture))
+            self.size += self.frames[-1].nbytes
         except ValueError as error:
             if not over:
                 self.fault = str(error)

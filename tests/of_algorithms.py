@@ -115,6 +115,11 @@ def imitated(algorithm, env_id=None):
     return (f"policy.other.data={recorded(env_id or environment(algorithm))}", *small)
 
 
+def different(found, expected):
+    """The names under which two outcomes of runs differ."""
+    return sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
+
+
 def short_run(algorithm):
     """Settings of a run of some seconds with many checkpoints; a replay buffer wraps."""
     if is_offline(algorithm):

@@ -62,26 +62,6 @@ def test_output_that_cannot_be_written_does_not_end_the_program(output, message,
     assert (tmp_path / "file").read_text() == "done"
 
 
-CLOSES = """
-import io, sys
-from minding.cli.process import prepare_output, signals_reach_the_run
-prepare_output()
-with signals_reach_the_run():
-    sys.stdout.close()
-    sys.stderr.close()
-    if sys.argv[1] == "replace":
-        sys.stdout, sys.stderr = None, io.StringIO()
-print("printed", flush=True)
-print("told", file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("how", ["close", "replace"])
-def test_results_are_printed_also_if_an_environment_has_closed_or_replaced_the_output(how):
-    done = shell('"$1" -c "$2" "$3"', sys.executable, CLOSES, how)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "printed\n", "told\n")
-
-
 WAITS = """
 import ctypes, sys, threading, time
 from minding.cli.process import end_at_signals, signals_reach_the_run

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from minding.cli import run
 from minding.cli.seeds import SeedList, display_of
 from minding.configs import compile_run, load_preset
 from minding.engine.config.compiler import load_config
+from minding.engine.run.lock import RunLock
 from minding.training import run_group
 
 ALONE = ["env.single_instance=true", "env.collector_env_num=1", "env.evaluator_env_num=1"]
@@ -72,6 +74,24 @@ def test_a_folder_that_is_removed_while_seeds_run_ends_none_of_them(train, tmp_p
     assert "seed 1  done: 70.0" in out
     assert calls(tmp_path) == [0, 1]
     assert {"settings.yaml", "summary.json", "seed_0", "seed_1"} <= {path.name for path in folder.iterdir()}
+
+
+def test_a_folder_that_is_removed_while_it_is_looked_after_gets_its_lock_before_its_files(tmp_path, monkeypatch):
+    cfg = compile_run("cartpole_ppo", [f"run.out_dir={tmp_path}"])
+    runs = run_group.SeedRuns.of(cfg)
+    with RunLock(runs.folder) as lock:
+        assert not runs.keep(lock)
+        shutil.rmtree(runs.logs)
+        runs.settings.unlink()
+        assert not runs.keep(lock)
+        assert (runs.logs.is_dir(), load_config(runs.settings)) == (True, cfg)
+        with monkeypatch.context() as late:
+            # It goes just after it was looked for.
+            late.setattr(run_group, "lost", lambda folder: shutil.rmtree(folder))
+            runs.keep(lock)
+        assert not runs.folder.exists()
+        assert runs.keep(lock)
+        assert sorted(path.name for path in runs.folder.iterdir()) == [".lock", "logs", "settings.yaml"]
 
 
 @pytest.mark.slow

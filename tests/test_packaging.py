@@ -290,3 +290,17 @@ def test_every_setting_that_a_message_names_exists():
     named = {".".join(key.split(".")[:2]) if key.startswith("env.env_kwargs") else key for key in named}
     assert len(named) > 20
     assert named <= known, sorted(named - known)
+
+
+def test_no_text_installs_minding_from_where_it_is_not():
+    """It is not on any index yet: it is installed from a clone."""
+    texts = [
+        path
+        for folder in ("docs", "src", "engine", "envs", "policies", "middleware", "configs", "examples", "zoo")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".ipynb")
+    ]
+    found = [
+        path for path in {*texts, *ROOT.glob("*.md")} if re.search(r"pip install (-U )?['\"]?minding", path.read_text())
+    ]
+    assert (found, len(texts) > 500) == ([], True)

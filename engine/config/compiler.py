@@ -284,7 +284,12 @@ def _experiment_name(cfg: Config) -> str:
 
 def save_config(cfg: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Writes a configuration atomically as YAML with plain types; `load_config` returns the same tree."""
-    replace(path, yaml.safe_dump(plain(cfg), sort_keys=False))
+    replace(path, config_text(cfg))
+
+
+def config_text(cfg: Mapping[str, Any]) -> str:
+    """A configuration as YAML with plain types."""
+    return yaml.safe_dump(plain(cfg), sort_keys=False)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:

@@ -76,10 +76,7 @@ def name_of_code(value: Any, key: str) -> str:
     Raises:
       ConfigError: the class or function cannot be imported by name.
     """
-    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-    if module == "__main__":
-        file = getattr(sys.modules["__main__"], "__file__", None)
-        module = Path(file).stem if file else ""
+    module, name = module_of(value), getattr(value, "__qualname__", "")
     if not module or not name.isidentifier():
         raise ConfigError(
             f"{key}={value!r}: expected a class or function that a saved run can import again: define it "
@@ -87,6 +84,16 @@ def name_of_code(value: Any, key: str) -> str:
         )
     _given[f"{module}:{name}"] = value
     return f"{module}:{name}"
+
+
+def module_of(value: Any) -> str:
+    """The module by which a class or function can be imported again: for the running script, the name of its file;
+    empty if there is none."""
+    module: str = getattr(value, "__module__", "")
+    if module != "__main__":
+        return module
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return Path(file).stem if file else ""
 
 
 def load_code(text: str, key: str) -> Any:

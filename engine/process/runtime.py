@@ -288,8 +288,10 @@ def run_small_graph(module: types.ModuleType) -> None:
 def _silent(*descriptors: int) -> Iterator[None]:
     """Drops output of C++ code to standard output (1) or error (2), which `contextlib.redirect_stdout` cannot do."""
     libc = ctypes.CDLL(None)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # An environment may have closed it, or set it to None.
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.flush()
     kept = {number: os.dup(number) for number in descriptors}
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

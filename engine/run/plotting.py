@@ -28,7 +28,11 @@ DRAWN = 2.0
 _VISIBLE = 0.004
 """Minimum width of a bar as a share of the timeline, so that short spans are visible."""
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")
-_WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for an evaluation"}
+_WAITING = {
+    "collect lane": ("waits for a rollout", "lightgray"),
+    "evaluate lane": ("waits for an evaluation", "darkgray"),
+}
+"""What the main lane does while another one works, and its color."""
 
 
 def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
@@ -254,11 +258,11 @@ def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> An
     figure, (axes,) = _figure(height=0.9 + 0.45 * len(lanes))
     bars = {row: _bars([span for span in spans if span["tid"] == row], begin, end) for row in lanes}
     for name in dict.fromkeys(span["name"] for span in spans):
-        color = "lightgray" if name in _WAITING else colors[name]
+        label, color = _WAITING.get(name, (name, colors[name]))
         for row in lanes:
             shown = [bar for of, bar in bars[row] if of == name]
             axes.broken_barh(shown, (row - 0.4, 0.8), linewidth=0, facecolor=color)
-        axes.plot([], [], linewidth=6, label=_WAITING.get(name, name), color=color)
+        axes.plot([], [], linewidth=6, label=label, color=color)
     axes.set_yticks(list(lanes), list(lanes.values()))
     # A row is as high without a bar, and the first is on top.
     axes.set_ylim(max(lanes, default=0) + 0.5, min(lanes, default=0) - 0.5)

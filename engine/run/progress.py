@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import IO
+
+from minding.engine.console import stdout
 
 _PLAIN_LINE_SECONDS = 5.0
 _SPEED_WINDOW = 20
@@ -65,7 +66,7 @@ class Progress:
     ) -> None:
         self.total = total
         self.title = title
-        self._file = sys.stdout if file is None else file
+        self._file = stdout() if file is None else file
         self._clock = clock
         self._bar = _Bar(total, title, self._file) if self._file.isatty() else None
         self._refresh = refresh if self._bar else max(refresh, _PLAIN_LINE_SECONDS)

@@ -7,7 +7,7 @@ import re
 
 import gymnasium
 
-from minding.engine.errors import nearest
+from minding.engine.errors import installing, nearest
 from minding.envs.single.parallel import hint_of
 
 _ELSEWHERE = {
@@ -46,7 +46,7 @@ def unknown_id(env_id: str) -> str:
     game = _OF_ATARI.fullmatch(env_id)
     if game and game[1] in _ATARI.split():
         more = "env.env_kwargs.obs_type=ram" if game[2] else PREPROCESSING
-        return f"; a game of Atari is env.env_id='ALE/{game[1]}-v5' {more}, with pip install 'minding[atari]'"
+        return f"; a game of Atari is env.env_id='ALE/{game[1]}-v5' {more}, with {installing('atari')}"
     found = hint_of(env_id) or nearest(env_id, _near(env_id))
     return found or f"; an id that a package registers when it is imported is env.env_id='package:{env_id}'"
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.config.config import Config
+from minding.engine.config.named import module_of
 from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
@@ -470,7 +471,7 @@ class BasePolicy:
                 normalizer.moments.load_state_dict(state)
 
     def _check_class(self, network: str) -> None:
-        if network != _class_of(self.net):
+        if _identity(network) != _identity(_class_of(self.net)):
             raise CheckpointError(
                 f"{self.name}: the checkpoint holds a network of class {network}, but this one is "
                 f"{_class_of(self.net)}: build the policy with the class that was trained"
@@ -479,7 +480,14 @@ class BasePolicy:
 
 def _class_of(net: Any) -> str:
     """The class of a network, as ``module:Class``."""
-    return f"{type(net).__module__}:{type(net).__qualname__}"
+    return f"{module_of(type(net))}:{type(net).__qualname__}"
+
+
+def _identity(network: str) -> str:
+    """What a saved ``module:Class`` is compared by: of the package's own networks only the class, whose file may move;
+    of all others the module, too."""
+    module, _, name = network.partition(":")
+    return f"minding:{name}" if module.partition(".")[0] == "minding" else network
 
 
 def _online(name: str) -> str:

@@ -4,7 +4,7 @@ import functools
 import importlib.util
 
 import pytest
-from of_algorithms import SMALL, short_run
+from of_algorithms import SMALL, different, short_run
 
 from minding import training
 from minding.configs import compile_run, load_preset
@@ -32,10 +32,6 @@ def outcome(preset, folder, *extra, resume=None):
     found["guarantee"] = manifest["guarantee"]
     # A synchronous run has no lag to log, and so other columns.
     return {name: value for name, value in found.items() if "policy_lag" not in name and "metrics/columns" not in name}
-
-
-def different(found, expected):
-    return sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from of_algorithms import different
 
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.checkpoint.folder import step_of
@@ -58,12 +59,6 @@ def test_what_was_killed_often_enough_is_not_run_again(tmp_path, monkeypatch, ca
     assert [json.loads(line)["kills"] for line in lines] == [2, 3]
 
 
-def different(left, right):
-    """What is not the same at the end of two runs."""
-    found, expected = kill_proofs.outcome(left), kill_proofs.outcome(right)
-    return [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]
-
-
 def train_and_kill(job, folder, share):
     """Kills the command as soon as a checkpoint holds this share of the gradient steps."""
     run_dir = RunDir(folder / job.preset)
@@ -89,7 +84,8 @@ def test_the_train_command_killed_and_resumed_ends_as_without_a_kill(tmp_path):
     train_and_kill(job, tmp_path / "killed", random.Random(job.preset).uniform(0.2, 0.8))
     for folder in ("whole", "killed"):
         assert kill_proofs.train(job, tmp_path / folder)
-    assert different(*(RunDir.open(tmp_path / folder / job.preset) for folder in ("whole", "killed"))) == []
+    ends = [kill_proofs.outcome(RunDir.open(tmp_path / folder / job.preset)) for folder in ("whole", "killed")]
+    assert different(*ends) == []
 
 
 @pytest.mark.slow

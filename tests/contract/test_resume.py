@@ -10,7 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
-from of_algorithms import SMALL, constant, environment, has, is_offline, length, recorded, short_run
+from of_algorithms import SMALL, constant, different, environment, has, is_offline, length, recorded, short_run
 
 from minding import training
 from minding.configs import PRESETS, compile_run, load_preset
@@ -104,8 +104,7 @@ def check_exact_resume(cfg, tmp_path, photographed, *moments):
         left = following
     photographed(None)
     found = outcome(left, training.train(cfg, left, progress=False, resume="latest"))
-    different = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
-    assert different == []
+    assert different(found, expected) == []
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_
     photographed(None)
     found = outcome(left, training.train(cfg, left, progress=False, resume="latest", use=[kill_a_collector]))
     assert " ended with exit code -9; it is started again" in caplog.text
-    assert sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)) == []
+    assert different(found, expected) == []
     # The same versions, of which more than the newest are in play.
     pools = [{path.name: path.read_bytes() for path in each.models.iterdir()} for each in (run_dir, left)]
     assert pools[0] == pools[1]

@@ -77,6 +77,16 @@ def test_an_episode_is_cut_off_after_the_most_steps(tmp_path):
     assert shades(tmp_path / "a.gif")[0] == [0, 40]
 
 
+def test_a_film_ends_where_its_images_fill_the_memory_and_the_episode_goes_on(tmp_path, monkeypatch, caplog):
+    # Two images of 8 x 8 x 3 bytes.
+    monkeypatch.setattr(video, "_MOST_BYTES", 300)
+    env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
+    (end,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
+    assert end.episode_length > 1
+    assert shades(tmp_path / "a.gif")[0] == [0, 40]
+    assert "a.gif ends after 2 images, which take 0.0 GB of memory" in caplog.text
+
+
 def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
     (first,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)

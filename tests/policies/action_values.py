@@ -1,18 +1,17 @@
-"""What the tests of algorithms of action values share: policies, batches, and their networks in float64 NumPy.
+"""What the tests of algorithms of action values share: policies, rows, their networks in float64 NumPy, and tests.
 
-A test file has fixtures `built`, its policies by kind, `batch_of`, made by `batches_of`, and
-`policies`, which yields from `disturbed`.
+A file has the fixtures that `value_benches` makes, and classes of tests derived from those at the end.
 """
 
-import copy
 import dataclasses
+from typing import ClassVar
 
+import kit
 import numpy as np
-from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate
+import pytest
+from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of
 
-from minding.engine.data.batch import RowLayout
 from minding.engine.process.runtime import to_device
-from minding.policies import get_policy_class
 
 STEPS, BATCH, ROWS, ACTIONS = 2, 8, 32, 3
 INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
@@ -21,97 +20,66 @@ MASKED = dict_of(action_mask=mask_of(ACTIONS), observation=VECTOR)
 SIGNATURES = 2
 """One for calls that move the target, one for the others."""
 LEARNS = {
-    "run.max_env_step": 1600,
-    "policy.collect.n_sample": 8,
-    "policy.learn.batch_size": 32,
-    "policy.learn.warmup": 64,
-    "policy.learn.update_per_collect": 4,
-    "policy.other.buffer_size": 2000,
+    **kit.LEARNS,
     "policy.learn.learning_rate": 0.005,
     "policy.learn.target.freq": 20,
     "policy.other.eps.decay": 1000,
 }
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=prioritized")
 PRIORITIZED = {"policy.other.replay": "prioritized"}
+DUELING = {"policy.model.dueling": True}
 
 
-def contract_cases(algorithm, **small):
-    """The contract table's cases of an algorithm: with a dueling network, with priorities, and with a mask.
-
-    Args:
-      small: settings of all, by their key in `policy.model`.
-    """
-    model = {f"policy.model.{key}": size for key, size in small.items()}
-    dueling = {**model, "policy.learn.target.freq": 4, "policy.model.dueling": True}
-    return {
-        algorithm: (VECTOR, discrete(ACTIONS), dueling),
-        f"{algorithm}, prioritized": (VECTOR, discrete(ACTIONS), {**model, **PRIORITIZED}),
-        f"{algorithm}, masked": (MASKED, discrete(ACTIONS), model),
-    }
+# Policies and rows
 
 
-# Policies and batches
+def make_policy(algorithm, space=VECTOR, **settings):
+    return kit.make_policy(algorithm, space, discrete(ACTIONS), **settings)
 
 
-def make_policy(tiny_config, algorithm, space=VECTOR, **overrides):
-    return get_policy_class(algorithm)(tiny_config(algorithm, space, discrete(ACTIONS), **overrides))
+def shift_target(bench):
+    """Moves the target network away from the online network; the `prepare` of `benches`."""
+    rng = np.random.default_rng(7)
+    for name, p in bench.root.target.parameters_and_names():
+        if "normalizer" not in name:
+            p.asnumpy()[...] += rng.normal(0.0, 0.5, p.shape).astype(np.float32)
 
 
-def batches_of(built):
-    """(kind, rows) -> a batch of the first rows, twice."""
-    batches = {kind: Batches(policy, ROWS) for kind, policy in built.items()}
-    return lambda kind, values: batches[kind](values, INDEX)
+def still_and_shifted(bench):
+    """With a target that differs, and steps that are too small to change anything."""
+    shift_target(bench)
+    bench.hold_still()
 
 
-def random_rows(policy):
+def value_benches(algorithm, kinds, prepare=still_and_shifted, **settings):
+    """The fixtures `built`, `bench`, and `each`: a `Bench` of each kind."""
+    built, bench = kit.benches(algorithm, VECTOR, discrete(ACTIONS), ROWS, kinds, prepare, **settings)
+    return built, bench, kit.each_of(kinds)
+
+
+def random_rows(bench):
     """Rows with true ends among them, and with discounts of cut n-step returns."""
-    rows = rows_of(RowLayout(policy.learn_mode.fields), ROWS, np.random.default_rng(0), {"action": ACTIONS})
+    rows = bench.rows(action=ACTIONS)
     rows["terminated"][::3], rows["terminated"][1::3] = 1.0, 0.0
     return rows
 
 
-def shift_target(policy):
-    """Moves the target network away from the online network."""
-    rng = np.random.default_rng(7)
-    for name, p in policy.root.target.parameters_and_names():
-        if "normalizer" in name:
-            continue
-        p.asnumpy()[...] += rng.normal(0.0, 0.5, p.shape).astype(np.float32)
-
-
-def disturbed(built):
-    """Yields the policies with targets that differ and steps too small to change anything, then puts them back."""
-    states = {kind: copy.deepcopy(policy.state_dict()) for kind, policy in built.items()}
-    for policy in built.values():
-        shift_target(policy)
-        set_rate(policy, 1e-12)
-    yield built
-    for kind, policy in built.items():
-        policy.load_state_dict(states[kind])
-        set_rate(policy, policy.cfg.learn.learning_rate)
-
-
-def learn(policy, batch_of, kind):
-    """Learns from random rows, with importance weights if the policy is prioritized.
+def learn(bench):
+    """Learns twice from the first rows, with importance weights if the policy is prioritized.
 
     Returns:
       The rows of the batch by name, the weights, and what the learn mode returned.
     """
-    values, weight = random_rows(policy), np.ones(BATCH)
-    batch = batch_of(kind, values)
-    if policy.learn_mode.prioritized:
+    values, weight = random_rows(bench), np.ones(BATCH)
+    batch = bench.batch(values, INDEX)
+    if bench.policy.learn_mode.prioritized:
         weight = np.linspace(0.1, 1.0, BATCH)
         batch = dataclasses.replace(batch, weight=np.tile(weight.astype(np.float32), (STEPS, 1)))
-    output = policy.learn_mode.forward(batch)
+    output = bench.policy.learn_mode.forward(batch)
     return {name: each[:BATCH] for name, each in values.items()}, weight, output
 
 
 # Formulas in float64
-
-
-def params(policy):
-    """All parameters by name."""
-    return {name: array.astype(np.float64) for name, array in policy.state_dict()["params"].items()}
 
 
 class Noise:
@@ -142,14 +110,20 @@ def np_features(p, part, x, noise=None):
     return np.maximum(linear(p, f"{part}.torso.layers.0", x.astype(np.float64), noise), 0.0)
 
 
+def np_heads(p, part, features, noise=None):
+    """Advantages (..., A * N) or, if the network has a value, what both make together."""
+    outputs = linear(p, f"{part}.advantage", features, noise)
+    if not any(name.startswith(f"{part}.value.") for name in p):
+        return outputs
+    value = linear(p, f"{part}.value", features, noise)[..., None, :]
+    outputs = outputs.reshape(*outputs.shape[:-1], ACTIONS, -1)
+    return (value + outputs - outputs.mean(axis=-2, keepdims=True)).reshape(*outputs.shape[:-2], -1)
+
+
 def np_atoms(p, part, x, count, noise=None):
-    """The atoms (B, A, N) of a `ReturnDistribution`, dueling if it has a value."""
+    """The atoms (B, A, N) of a `ReturnDistribution`; count: N, or -1 for as many as there are."""
     noise = Noise(noise)
-    features = np_features(p, part, x, noise)
-    atoms = linear(p, f"{part}.advantage", features, noise).reshape(-1, ACTIONS, count)
-    if any(name.startswith(f"{part}.value.") for name in p):
-        atoms = linear(p, f"{part}.value", features, noise)[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
-    return atoms
+    return np_heads(p, part, np_features(p, part, x, noise), noise).reshape(len(x), ACTIONS, count)
 
 
 def np_log_softmax(logits):
@@ -174,6 +148,11 @@ def np_project(probability, x, support):
     return moved
 
 
+def np_excess(m, loss):
+    """The relative entropy of cross entropies to targets m."""
+    return loss + np.where(m > 0.0, m * np.log(np.maximum(m, 1e-300)), 0.0).sum(axis=1)
+
+
 def np_quantile_huber(quantiles, levels, target, kappa):
     """The formula with a loop over pairs, (B,); levels (N,) or (B, N)."""
     loss, levels = np.zeros(len(quantiles)), np.broadcast_to(levels, quantiles.shape)
@@ -189,6 +168,13 @@ def np_returns(rows, x):
     return rows["reward"].astype(np.float64)[:, None] + decay[:, None] * x
 
 
+def best_actions(choosing, of_target, chosen_online):
+    """The greedy actions by values (B, A), which the test data make those of the target only if it chose."""
+    best = choosing.argmax(axis=1)
+    assert (best != of_target.argmax(axis=1)).any() == chosen_online
+    return best
+
+
 def check_gradients(policy, losses, p):
     """The gradients of both steps against finite differences, in random directions of each parameter.
 
@@ -197,43 +183,91 @@ def check_gradients(policy, losses, p):
       losses: (parameters, step) -> the loss of a step.
       p: the parameters.
     """
-    rng, optim = np.random.default_rng(11), policy.root.optim
-    names = [name for name in p if name.startswith("net.")]
-    for name, moment in zip(names, optim.steps[0].m, strict=True):
-        for direction in rng.standard_normal((2, *p[name].shape)):
-            up, down = ({**p, name: p[name] + step * direction} for step in (1e-6, -1e-6))
-            slopes = [(losses(up, k) - losses(down, k)) / 2e-6 for k in range(STEPS)]
-            # Adam's first moment after two steps: 0.9 * 0.1 g_1 + 0.1 g_2.
-            found = (moment.asnumpy().astype(np.float64) / 0.1 * direction).sum()
-            assert abs(found - (0.9 * slopes[0] + slopes[1])) < 1e-4 * max(1.0, abs(found)), name
+    # Adam's first moment after two steps: 0.9 * 0.1 g_1 + 0.1 g_2.
+    found = [moment.asnumpy().astype(np.float64) / 0.1 for moment in policy.root.optim.steps[0].m]
+    names = [name for name in p if name.startswith("net.") and "normalizer" not in name]
+    kit.check_slopes(lambda x: 0.9 * losses(x, 0) + losses(x, 1), p, names, found)
 
 
-def best_actions(choosing, of_target, chosen_online):
-    """The greedy actions by values (B, A), which the test data make those of the target only if it chose."""
-    best = choosing.argmax(axis=1)
-    assert (best != of_target.argmax(axis=1)).any() == chosen_online
-    return best
+# Tests
 
 
-def check_masked_choice(policy, double, values):
-    """The target of rows without a reward is made of the next atoms of the best legal actions.
+class ActionValueTests:
+    """Tests of an algorithm that learns action values, or distributions with these means, from transitions.
 
-    Args:
-      policy: one for `MASKED` observations.
-      double: whether the online network chooses.
-      values: (parameters, part, observations) -> the network's values (B, A).
-
-    Returns:
-      The observations, what `td_target` returns, and the actions whose atoms it must be made of.
+    A file gives the fixtures of `value_benches` and, in its class, what the methods at the beginning stand for.
     """
-    policy.root.double = double
-    shift_target(policy)
-    rng = np.random.default_rng(5)
-    obs, mask = rng.standard_normal((30, 4)).astype(np.float32), draw_masks((ACTIONS,), 30, rng)
-    plain = {"reward": 0.0, "terminated": 0.0, "discount": 1.0}
-    batch = {name: to_device(np.full(30, number, np.float32)) for name, number in plain.items()}
-    target = policy.root.td_target({"next_obs": (to_device(mask), to_device(obs)), **batch})
-    means = values(params(policy), "net" if double else "target", obs)
-    best = np.where(mask, means, -np.inf).argmax(axis=1)
-    assert (best != means.argmax(axis=1)).any()
-    return obs, target, best
+
+    algorithm: str
+    model: ClassVar = {}
+    """Settings of its networks."""
+    drawn: ClassVar = {}
+    """Entries of a batch that `td_target` reads besides a transition's, for 30 rows."""
+
+    def values(self, p, part, obs):
+        """The action values (B, A) by which a network chooses."""
+        raise NotImplementedError
+
+    def draws(self, bench):
+        """The random numbers of the next learn call, for each step."""
+        return [None] * STEPS
+
+    def goal(self, bench, p, rows, draw):
+        """What a step learns, a constant; p: the parameters before it."""
+        raise NotImplementedError
+
+    def step(self, bench, p, rows, goal, draw):
+        """Losses of the rows, the values of what was done, and the errors that are their priorities, (B,) each."""
+        raise NotImplementedError
+
+    def of_best(self, p, obs, best):
+        """What the target network says of the actions `best`."""
+        raise NotImplementedError
+
+    def best(self, bench, p, next_obs):
+        of_target, online = self.values(p, "target", next_obs), bench.root.double
+        return best_actions(self.values(p, "net", next_obs) if online else of_target, of_target, online)
+
+    def check_update(self, bench):
+        """Returns the rows, the parameters, what is learned in each step, and the metrics that were found."""
+        p, draws = bench.params, self.draws(bench)
+        rows, weight, output = learn(bench)
+        goals = [self.goal(bench, p, rows, draw) for draw in draws]
+        steps = [self.step(bench, p, rows, goal, draw) for goal, draw in zip(goals, draws)]
+        loss = np.mean([(weight * each[0]).mean() for each in steps])
+        kit.check_metrics(output.metrics, {"loss": loss, "q_value": np.mean([each[1].mean() for each in steps])})
+        if bench.policy.learn_mode.prioritized:
+            np.testing.assert_allclose(output.priorities, [each[2] for each in steps], rtol=1e-4, atol=1e-5)
+
+        def loss_of(x, k):
+            return (weight * self.step(bench, x, rows, goals[k], draws[k])[0]).mean()
+
+        check_gradients(bench.policy, loss_of, p)
+        return rows, p, goals, output.metrics
+
+    def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(self, each):
+        self.check_update(each)
+
+    @pytest.mark.parametrize("double", [True, False])
+    def test_the_next_action_is_the_best_legal_one(self, double):
+        bench = kit.Bench(make_policy(self.algorithm, MASKED, **self.model), 1)
+        shift_target(bench)
+        bench.root.double = double
+        rng = np.random.default_rng(5)
+        obs, mask = rng.standard_normal((30, 4)).astype(np.float32), draw_masks((ACTIONS,), 30, rng)
+        plain = {"reward": 0.0, "terminated": 0.0, "discount": 1.0}
+        batch = {name: to_device(np.full(30, number, np.float32)) for name, number in plain.items()}
+        batch |= {name: to_device(numbers) for name, numbers in self.drawn.items()}
+        found = bench.root.td_target({"next_obs": (to_device(mask), to_device(obs)), **batch})
+        values = self.values(bench.params, "net" if double else "target", obs)
+        best = np.where(mask, values, -np.inf).argmax(axis=1)
+        assert (best != values.argmax(axis=1)).any()
+        # Where a target has several parts, the first is what is learned.
+        found = (found[0] if isinstance(found, tuple) else found).asnumpy()
+        np.testing.assert_allclose(found, self.of_best(bench.params, obs, best), atol=1e-5)
+
+    def test_it_acts_by_its_action_values(self, each):
+        obs = np.random.default_rng(3).standard_normal((20, 4)).astype(np.float32)
+        expected = self.values(each.params, "net", obs)
+        np.testing.assert_allclose(each.policy.actors["eval"].outputs(obs)[0], expected, atol=1e-5)
+        assert np.array_equal(each.policy.eval_mode.forward(obs), expected.argmax(axis=1))

@@ -8,11 +8,6 @@ def params(policy):
     return {name: value.astype(np.float64) for name, value in policy.state_dict()["params"].items()}
 
 
-def replaced(p, policy, part):
-    """The same, with those of a part as they are now."""
-    return {**p, **{name: value for name, value in params(policy).items() if name.startswith(f"{part}.")}}
-
-
 def moved(before, after):
     """The parts of the policy whose parameters differ, without the optimizer."""
     return {name.split(".")[0] for name in before if not np.array_equal(before[name], after[name])} - {"optim"}
@@ -83,7 +78,7 @@ def _hidden(p, part, x):
 def finite_differences(loss, p, part, step=1e-6):
     """Central differences of a loss for all parameters of a part, in their order."""
     grads = []
-    for name in [name for name in p if name.startswith(f"{part}.")]:
+    for name in [name for name in p if name == part or name.startswith(f"{part}.")]:
         grad = np.zeros(p[name].shape)
         for at in np.ndindex(grad.shape):
             values = []

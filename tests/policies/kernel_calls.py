@@ -52,3 +52,11 @@ def doubles(arrays):
 
 def close(found, expected, terms):
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6 * np.sqrt(terms))
+
+
+@pytest.fixture
+def defaults_afterwards():
+    """Products are those of one thread again, without oneDNN."""
+    yield
+    LIBRARY.use_threads(1)
+    kernels.use_onednn(False)

@@ -1,11 +1,12 @@
 """What the tests of algorithms of agents' values share: policies, episodes, and their networks in float64 NumPy."""
 
-import copy
 import warnings
 
+import kit
 import numpy as np
-from action_values import linear, params, shift_target
-from fakes import Batches, dict_of, discrete, draw_masks, mask_of, set_rate, space_of
+import pytest
+from action_values import linear, still_and_shifted
+from fakes import dict_of, discrete, draw_masks, mask_of, space_of
 from test_recurrent import gru_step, lstm_step
 
 from minding import training
@@ -15,7 +16,6 @@ from minding.engine.buffers import SequenceBatch
 from minding.engine.process.compiled import RecompileWarning
 from minding.envs import make_evaluator_env
 from minding.middleware.evaluator import play_episodes
-from minding.policies import get_policy_class
 
 SIGNATURES = 2
 """One for calls that move the target, one for the others."""
@@ -23,17 +23,14 @@ SEEN, ACTIONS, AGENTS = 4, 3, 3
 SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
 SMALL = {"policy.model.memory_dim": 5}
 LEARNS = {
-    "run.max_env_step": 1600,
+    **kit.LEARNS,
     # The probe's own, which is as far as the memory is unrolled.
     "env.max_episode_steps": 2,
-    "policy.collect.n_sample": 8,
     "policy.model.memory_dim": 8,
     "policy.learn.batch_size": 16,
-    "policy.learn.warmup": 64,
     "policy.learn.update_per_collect": 2,
     "policy.learn.learning_rate": 0.005,
     "policy.learn.target.freq": 20,
-    "policy.other.buffer_size": 2000,
     "policy.other.eps.decay": 1000,
 }
 RESUMES = ("policy.model.memory_dim=8", "policy.learn.target.freq=5")
@@ -41,22 +38,18 @@ GATES = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 STEPS, TIME, EPISODES = 2, 4, 12
 
 
-def make_policy(tiny_config, algorithm, **overrides):
-    return get_policy_class(algorithm)(tiny_config(algorithm, SPACE, discrete(ACTIONS), **SMALL, **overrides))
-
-
-def disturbed(policy):
-    """Yields the policy with targets that differ and steps too small to change anything, then puts it back."""
-    state = copy.deepcopy(policy.state_dict())
+def disturbed(bench):
+    """With targets that differ, and steps too small to change anything."""
+    still_and_shifted(bench)
     rng = np.random.default_rng(7)
-    shift_target(policy)
-    for name, p in policy.root.parameters_and_names():
+    for name, p in bench.root.parameters_and_names():
         if name.startswith("target_mixer."):
             p.asnumpy()[...] += rng.normal(0.0, 0.5, p.shape).astype(np.float32)
-    set_rate(policy, 1e-12)
-    yield policy
-    policy.load_state_dict(state)
-    set_rate(policy, policy.cfg.learn.learning_rate)
+
+
+def team_benches(algorithm, **settings):
+    """The fixtures of an algorithm for the episodes below."""
+    return kit.benches(algorithm, SPACE, discrete(ACTIONS), TIME * EPISODES, prepare=disturbed, **SMALL, **settings)
 
 
 # Episodes
@@ -99,19 +92,15 @@ def episodes(policy, length, rng):
     return rows, lengths
 
 
-def batch_of(batches, rows, lengths, places=None):
+def batch_of(bench, rows, lengths, places=None):
     """A batch of the episodes, twice, with `places` steps each: the last row again behind the end."""
     length = len(rows["action"])
     flat = {name: values.reshape(length * EPISODES, *values.shape[2:]) for name, values in rows.items()}
     t = np.arange(places or length)[:, None]
     index = (np.minimum(t, lengths - 1) * EPISODES + np.arange(EPISODES)).astype(np.int32)
-    made = batches(flat, np.stack([index] * STEPS))
+    made = bench.batch(flat, np.stack([index] * STEPS))
     filled = np.stack([t < lengths] * STEPS)
     return SequenceBatch(layout=made.layout, tables=made.tables, index=made.index, filled=filled, burn_in=0)
-
-
-def make_batches(policy):
-    return Batches(policy, TIME * EPISODES)
 
 
 # Formulas in float64
@@ -168,88 +157,62 @@ def lambda_returns(reward, decay, following, td_lambda):
     return np.stack(returns[::-1])
 
 
-def check_update(policy, batches, error_of):
-    """Loss and gradient of a call against the formula.
+class TeamTests:
+    """Tests of an algorithm that learns from whole episodes; a file gives the fixtures of `team_benches`."""
 
-    Args:
-      error_of: (parameters, parameters of the targets, `Episode`) -> errors of its steps, and how much each counts.
-    """
-    rows, lengths = episodes(policy, TIME, np.random.default_rng(3))
-    deaths = (rows["obs.alive"] & ~rows["next_obs.alive"]).any(-1) & (np.arange(TIME)[:, None] < lengths)
-    assert deaths.any(1).all()
-    output = policy.learn_mode.forward(batch_of(batches, rows, lengths))
-    p, double = params(policy), policy.cfg.learn.double
-    taught = [Episode(p, rows, b, length, double) for b, length in enumerate(lengths)]
+    def errors(self, own, fixed, episode):
+        """Errors of the steps of an `Episode` by parameters and those of the targets, and how much each counts."""
+        raise NotImplementedError
 
-    def loss(own):
-        errors, counts = [], []
-        for b, length in enumerate(lengths):
-            episode = Episode(own, rows, b, length, double)
-            # What the online network chooses is a constant.
-            episode.best = taught[b].best
-            error, count = error_of(own, p, episode)
-            errors.append(error.ravel())
-            counts.append(count.ravel())
-        errors, counts = np.concatenate(errors), np.concatenate(counts)
-        return (counts * errors**2).sum() / counts.sum()
+    def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(self, bench):
+        policy = bench.policy
+        rows, lengths = episodes(policy, TIME, np.random.default_rng(3))
+        deaths = (rows["obs.alive"] & ~rows["next_obs.alive"]).any(-1) & (np.arange(TIME)[:, None] < lengths)
+        assert deaths.any(1).all()
+        output = policy.learn_mode.forward(batch_of(bench, rows, lengths))
+        p, double = bench.params, bench.settings.double
+        taught = [Episode(p, rows, b, length, double) for b, length in enumerate(lengths)]
 
-    expected = loss(p)
-    assert abs(output.metrics["loss"] - expected) < 1e-5 * expected
-    rng, optim = np.random.default_rng(11), policy.root.optim
-    names = [name for name in p if name.startswith(("net.", "mixer."))]
-    for name, moment in zip(names, optim.steps[0].m, strict=True):
-        direction = rng.standard_normal(p[name].shape)
-        up, down = (loss({**p, name: p[name] + step * direction}) for step in (1e-6, -1e-6))
-        slope = (up - down) / 2e-6
+        def loss(own):
+            errors, counts = [], []
+            for b, length in enumerate(lengths):
+                episode = Episode(own, rows, b, length, double)
+                # What the online network chooses is a constant.
+                episode.best = taught[b].best
+                error, count = self.errors(own, p, episode)
+                errors.append(error.ravel())
+                counts.append(count.ravel())
+            errors, counts = np.concatenate(errors), np.concatenate(counts)
+            return (counts * errors**2).sum() / counts.sum()
+
+        assert output.metrics["loss"] == pytest.approx(loss(p), rel=1e-5)
+        names = [name for name in p if name.startswith(("net.", "mixer."))]
         # Adam's first moment after two steps with the same gradient: 0.19 g.
-        found = (moment.asnumpy().astype(np.float64) / 0.19 * direction).sum()
-        assert abs(found - slope) < 2e-4 * max(1.0, abs(found)), name
+        found = [moment.asnumpy().astype(np.float64) / 0.19 for moment in policy.root.optim.steps[0].m]
+        kit.check_slopes(loss, p, names, found, rel=2e-4, abs=2e-4)
+
+    @pytest.mark.slow
+    def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(self, built):
+        rows, _ = episodes(built().policy, TIME, np.random.default_rng(5))
+        losses = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecompileWarning)
+            for places in (TIME, TIME + 7):
+                bench = built()
+                metrics = bench.policy.learn_mode.forward(
+                    batch_of(bench, rows, np.full(EPISODES, TIME), places)
+                ).metrics
+                losses.append((metrics["loss"], metrics["q_value"]))
+        assert losses[0] == losses[1]
 
 
-def check_padding(policy, batches):
-    """Episodes of one length give the same loss with and without places behind their end, to the bit."""
-    rows, _ = episodes(policy, TIME, np.random.default_rng(5))
-    lengths = np.full(EPISODES, TIME)
-    state, losses = copy.deepcopy(policy.state_dict()), []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecompileWarning)
-        for places in (TIME, TIME + 7):
-            policy.load_state_dict(state)
-            metrics = policy.learn_mode.forward(batch_of(batches, rows, lengths, places)).metrics
-            losses.append((metrics["loss"], metrics["q_value"]))
-    assert losses[0] == losses[1]
+TWO_STEP = "minding.envs.games.two_step:TwoStep"
 
 
-def check_what_fills_up_means_nothing(policy, batches):
-    """Rows behind the ends of episodes, whatever they hold, do not change a bit of the update."""
-    rows, lengths = episodes(policy, TIME, np.random.default_rng(6))
-    state, made = copy.deepcopy(policy.state_dict()), []
-    for number in (0.0, 1e3):
-        policy.load_state_dict(state)
-        batch = batch_of(batches, rows, lengths)
-        # Other rows in the places that only fill up.
-        garbage = {name: values.copy() for name, values in rows.items()}
-        behind = np.arange(TIME)[:, None] >= lengths
-        for name in ("reward", "obs.observation"):
-            garbage[name][behind] += number
-        flat = {name: values.reshape(TIME * EPISODES, *values.shape[2:]) for name, values in garbage.items()}
-        batch.tables.write(0, batch.layout.pack(flat))
-        index = np.where(batch.filled, batch.index, (np.arange(TIME * EPISODES).reshape(TIME, -1))[None])
-        last = np.take_along_axis(batch.index, batch.filled.sum(1, keepdims=True) - 1, 1)
-        # The place right behind the end is that of the final observation.
-        t = np.arange(TIME)[None, :, None]
-        index = np.where(t == batch.filled.sum(1, keepdims=True), last, index).astype(np.int32)
-        output = policy.learn_mode.forward(
-            SequenceBatch(layout=batch.layout, tables=batch.tables, index=index, filled=batch.filled, burn_in=0)
-        )
-        made.append((output.metrics, {name: v.tobytes() for name, v in policy.state_dict()["params"].items()}))
-    assert made[0] == made[1]
-
-
-def matrix_game(algorithm, folder, *overrides):
+def matrix_game(algorithm, folder):
     """What greedy agents earn in `TwoStep` after learning from random play."""
     user = Config(
-        env=dict(env_id="minding.envs.games.two_step:TwoStep", collector_env_num=8, evaluator_env_num=1),
+        env=dict(env_id=TWO_STEP, collector_env_num=8, evaluator_env_num=1),
         policy=dict(
             type=algorithm,
             model=dict(hidden=[16], memory_dim=16),
@@ -260,10 +223,14 @@ def matrix_game(algorithm, folder, *overrides):
         ),
         run=dict(max_env_step=4000, out_dir=str(folder)),
     )
-    cfg, task = compile_run(user, overrides), Task()
+    return greedy_return(user, 30)
+
+
+def greedy_return(user, iterations):
+    cfg, task = compile_run(user), Task()
     with task.start(ctx=OnlineRLContext()):
         policy = training.build(task, cfg)
-        task.run(max_step=30)
+        task.run(max_step=iterations)
     env = make_evaluator_env(cfg)
     try:
         return play_episodes(policy.eval_mode, env, 1, max_steps=2)[0].episode_return

@@ -1,17 +1,16 @@
 """A2C: one update against float64 NumPy, gradients by finite differences, sequences, RMSProp, Monte-Carlo returns."""
 
-import copy
 import dataclasses
 
+import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, mask_of, multi_discrete, rows_of, set_rate, space_of
-from float64_networks import categorical, finite_differences, gradients, normal, params, scores, state_value
+from fakes import VECTOR, dict_of, discrete, mask_of, multi_discrete, space_of
+from float64_networks import categorical, finite_differences, normal, params, scores, state_value
 
 from minding import training
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, Task
-from minding.policies import get_policy_class
 
 CONTRACT = {
     "a2c": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
@@ -36,34 +35,9 @@ RESUMES = {
     "A2C with Monte-Carlo returns": ("CartPole-v1", ("chain=monte_carlo",)),
 }
 
-BATCH, RATE = 12, 0.01
-ADAM = {"policy.learn.optimizer": "adam", "policy.learn.grad_norm": 0.0, "policy.learn.learning_rate": RATE}
-
-
-@pytest.fixture(scope="module")
-def built(tiny_config):
-    return get_policy_class("a2c")(tiny_config("a2c", VECTOR, discrete(3), **ADAM))
-
-
-@pytest.fixture
-def policy(built):
-    state = copy.deepcopy(built.state_dict())
-    yield built
-    built.load_state_dict(state)
-    built.cfg.learn.normalize_advantage = False
-
-
-@pytest.fixture(scope="module")
-def batches(built):
-    return Batches(built, BATCH)
-
-
-@pytest.fixture
-def rows(batches):
-    return rows_of(batches.layout, BATCH, np.random.default_rng(0), {"action": 3})
-
-
-ALL = np.arange(BATCH)[None]
+RATE = 0.01
+ADAM = {"optimizer": "adam", "grad_norm": 0.0, "learning_rate": RATE}
+built, bench = kit.benches("a2c", action=discrete(3), count=12, learn=ADAM)
 
 
 def metrics_of(p, rows, advantage):
@@ -80,45 +54,39 @@ def metrics_of(p, rows, advantage):
     }
 
 
-def test_losses_are_those_of_the_formula_and_gradients_their_finite_differences(policy, batches, rows):
-    p = params(policy)
-    output = policy.learn_mode.forward(batches(rows, ALL))
-    assert output.steps == 1
-    expected = metrics_of(p, rows, rows["advantage"].astype(np.float64))
-    assert {name: output.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    slopes = finite_differences(lambda x: metrics_of(x, rows, rows["advantage"])["loss"], p, "net")
-    for grad, wanted in zip(gradients(policy, "net"), slopes, strict=True):
-        np.testing.assert_allclose(grad, wanted, rtol=1e-4, atol=1e-6)
-
-
-def test_advantages_are_standardised_where_asked_for(policy, batches, rows):
-    policy.cfg.learn.normalize_advantage = True
+def test_losses_are_those_of_the_formula_and_gradients_their_finite_differences(bench):
+    p, rows = bench.params, bench.rows(action=3)
     advantage = rows["advantage"].astype(np.float64)
-    expected = metrics_of(params(policy), rows, (advantage - advantage.mean()) / advantage.std())
-    metrics = policy.learn_mode.forward(batches(rows, ALL)).metrics
-    assert metrics["policy_loss"] == pytest.approx(expected["policy_loss"], rel=1e-5, abs=1e-6)
-    assert metrics["value_loss"] == pytest.approx(expected["value_loss"], rel=1e-5)
+    kit.check_metrics(bench.learn(rows).metrics, metrics_of(p, rows, advantage))
+    kit.check_gradients(bench.policy, {"net": (lambda x: metrics_of(x, rows, advantage)["loss"], p, "net")})
+
+
+def test_advantages_are_standardised_where_asked_for(bench):
+    bench.settings.normalize_advantage = True
+    rows = bench.rows(action=3)
+    advantage = rows["advantage"].astype(np.float64)
+    expected = metrics_of(bench.params, rows, (advantage - advantage.mean()) / advantage.std())
+    kit.check_metrics(bench.learn(rows).metrics, expected)
 
 
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, RATE), (0.25, 0.75 * RATE), (1.0, 0.0)])
-def test_the_learning_rate_falls_to_zero_over_the_run(policy, batches, rows, progress, rate):
-    before = params(policy)["net.value.bias"]
-    assert policy.learn_mode.forward(batches(rows, ALL), progress=progress).metrics["learning_rate"] == rate
-    assert np.array_equal(params(policy)["net.value.bias"], before) == (rate == 0.0)
+def test_the_learning_rate_falls_to_zero_over_the_run(bench, progress, rate):
+    before = bench.params["net.value.bias"]
+    assert bench.learn(bench.rows(action=3), progress=progress).metrics["learning_rate"] == rate
+    assert np.array_equal(bench.params["net.value.bias"], before) == (rate == 0.0)
 
 
-def test_a_schedule_stays_at_its_end_beyond_the_run(policy, batches, rows, monkeypatch):
-    groups = policy.root.optim.groups
-    monkeypatch.setitem(groups, "net", dataclasses.replace(groups["net"], kind="exp"))
-    batch = batches(rows, ALL)
-    rates = [policy.learn_mode.forward(batch, progress=x).metrics["learning_rate"] for x in (-1.0, 0.0, 1.0, 2.0)]
+def test_a_schedule_stays_at_its_end_beyond_the_run(bench):
+    groups, rows = bench.root.optim.groups, bench.rows(action=3)
+    groups["net"] = dataclasses.replace(groups["net"], kind="exp")
+    rates = [bench.learn(rows, progress=x).metrics["learning_rate"] for x in (-1.0, 0.0, 1.0, 2.0)]
     assert rates == pytest.approx([RATE, RATE, RATE * np.exp(-5.0), RATE * np.exp(-5.0)])
 
 
-def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count(tiny_config):
-    overrides = {**ADAM, "policy.model.memory": "gru", "policy.model.memory_dim": 4}
-    policy = get_policy_class("a2c")(tiny_config("a2c", VECTOR, space_of(2), **overrides))
-    steps, envs = 4, 3
+def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count():
+    memory, steps, envs = {"policy.model.memory": "gru", "policy.model.memory_dim": 4}, 4, 3
+    bench = kit.Bench(kit.make_policy("a2c", VECTOR, space_of(2), ADAM, **memory), steps * envs)
+    policy = bench.policy
     rng, mode = np.random.default_rng(0), policy.collect_mode
     begun, valid = np.zeros((steps, envs), bool), np.ones((steps, envs), bool)
     begun[[1, 3], [0, 2]], valid[[0, 2], [0, 2]] = True, False
@@ -131,8 +99,8 @@ def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count(tiny_c
     advantage, target = rng.standard_normal((2, steps * envs)).astype(np.float32)
     rows.update(advantage=advantage, begun=begun.reshape(-1), valid=valid.reshape(-1), **{"return": target})
     index = np.arange(steps * envs).reshape(1, steps, envs)
-    set_rate(policy, 1e-12)
-    metrics = policy.learn_mode.forward(Batches(policy, steps * envs)(rows, index)).metrics
+    bench.hold_still()
+    metrics = bench.learn(rows, index).metrics
     counted = rows["valid"]
     policy_loss = -(advantage * rows["log_prob"].astype(np.float64))[counted].mean()
     value_loss = 0.5 * ((rows["value"] - target)[counted].astype(np.float64) ** 2).mean()
@@ -143,17 +111,15 @@ def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count(tiny_c
     assert [metrics[name] for name in ("policy_loss", "value_loss", "loss")] == pytest.approx(expected, rel=1e-4)
 
 
-def test_rmsprop_is_the_method_by_default_and_the_gradient_is_bounded(tiny_config):
-    policy = get_policy_class("a2c")(tiny_config("a2c", VECTOR, discrete(3), **{"policy.learn.anneal_lr": False}))
-    batches = Batches(policy, BATCH)
-    rows = rows_of(batches.layout, BATCH, np.random.default_rng(0), {"action": 3})
-    p = params(policy)
+def test_rmsprop_is_the_method_by_default_and_the_gradient_is_bounded():
+    bench = kit.Bench(kit.make_policy("a2c", VECTOR, discrete(3), {"anneal_lr": False}), 12)
+    rows, p = bench.rows(action=3), bench.params
     slopes = finite_differences(lambda x: metrics_of(x, rows, rows["advantage"])["loss"], p, "net")
     norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
-    metrics = policy.learn_mode.forward(batches(rows, ALL)).metrics
+    metrics = bench.learn(rows).metrics
     assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
     assert norm > 0.5
-    names, after = [name for name in p if name.startswith("net.")], params(policy)
+    names, after = [name for name in p if name.startswith("net.")], bench.params
     for name, slope in zip(names, slopes, strict=True):
         grad = slope * 0.5 / norm
         np.testing.assert_allclose(after[name], p[name] - 7e-4 * grad / (0.1 * np.abs(grad) + 1e-5), atol=2e-5)

@@ -1,13 +1,13 @@
 """AlphaZero: its loss by hand-computed numbers and against float64 NumPy, both networks, what search asks of it."""
 
+import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, rows_of, space_of
+from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of, space_of
 from numeric import t
 
 from minding.engine.errors import MindingError, SpaceError
 from minding.engine.process.runtime import ms
-from minding.policies import get_policy_class
 from minding.policies.alphazero import cross_entropy
 from minding.policies.core.acting_network import acting_network
 
@@ -35,13 +35,6 @@ ALTERNATIVES = ("policy.model.net=residual", "policy.collect.search=gumbel")
 BATCH = 16
 
 
-def test_the_cross_entropy_by_hand():
-    logits = t([np.log(0.5), np.log(0.25), np.log(0.25)], [0.0, np.log(3.0), -1e30])
-    policy = t([1.0, 0.0, 0.0], [0.5, 0.5, 0.0])
-    expected = [np.log(2.0), -0.5 * (np.log(0.25) + np.log(0.75))]
-    np.testing.assert_allclose(cross_entropy(logits, policy).asnumpy(), expected, rtol=1e-6)
-
-
 def test_the_slope_of_the_cross_entropy_is_the_difference_of_the_policies():
     logits = np.array([[0.3, -1.2, 0.5], [2.0, 0.1, -1e30]])
     policy = np.array([[0.2, 0.7, 0.1], [0.9, 0.1, 0.0]])
@@ -50,21 +43,18 @@ def test_the_slope_of_the_cross_entropy_is_the_difference_of_the_policies():
     np.testing.assert_allclose(slope, softmax - policy, atol=1e-6)
 
 
-@pytest.fixture(scope="module", params=[{}, RESIDUAL], ids=["mlp", "residual"])
-def made(request, tiny_config):
-    settings = {"policy.learn.learning_rate": 0.01, "policy.learn.weight_decay": 0.1, "policy.learn.value_weight": 0.5}
-    policy = get_policy_class("alphazero")(tiny_config("alphazero", PLANES, discrete(3), **settings, **request.param))
-    return policy, Batches(policy, BATCH)
+LEARN = {"learning_rate": 0.01, "weight_decay": 0.1, "value_weight": 0.5}
+KINDS = {"mlp": {}, "residual": RESIDUAL}
+built, bench = kit.benches("alphazero", PLANES, discrete(3), BATCH, KINDS, learn=LEARN)
+each = kit.each_of(KINDS)
 
 
-def rows(layout):
-    rng = np.random.default_rng(0)
-    values = rows_of(layout, BATCH, rng, {})
+def rows_of(bench):
+    values, rng = bench.rows(), np.random.default_rng(0)
     mask = draw_masks((3,), BATCH, rng)
     policy = rng.random((BATCH, 3)) * mask
     values.update({"obs.action_mask": mask, "policy": (policy / policy.sum(axis=1, keepdims=True)).astype(np.float32)})
-    values["outcome"] = rng.integers(-1, 2, BATCH).astype(np.float32)
-    return values
+    return {**values, "outcome": rng.integers(-1, 2, BATCH).astype(np.float32)}
 
 
 def np_conv(x, weight, bias):
@@ -104,32 +94,27 @@ def np_losses(policy, values):
     logits, v = np_network(policy, values)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     cross = -(values["policy"] * np.where(values["policy"] > 0, log_p, 0.0)).sum(axis=1).mean()
-    return {"policy_loss": cross, "value_loss": ((v - values["outcome"]) ** 2).mean()}
+    of_value = ((v - values["outcome"]) ** 2).mean()
+    return {"policy_loss": cross, "value_loss": of_value, "loss": cross + 0.5 * of_value}
 
 
-def test_the_update_computes_the_loss_of_its_formula_with_decay_and_lowers_it(made):
-    policy, batches = made
-    values = rows(batches.layout)
-    batch = batches(values, np.arange(BATCH)[None])
-    before, losses = policy.state_dict()["params"]["net.policy.weight"], []
-    policy.learn_mode.forward(batch)
+def test_the_update_computes_the_loss_of_its_formula_with_decay_and_lowers_it(each):
+    values, before, losses = rows_of(each), each.params["net.policy.weight"], []
+    each.learn(values)
     # The first step of Adam has the size of the rate wherever there is a gradient; the decay is added to it.
-    moved = policy.state_dict()["params"]["net.policy.weight"] - before
-    step = np.abs(moved + 0.01 * 0.1 * before)
+    step = np.abs(each.params["net.policy.weight"] - before + 0.01 * 0.1 * before)
     np.testing.assert_allclose(step, np.where(step < 0.005, 0.0, 0.01), atol=1e-5)
     assert (step > 0.005).mean() > 0.5
     for _ in range(20):
-        expected = np_losses(policy, values)
-        expected["loss"] = expected["policy_loss"] + 0.5 * expected["value_loss"]
-        found = policy.learn_mode.forward(batch).metrics
-        assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+        expected = np_losses(each.policy, values)
+        found = each.learn(values).metrics
+        kit.check_metrics(found, expected, rel=1e-4)
         losses.append(found["loss"])
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_search_gets_logits_and_values_in_numpy_and_from_a_graph(made):
-    policy, batches = made
-    values = rows(batches.layout)
+def test_search_gets_logits_and_values_in_numpy_and_from_a_graph(each):
+    policy, values = each.policy, rows_of(each)
     obs = {"observation": values["obs.observation"], "action_mask": values["obs.action_mask"]}
     logits, v = np_network(policy, values)
     assert policy.acts_in_numpy
@@ -146,12 +131,11 @@ def test_search_gets_logits_and_values_in_numpy_and_from_a_graph(made):
     np.testing.assert_array_equal(policy.eval_mode.forward(obs), logits.argmax(axis=1))
 
 
-def test_residual_needs_planes(tiny_config):
-    with pytest.raises(SpaceError, match=r"expected an observation of planes \(C, H, W\).*got \(4,\): use"):
-        get_policy_class("alphazero")(tiny_config("alphazero", VECTOR, discrete(3), **RESIDUAL))
+def test_residual_needs_planes():
+    with pytest.raises(SpaceError, match=r"planes \(C, H, W\).*got \(4,\)"):
+        kit.make_policy("alphazero", VECTOR, discrete(3), **RESIDUAL)
 
 
-def test_a_policy_without_predictions_says_so(tiny_config):
-    policy = get_policy_class("bc")(tiny_config("bc", VECTOR, discrete(3)))
-    with pytest.raises(MindingError, match="bc predicts no policy and value for search"):
-        policy.eval_mode.predict(np.zeros((2, 4), np.float32))
+def test_a_policy_without_predictions_says_so():
+    with pytest.raises(MindingError, match="bc predicts no policy"):
+        kit.make_policy("bc").eval_mode.predict(np.zeros((2, 4), np.float32))

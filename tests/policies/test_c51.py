@@ -5,33 +5,29 @@ import pytest
 from action_values import (
     ALTERNATIVES,
     AT,
+    DUELING,
+    INDEX,
     LEARNS,
-    MASKED,
     PRIORITIZED,
     SIGNATURES,
-    STEPS,
-    batches_of,
-    best_actions,
-    check_masked_choice,
-    contract_cases,
-    disturbed,
-    learn,
-    make_policy,
+    ActionValueTests,
     np_atoms,
+    np_excess,
     np_log_softmax,
     np_project,
     np_returns,
-    params,
     random_rows,
+    value_benches,
 )
-from numeric import assert_gradient, t, value
+from fakes import VECTOR, discrete
+from numeric import t, value
 
-from minding.engine.process.runtime import ms, to_device
+from minding.engine.process.runtime import to_device
 from minding.policies.networks.return_distribution import SupportMean
-from minding.policies.ops.distributional import beyond, cross_entropy, moved, project
+from minding.policies.ops.distributional import beyond, moved, project
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
-CONTRACT = contract_cases("c51", n_atoms=7, v_min=-2.0, v_max=1.0)
+CONTRACT = {"c51": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
 LEARNS = {**LEARNS, "policy.model.n_atoms": 21}
 RESUMES = {}
 """Rainbow's has its network, its target and its priorities."""
@@ -115,110 +111,53 @@ def test_the_probability_beyond_the_support_by_hand(positions, expected):
     assert value(beyond(t([0.5, 0.25, 0.25]), t(positions), places)).tolist() == [expected]
 
 
-# The loss
-
-
-def test_the_cross_entropy_by_hand():
-    # Probabilities 1/4 and 3/4; the second row is predicted exactly.
-    loss, excess = cross_entropy(t([0.0, np.log(3.0)], [0.0, np.log(3.0)]), t([1.0, 0.0], [0.25, 0.75]))
-    entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    # MindSpore's logarithm is off by 2e-6.
-    np.testing.assert_allclose(value(loss), [np.log(4.0), entropy], atol=1e-5)
-    np.testing.assert_allclose(value(excess), [np.log(4.0), 0.0], atol=1e-5)
-    assert (value(excess) >= 0.0).all()
-
-
-def test_the_cross_entropy_has_its_gradient_and_none_flows_into_the_target():
-    rng = np.random.default_rng(1)
-    target, logits = rng.dirichlet(np.ones(5), 4), 3.0 * rng.standard_normal((4, 5))
-    assert_gradient(
-        lambda x: cross_entropy(x, t(*target))[0].sum(),
-        lambda x: -(target.astype(np.float32) * np_log_softmax(x)).sum(),
-        logits,
-    )
-    gradient = ms.grad(lambda x: cross_entropy(t(*logits), x)[0].sum())(t(*target))
-    assert not value(gradient).any()
-    gradient = ms.grad(lambda x: cross_entropy(x, t(*target))[1].sum())(t(*logits))
-    assert not value(gradient).any()
-
-
 # The update
 
 
-@pytest.fixture(scope="module")
-def built(tiny_config):
-    """Policies with the same start: double; with the target's choice and dueling; and prioritized."""
-    plain = {"policy.learn.double": False, "policy.model.dueling": True}
-    kinds = {"double": {}, "plain": plain, "prioritized": PRIORITIZED}
-    return {kind: make_policy(tiny_config, "c51", **SMALL, **changes) for kind, changes in kinds.items()}
+KINDS = {"double, prioritized": PRIORITIZED, "plain, dueling": {**DUELING, "learn": {"double": False}}}
+built, bench, each = value_benches("c51", KINDS, learn={"grad_norm": 0.0}, **SMALL)
 
 
-@pytest.fixture(scope="module")
-def batch_of(built):
-    return batches_of(built)
+class CategoricalTests(ActionValueTests):
+    """Of distributions over a support."""
+
+    def log_probability(self, p, part, obs, noise=None):
+        return np_log_softmax(np_atoms(p, part, obs, ATOMS, noise))
+
+    def values(self, p, part, obs, noise=None):
+        return np.exp(self.log_probability(p, part, obs, noise)) @ SUPPORT
+
+    def of_best(self, p, obs, best, noise=None):
+        return np.exp(self.log_probability(p, "target", obs, noise))[np.arange(len(obs)), best]
+
+    def goal(self, bench, p, rows, draw):
+        following = self.of_best(p, rows["next_obs"], self.best(bench, p, rows["next_obs"]))
+        return np_project(following, np_returns(rows, SUPPORT), SUPPORT)
+
+    def step(self, bench, p, rows, goal, draw):
+        log_p = self.log_probability(p, "net", rows["obs"], draw)[AT, rows["action"]]
+        loss = -(goal * log_p).sum(axis=1)
+        return loss, np.exp(log_p) @ SUPPORT, np_excess(goal, loss)
 
 
-@pytest.fixture
-def policies(built):
-    yield from disturbed(built)
+class TestUpdate(CategoricalTests):
+    algorithm = "c51"
+    model = SMALL
+
+    def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(self, each):
+        rows, p, _, metrics = self.check_update(each)
+        following = self.of_best(p, rows["next_obs"], self.best(each, p, rows["next_obs"]))
+        returns = np_returns(rows, SUPPORT)
+        beyond_it = (following * ((returns < SUPPORT[0]) | (returns > SUPPORT[-1]))).sum(axis=1)
+        assert metrics["clipped_mass"] == pytest.approx(beyond_it.mean(), rel=1e-5)
 
 
-def log_probability(p, part, obs):
-    return np_log_softmax(np_atoms(p, part, obs, ATOMS))
-
-
-def means(p, part, obs):
-    return np.exp(log_probability(p, part, obs)) @ SUPPORT
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["double", pytest.param("plain", marks=pytest.mark.slow), pytest.param("prioritized", marks=pytest.mark.slow)],
-)
-def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
-    p = params(policies[kind])
-    rows, weight, output = learn(policies[kind], batch_of, kind)
-    chooser, next_obs = "target" if kind == "plain" else "net", rows["next_obs"]
-    best = best_actions(means(p, chooser, next_obs), means(p, "target", next_obs), kind != "plain")
-    next_probability = np.exp(log_probability(p, "target", next_obs)[AT, best])
-    m = np_project(next_probability, np_returns(rows, SUPPORT), SUPPORT)
-    log_p = log_probability(p, "net", rows["obs"])[AT, rows["action"]]
-    loss = -(m * log_p).sum(axis=1)
-    assert output.metrics["loss"] == pytest.approx((weight * loss).mean(), rel=1e-5)
-    assert output.metrics["q_value"] == pytest.approx((np.exp(log_p) @ SUPPORT).mean(), rel=1e-5)
-    assert output.metrics["grad_norm"] > 0.0
-    returns = np_returns(rows, SUPPORT)
-    beyond_it = (next_probability * ((returns < SUPPORT[0]) | (returns > SUPPORT[-1]))).sum(axis=1)
-    assert output.metrics["clipped_mass"] == pytest.approx(beyond_it.mean(), rel=1e-5)
-    if kind == "prioritized":
-        excess = loss + np.where(m > 0.0, m * np.log(np.maximum(m, 1e-300)), 0.0).sum(axis=1)
-        np.testing.assert_allclose(output.priorities, [excess] * STEPS, rtol=1e-4, atol=1e-5)
-
-
-def test_a_support_that_is_too_small_is_told_once(policies, batch_of, caplog, monkeypatch):
-    policy, values = policies["double"], random_rows(policies["double"])
-    monkeypatch.setattr(policy, "_warned_of_clipping", False)
-    for scale, told in ((0.0, 0), (100.0, 1), (100.0, 1)):
-        batch = batch_of("double", {**values, "reward": scale * np.abs(values["reward"])})
-        share = policy.learn_mode.forward(batch).metrics["clipped_mass"]
+def test_a_support_that_is_too_small_is_reported_once(bench, caplog, monkeypatch):
+    values = random_rows(bench)
+    monkeypatch.setattr(bench.policy, "_warned_of_clipping", False)
+    for scale, reports in ((0.0, 0), (100.0, 1), (100.0, 1)):
+        share = bench.learn({**values, "reward": scale * np.abs(values["reward"])}, INDEX).metrics["clipped_mass"]
         assert (share > 0.2) == (scale > 0.0)
         warnings = [each.getMessage() for each in caplog.records if "beyond the support from -2 to 1" in each.message]
-        assert len(warnings) == told
+        assert len(warnings) == reports
     assert "set policy.model.v_min and policy.model.v_max" in warnings[0]
-
-
-@pytest.mark.parametrize("double", [True, False])
-def test_the_next_action_is_the_best_legal_one(tiny_config, double):
-    policy = make_policy(tiny_config, "c51", MASKED, **SMALL)
-    obs, (target, clipped), best = check_masked_choice(policy, double, means)
-    expected = log_probability(params(policy), "target", obs)[np.arange(len(obs)), best]
-    np.testing.assert_allclose(value(target), np.exp(expected), atol=1e-5)
-    np.testing.assert_allclose(value(clipped), 0.0)
-
-
-def test_the_values_that_decide_are_the_means_of_the_distributions(policies):
-    policy = policies["plain"]
-    obs = np.random.default_rng(3).standard_normal((20, 4)).astype(np.float32)
-    expected = means(params(policy), "net", obs)
-    np.testing.assert_allclose(policy.actors["eval"].outputs(obs)[0], expected, atol=1e-5)
-    assert np.array_equal(policy.eval_mode.forward(obs), expected.argmax(axis=1))

@@ -8,6 +8,7 @@ import types
 import warnings
 from collections.abc import Mapping
 
+import cloudpickle
 import numpy as np
 import of_algorithms
 import pytest
@@ -20,7 +21,7 @@ from minding.engine.errors import CheckpointError, MindingError, NonFiniteError,
 from minding.engine.process.compiled import RecompileWarning
 from minding.engine.process.runtime import ms, nn
 from minding.engine.run.fingerprint import fingerprint
-from minding.engine.types import LearnOutput
+from minding.engine.types import LaneContext, LearnOutput
 from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.core.acting_network import acting_network
 from minding.policies.export.reader import draw_memory
@@ -191,6 +192,24 @@ def test_on_nan_is_a_setting_of_every_algorithm(tiny_config):
     assert_same(params(made), before)
 
 
+def test_rates_that_are_annealed_are_0_at_the_end_of_the_run_and_others_are_not(policy, batch):
+    metrics = policy.learn_mode.forward(batch, progress=1.0).metrics
+    rates = [rate for name, rate in metrics.items() if name.startswith("learning_rate")]
+    assert {rate == 0.0 for rate in rates} == {bool(policy.cfg.learn.anneal_lr)}
+
+
+def test_targets_begin_as_what_they_follow_and_several_critics_differ(compiled):
+    begun = compiled.started["params"]
+    teacher = "critic." if any(name.startswith("critic.") for name in begun) else "net."
+    followed = {"target_": "", "targets.": "critics.", "target.": teacher, "slow.": "critic."}
+    for name, array in begun.items():
+        for start, online in followed.items():
+            if name.startswith(start):
+                assert np.array_equal(array, begun[name.replace(start, online, 1)]), name
+        if "critics.q1." in name and name.endswith("weight"):
+            assert "norms" in name or not np.array_equal(array, begun[name.replace("q1", "q2")]), name
+
+
 # Acting
 
 
@@ -251,6 +270,14 @@ def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
         # Actions, as one-hot, may stay the same.
         assert not np.array_equal(old, new) or set(np.unique(new)) <= {0.0, 1.0}
         np.testing.assert_allclose(new, graph, atol=1e-5)
+
+
+def test_a_collect_mode_acts_alike_where_it_is_shipped(policy):
+    mode, obs = policy.collect_mode, observation(policy)
+    factory = cloudpickle.loads(cloudpickle.dumps(mode.factory()))
+    shipped = factory(LaneContext(0, {name: array.copy() for name, array in mode.weights().items()}))
+    for _ in range(2):
+        assert_same(shipped.forward(obs), mode.forward(obs))
 
 
 def test_a_batch_without_rows_leaves_the_normalizers(policy, batch):

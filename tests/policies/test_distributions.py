@@ -38,17 +38,6 @@ def rng(seed=0):
     return np.random.default_rng(seed)
 
 
-def test_categorical_by_hand():
-    # Probabilities 1/4, 3/4 and, far from zero, 1/2, 1/2.
-    log_prob, entropy = run(
-        distributions.categorical_log_prob_entropy,
-        f32([0.0, math.log(3.0)], [1000.0, 1000.0]),
-        np.array([0, 1], np.int32),
-    )
-    np.testing.assert_allclose(log_prob, [math.log(0.25), math.log(0.5)], rtol=1e-6)
-    np.testing.assert_allclose(entropy, [math.log(4) - 0.75 * math.log(3), math.log(2)], rtol=1e-6)
-
-
 def test_choices_add_up_by_hand():
     # Two choices: of probabilities 1/4 and 3/4, and of three equal ones.
     head = MultiCategoricalHead(2, [2, 3], None, rng())
@@ -57,33 +46,6 @@ def test_choices_add_up_by_hand():
     )
     np.testing.assert_allclose(log_prob, [math.log(0.75) - math.log(3)], rtol=1e-6)
     np.testing.assert_allclose(entropy, [math.log(4) - 0.75 * math.log(3) + math.log(3)], rtol=1e-6)
-
-
-def test_gaussian_by_hand():
-    # Two dimensions: one at its mean with deviation 1, one two deviations off with deviation 1/2.
-    log_prob, entropy = run(
-        distributions.gaussian_log_prob_entropy, f32([3.0, 1.0]), f32(0.0, math.log(0.5)), f32([3.0, 2.0])
-    )
-    half_log_2pi = 0.9189385332
-    np.testing.assert_allclose(log_prob, [-2 * half_log_2pi - 2.0 + math.log(2)], rtol=1e-6)
-    np.testing.assert_allclose(entropy, 2 * half_log_2pi + 1.0 - math.log(2), rtol=1e-6)
-
-
-def test_squashed_gaussian_by_hand():
-    # At u = 0 the slope of tanh is 1: the density is the normal's own.
-    action, log_prob = run(distributions.squashed_gaussian, f32([0.0]), f32([0.0]), f32([0.0]))
-    assert action.tolist() == [[0.0]]
-    np.testing.assert_allclose(log_prob, [-0.9189385332], rtol=1e-6)
-
-
-def test_squashed_gaussian_follows_the_change_of_variables():
-    mean, log_std, noise = rng().normal(0, 0.7, (3, 64, 2)).astype(np.float32)
-    action, log_prob = run(distributions.squashed_gaussian, mean, log_std, noise)
-    mean, log_std, noise = (x.astype(np.float64) for x in (mean, log_std, noise))
-    u = mean + np.exp(log_std) * noise
-    normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
-    np.testing.assert_allclose(action, np.tanh(u), atol=1e-5)
-    np.testing.assert_allclose(log_prob, (normal - np.log(1 - np.tanh(u) ** 2)).sum(-1), atol=2e-5, rtol=1e-5)
 
 
 def test_squashed_gaussian_stays_finite_far_out():

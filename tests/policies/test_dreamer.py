@@ -2,9 +2,14 @@
 
 import copy
 
+import kit
 import numpy as np
 import pytest
+from action_values import linear, np_log_softmax
 from fakes import VECTOR, dict_of, discrete, mask_of, space_of
+from float64_networks import gradients
+from team_values import GATES
+from test_recurrent import gru_step, sigmoid
 
 from minding import training
 from minding.configs import compile_run
@@ -14,7 +19,6 @@ from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.middleware import OffPolicyLearner
-from minding.policies import get_policy_class
 from minding.policies.dreamer import start_states
 
 SMALL = {
@@ -49,48 +53,33 @@ RESUMES = {
 ALTERNATIVES = ("policy.learn.context=zero", "policy.learn.actor_gradient=dynamics", "policy.model.posterior=full")
 ENVS, TIME, BATCH = 3, 26, 5
 KINDS = {
-    "box": (VECTOR, space_of(2), {"policy.learn.free_nats": 1.0, "policy.learn.entropy_weight": 0.01}),
-    "choice": (
-        CHOICE,
-        discrete(3),
-        {
-            **{"policy.model.posterior": "full", "policy.learn.context": "zero", "policy.model.norm": "none"},
-            **{"policy.learn.actor_gradient": "dynamics", "policy.learn.free_nats": 0.2},
-        },
-    ),
+    "box": {"action": space_of(2), "learn": {"free_nats": 1.0, "entropy_weight": 0.01}},
+    "choice": {
+        **{"observation": CHOICE, "action": discrete(3), "policy.model.posterior": "full", "policy.model.norm": "none"},
+        "learn": {"context": "zero", "actor_gradient": "dynamics", "free_nats": 0.2},
+    },
 }
 
 
-@pytest.fixture(scope="module")
-def built(tiny_config):
-    made = {}
-    for kind, (observation, action, own) in KINDS.items():
-        always = {"policy.learn.grad_norm": 0.0, "policy.other.buffer_size": 60}
-        made[kind] = get_policy_class("dreamer")(tiny_config("dreamer", observation, action, **SMALL, **always, **own))
-        # What starts at 0 has to matter.
-        rng = np.random.default_rng(3)
-        for name, p in made[kind].params.items():
-            if not name.startswith("optim") and name != "returns":
-                p.asnumpy()[...] += rng.normal(0.0, 0.3, p.shape).astype(np.float32)
-    return made
+def with_a_buffer(bench):
+    """Nothing starts at 0; its buffer has episodes of any length that end either way, and its first rows are gone."""
+    rng = np.random.default_rng(3)
+    for name, p in bench.policy.params.items():
+        if not name.startswith("optim") and name != "returns":
+            p.asnumpy()[...] += rng.normal(0.0, 0.3, p.shape).astype(np.float32)
+    if hasattr(bench, "buffer"):
+        # An update is compiled for one buffer.
+        bench.buffer.load_state_dict(copy.deepcopy(bench.history))
+        return
+    bench.buffer = sequence_buffer(bench.policy.config, bench.policy)
+    rows = history(bench.buffer.fields)
+    for part in np.array_split(np.arange(TIME * ENVS), 3):
+        bench.buffer.push({name: values[part] for name, values in rows.items()})
+    bench.history = copy.deepcopy(bench.buffer.state_dict())
 
 
-@pytest.fixture(scope="module")
-def buffers(built):
-    """Their buffers, with episodes of any length that end either way; the first rows are overwritten."""
-    made = {kind: sequence_buffer(policy.config, policy) for kind, policy in built.items()}
-    for buffer in made.values():
-        for part in np.array_split(np.arange(TIME * ENVS), 3):
-            buffer.push({name: values[part] for name, values in history(buffer.fields).items()})
-    return made
-
-
-@pytest.fixture
-def policies(built):
-    states = {kind: copy.deepcopy(policy.state_dict()) for kind, policy in built.items()}
-    yield built
-    for kind, policy in built.items():
-        policy.load_state_dict(states[kind])
+ALWAYS = {**SMALL, "learn": {"grad_norm": 0.0}, "policy.other.buffer_size": 60}
+built, bench = kit.benches("dreamer", count=1, kinds=KINDS, prepare=with_a_buffer, **ALWAYS)
 
 
 def history(fields):
@@ -122,14 +111,6 @@ def history(fields):
 # Formulas in float64
 
 
-def params(policy):
-    return {name: array.astype(np.float64) for name, array in policy.state_dict()["params"].items()}
-
-
-def linear(p, name, x):
-    return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
-
-
 def mlp(p, part, x):
     """Hidden layers with ReLU, normalized if they have norms."""
     k = 0
@@ -142,13 +123,8 @@ def mlp(p, part, x):
     return x
 
 
-def sigmoid(x):
-    return 1.0 / (1.0 + np.exp(-x))
-
-
 def softmax(x):
-    exp = np.exp(x - x.max(axis=-1, keepdims=True))
-    return exp / exp.sum(axis=-1, keepdims=True)
+    return np.exp(np_log_softmax(x))
 
 
 def symlog(x):
@@ -201,7 +177,7 @@ class Oracle:
         self.there = np.concatenate([np.ones((1, BATCH), bool), self.filled])
         self.going = np.concatenate([np.ones((1, BATCH)), 1.0 - rows["terminated"]])
         self.bins = np.linspace(-self.model.bin_limit, self.model.bin_limit, self.model.bins)
-        self.drawn, self.still, self.p = Drawn(), {}, params(policy)
+        self.drawn, self.still, self.p = Drawn(), {}, kit.params(policy)
 
     def mean(self, x, where):
         return x[where].sum() / where.sum()
@@ -221,10 +197,7 @@ class Oracle:
         return mlp(p, "net.seen.torso", np.concatenate(made, axis=-1))
 
     def gru(self, p, x, h):
-        size = h.shape[-1]
-        given, kept = linear(p, "net.memory.inputs", x), linear(p, "net.memory.recurrent", h)
-        r, z = (sigmoid(given[:, k * size : (k + 1) * size] + kept[:, k * size : (k + 1) * size]) for k in (0, 1))
-        return (1 - z) * np.tanh(given[:, 2 * size :] + r * kept[:, 2 * size :]) + z * h
+        return gru_step([p[f"net.memory.{name}"] for name in GATES], x, h)
 
     def step(self, p, z, a, h):
         return self.gru(p, mlp(p, "net.mix", np.concatenate([z, a], axis=-1)), h)
@@ -259,7 +232,7 @@ class Oracle:
         if len(self.names) == 1:
             return ((made - symlog(self.seen["obs"][t])) ** 2).sum(axis=-1)
         numbers, logits = made[:, :4], made[:, 4:]
-        chosen = np.log(softmax(logits))[np.arange(BATCH), self.seen["obs.symbol"][t].astype(int)]
+        chosen = np_log_softmax(logits)[np.arange(BATCH), self.seen["obs.symbol"][t].astype(int)]
         return ((numbers - symlog(self.seen["obs.seen"][t])) ** 2).sum(axis=-1) - chosen
 
     def logits(self, p, part, state):
@@ -285,7 +258,7 @@ class Oracle:
             found["prior_entropy"][t] = -(prior * np.log(prior)).sum(axis=(1, 2))
             if t:
                 target = two_hot(self.rows["reward"][t - 1], self.bins)
-                log_p = np.log(softmax(self.logits(p, "model.reward", state)))
+                log_p = np_log_softmax(self.logits(p, "model.reward", state))
                 found["reward_loss"][t] = -(target * log_p).sum(axis=-1)
                 chance = sigmoid(self.logit_going(p, state))
                 going = self.going[t]
@@ -374,7 +347,7 @@ class Oracle:
         total = 0.0
         for t in range(self.learn.horizon):
             target = two_hot(returns[t], self.bins) + softmax(self.logits(self.p, "slow", states[t]))
-            log_p = np.log(softmax(self.logits(p, "critic", states[t])))
+            log_p = np_log_softmax(self.logits(p, "critic", states[t]))
             total -= (weight[t] * (target * log_p).sum(axis=-1)).mean()
         return total / self.learn.horizon
 
@@ -383,8 +356,9 @@ PARTS = ("observation_loss", "reward_loss", "continuation_loss", "to_prior", "to
 
 
 @pytest.mark.parametrize("kind", ["box", pytest.param("choice", marks=pytest.mark.slow)])
-def test_the_update_computes_the_losses_of_its_formulas_and_their_gradients(policies, buffers, kind):
-    policy, batch = policies[kind], buffers[kind].sample(1, BATCH)
+def test_the_update_computes_the_losses_of_its_formulas_and_their_gradients(built, kind):
+    bench = built(kind)
+    policy, batch = bench.policy, bench.buffer.sample(1, BATCH)
     oracle = Oracle(policy, batch)
     # Some sequences are filled up, and some starts have ended.
     assert (~oracle.filled).any()
@@ -408,45 +382,31 @@ def test_the_update_computes_the_losses_of_its_formulas_and_their_gradients(poli
     actor_loss, entropy = oracle.actor_loss(oracle.p, dream)
     expected |= {"actor_loss": actor_loss, "entropy": entropy, "critic_loss": oracle.critic_loss(oracle.p, dream)}
     expected |= {"imagined_return": returns.mean(), "value": value.mean(), "return_scale": scale}
-    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=2e-5, abs=2e-5)
+    kit.check_metrics(found, expected, rel=2e-5, abs=2e-5)
     # Gradients
     losses = {
         "model": oracle.model_loss,
         "actor": lambda p: oracle.actor_loss(p, dream)[0],
         "critic": lambda p: oracle.critic_loss(p, dream),
     }
+    optim, names = policy.root.optim, {id(param): name for name, param in policy.params.items()}
     for group, loss in losses.items():
-        check_gradients(policy, group, loss, oracle.p)
+        moved = [names[id(param)] for param in optim.groups[group].params]
+        kit.check_slopes(loss, oracle.p, moved, gradients(policy, group), rel=1e-3, abs=2e-4)
 
 
-def check_gradients(policy, group, loss, p):
-    """Against finite differences in a random direction of each parameter: Adam's first moment is a tenth of them."""
-    rng, optim = np.random.default_rng(11), policy.root.optim
-    names = {id(param): name for name, param in policy.params.items()}
-    step = optim.steps[optim.names.index(group)]
-    for param, moment in zip(optim.groups[group].params, step.m, strict=True):
-        name = names[id(param)]
-        direction = rng.standard_normal(p[name].shape)
-        up, down = ({**p, name: p[name] + size * direction} for size in (1e-6, -1e-6))
-        slope = (loss(up) - loss(down)) / 2e-6
-        found = (moment.asnumpy().astype(np.float64) / 0.1 * direction).sum()
-        assert found == pytest.approx(slope, rel=1e-3, abs=2e-4), name
-
-
-def test_what_fills_up_a_sequence_changes_nothing(policies, buffers):
-    policy, batch = policies["box"], buffers["box"].sample(1, BATCH)
-    state = copy.deepcopy(policy.state_dict())
-    expected = policy.learn_mode.forward(batch).metrics
-    policy.load_state_dict(state)
-    # Other rows in the places that only fill up; the state after the last true row stays the same.
-    later = batch.__class__(**{
-        **{name: getattr(batch, name) for name in ("layout", "tables", "weight", "filled", "burn_in")},
-        "index": np.where(batch.filled, batch.index, 7).astype(np.int32),
-    })  # fmt: skip
-    found = policy.learn_mode.forward(later).metrics
-    assert (later.index != batch.index).any()
+def test_what_fills_up_a_sequence_changes_nothing(built):
+    made = []
+    for other in (False, True):
+        bench = built()
+        batch = bench.buffer.sample(1, BATCH)
+        # Other rows in the places that only fill up; the state after the last true row stays the same.
+        index = np.where(batch.filled | (not other), batch.index, 7).astype(np.int32)
+        assert (index != batch.index).any() == other
+        batch.index = index
+        made.append(bench.policy.learn_mode.forward(batch).metrics)
     for name in ("model_loss", "divergence", "actor_loss", "critic_loss", "grad_norm_model"):
-        assert found[name] == pytest.approx(expected[name], rel=1e-5), name
+        assert made[1][name] == pytest.approx(made[0][name], rel=1e-5), name
 
 
 class Unrolled(nn.Cell):
@@ -463,10 +423,10 @@ class Unrolled(nn.Cell):
 
 
 @pytest.mark.parametrize("posterior", ["observation", "full"])
-def test_acting_goes_through_the_states_that_learning_unrolls(tiny_config, posterior):
+def test_acting_goes_through_the_states_that_learning_unrolls(posterior):
     """Also across a reset, after which nothing is remembered, and with a random action."""
-    overrides = {**SMALL, "policy.model.posterior": posterior}
-    policy = get_policy_class("dreamer")(tiny_config("dreamer", VECTOR, space_of(2), **overrides), modes=("collect",))
+    settings = {**SMALL, "policy.model.posterior": posterior}
+    policy = kit.make_policy("dreamer", VECTOR, space_of(2), modes=("collect",), **settings)
     rng, count, steps = np.random.default_rng(0), 3, 5
     obs = rng.standard_normal((steps, count, 4)).astype(np.float32)
     mode, memories, actions = policy.collect_mode, [], []
@@ -506,8 +466,9 @@ def generator_numbers(policy, steps, count):
 
 
 @pytest.mark.parametrize("kind", ["box", "choice"])
-def test_the_numpy_form_imagines_what_the_formulas_do(policies, buffers, kind):
-    policy, batch = policies[kind], buffers[kind].sample(1, BATCH)
+def test_the_numpy_form_imagines_what_the_formulas_do(built, kind):
+    bench = built(kind)
+    policy, batch = bench.policy, bench.buffer.sample(1, BATCH)
     oracle, rng = Oracle(policy, batch), np.random.default_rng(4)
     p, deter, size = oracle.p, policy.cfg.model.deter, policy.net.state_size
     states = rng.uniform(-1.0, 1.0, (BATCH, size)).astype(np.float32)
@@ -540,8 +501,8 @@ def test_states_to_imagine_from_are_true_ones_and_each_is_drawn_as_often():
         assert there.sum() == starts
 
 
-def test_evaluation_takes_the_likeliest_latent_and_action(policies):
-    policy, obs = policies["box"], np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+def test_evaluation_takes_the_likeliest_latent_and_action(bench):
+    policy, obs = bench.policy, np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
     policy.eval_mode.reset()
     policy.collect_mode.reset()
     acted = policy.eval_mode.forward(obs)
@@ -554,12 +515,10 @@ def test_evaluation_takes_the_likeliest_latent_and_action(policies):
     assert not np.array_equal(*drawn)
 
 
-def test_the_slow_critic_and_the_range_of_returns_move_and_belong_to_the_state(policies, buffers):
-    policy = policies["box"]
-    before = params(policy)
-    policy.learn_mode.forward(buffers["box"].sample(1, BATCH))
-    after = params(policy)
-    tau = policy.cfg.learn.tau
+def test_the_slow_critic_and_the_range_of_returns_move_and_belong_to_the_state(bench):
+    before, tau = bench.params, bench.settings.tau
+    bench.policy.learn_mode.forward(bench.buffer.sample(1, BATCH))
+    after = bench.params
     for name in [name for name in before if name.startswith("slow.")]:
         online = after[name.replace("slow.", "critic.")]
         np.testing.assert_allclose(after[name], before[name] + tau * (online - before[name]), rtol=1e-5, atol=1e-6)
@@ -593,24 +552,27 @@ def test_replayed_sequences_hold_what_was_remembered_and_their_windows_close_wit
     assert 0 < begun[filled].sum() < filled.sum()
 
 
-def test_without_a_stored_context_nothing_remembered_is_stored(policies):
+def test_without_a_stored_context_nothing_remembered_is_stored(built):
+    policies = {kind: built(kind).policy for kind in KINDS}
     assert "memory" in policies["box"].learn_mode.fields
     assert "memory" not in policies["choice"].learn_mode.fields
     assert policies["choice"].collect_mode.record_fields == ("memory",)
 
 
-def test_settings_that_learn_nothing_are_refused_before_anything_is_built():
-    check = training.check_runnable
-    check(chain())
-    with pytest.raises(ConfigError, match=r"policy\.learn\.length=64 exceeds the 40 steps of the longest episode"):
-        check(chain("policy.learn.length=64", "env.max_episode_steps=40"))
-    with pytest.raises(ConfigError, match=r"policy\.learn\.horizon"):
-        chain("policy.learn.horizon=0")
-    with pytest.raises(ConfigError, match=r"policy\.learn\.train_ratio=0\.0001 is never reached"):
-        chain("policy.learn.train_ratio=1e-4")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["policy.learn.length=64", "env.max_episode_steps=40"], r"policy\.learn\.length=64 exceeds the 40"),
+        (["policy.learn.horizon=0"], r"policy\.learn\.horizon"),
+        (["policy.learn.train_ratio=1e-4"], r"policy\.learn\.train_ratio=0\.0001"),
+    ],
+)
+def test_settings_that_learn_nothing_are_refused_before_anything_is_built(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        training.check_runnable(chain(*settings))
 
 
-def test_an_observation_with_a_mask_is_refused(tiny_config):
+def test_an_observation_with_a_mask_is_refused():
     masked = dict_of(action_mask=mask_of(3), observation=VECTOR)
-    with pytest.raises(SpaceError, match=r"'dreamer' cannot learn which actions will be legal, .*\(action_mask\)"):
-        get_policy_class("dreamer")(tiny_config("dreamer", masked, discrete(3)), modes=("eval",))
+    with pytest.raises(SpaceError, match=r"'dreamer' .*\(action_mask\)"):
+        kit.make_policy("dreamer", masked, discrete(3), modes=("eval",))

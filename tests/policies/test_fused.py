@@ -24,74 +24,81 @@ SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
 
 
 class Slope(nn.Cell):
-    """Outputs, and the gradients of their squares for the input and all parameters."""
+    """Outputs of a network, and the gradients of their squares for its inputs, unless they are images, and parameters.
+
+    Args:
+      net: takes its inputs, or an action and the other inputs as a tuple.
+    """
+
+    def __init__(self, net, images=False):
+        super().__init__()
+        self.net, self.images, self.takes_action = net, images, isinstance(net, ActionValue)
+        self.takes_leaves = isinstance(net, (SquashedActor, DeterministicActor, ResidualTower))
+        params = ms.ParameterTuple(self.trainable_params())
+        self.gradient = ms.value_and_grad(self.loss, None if images else 0, params, has_aux=True)
+
+    def loss(self, inputs):
+        if self.takes_action:
+            outputs = self.net(inputs[0], inputs[1:])
+        else:
+            outputs = self.net(inputs) if self.takes_leaves else self.net(inputs[0])
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        total = 0.0
+        for y in outputs:
+            total = total + ops.square(y).sum()
+        return total, outputs
+
+    @ms.jit
+    def construct(self, *inputs):
+        if self.images:
+            (_, outputs), grads = self.gradient(inputs)
+            return *outputs, *grads
+        (_, outputs), (dx, grads) = self.gradient(inputs)
+        return *outputs, *dx, *grads
+
+
+class Layers(nn.Cell):
+    """Hidden layers and a head."""
 
     def __init__(self, inputs, hidden, activation, norm="none"):
         super().__init__()
         draw = np.random.default_rng(0)
         self.body = MLP(inputs, hidden, activation, None, draw, norm)
-        for norms in self.body.norms:
-            for p in norms.get_parameters():
-                p.asnumpy()[...] += 0.3 * draw.standard_normal(p.shape).astype(np.float32)
+        for p in (p for norms in self.body.norms for p in norms.get_parameters()):
+            p.asnumpy()[...] += 0.3 * draw.standard_normal(p.shape).astype(np.float32)
         self.head = Linear(hidden[-1], 3, None, draw)
-        self.gradient = ms.value_and_grad(self.loss, 0, ms.ParameterTuple(self.trainable_params()), has_aux=True)
 
-    def loss(self, x):
-        y = self.head(self.body(x))
-        return ops.square(y).sum(), y
-
-    @ms.jit
     def construct(self, x):
-        (_, y), (dx, grads) = self.gradient(x)
-        return y, dx, *grads
+        return self.head(self.body(x))
+
+
+def check_forms(plain, fused, *inputs, **tolerance):
+    """Both compute the same: the second one with the kernels, where it is fused here."""
+    for a, b in zip(plain(*inputs), fused(*inputs), strict=True):
+        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), **{"rtol": 1e-4, "atol": 2e-5, **tolerance})
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize(("inputs", "hidden", "rows"), SIZES)
 def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows, activation):
     x = to_device(np.random.default_rng(1).standard_normal((rows, inputs)).astype(np.float32))
-    plain, fused = Slope(inputs, hidden, activation), Slope(inputs, hidden, activation)
+    plain, fused = (Slope(Layers(inputs, hidden, activation)) for _ in range(2))
     fuse_layers(fused)
-    assert (plain.head.fused is None, fused.head.fused is None) == (True, False)
-    assert (plain.body.layers_activate, fused.body.layers_activate) == (False, True)
-    for a, b in zip(plain(x), fused(x)):
-        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-5, atol=1e-5)
+    assert (plain.net.head.fused is None, fused.net.head.fused is None) == (True, False)
+    assert (plain.net.body.layers_activate, fused.net.body.layers_activate) == (False, True)
+    check_forms(plain, fused, x, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("activation", "hidden"), [("relu", [17, 8]), ("tanh", [8, 3]), ("silu", [9])])
 def test_normalized_layers_have_the_values_and_gradients_of_the_plain_ones(activation, hidden):
     x = to_device(np.random.default_rng(1).standard_normal((33, 5)).astype(np.float32))
-    plain, fused = (Slope(5, hidden, activation, "layer") for _ in range(2))
+    plain, fused = (Slope(Layers(5, hidden, activation, "layer")) for _ in range(2))
     fuse_layers(fused)
-    assert [norm.fused is not None for norm in (*plain.body.norms, *fused.body.norms)] == [
-        *[False] * len(hidden),
-        *[True] * len(hidden),
-    ]
-    for a, b in zip(plain(x), fused(x)):
-        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-4, atol=2e-5)
+    assert [norm.fused is None for norm in plain.net.body.norms] == [True] * len(hidden)
+    assert [norm.fused is None for norm in fused.net.body.norms] == [False] * len(hidden)
+    check_forms(plain, fused, x)
     plain_layers(fused)
-    assert not any(norm.fused for norm in fused.body.norms)
-
-
-class ImageSlope(nn.Cell):
-    """Features of images, and the gradients of their squares for all parameters."""
-
-    def __init__(self, net):
-        super().__init__()
-        self.net = net
-        for p in net.get_parameters():
-            if p.name.endswith("bias"):
-                p.asnumpy()[...] += 0.1
-        self.gradient = ms.value_and_grad(self.loss, None, ms.ParameterTuple(self.trainable_params()), has_aux=True)
-
-    def loss(self, x):
-        y = self.net(x)
-        return ops.square(y).sum(), y
-
-    @ms.jit
-    def construct(self, x):
-        (_, y), grads = self.gradient(x)
-        return y, *grads
+    assert not any(norm.fused for norm in fused.net.body.norms)
 
 
 @pytest.mark.parametrize(
@@ -107,44 +114,37 @@ def test_convolutions_have_the_values_and_gradients_of_the_plain_ones(shape, lay
     draw = np.random.default_rng(1)
     images = draw.integers(0, 256, (9, *shape)).astype(np.uint8)
     x = to_device(images if scale != 1.0 else draw.standard_normal(images.shape).astype(np.float32))
-    plain, fused = (ImageSlope(ConvNet(shape, layers, 7, np.random.default_rng(0), scale)) for _ in range(2))
+    nets = [ConvNet(shape, layers, 7, np.random.default_rng(0), scale) for _ in range(2)]
+    plain, fused = (Slope(with_biases(net), images=True) for net in nets)
     fuse_layers(fused)
     assert (plain.net.fused is None, fused.net.fused is None) == (True, False)
-    for a, b in zip(plain(x), fused(x)):
-        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-4, atol=2e-5)
+    check_forms(plain, fused, x)
     plain_layers(fused)
     assert fused.net.fused is None
 
 
-class Planes(nn.Cell):
-    """A residual tower over a single leaf, whose second convolutions are not 0."""
-
-    def __init__(self):
-        super().__init__()
-        draw = np.random.default_rng(0)
-        self.tower = ResidualTower(space_of(2, 3, 4), 5, 2, draw)
-        for convolution in self.tower.second:
-            convolution.weight.asnumpy()[...] = 0.2 * draw.standard_normal(convolution.weight.shape)
-
-    def construct(self, x):
-        return self.tower((x,))
+def with_biases(net):
+    for p in net.get_parameters():
+        if p.name.endswith("bias"):
+            p.asnumpy()[...] += 0.1
+    return net
 
 
 def test_a_residual_tower_has_the_values_and_gradients_of_the_plain_one():
     x = to_device(np.random.default_rng(1).standard_normal((6, 2, 3, 4)).astype(np.float32))
-    plain, fused = ImageSlope(Planes()), ImageSlope(Planes())
+
+    def tower():
+        draw = np.random.default_rng(0)
+        made = with_biases(ResidualTower(space_of(2, 3, 4), 5, 2, draw))
+        # The second convolutions start at 0.
+        for convolution in made.second:
+            convolution.weight.asnumpy()[...] = 0.2 * draw.standard_normal(convolution.weight.shape)
+        return Slope(made, images=True)
+
+    plain, fused = tower(), tower()
     fuse_layers(fused)
-    assert fused.net.tower.fused is not None
-    for a, b in zip(plain(x), fused(x)):
-        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-4, atol=2e-5)
-
-
-def test_a_fused_layer_by_hand():
-    net = MLP(2, [2], "relu", None, np.random.default_rng(0))
-    net.layers[0].weight.asnumpy()[...] = [[1, 2], [-3, 4]]
-    net.layers[0].bias.asnumpy()[...] = [10, -2]
-    fuse_layers(net)
-    assert ms.jit(net)(to_device(np.array([[1, 1], [2, 0]], np.float32))).asnumpy().tolist() == [[13, 0], [12, 0]]
+    assert fused.net.fused is not None
+    check_forms(plain, fused, x)
 
 
 @pytest.mark.parametrize("lack", ["device", "compiler"])
@@ -196,28 +196,10 @@ SPECS = {
 }
 
 
-class NetworkSlope(nn.Cell):
-    """Outputs of a network, and the gradients of their squares for its inputs and all parameters."""
-
-    def __init__(self, network, spec, **model):
-        super().__init__()
-        self.net = network(spec, Config({**MODEL, **model}), np.random.default_rng(0))
-        self.takes_action = network is ActionValue
-        fuse_layers(self.net)
-        self.gradient = ms.value_and_grad(self.loss, 0, ms.ParameterTuple(self.trainable_params()), has_aux=True)
-
-    def loss(self, inputs):
-        outputs = self.net(inputs[0], inputs[1:]) if self.takes_action else self.net(inputs)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        total = 0.0
-        for y in outputs:
-            total = total + ops.square(y).sum()
-        return total, outputs
-
-    @ms.jit
-    def construct(self, *inputs):
-        (_, outputs), (dx, grads) = self.gradient(inputs)
-        return *outputs, *dx, *grads
+def network_slope(network, spec, **model):
+    net = network(spec, Config({**MODEL, **model}), np.random.default_rng(0))
+    fuse_layers(net)
+    return Slope(net)
 
 
 @pytest.mark.parametrize(
@@ -236,10 +218,9 @@ def test_networks_have_the_values_and_gradients_of_their_layers(network, spec, h
         inputs = [spec["action"]["shape"], *inputs]
     rng = np.random.default_rng(6)
     tensors = [to_device(rng.standard_normal((7, *shape)).astype(np.float32)) for shape in inputs]
-    fused, plain = both_forms(monkeypatch, lambda: NetworkSlope(network, spec, hidden=hidden, activation=activation))
+    fused, plain = both_forms(monkeypatch, lambda: network_slope(network, spec, hidden=hidden, activation=activation))
     assert (plain.net.torso.layers_activate, fused.net.torso.layers_activate) == (False, True)
-    for a, b in zip(fused(*tensors), plain(*tensors), strict=True):
-        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5)
+    check_forms(plain, fused, *tensors, atol=1e-5)
 
 
 @pytest.mark.parametrize("network", [ActionValue, DeterministicActor])
@@ -248,15 +229,14 @@ def test_large_networks_have_the_values_and_gradients_of_their_layers(network, m
     shapes = [(1,), (3,)] if network is ActionValue else [(3,)]
     rng = np.random.default_rng(9)
     tensors = [to_device(rng.standard_normal((128, *shape)).astype(np.float32)) for shape in shapes]
-    fused, plain = both_forms(monkeypatch, lambda: NetworkSlope(network, SPECS["one action"], hidden=[96, 96]))
+    fused, plain = both_forms(monkeypatch, lambda: network_slope(network, SPECS["one action"], hidden=[96, 96]))
     assert 128 * 96 * 96 >= 2**20
-    for a, b in zip(fused(*tensors), plain(*tensors), strict=True):
-        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-4)
+    check_forms(plain, fused, *tensors, atol=1e-4)
 
 
 def test_the_log_deviation_of_a_fused_actor_keeps_its_bounds(monkeypatch):
     def build():
-        form = NetworkSlope(SquashedActor, SPECS["vector"])
+        form = network_slope(SquashedActor, SPECS["vector"])
         form.net.head.log_std.bias.asnumpy()[...] = [40.0, -50.0]
         return form
 

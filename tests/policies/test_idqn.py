@@ -1,23 +1,8 @@
 """Independent Q-learning: one update on whole episodes against NumPy, and what an agent remembers of itself."""
 
 import numpy as np
-import pytest
 from fakes import discrete
-from team_values import (
-    ACTIONS,
-    AGENTS,
-    LEARNS,
-    SEEN,
-    SIGNATURES,
-    SMALL,
-    SPACE,
-    check_padding,
-    check_update,
-    disturbed,
-    lambda_returns,
-    make_batches,
-    make_policy,
-)
+from team_values import ACTIONS, AGENTS, LEARNS, SEEN, SIGNATURES, SMALL, SPACE, TeamTests, lambda_returns, team_benches
 from treevalue import FastTreeValue
 
 KEPT = 10
@@ -29,46 +14,20 @@ ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 
 
-LEARN = {
-    "policy.model.memory": "lstm",
-    "policy.learn.grad_norm": 0.0,
-    "policy.learn.gamma": 0.9,
-    "policy.learn.td_lambda": 0.7,
-}
+built, bench = team_benches(
+    "idqn", learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7}, **{"policy.model.memory": "lstm"}
+)
 
 
-@pytest.fixture(scope="module")
-def built(tiny_config):
-    return make_policy(tiny_config, "idqn", **LEARN)
+class TestUpdate(TeamTests):
+    def errors(self, own, fixed, episode):
+        reward = np.broadcast_to(episode.reward.reshape(episode.length, -1), episode.best.shape)
+        decay = episode.decay[:, None] * episode.there_then
+        return episode.done - lambda_returns(reward, decay, episode.best, 0.7), episode.there
 
 
-@pytest.fixture(scope="module")
-def batches(built):
-    return make_batches(built)
-
-
-@pytest.fixture
-def policy(built):
-    yield from disturbed(built)
-
-
-def errors(own, fixed, episode):
-    reward = np.broadcast_to(episode.reward.reshape(episode.length, -1), episode.best.shape)
-    decay = episode.decay[:, None] * episode.there_then
-    return episode.done - lambda_returns(reward, decay, episode.best, 0.7), episode.there
-
-
-def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, batches):
-    check_update(policy, batches, errors)
-
-
-@pytest.mark.slow
-def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
-    check_padding(policy, batches)
-
-
-def test_an_agent_remembers_what_it_saw_and_did_and_who_it_is(policy):
-    rng, mode = np.random.default_rng(0), policy.collect_mode
+def test_an_agent_remembers_what_it_saw_and_did_and_who_it_is(bench):
+    policy, rng, mode = bench.policy, np.random.default_rng(0), bench.policy.collect_mode
     mode.reset()
     remembered = np.zeros((4, AGENTS, KEPT + ACTIONS), np.float32)
     network = policy.net.host()

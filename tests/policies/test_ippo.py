@@ -1,11 +1,12 @@
-"""IPPO: PPO by its name for teams; what it computes is that of PPO, with an axis of agents."""
+"""IPPO: PPO by its name for teams. What is said here of names holds for all algorithms that are another one's."""
 
+import kit
 import numpy as np
 import pytest
-from fakes import Batches, dict_of, discrete, mask_of, rows_of, space_of
+from fakes import VECTOR, dict_of, discrete, mask_of, space_of, tiny_config
 
 from minding.engine.errors import SpaceError
-from minding.policies import get_policy_class
+from minding.policies.discrete_sac import DiscreteSAC
 from minding.policies.ppo import PPO
 
 SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
@@ -16,27 +17,29 @@ RESUMES = {}
 ALTERNATIVES = ("policy.model.memory=gru",)
 
 
-def test_it_is_ppo_under_its_own_name(tiny_config):
-    made = get_policy_class("ippo")(tiny_config("ippo", SEEN, discrete(3)))
-    assert type(made) is PPO
-    assert made.name == made.actors["collect"].name == "ippo"
-    assert "rnd" not in made.cfg.other
+@pytest.mark.parametrize(
+    ("name", "kind", "lacks"),
+    [("ippo", PPO, "rnd"), ("gail", PPO, "none"), ("discrete_sqil", DiscreteSAC, "hindsight")],
+)
+def test_it_is_another_algorithm_under_its_own_name(name, kind, lacks):
+    made = kit.make_policy(name, SEEN, discrete(3))
+    assert type(made) is kind
+    assert made.name == made.actors["collect"].name == name
+    assert lacks not in made.cfg.other
 
 
-def test_it_learns_for_several_agents(tiny_config):
+def test_it_learns_for_several_agents():
     cfg = tiny_config("ippo", SEEN, discrete(3))
     del cfg.env.spec["agents"]
-    with pytest.raises(SpaceError, match=r"policy\.type='ippo' learns for several agents, but the environment has one"):
+    with pytest.raises(SpaceError, match=r"'ippo' learns for several agents"):
         PPO(cfg)
 
 
-def test_an_update_is_that_of_ppo_on_the_same_rows(tiny_config):
+@pytest.mark.parametrize(("name", "space"), [("ippo", SEEN), ("gail", VECTOR)])
+def test_an_update_is_that_of_ppo_on_the_same_rows(name, space):
     found = []
-    for name in ("ippo", "ppo"):
-        policy = PPO(tiny_config(name, SEEN, discrete(3)))
-        batches = Batches(policy, 32)
-        rows = rows_of(batches.layout, 32, np.random.default_rng(0), {"action": 3})
-        policy.learn_mode.forward(batches(rows, np.arange(32).reshape(2, 16)))
-        found.append(policy.state_dict()["params"])
-    assert found[0].keys() == found[1].keys()
-    assert all(np.array_equal(found[1][name], values) for name, values in found[0].items())
+    for each in (name, "ppo"):
+        bench = kit.Bench(kit.make_policy(each, space, discrete(3)), 32)
+        bench.learn(bench.rows(action=3), np.arange(32).reshape(2, 16))
+        found.append(bench.params)
+    kit.check_bits(*found)

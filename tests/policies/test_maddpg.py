@@ -2,15 +2,13 @@
 
 import copy
 
-import cloudpickle
+import kit
 import numpy as np
 import pytest
-from fakes import Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate, space_of, tiny_config
-from float64_networks import finite_differences, gradients, params, replaced
+from fakes import dict_of, discrete, draw_masks, mask_of, space_of, tiny_config
+from float64_networks import actor, linear_head, own_value
 
-from minding.engine.types import LaneContext
 from minding.policies import get_policy_class
-from minding.policies.export.writer import export_policy
 
 SPACES = {
     "discrete": (dict_of(action_mask=mask_of(3), observation=space_of(4)), discrete(3)),
@@ -21,14 +19,11 @@ CONTRACT = {
     "maddpg, box": (*SPACES["box"], {"policy.model.central": False}),
 }
 LEARNS = {
-    "run.max_env_step": 1600,
-    "policy.collect.n_sample": 8,
+    **kit.LEARNS,
     "policy.collect.random_steps": 200,
     "policy.learn.learning_rate": 0.01,
-    "policy.learn.batch_size": 32,
-    "policy.learn.warmup": 64,
+    "policy.learn.update_per_collect": 8,
     "policy.learn.tau": 0.05,
-    "policy.other.buffer_size": 2000,
 }
 RESUMES = {
     "MADDPG with agents who leave, come late and act in spaces of different sizes": (
@@ -43,43 +38,34 @@ KINDS = [*SPACES, "team"]
 
 def make(kind):
     observation, action = SPACES["box" if kind == "box" else "discrete"]
-    own = {"policy.learn.learning_rate": RATE, "policy.learn.tau": TAU, "policy.learn.grad_norm": 0.0}
-    cfg = tiny_config("maddpg", observation, action, **own, **{"policy.learn.temperature": 0.7})
+    learn = {"learning_rate": RATE, "tau": TAU, "grad_norm": 0.0, "temperature": 0.7}
+    cfg = tiny_config("maddpg", observation, action, **{f"policy.learn.{key}": x for key, x in learn.items()})
     cfg.policy.learn.logit_weight = 0.1
     cfg.env.spec.agents.team_reward = kind == "team"
-    return get_policy_class("maddpg")(cfg)
+    return kit.Bench(get_policy_class("maddpg")(cfg), BATCH, kind)
 
 
 @pytest.fixture(scope="module")
-def built():
+def made():
     """Policies for discrete and for continuous actions with rewards of each agent, and one for a team's reward."""
     return {kind: make(kind) for kind in KINDS}
 
 
 @pytest.fixture
-def policies(built):
-    """The policies as they were built, with targets that differ from the networks."""
-    states = {kind: copy.deepcopy(policy.state_dict()) for kind, policy in built.items()}
-    for policy in built.values():
+def benches(made):
+    """They, as they were built, with targets that differ from the networks."""
+    for bench in made.values():
+        bench.restore()
         rng = np.random.default_rng(3)
-        for cell in (policy.root.net, policy.root.target_net, policy.root.target_critics):
+        for cell in (bench.root.net, bench.root.target_net, bench.root.target_critics):
             for p in cell.get_parameters():
                 p.asnumpy()[...] += rng.normal(0.0, 0.3, p.shape).astype(np.float32)
-    yield built
-    for kind, policy in built.items():
-        policy.load_state_dict(states[kind])
-        set_rate(policy, RATE)
+    return made
 
 
-@pytest.fixture(scope="module")
-def batches(built):
-    return {kind: Batches(policy, BATCH) for kind, policy in built.items()}
-
-
-def rows_for(batches):
+def rows_for(bench):
     """Rows in which agents are missing, leave and come, episodes end, and others are cut by a time limit."""
-    rng = np.random.default_rng(0)
-    rows = rows_of(batches.layout, BATCH, rng, {"action": 3})
+    rng, rows = np.random.default_rng(0), bench.rows(action=3)
     for when in ("obs", "next_obs"):
         rows[f"{when}.alive"] = rng.random((BATCH, AGENTS)) < 0.7
         if f"{when}.action_mask" in rows:
@@ -88,10 +74,6 @@ def rows_for(batches):
     if rows["action"].dtype == np.float32:
         rows["action"] = np.tanh(rows["action"])
     return rows
-
-
-def hidden(p, part, x):
-    return np.maximum(x @ p[f"{part}.weight"].T + p[f"{part}.bias"], 0.0)
 
 
 class Step:
@@ -110,18 +92,13 @@ class Step:
         """Logits or actions (B, A) of the actor of agent m."""
         seen, net = self.rows[f"{when}.observation"][:, m].astype(np.float64), f"{part}.nets.{m}"
         if not self.discrete:
-            head = f"{net}.head.linear"
-            return np.tanh(hidden(p, f"{net}.torso.layers.0", seen) @ p[f"{head}.weight"].T + p[f"{head}.bias"])
-        head = f"{net}.head.linear"
-        logits = hidden(p, f"{net}.torso.layers.0", seen) @ p[f"{head}.weight"].T + p[f"{head}.bias"]
-        return np.where(self.rows[f"{when}.action_mask"][:, m], logits, -1e30)
+            return actor(p, net, seen)
+        return np.where(self.rows[f"{when}.action_mask"][:, m], linear_head(p, net, "linear", seen), -1e30)
 
     def q(self, p, part, m, actions, when):
         seen = self.rows[f"{when}.observation"].astype(np.float64)
         joint = [each for k in range(AGENTS) for each in (seen[:, k], actions[:, k])]
-        net = f"{part}.nets.{m}"
-        features = hidden(p, f"{net}.torso.layers.0", np.concatenate(joint, axis=1))
-        return (features @ p[f"{net}.value.weight"].T + p[f"{net}.value.bias"])[:, 0]
+        return own_value(p, f"{part}.nets.{m}", np.concatenate(joint, axis=1))
 
     def drawn(self, output, m, k):
         """The action of an actor's output; of logits the best with Gumbel noise."""
@@ -142,12 +119,6 @@ class Step:
         errors = [0.5 * (self.q(p, "critics", m, self.taken, "obs") - targets[m]) ** 2 for m in range(AGENTS)]
         return sum(mean(error, self.counted[:, m]) for m, error in enumerate(errors))
 
-    def actor_terms(self, p, m):
-        """The actor's output, its own action, and the values of all with this action in place."""
-        output = self.output(p, "net", m, "obs")
-        own = self.drawn(output, m, 0)
-        return output, own
-
     def value_of(self, p, m, own):
         actions = self.taken.copy()
         actions[:, m] = own
@@ -156,8 +127,8 @@ class Step:
     def actor_loss(self, p):
         loss = 0.0
         for m in range(AGENTS):
-            output, own = self.actor_terms(p, m)
-            loss -= mean(self.value_of(p, m, own), self.alive[:, m])
+            output = self.output(p, "net", m, "obs")
+            loss -= mean(self.value_of(p, m, self.drawn(output, m, 0)), self.alive[:, m])
             loss += self.penalty(output, m)
         return loss
 
@@ -172,7 +143,7 @@ class Step:
         """What has the straight-through gradient at `fixed`: the values' slopes there times the soft actions."""
         loss = 0.0
         for m in range(AGENTS):
-            _, own = self.actor_terms(fixed, m)
+            own = self.drawn(self.output(fixed, "net", m, "obs"), m, 0)
             slope = np.stack([self.slope(fixed, m, own, k) for k in range(own.shape[1])], axis=1)
             output = self.output(p, "net", m, "obs")
             if self.discrete:
@@ -196,63 +167,53 @@ def mean(x, weight):
     return (x * weight).sum() / max(weight.sum(), 1e-8)
 
 
-def step_of(policy, rows):
+def step_of(bench, rows):
     """The step that the next update makes, with the noise that it will draw."""
-    shape = (2, 1, BATCH, AGENTS, 3)
-    return Step(policy, rows, copy.deepcopy(policy.learn_rng).gumbel(size=shape)[:, 0])
+    return Step(bench.policy, rows, bench.upcoming().gumbel(size=(2, 1, BATCH, AGENTS, 3))[:, 0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_losses_and_gradients_are_those_of_the_formulas(policies, batches, kind):
-    policy, rows = policies[kind], rows_for(batches[kind])
-    step, p = step_of(policy, rows), params(policy)
-    metrics = policy.learn_mode.forward(batches[kind](rows, [range(BATCH)])).metrics
-    targets, after = step.targets(p), replaced(p, policy, "critics")
-    assert metrics["critic_loss"] == pytest.approx(step.critic_loss(p, targets) / AGENTS, rel=1e-5)
-    q = [mean(step.q(p, "critics", m, step.taken, "obs"), step.counted[:, m]) for m in range(AGENTS)]
-    assert metrics["q_value"] == pytest.approx(np.mean(q), rel=1e-4, abs=1e-6)
+def test_losses_and_gradients_are_those_of_the_formulas_and_targets_follow(benches, kind):
+    bench = benches[kind]
+    rows, p = rows_for(bench), bench.params
+    step = step_of(bench, rows)
+    metrics = bench.learn(rows).metrics
+    targets, new = step.targets(p), bench.params
     # Actors are judged by the critics after their step.
-    assert metrics["actor_loss"] == pytest.approx(step.actor_loss(after) / AGENTS, rel=1e-4, abs=1e-6)
-    expected = {
-        "critics": finite_differences(lambda x: step.critic_loss(x, targets), p, "critics"),
-        "actors": finite_differences(lambda x: step.linearised(x, after), after, "net"),
+    after = {**p, **{name: x for name, x in new.items() if name.startswith("critics.")}}
+    q = [mean(step.q(p, "critics", m, step.taken, "obs"), step.counted[:, m]) for m in range(AGENTS)]
+    expected = {"critic_loss": step.critic_loss(p, targets), "q_value": sum(q), "actor_loss": step.actor_loss(after)}
+    kit.check_metrics(metrics, {name: number / AGENTS for name, number in expected.items()}, rel=1e-4)
+    losses = {
+        "critics": (lambda x: step.critic_loss(x, targets), p, "critics"),
+        "actors": (lambda x: step.linearised(x, after), after, "net"),
     }
-    for group, slopes in expected.items():
-        for found, wanted in zip(gradients(policy, group), slopes, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=2e-6)
+    kit.check_gradients(bench.policy, losses, rtol=1e-3)
+    for name in new:
+        if name.startswith("target_"):
+            wanted = (1 - TAU) * p[name] + TAU * new[kit.online(name)]
+            np.testing.assert_allclose(new[name], wanted, rtol=1e-5, atol=1e-6)
+        elif not name.startswith("optim"):
+            assert not np.array_equal(p[name], new[name])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_targets_follow_by_their_share_of_the_networks_after_the_step(policies, batches, kind):
-    policy = policies[kind]
-    batch, old = batches[kind](rows_for(batches[kind]), [range(BATCH)]), params(policy)
-    policy.learn_mode.forward(batch)
-    new = params(policy)
-    for name in (name for name in new if name.startswith("target_")):
-        expected = (1 - TAU) * old[name] + TAU * new[name.removeprefix("target_")]
-        np.testing.assert_allclose(new[name], expected, rtol=1e-5, atol=1e-6)
-    assert all(not np.array_equal(old[name], new[name]) for name in new if name.startswith(("net.", "critics.")))
+def test_what_agents_do_and_see_that_are_not_there_changes_nothing(benches):
+    bench = benches["discrete"]
+    rows, start, found = rows_for(bench), copy.deepcopy(bench.policy.state_dict()), []
+    gone = ~rows["obs.alive"]
+    other = {
+        "action": np.where(gone, 2 - rows["action"], rows["action"]),
+        "reward": np.where(gone, np.float32(7.0), rows["reward"]),
+    }
+    for changes in ({}, other):
+        bench.policy.load_state_dict(start)
+        bench.learn({**rows, **changes})
+        found.append(bench.params)
+    kit.check_bits(*found)
 
 
-def test_what_agents_do_and_see_that_are_not_there_changes_nothing(policies, batches):
-    policy, rows = policies["discrete"], rows_for(batches["discrete"])
-    start, gone = copy.deepcopy(policy.state_dict()), ~rows["obs.alive"]
-
-    def learned(**changes):
-        policy.load_state_dict(start)
-        policy.learn_mode.forward(batches["discrete"]({**rows, **changes}, [range(BATCH)]))
-        return params(policy)
-
-    expected = learned()
-    found = learned(
-        action=np.where(gone, 2 - rows["action"], rows["action"]),
-        reward=np.where(gone, np.float32(7.0), rows["reward"]),
-    )
-    assert all(np.array_equal(found[name], values) for name, values in expected.items())
-
-
-def test_each_agent_acts_by_its_own_network(policies):
-    for kind, policy in policies.items():
+def test_each_agent_acts_by_its_own_network(benches):
+    for kind, policy in ((kind, bench.policy) for kind, bench in benches.items()):
         rng = np.random.default_rng(1)
         seen = rng.standard_normal((5, 1, 4)).astype(np.float32).repeat(AGENTS, axis=1)
         obs = {"observation": seen, "alive": np.ones((5, AGENTS), bool)}
@@ -266,28 +227,8 @@ def test_each_agent_acts_by_its_own_network(policies):
         assert len(np.unique(made[0], axis=0)) == AGENTS
 
 
-def test_it_acts_alike_in_another_process(policies):
-    for kind, policy in policies.items():
-        mode, rng = policy.collect_mode, np.random.default_rng(1)
-        factory = cloudpickle.loads(cloudpickle.dumps(mode.factory()))
-        rebuilt = factory(LaneContext(0, {name: array.copy() for name, array in mode.weights().items()}))
-        obs = {"observation": rng.standard_normal((5, AGENTS, 4)).astype(np.float32)}
-        if kind != "box":
-            obs["action_mask"] = np.ones((5, AGENTS, 3), bool)
-        for _ in range(2):
-            assert np.array_equal(rebuilt.forward(obs)["action"], mode.forward(obs)["action"])
-
-
-@pytest.mark.parametrize("kind", SPACES)
-def test_the_networks_of_all_agents_are_exported_as_one_that_is_told_whose_turn_it_is(kind, tiny_config, tmp_path):
-    policy = get_policy_class("maddpg")(tiny_config("maddpg", *SPACES[kind]), modes=("eval",))
-    description = export_policy(policy, tmp_path / "agents.mindir", "mindir", info={})
-    masks = ["obs.action_mask"] if kind == "discrete" else []
-    assert [each["name"] for each in description["inputs"]] == [*masks, "obs.agent_id", "obs.observation"]
-    assert description["outputs"][0]["name"] == "action"
-
-
-def test_discrete_actions_are_drawn_and_continuous_ones_have_noise(policies):
+def test_discrete_actions_are_drawn_and_continuous_ones_have_noise(benches):
+    policies = {kind: bench.policy for kind, bench in benches.items()}
     obs = {"observation": np.zeros((500, AGENTS, 4), np.float32), "alive": np.ones((500, AGENTS), bool)}
     noisy = policies["box"].collect_mode.forward(obs)["action"] - policies["box"].eval_mode.forward(obs)
     assert 0.05 < noisy.std() < 0.15

@@ -1,6 +1,5 @@
 """Networks: the NumPy form against the compiled form, initial weights, optimizer, target, rows."""
 
-import functools
 import math
 from copy import deepcopy
 
@@ -30,9 +29,8 @@ from minding.policies.acting.numpy_layers import MLPPair
 from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import Rows
-from minding.policies.learning.target import CopyTarget, SoftTarget, equalize
 from minding.policies.networks import encoder
-from minding.policies.networks.actor_critic import ActionValue, ActorCritic, DeterministicActor, QNetwork, SquashedActor
+from minding.policies.networks.actor_critic import ActorCritic, DeterministicActor, QNetwork, SquashedActor, StateValue
 from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.layers import MLP, Linear, fan_in_uniform, orthogonal
 from minding.policies.networks.return_distribution import (
@@ -84,64 +82,39 @@ def observations(space, count, seed=1):
     return made
 
 
-def distribution(mean, spec, model, draw):
-    return ReturnDistribution(spec, model, mean, draw)
+def distribution(mean):
+    return lambda spec, model, draw: ReturnDistribution(spec, model, mean, draw)
 
 
+def noisy(spec, model, draw):
+    return NoisyReturnDistribution(spec, model, QuantileMean(4), draw)
+
+
+MASKED = dict_of(a=VECTOR, action_mask=mask_of(3))
+PICTURE = dict_of(image=IMAGE, speed=VECTOR)
+PLANES = space_of(2, 6, 7, dtype="uint8", low=0, high=255)
+BYTES = space_of(6, dtype="uint8", low=0, high=255)
+NESTED = dict_of(b=VECTOR, a=dict_of(x=discrete(3)), c={"kind": "tuple", "spaces": [space_of(2)]})
+DUELING = {"dueling": True, "normalize_obs": True}
 NETWORKS = {
     "actor-critic, categorical": (ActorCritic, VECTOR, discrete(3), {}),
     "actor-critic, gaussian, relu": (ActorCritic, space_of(2, 3), space_of(4), {"activation": "relu"}),
     "actor-critic, several choices, discrete observation": (ActorCritic, discrete(5), multi_discrete(2, 3), {}),
     "actor-critic without hidden layers": (ActorCritic, VECTOR, discrete(3), {"hidden": []}),
     "action values, multi-discrete observation": (QNetwork, multi_discrete(3, 4), discrete(3), {}),
-    "action values, dueling, normalized": (QNetwork, VECTOR, discrete(3), {"dueling": True, "normalize_obs": True}),
-    "quantiles, dueling, normalized": (
-        functools.partial(distribution, QuantileMean(5)),
-        VECTOR,
-        discrete(3),
-        {"dueling": True, "normalize_obs": True},
-    ),
-    "quantiles, masked": (
-        functools.partial(distribution, QuantileMean(4)),
-        dict_of(a=VECTOR, action_mask=mask_of(3)),
-        discrete(3),
-        {},
-    ),
-    "probabilities, dueling, masked": (
-        functools.partial(distribution, SupportMean(-2.0, 5.0, 6)),
-        dict_of(a=VECTOR, action_mask=mask_of(3)),
-        discrete(3),
-        {"dueling": True},
-    ),
-    "squashed actor, dict of vectors": (
-        SquashedActor,
-        dict_of(b=VECTOR, a=dict_of(x=discrete(3)), c={"kind": "tuple", "spaces": [space_of(2)]}),
-        space_of(2),
-        {},
-    ),
+    "action values, dueling, normalized": (QNetwork, VECTOR, discrete(3), DUELING),
+    "quantiles, dueling, normalized": (distribution(QuantileMean(5)), VECTOR, discrete(3), DUELING),
+    "quantiles, masked": (distribution(QuantileMean(4)), MASKED, discrete(3), {}),
+    "probabilities, dueling, masked": (distribution(SupportMean(-2, 5, 6)), MASKED, discrete(3), {"dueling": True}),
+    "squashed actor, dict of vectors": (SquashedActor, NESTED, space_of(2), {}),
     "squashed actor, bits": (SquashedActor, {"kind": "multi_binary", "shape": [5]}, space_of(2), {}),
     "deterministic actor, normalized": (DeterministicActor, VECTOR, space_of(2, 3), {"normalize_obs": True}),
     "actor-critic, layer norm": (ActorCritic, VECTOR, discrete(3), {"norm": "layer"}),
-    "deterministic actor, layer norm, relu": (
-        DeterministicActor,
-        VECTOR,
-        space_of(2),
-        {"norm": "layer", "activation": "relu"},
-    ),
-    "noisy, layer norm": (
-        lambda spec, model, draw: NoisyReturnDistribution(spec, model, QuantileMean(4), draw),
-        VECTOR,
-        discrete(3),
-        {"norm": "layer", "noisy_sigma": 0.5},
-    ),
-    "actor-critic, image and vector": (ActorCritic, dict_of(image=IMAGE, speed=VECTOR), discrete(3), {}),
-    "action values, one convolution": (
-        QNetwork,
-        space_of(2, 6, 7, dtype="uint8", low=0, high=255),
-        discrete(2),
-        {"cnn": [[3, 3, 2]]},
-    ),
-    "action values, bytes that are no image": (QNetwork, space_of(6, dtype="uint8", low=0, high=255), discrete(2), {}),
+    "deterministic actor, layer norm": (DeterministicActor, VECTOR, space_of(2), {"norm": "layer"}),
+    "noisy, layer norm": (noisy, VECTOR, discrete(3), {"norm": "layer", "noisy_sigma": 0.5}),
+    "actor-critic, image and vector": (ActorCritic, PICTURE, discrete(3), {}),
+    "action values, one convolution": (QNetwork, PLANES, discrete(2), {"cnn": [[3, 3, 2]]}),
+    "action values, bytes that are no image": (QNetwork, BYTES, discrete(2), {}),
 }
 FAST = [
     *("actor-critic, several choices, discrete observation", "action values, dueling, normalized", "quantiles, masked"),
@@ -195,27 +168,17 @@ def test_two_networks_at_once_compute_what_each_does_to_the_bit(sizes, activatio
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])
 def test_images_are_encoded_in_numpy_only_with_the_kernels(compiled, monkeypatch):
     monkeypatch.setattr(encoder, "compiled", lambda: compiled)
-    net = network(ActorCritic, dict_of(image=IMAGE, speed=VECTOR), discrete(3))
+    net = network(ActorCritic, PICTURE, discrete(3))
     if not compiled:
         with pytest.raises(ConfigError, match=r"has to compute in NumPy, and .*no attribute 'host'"):
             acting_network(net, "host", "act")
-    image, speed = observations(dict_of(image=IMAGE, speed=VECTOR), 4)
+    image, speed = observations(PICTURE, 4)
     act = acting_network(net, "auto", "act")
     assert isinstance(act, GraphNetwork) is not compiled
     value, logits = act([image, speed])
     assert (value.shape, logits.shape) == ((4,), (4, 3))
     assert not np.array_equal(act([image // 2, speed])[1], logits)
     assert not np.array_equal(act([image, speed / 2])[1], logits)
-
-
-def test_convolutions_by_hand():
-    net = ConvNet((1, 3, 3), [(1, 2, 1)], 2, rng())
-    convolution = net.convolutions[0]
-    convolution.weight.asnumpy()[...] = 1.0
-    net.linear.weight.asnumpy()[...] = [[1, 2, 3, 4], [-1, 0, 0, 0]]
-    image = np.arange(9, dtype=np.uint8).reshape(1, 1, 3, 3) * 17
-    # Sums of the 2 x 2 windows of 0..8, over 15: (8, 12, 20, 24) / 15.
-    np.testing.assert_allclose(net(to_device(image)).asnumpy(), [[(8 + 24 + 60 + 96) / 15, 0.0]], rtol=1e-5)
 
 
 def test_an_image_too_small_for_its_convolutions_is_an_error():
@@ -232,35 +195,6 @@ def test_leaves_stand_in_the_order_of_the_observation_tree():
     space = dict_of(b=VECTOR, a={"kind": "tuple", "spaces": [VECTOR] * 11})
     tree = FastTreeValue({"b": np.zeros(1), "a": {str(i): np.full(1, i) for i in range(11)}})
     assert [leaf.path for leaf in observation_leaves(space)] == [path for path, _ in trees.leaves(tree)]
-
-
-def test_dueling_adds_the_value_and_takes_out_the_mean_advantage():
-    net = network(QNetwork, VECTOR, discrete(3), dueling=True)
-    net.value.bias.asnumpy()[:] = 100.0
-    net.value.weight.asnumpy()[:] = 0.0
-    (q,) = acting_network(net, "host", "act")(observations(VECTOR, 6))
-    np.testing.assert_allclose(q.mean(axis=1), np.full(6, 100.0), rtol=1e-6)
-
-
-def test_dueling_adds_the_value_and_takes_out_the_mean_advantage_of_each_atom():
-    spec = {"observation": VECTOR, "action": discrete(3)}
-    net = ReturnDistribution(spec, Config({**MODEL, "dueling": True}), QuantileMean(2), rng())
-    net.value.bias.asnumpy()[:] = [100.0, 200.0]
-    net.value.weight.asnumpy()[:] = 0.0
-    (obs,) = observations(VECTOR, 6)
-    atoms = net.atoms((to_device(obs),)).asnumpy()
-    np.testing.assert_allclose(atoms.mean(axis=1), np.tile([100.0, 200.0], (6, 1)), rtol=1e-6)
-    np.testing.assert_allclose(net.host()((obs,))[0], atoms.mean(axis=2), rtol=1e-6)
-
-
-def test_the_mean_over_a_support_by_hand():
-    mean, logits = (
-        SupportMean(0.0, 4.0, 3),
-        np.float32([[[0.0, 0.0, 0.0], [0.0, 0.0, math.log(2.0)]], [[1e4, 0, 0]] * 2]),
-    )
-    expected = [[2.0, (2.0 + 2.0 * 4.0) / 4.0], [0.0, 0.0]]
-    np.testing.assert_allclose(mean(to_device(logits)).asnumpy(), expected, rtol=1e-6)
-    np.testing.assert_allclose(mean.host()(logits), expected, rtol=1e-6)
 
 
 def test_an_actor_compiles_at_most_once_for_each_power_of_two():
@@ -339,12 +273,15 @@ def test_a_network_without_numpy_form_acts_through_its_graph():
         acting_network(net, "host", "act", LEAVES)
 
 
-def test_a_critic_takes_observation_and_action():
-    net = network(ActionValue, VECTOR, space_of(2), hidden=[])
-    net.value.weight.asnumpy()[...] = [[1, 10, 100, 1000, 0.5, 0.25]]
-    net.value.bias.asnumpy()[...] = 0.0
-    q = net(to_device(np.array([[2, 4]], np.float32)), (to_device(np.ones((1, 4), np.float32)),))
-    assert q.asnumpy().tolist() == [1111.0 + 1.0 + 1.0]
+def test_a_state_value_reads_every_leaf_but_the_mask():
+    space = dict_of(a=VECTOR, b=discrete(3), action_mask=mask_of(2))
+    net = network(StateValue, space, discrete(2))
+    leaves = [rng(1).standard_normal((2, 4)).astype(np.float32), np.ones((2, 2), bool), np.array([0, 2], np.int32)]
+    first = net(tuple(map(to_device, leaves))).asnumpy()
+    assert first.shape == (2,)
+    for k, (change, same) in enumerate([(leaves[0] + 1, False), (~leaves[1], True), (2 - leaves[2], False)]):
+        changed = [*leaves[:k], change, *leaves[k + 1 :]]
+        assert np.array_equal(net(tuple(map(to_device, changed))).asnumpy(), first) == same
 
 
 # Start
@@ -369,13 +306,6 @@ def test_a_linear_layer_starts_orthogonal_with_zero_bias_or_uniform():
     assert orthogonal_layer.bias.asnumpy().tolist() == [0.0, 0.0, 0.0]
     assert np.abs(uniform_layer.bias.asnumpy()).max() <= 0.5
     assert uniform_layer.bias.asnumpy().any()
-
-
-def test_a_linear_layer_by_hand():
-    layer = Linear(2, 2, None, rng())
-    layer.weight.asnumpy()[...] = [[1, 2], [3, 4]]
-    layer.bias.asnumpy()[...] = [10, 20]
-    assert layer(to_device(np.array([[1, 1], [2, 0]], np.float32))).asnumpy().tolist() == [[13, 27], [12, 26]]
 
 
 # Normalizer
@@ -440,57 +370,6 @@ def test_adam_is_the_papers_over_ten_steps(max_norm, eps):
     for p, e in zip(params, expected):
         np.testing.assert_allclose(p.asnumpy(), e, rtol=2e-5, atol=2e-6)
     np.testing.assert_allclose(norms, expected_norms if max_norm else np.zeros(10), rtol=1e-5)
-
-
-# Target
-
-
-class Move(nn.Cell):
-    def __init__(self, kind, online, target):
-        super().__init__()
-        self.optim = Optimizer(net=Group(params=online.trainable_params(), rate=1.0))
-        self.move = kind(online, target, self.optim.block("net"))
-
-    @ms.jit
-    def construct(self, number):
-        return self.move(number, number)
-
-
-def pair():
-    """Two layers with the weights (1, 3) and (0, -1)."""
-    online, target = Linear(1, 2, None, rng(0)), Linear(1, 2, None, rng(1))
-    online.weight.asnumpy()[...] = [[1.0], [3.0]]
-    target.weight.asnumpy()[...] = [[0.0], [-1.0]]
-    return online, target
-
-
-def test_a_soft_target_moves_by_its_share():
-    online, target = pair()
-    Move(SoftTarget, online, target)(to_device(np.array([0.25], np.float32))[0])
-    assert target.weight.asnumpy().tolist() == [[0.25], [0.0]]
-    assert online.weight.asnumpy().tolist() == [[1.0], [3.0]]
-
-
-def test_a_copied_target_is_exactly_equal_and_shares_nothing():
-    online, target = pair()
-    copy, before = Move(CopyTarget, online, target), [p.asnumpy().copy() for p in target.get_parameters()]
-    copy(to_device(np.array(0.0, np.float32))).asnumpy()
-    assert all(np.array_equal(a, p.asnumpy()) for a, p in zip(before, target.get_parameters()))
-    copy(to_device(np.array(1.0, np.float32))).asnumpy()
-    for a, b in zip(online.get_parameters(), target.get_parameters()):
-        assert np.array_equal(a.asnumpy(), b.asnumpy())
-        assert (a.requires_grad, b.requires_grad) == (True, False)
-        a.asnumpy()[...] += 1.0
-        assert not np.array_equal(a.asnumpy(), b.asnumpy())
-
-
-def test_a_target_begins_equal_and_shares_nothing():
-    online, target = MLP(2, [3], "tanh", 1.0, rng(0)), MLP(2, [3], "tanh", 1.0, rng(1))
-    equalize(online, target)
-    for a, b in zip(online.get_parameters(), target.get_parameters()):
-        assert np.array_equal(a.asnumpy(), b.asnumpy())
-        a.asnumpy()[...] += 1.0
-        assert not np.array_equal(a.asnumpy(), b.asnumpy())
 
 
 # Rows

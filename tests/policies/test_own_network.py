@@ -1,6 +1,9 @@
 """A checkpoint goes into the network that was trained, and into no other."""
 
+import importlib
+import pkgutil
 import re
+import sys
 
 import pytest
 
@@ -8,6 +11,7 @@ from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.process.runtime import nn
+from minding.policies import networks
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.layers import Linear
 from minding.policies.ppo import PPO
@@ -20,6 +24,16 @@ class Deeper(ActorCritic):
     def __init__(self, spec, model, rng):
         super().__init__(spec, model, rng)
         self.more = Linear(model.hidden[-1], model.hidden[-1], 1.0, rng)
+
+
+def networks_of_the_package():
+    return [
+        importlib.import_module(f"{networks.__name__}.{each.name}") for each in pkgutil.iter_modules(networks.__path__)
+    ]
+
+
+def is_cell(kind):
+    return isinstance(kind, type) and issubclass(kind, nn.Cell) and kind.__module__.startswith("minding.")
 
 
 def policy_of(kind, monkeypatch):
@@ -36,6 +50,43 @@ def test_a_checkpoint_of_another_class_of_network_is_refused(monkeypatch):
     with pytest.raises(CheckpointError, match=message):
         other.load_state_dict(trained.state_dict())
     trained.load_state_dict(trained.state_dict())
+
+
+def test_a_network_of_the_package_is_known_by_its_class_so_that_its_file_can_move(monkeypatch):
+    policy = policy_of(ActorCritic, monkeypatch)
+    moved = "minding.policies.older.room:ActorCritic"
+    policy.load_state_dict({**policy.state_dict(), "network": moved})
+    arrays, network = policy.acting_arrays()
+    assert network == "minding.policies.networks.actor_critic:ActorCritic"
+    policy.load_acting_arrays(arrays, moved)
+    with pytest.raises(CheckpointError, match=r"a network of class minding\.policies\.older\.room:Critic"):
+        policy.load_acting_arrays(arrays, "minding.policies.older.room:Critic")
+
+
+def test_a_network_of_the_user_is_known_by_its_module_and_class(monkeypatch):
+    policy = policy_of(Deeper, monkeypatch)
+    arrays, network = policy.acting_arrays()
+    assert network == f"{__name__}:Deeper"
+    for other in ("other_file:Deeper", "minding.policies:Deeper"):
+        with pytest.raises(CheckpointError, match=f"holds a network of class {other}"):
+            policy.load_acting_arrays(arrays, other)
+
+
+def test_a_network_of_the_running_script_is_known_by_the_scripts_file(monkeypatch):
+    monkeypatch.setattr(Deeper, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "somewhere/my_script.py")
+    policy = policy_of(Deeper, monkeypatch)
+    arrays, network = policy.acting_arrays()
+    assert network == "my_script:Deeper"
+    policy.load_acting_arrays(arrays, network)
+
+
+def test_no_two_networks_of_the_package_have_one_name():
+    """A class that moves is found by its name alone, so the name must belong to one class."""
+    kinds = {kind for module in networks_of_the_package() for kind in vars(module).values() if is_cell(kind)}
+    names = [kind.__qualname__ for kind in kinds]
+    assert len(names) > 50
+    assert [name for name in names if names.count(name) > 1] == []
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, needs_kernels, rows_of, space_of, tiny_config
-from kernel_calls import LIBRARY, WITH_ONEDNN, close, doubles, draws, result
+from kernel_calls import LIBRARY, WITH_ONEDNN, close, defaults_afterwards, doubles, draws, result
 
 from minding.engine.data.batch import RowLayout
 from minding.engine.process.floats import flush_denormals
 from minding.policies import get_policy_class, kernels
 from minding.policies.kernels import library
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.usefixtures("defaults_afterwards")]
+__all__ = ["defaults_afterwards"]
 LARGE = (
     # batch, inputs, outputs: 2^20 multiplications and more; edges of tiles (6 x 16) and blocks (256 terms, 384 rows).
     (256, 256, 256), (385, 257, 17), (2048, 64, 64), (1025, 4, 300), (300, 300, 5), (7, 400, 400), (400, 7, 400),
@@ -25,13 +26,6 @@ LARGE = (
 )  # fmt: skip
 SMALL = ((64, 64, 64), (5, 3, 7), (0, 300, 300))
 RANDOM = np.random.default_rng(0).integers(90, 400, (8, 3)).tolist()
-
-
-@pytest.fixture(autouse=True)
-def _the_defaults_afterwards():
-    yield
-    LIBRARY.use_threads(1)
-    kernels.use_onednn(False)
 
 
 def layer(batch, inputs, outputs, activation="tanh"):

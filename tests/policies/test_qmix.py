@@ -1,5 +1,6 @@
 """QMIX: one update on whole episodes against NumPy, its mixer, and the game that tells it from VDN."""
 
+import kit
 import numpy as np
 import pytest
 from action_values import linear
@@ -8,23 +9,21 @@ from numeric import value
 from team_values import (
     ACTIONS,
     AGENTS,
+    EPISODES,
     LEARNS,
     SEEN,
     SIGNATURES,
     SMALL,
     SPACE,
-    check_padding,
-    check_update,
-    check_what_fills_up_means_nothing,
-    disturbed,
+    TIME,
+    TeamTests,
+    batch_of,
+    episodes,
     lambda_returns,
-    make_batches,
-    make_policy,
     matrix_game,
+    team_benches,
 )
-from team_values import (
-    RESUMES as SETTINGS,
-)
+from team_values import RESUMES as SETTINGS
 
 from minding.configs import compile_run
 from minding.engine import Config
@@ -42,20 +41,7 @@ ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 
 
-@pytest.fixture(scope="module")
-def built(tiny_config):
-    learn = {"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7}
-    return make_policy(tiny_config, "qmix", **MIXER, **learn)
-
-
-@pytest.fixture(scope="module")
-def batches(built):
-    return make_batches(built)
-
-
-@pytest.fixture
-def policy(built):
-    yield from disturbed(built)
+built, bench = team_benches("qmix", learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7}, **MIXER)
 
 
 def np_mix(p, part, q, state):
@@ -67,27 +53,36 @@ def np_mix(p, part, q, state):
     return (np.where(mixed > 0, mixed, np.expm1(mixed)) * weight2).sum(1) + linear(p, f"{part}.bias2", hidden[2])[:, 0]
 
 
-def errors(own, fixed, episode):
-    value = np_mix(own, "mixer", episode.there * episode.done, episode.state)
-    following = np_mix(fixed, "target_mixer", episode.there_then * episode.best, episode.state_then)
-    return value - lambda_returns(episode.reward, episode.decay, following, 0.7), np.ones(episode.length)
+class TestUpdate(TeamTests):
+    def errors(self, own, fixed, episode):
+        value = np_mix(own, "mixer", episode.there * episode.done, episode.state)
+        following = np_mix(fixed, "target_mixer", episode.there_then * episode.best, episode.state_then)
+        return value - lambda_returns(episode.reward, episode.decay, following, 0.7), np.ones(episode.length)
 
 
-def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, batches):
-    check_update(policy, batches, errors)
-
-
-@pytest.mark.slow
-def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
-    check_padding(policy, batches)
-
-
-def test_what_is_in_these_places_changes_no_bit_of_the_update(policy, batches):
-    check_what_fills_up_means_nothing(policy, batches)
+def test_what_is_in_places_behind_the_end_of_an_episode_changes_no_bit_of_the_update(built):
+    made, behind = [], np.arange(TIME)[:, None]
+    for number in (0.0, 1e3):
+        bench = built()
+        rows, lengths = episodes(bench.policy, TIME, np.random.default_rng(6))
+        batch = batch_of(bench, rows, lengths)
+        for name in ("reward", "obs.observation"):
+            rows[name][behind >= lengths] += number
+        flat = {name: values.reshape(TIME * EPISODES, *values.shape[2:]) for name, values in rows.items()}
+        batch.tables.write(0, batch.layout.pack(flat))
+        # Other rows in the places that only fill up; the place right behind the end is that of the final observation.
+        count = batch.filled.sum(1, keepdims=True)
+        index = np.where(batch.filled, batch.index, np.arange(TIME * EPISODES).reshape(TIME, -1)[None])
+        last = np.take_along_axis(batch.index, count - 1, 1)
+        batch.index = np.where(behind[None] == count, last, index).astype(np.int32)
+        metrics = bench.policy.learn_mode.forward(batch).metrics
+        made.append((metrics, {name: v.tobytes() for name, v in bench.policy.state_dict()["params"].items()}))
+    assert made[0] == made[1]
 
 
 @pytest.mark.parametrize("form", [pytest.param(fuse_layers, marks=needs_kernels), plain_layers])
-def test_the_value_of_the_team_never_falls_with_that_of_an_agent(policy, form):
+def test_the_value_of_the_team_never_falls_with_that_of_an_agent(bench, form):
+    policy = bench.policy
     rng = np.random.default_rng(0)
     smallest, largest = [], []
     for seed in range(5):
@@ -122,8 +117,8 @@ def test_what_it_learns_from_is_asked_of_the_environment():
 
 
 @pytest.mark.slow
-def test_what_is_exported_acts_for_one_agent(tiny_config, tmp_path):
-    policy, path = make_policy(tiny_config, "qmix", **MIXER), tmp_path / "agent.mindir"
+def test_what_is_exported_acts_for_one_agent(tmp_path):
+    policy, path = kit.make_policy("qmix", SPACE, discrete(ACTIONS), **SMALL, **MIXER), tmp_path / "agent.mindir"
     description = export_policy(policy, path, "mindir", info={})
     inputs = {each["name"]: each["shape"] for each in description["inputs"]}
     assert inputs == {

@@ -9,11 +9,11 @@ from action_values import (
     STEPS,
     best_actions,
     check_gradients,
-    disturbed,
     linear,
-    make_policy,
+    np_heads,
     np_huber,
-    params,
+    still_and_shifted,
+    value_benches,
 )
 from fakes import discrete
 from test_recurrent import gru_step, lstm_step
@@ -35,7 +35,7 @@ CONTRACT = {
     ),
 }
 LEARNS = {
-    **{key: number for key, number in LEARNS.items() if not key.endswith("batch_size")},
+    **LEARNS,
     "policy.model.memory_dim": 8,
     "policy.learn.batch_size": 8,
     "policy.learn.length": 4,
@@ -58,34 +58,27 @@ __all__ = ["SIGNATURES"]
 ENVS, TIME, BATCH = 3, 26, 12
 
 
-@pytest.fixture(scope="module")
-def built(tiny_config):
-    """Policies: with a GRU, double, on prioritized sequences with burn-in; with an LSTM and the target's choice."""
-    kinds = {
-        "gru": {"policy.learn.nstep": 2, "policy.learn.burn_in": 2},
-        "lstm": {
-            **{"policy.model.memory": "lstm", "policy.learn.double": False, "policy.model.dueling": True},
-            **{"policy.learn.nstep": 9, "policy.learn.burn_in": 0, "policy.learn.rescale": False},
-            "policy.other.replay": "uniform",
-        },
-    }
-    always = {**SMALL, "policy.learn.grad_norm": 0.0, "policy.other.buffer_size": 60}
-    return {kind: make_policy(tiny_config, "r2d2", **always, **own) for kind, own in kinds.items()}
+KINDS = {
+    "gru": {"learn": {"nstep": 2, "burn_in": 2}},
+    "lstm": {
+        **{"policy.model.memory": "lstm", "policy.model.dueling": True, "policy.other.replay": "uniform"},
+        "learn": {"nstep": 9, "burn_in": 0, "rescale": False, "double": False},
+    },
+}
+"""With a GRU, double, on prioritized sequences with burn-in; with an LSTM and the target's choice."""
 
 
-@pytest.fixture(scope="module")
-def buffers(built):
-    """Their buffers, with episodes of any length that end either way; the first rows are overwritten."""
-    made = {kind: sequence_buffer(policy.config, policy) for kind, policy in built.items()}
-    for buffer in made.values():
-        for part in np.array_split(np.arange(TIME * ENVS), 3):
-            buffer.push({name: values[part] for name, values in history(buffer.fields).items()})
-    return made
+def with_a_buffer(bench):
+    """Its buffer has episodes of any length that end either way; the first rows are overwritten."""
+    still_and_shifted(bench)
+    bench.buffer = sequence_buffer(bench.policy.config, bench.policy)
+    rows = history(bench.buffer.fields)
+    for part in np.array_split(np.arange(TIME * ENVS), 3):
+        bench.buffer.push({name: values[part] for name, values in rows.items()})
 
 
-@pytest.fixture
-def policies(built):
-    yield from disturbed(built)
+ALWAYS = {**SMALL, "policy.other.buffer_size": 60}
+built, bench, _ = value_benches("r2d2", KINDS, with_a_buffer, learn={"grad_norm": 0.0}, **ALWAYS)
 
 
 def history(fields):
@@ -128,10 +121,7 @@ class Sequences:
 
     def values(self, p, part, h):
         features = np.maximum(linear(p, f"{part}.torso.layers.0", h[..., : self.dim]), 0.0)
-        q = linear(p, f"{part}.advantage", features)
-        if f"{part}.value.weight" in p:
-            q = linear(p, f"{part}.value", features) + q - q.mean(axis=-1, keepdims=True)
-        return q
+        return np_heads(p, part, features)
 
     def remembered(self, p, part):
         """Before the first learned row."""
@@ -184,9 +174,9 @@ WEIGHTS = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policies, buffers, kind):
-    policy = policies[kind]
-    p, batch = params(policy), buffers[kind].sample(STEPS, BATCH)
+def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(built, kind):
+    bench = built(kind)
+    policy, p, batch = bench.policy, bench.params, bench.buffer.sample(STEPS, BATCH)
     if batch.weight is not None:
         batch.weight[:] = np.linspace(0.1, 1.0, BATCH)
     each = [Sequences(policy, batch, k) for k in range(STEPS)]
@@ -212,10 +202,8 @@ def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policies, 
     check_gradients(policy, lambda p, k: each[k].loss(p, before[k], y[k]), p)
 
 
-def test_sequences_stop_at_every_kind_of_end(policies, buffers):
-    buffer = buffers["gru"]
-    batch = buffer.sample(4, 50)
-    rows = history(buffer.fields)
+def test_sequences_stop_at_every_kind_of_end(bench):
+    batch, rows = bench.buffer.sample(4, 50), history(bench.buffer.fields)
     kept = rows["ended"][-60:], rows["terminated"][-60:]
     ended, terminated = (np.roll(flags, (TIME * ENVS) % 60) for flags in kept)
     last = batch.index[:, -1]
@@ -226,10 +214,9 @@ def test_sequences_stop_at_every_kind_of_end(policies, buffers):
     }
 
 
-def test_what_fills_up_a_sequence_changes_nothing(policies, buffers):
+def test_what_fills_up_a_sequence_changes_nothing(bench):
     """The last row again, with another reward and action: places of no sequence's own."""
-    policy, buffer = policies["gru"], buffers["gru"]
-    batch = buffer.sample(STEPS, BATCH)
+    policy, batch = bench.policy, bench.buffer.sample(STEPS, BATCH)
     expected = policy.targets(batch)
     other = policy.targets(batch.__class__(**{
         **{name: getattr(batch, name) for name in ("layout", "tables", "weight", "filled", "burn_in")},
@@ -240,18 +227,16 @@ def test_what_fills_up_a_sequence_changes_nothing(policies, buffers):
         assert np.array_equal(expected[name][learned], other[name][learned])
 
 
-def test_the_values_of_what_it_collects_are_recorded_for_the_first_priorities(policies):
-    obs = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
-    for policy in policies.values():
-        policy.collect_mode.reset()
-    mode = policies["gru"].collect_mode
+def test_the_values_of_what_it_collects_are_recorded_for_the_first_priorities(built):
+    obs, mode = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32), built("gru").policy.collect_mode
+    mode.reset()
     assert mode.record_fields == ("q_value", "value", "memory")
     record, (q, rows) = mode.forward(obs, eps=0.5), mode.actor.outputs(obs, np.zeros((6, 5), np.float32))
     assert np.array_equal(record["q_value"], q[np.arange(6), record["action"]])
     assert np.array_equal(record["value"], q.max(axis=1))
     assert np.array_equal(mode.memory, rows)
     assert np.array_equal(mode.value(obs), mode.actor.outputs(obs, rows)[0].max(axis=1))
-    assert policies["lstm"].collect_mode.record_fields == ("memory",)
+    assert built("lstm").policy.collect_mode.record_fields == ("memory",)
 
 
 def chain(*overrides):
@@ -283,13 +268,12 @@ def test_replayed_sequences_hold_what_was_remembered_when_they_were_collected():
 
 def test_sequences_that_do_not_fit_are_refused_before_anything_is_built():
     check = training.check_runnable
-    check(chain())
-    with pytest.raises(ConfigError, match=r"a stride that divides length=4, got 3.*; use 2"):
-        check(chain("policy.other.priority.stride=3"))
-    # Where sequences are drawn uniformly, it is not read.
-    check(chain("policy.other.priority.stride=3", "policy.other.replay=uniform"))
-    check(chain("env.max_episode_steps=4"))
-    with pytest.raises(ConfigError, match=r"policy\.learn\.length=4 exceeds the 3 steps of the longest episode"):
-        check(chain("env.max_episode_steps=3"))
-    with pytest.raises(ConfigError, match="at most the capacity of 1000 rows, got length=4, burn_in=997"):
-        check(chain("policy.other.buffer_size=1000", "policy.learn.burn_in=997"))
+    for fits in ([], ["policy.other.priority.stride=3", "policy.other.replay=uniform"], ["env.max_episode_steps=4"]):
+        check(chain(*fits))
+    for settings, message in (
+        (["policy.other.priority.stride=3"], r"a stride that divides length=4, got 3.*; use 2"),
+        (["env.max_episode_steps=3"], r"policy\.learn\.length=4 exceeds the 3 steps"),
+        (["policy.other.buffer_size=1000", "policy.learn.burn_in=997"], "capacity of 1000 rows, .* burn_in=997"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            check(chain(*settings))

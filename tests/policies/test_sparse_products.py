@@ -3,24 +3,18 @@
 import numpy as np
 import pytest
 from fakes import needs_kernels
-from kernel_calls import LIBRARY, WITH_ONEDNN, close, doubles, draws, result
+from kernel_calls import LIBRARY, WITH_ONEDNN, close, defaults_afterwards, doubles, draws, result
 
 from minding.policies import kernels
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.usefixtures("defaults_afterwards")]
+__all__ = ["defaults_afterwards"]
 SIZES = (
     # batch, inputs, hidden: 2^20 multiplications and more; edges of vectors (8), groups (64), strips (32, 64, 128), and
     # blocks of a mask (32) and of a sum (256).
     (256, 256, 256), (129, 97, 131), (300, 65, 67), (90, 300, 70), (70, 600, 90), (257, 71, 127), (65, 520, 64),
 )  # fmt: skip
 RANDOM = np.random.default_rng(1).integers(100, 330, (6, 3)).tolist()
-
-
-@pytest.fixture(autouse=True)
-def _the_defaults_afterwards():
-    yield
-    LIBRARY.use_threads(1)
-    kernels.use_onednn(False)
 
 
 def relu(x):

@@ -1,4 +1,4 @@
-"""The kernels of PPO's loss: values and gradients against float64 NumPy, and against the plain form in a graph."""
+"""The kernels of policy losses, of PPO and of A2C: against float64 NumPy, and against the plain form in a graph."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.networks.heads import fuse_likelihood, make_action_head
 from minding.policies.ops.policy_gradient import SURROGATE_METRICS as METRICS
-from minding.policies.ops.policy_gradient import FusedSurrogate
+from minding.policies.ops.policy_gradient import AdvantageLoss, FusedSurrogate
 from minding.policies.ppo import ppo_loss
 
 pytestmark = needs_kernels
@@ -133,31 +133,37 @@ def test_nan_stays_in_a_normal_distribution():
     assert np.isnan(dlog_std).all()
 
 
-# The objective.
+# The objectives.
 
 CFG = {"clip_ratio": 0.2, "value_clip": True, "value_weight": 0.5, "entropy_weight": 0.03}
+NAMES = ("log_prob", "entropy", "value", "old", "old_value", "advantage", "target", "weight")
 
 
-def settings(cfg):
-    clip = cfg["clip_ratio"]
-    values = [clip, clip if cfg["value_clip"] else -1.0, cfg["value_weight"], cfg["entropy_weight"]]
-    return np.array(values, np.float32)
+def settings(kernel, cfg):
+    weights = [cfg["value_weight"], cfg["entropy_weight"]]
+    clips = [cfg["clip_ratio"], cfg["clip_ratio"] if cfg["value_clip"] else -1.0]
+    return np.array([*clips, *weights] if kernel == "clipped_surrogate" else weights, np.float32)
 
 
-def np_objective(log_prob, entropy, value, old, old_value, advantage, target, weight, cfg):
+def reference(kernel, given, cfg):
+    """The metrics in float64: of a clipped surrogate, or of plain policy gradients."""
+    log_prob, entropy, value, old, old_value, advantage, target, weight = (given[name] for name in NAMES)
+
     def mean(x):
         return (x * weight).mean() / max(np.mean(weight), 1e-8)
 
-    clip = cfg["clip_ratio"]
-    ratio = np.exp(log_prob - old)
-    policy = mean(np.maximum(-advantage * ratio, -advantage * np.clip(ratio, 1 - clip, 1 + clip)))
+    clip, ratio, clipped = cfg["clip_ratio"], np.exp(log_prob - old), kernel == "clipped_surrogate"
     error = (value - target) ** 2
-    if cfg["value_clip"]:
-        error = np.maximum(error, (old_value + np.clip(value - old_value, -clip, clip) - target) ** 2)
+    if clipped:
+        policy = mean(np.maximum(-advantage * ratio, -advantage * np.clip(ratio, 1 - clip, 1 + clip)))
+        if cfg["value_clip"]:
+            error = np.maximum(error, (old_value + np.clip(value - old_value, -clip, clip) - target) ** 2)
+    else:
+        policy = -mean(advantage * log_prob)
     value_loss, mean_entropy = 0.5 * mean(error), mean(entropy) if entropy.ndim else entropy
     loss = policy + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * mean_entropy
     kl, outside = mean(ratio - 1 - np.log(ratio)), mean(np.abs(ratio - 1) > clip)
-    return np.array([loss, policy, value_loss, mean_entropy, kl, outside])
+    return np.array([loss, policy, value_loss, mean_entropy, kl, *([outside] if clipped else [])])
 
 
 def rows_of_a_loss(rows, *, entropies=True, weights=True):
@@ -167,69 +173,78 @@ def rows_of_a_loss(rows, *, entropies=True, weights=True):
     entropy = rng.uniform(0, 1, rows if entropies else ())
     weight = rng.integers(0, 2, rows) if weights else np.ones(())
     given = (log_prob, entropy, value, old, old_value, advantage, target, weight)
-    return [np.asarray(x, np.float32) for x in given]
+    return {name: np.asarray(x, np.float32) for name, x in zip(NAMES, given)}
 
 
-def surrogate(given, cfg):
-    return np.array(result("clipped_surrogate", (*given, settings(cfg)), *[()] * 6))
+def given_to(kernel, rows):
+    return [x for name, x in rows.items() if kernel == "clipped_surrogate" or name != "old_value"]
 
 
-def surrogate_gradient(given, cfg, scale=1.0):
-    inputs = (*given, settings(cfg), np.array(scale, np.float32))
-    return result("clipped_surrogate_gradient", inputs, *[x.shape for x in given[:3]])
+def loss_of(kernel, rows, cfg=CFG):
+    count = 6 if kernel == "clipped_surrogate" else 5
+    return np.array(result(kernel, (*given_to(kernel, rows), settings(kernel, cfg)), *[()] * count))
 
 
+def slopes_of(kernel, rows, cfg=CFG, scale=1.0):
+    inputs = (*given_to(kernel, rows), settings(kernel, cfg), np.array(scale, np.float32))
+    return result(f"{kernel}_gradient", inputs, *[rows[name].shape for name in NAMES[:3]])
+
+
+KERNELS = pytest.mark.parametrize("kernel", ["clipped_surrogate", "advantage_loss"])
+
+
+@KERNELS
 @pytest.mark.parametrize("value_clip", [True, False])
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("entropies", [True, False])
 @pytest.mark.parametrize("rows", [1, 8, 37])
-def test_the_objective_and_its_gradients(rows, entropies, weights, value_clip):
+def test_the_objective_and_its_gradients(kernel, rows, entropies, weights, value_clip):
     cfg = {**CFG, "value_clip": value_clip}
     given = rows_of_a_loss(rows, entropies=entropies, weights=weights)
-    doubles = [x.astype(np.float64) for x in given]
-    np.testing.assert_allclose(surrogate(given, cfg), np_objective(*doubles, cfg), **CLOSE)
-    for k, slope in enumerate(surrogate_gradient(given, cfg, scale=2.0)):
+    doubles = {name: x.astype(np.float64) for name, x in given.items()}
+    np.testing.assert_allclose(loss_of(kernel, given, cfg), reference(kernel, doubles, cfg), **CLOSE)
+    for name, slope in zip(NAMES, slopes_of(kernel, given, cfg, scale=2.0)):
 
-        def objective(x, k=k):
-            return 2.0 * np_objective(*doubles[:k], x, *doubles[k + 1 :], cfg)[0]
+        def objective(x, name=name):
+            return 2.0 * reference(kernel, {**doubles, name: x}, cfg)[0]
 
-        np.testing.assert_allclose(slope, numeric_gradient(objective, doubles[k]), **CLOSE)
-
-
-@pytest.mark.parametrize("k", range(8))
-def test_nan_in_any_input_makes_the_loss_nan(k):
-    given = rows_of_a_loss(21)
-    given[k][20] = np.nan
-    assert np.isnan(surrogate(given, CFG)[0])
-    slopes = surrogate_gradient(given, CFG)
-    if k in (0, 3, 5):
-        assert np.isnan(slopes[0][20])
-    if k in (2, 4, 6):
-        assert np.isnan(slopes[2][20])
-    if k == 7:
-        assert all(np.isnan(slope).all() for slope in slopes)
+        np.testing.assert_allclose(slope, numeric_gradient(objective, doubles[name]), **CLOSE)
 
 
-def test_rows_of_weight_zero_count_for_nothing():
+@KERNELS
+@pytest.mark.parametrize("name", NAMES)
+def test_nan_in_any_input_shows(kernel, name):
+    given, clipped = rows_of_a_loss(21), kernel == "clipped_surrogate"
+    given["weight"][:] = 1.0
+    given[name][20] = np.nan
+    if not clipped and name == "old_value":
+        return
+    # In plain policy gradients what the acting policy thought of an action is in the estimate of the divergence alone.
+    assert np.isnan(loss_of(kernel, given)[4 if name == "old" and not clipped else 0])
+    found = [bool(np.isnan(slope[20])) for slope in slopes_of(kernel, given)]
+    of_policy = ("log_prob", "old", "advantage", "weight") if clipped else ("advantage", "weight")
+    of_value = ("value", "target", "weight", *(["old_value"] if clipped else []))
+    assert found == [name in of_policy, name == "weight", name in of_value]
+
+
+@KERNELS
+def test_rows_of_weight_zero_count_for_nothing_and_the_mean_over_no_rows_is_nan(kernel):
     given = rows_of_a_loss(16)
-    given[7][:] = 0.0
-    assert not surrogate(given, CFG)[1:].any()
-    assert not any(slope.any() for slope in surrogate_gradient(given, CFG))
-
-
-def test_the_mean_over_no_rows_is_nan():
-    assert np.isnan(surrogate(rows_of_a_loss(0), CFG)).all()
-    assert [slope.shape for slope in surrogate_gradient(rows_of_a_loss(0), CFG)] == [(0,)] * 3
+    given["weight"][:] = 0.0
+    assert not loss_of(kernel, given)[1:].any()
+    assert not any(slope.any() for slope in slopes_of(kernel, given))
+    assert np.isnan(loss_of(kernel, rows_of_a_loss(0))).all()
+    assert [slope.shape for slope in slopes_of(kernel, rows_of_a_loss(0))] == [(0,)] * 3
 
 
 def test_ratios_beyond_the_range_of_numbers():
     given = rows_of_a_loss(4, weights=False)
-    given[0][:], given[3][:] = [1e4, 1e4, -1e4, -1e4], 0.0
-    given[5][:] = [1.0, -1.0, 1.0, -1.0]
-    loss, policy, *_ = surrogate(given, CFG)
+    given["log_prob"][:], given["old"][:] = [1e4, 1e4, -1e4, -1e4], 0.0
+    given["advantage"][:] = [1.0, -1.0, 1.0, -1.0]
+    loss, policy, *_ = loss_of("clipped_surrogate", given)
     # The clip bounds what a good action brings, not what a bad one costs.
     assert loss == policy == np.inf
-    slope = surrogate_gradient(given, CFG)[0]
+    slope = slopes_of("clipped_surrogate", given)[0]
     assert slope.tolist() == [0.0, np.inf, 0.0, 0.0]
 
 
@@ -262,6 +277,7 @@ class Slopes(nn.Cell):
         return loss, *results, *grads
 
 
+FIELDS = ("log_prob", "value", "advantage", "return", "valid")
 HEADS = {
     "categorical": discrete(3),
     "multi_categorical": multi_discrete(3, 2),
@@ -276,7 +292,7 @@ HEADS = {
 def test_graphs_with_the_kernels_compute_the_plain_form(name, weights):
     rows, rng = 13, np.random.default_rng(0)
     given = rows_of_a_loss(rows)
-    batch = dict(zip(("log_prob", "value", "advantage", "return", "valid"), given[3:]))
+    batch = dict(zip(FIELDS, [given[name] for name in NAMES[3:]]))
     if not weights:
         del batch["valid"]
     if name == "normal":
@@ -297,8 +313,46 @@ def test_graphs_with_the_kernels_compute_the_plain_form(name, weights):
         if fused:
             fuse_likelihood(head)
         assert (head.fused is not None) == fused
-        cell = Slopes(head, params, given[2], FusedSurrogate(CFG) if fused else None)
+        cell = Slopes(head, params, given["value"], FusedSurrogate(CFG) if fused else None)
         found.append(cell({name: to_device(x) for name, x in batch.items()}))
     assert len(found[0]) == 1 + len(METRICS) + len(params) + 1
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), **CLOSE)
+
+
+class AdvantageSlopes(nn.Cell):
+    """Loss, metrics, and the gradients of the loss for log-probability, entropy and value."""
+
+    def __init__(self, given, fused):
+        super().__init__()
+        parameters = [ms.Parameter(ms.Tensor(x), name=f"given.{k}") for k, x in enumerate(given)]
+        self.given = ms.ParameterTuple(parameters)
+        self.objective = AdvantageLoss(CFG)
+        assert self.objective.fused is not None
+        if not fused:
+            self.objective.fused = None
+        self.gradient = ms.value_and_grad(self.loss, None, self.given, has_aux=True)
+
+    def loss(self, batch):
+        results = self.objective(self.given[0], self.given[1], self.given[2], batch)
+        return results[0], results
+
+    @ms.jit
+    def construct(self, batch):
+        (loss, results), grads = self.gradient(batch)
+        return loss, *results, *grads
+
+
+@pytest.mark.parametrize(("entropies", "weights"), [(True, False), pytest.param(False, True, marks=pytest.mark.slow)])
+def test_a_graph_with_the_kernel_of_plain_policy_gradients_computes_the_plain_form(entropies, weights):
+    given = rows_of_a_loss(13, entropies=entropies)
+    batch = dict(zip(FIELDS, [given[name] for name in NAMES[3:]]))
+    if not weights:
+        del batch["valid"]
+    found = [
+        AdvantageSlopes([given[name] for name in NAMES[:3]], fused)({name: to_device(x) for name, x in batch.items()})
+        for fused in (False, True)
+    ]
+    assert len(found[0]) == 1 + 5 + 3
+    for plain, fused in zip(*found, strict=True):
+        np.testing.assert_allclose(fused.asnumpy(), plain.asnumpy(), **CLOSE)

@@ -3,18 +3,7 @@
 import numpy as np
 import pytest
 from fakes import discrete
-from team_values import (
-    LEARNS,
-    SIGNATURES,
-    SMALL,
-    SPACE,
-    check_padding,
-    check_update,
-    disturbed,
-    make_batches,
-    make_policy,
-    matrix_game,
-)
+from team_values import LEARNS, SIGNATURES, SMALL, SPACE, TeamTests, matrix_game, team_benches
 
 FORGETS = {"policy.model.memory": "none"}
 CONTRACT = {"vdn": (SPACE, discrete(3), {**SMALL, **FORGETS, "policy.learn.target.freq": 4})}
@@ -24,38 +13,13 @@ ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 
 
-@pytest.fixture(scope="module")
-def built(tiny_config):
-    return make_policy(
-        tiny_config,
-        "vdn",
-        **FORGETS,
-        **{"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.double": False},
-    )
+built, bench = team_benches("vdn", learn={"grad_norm": 0.0, "gamma": 0.9, "double": False}, **FORGETS)
 
 
-@pytest.fixture(scope="module")
-def batches(built):
-    return make_batches(built)
-
-
-@pytest.fixture
-def policy(built):
-    yield from disturbed(built)
-
-
-def errors(own, fixed, episode):
-    value, following = (episode.there * episode.done).sum(1), (episode.there_then * episode.best).sum(1)
-    return value - (episode.reward + episode.decay * following), np.ones(episode.length)
-
-
-def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, batches):
-    check_update(policy, batches, errors)
-
-
-@pytest.mark.slow
-def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
-    check_padding(policy, batches)
+class TestUpdate(TeamTests):
+    def errors(self, own, fixed, episode):
+        value, following = (episode.there * episode.done).sum(1), (episode.there_then * episode.best).sum(1)
+        return value - (episode.reward + episode.decay * following), np.ones(episode.length)
 
 
 @pytest.mark.slow

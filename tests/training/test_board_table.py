@@ -52,15 +52,10 @@ def test_a_board_shows_marks_and_the_numbers_of_moves():
     assert board_text(GAME, state, 0) == [" O 1 2", " 3 X 5", " 6 7 8"]
     state, _, _ = GAME.play(state, np.array([8]))
     assert board_text(GAME, state, 1) == [" O 1 2", " 3 X 5", " 6 7 X"]
+    # The end of a game offers no move.
+    assert board_text(GAME, state, 1, over=True) == [" O . .", " . X .", " . . X"]
     four = board_text(ConnectFour(), connect_four("330"), 1)
     assert four[-3:] == [" . . . O . . .", " X . . X . . .", " 0 1 2 3 4 5 6"]
-
-
-def test_the_end_of_a_game_offers_no_move():
-    state = GAME.initial(1)
-    for action in (4, 0, 8, 1, 5, 2):
-        state, _, _ = GAME.play(state, np.array([action]))
-    assert board_text(GAME, state, 0, over=True) == [" O O O", " . X X", " . . X"]
 
 
 class OnePlane(TicTacToe):
@@ -117,9 +112,11 @@ def test_a_whole_game_is_played_by_numbers():
 
 
 def test_the_agent_moves_first_with_second():
-    _, lines = play([], second=True)
+    _, lines = play(["undo", "4", "undo"], second=True)
     assert lines[0] == "you play O: enter the number of a move, or undo, hint, quit"
     assert lines[5].startswith("agent (X): 0, expects +0.00")
+    # Its first ply is not taken back.
+    assert "you have no move to take back" in lines
     assert lines[-2:] == ["your move (O): ", "left after 1 ply"]
 
 
@@ -132,12 +129,6 @@ def test_undo_takes_back_a_move_and_its_answer_and_hint_tells_the_best():
     assert lines[-1] == "left after 2 plies"
 
 
-def test_with_the_agent_first_undo_leaves_its_first_ply():
-    _, lines = play(["undo", "4", "undo"], second=True)
-    assert lines[-1] == "left after 1 ply"
-    assert "you have no move to take back" in lines
-
-
 def test_moves_that_are_none_are_asked_for_again_with_one_line_each():
     _, lines = play(["4", "4", "12", "-1", "x", ""])
     answers = [line for line in lines if "expected" in line]
@@ -148,15 +139,6 @@ def test_moves_that_are_none_are_asked_for_again_with_one_line_each():
         "'x' is not a move: expected one of the numbers 1-3, 5-8, or undo, hint, quit",
     ]
     assert lines[-1] == "left after 2 plies"
-
-
-def test_a_full_column_is_asked_for_again():
-    class Last:
-        def __call__(self, state):
-            return np.tile(np.array([9.0, 0, 0, 0, 0, 0, 0]), (len(state[0]), 1)), np.zeros(len(state[0]))
-
-    _, lines = play(["0", "0", "0", "0"], ConnectFour(), Last())
-    assert "0 is not a legal move here: expected one of 1-6" in lines
 
 
 @pytest.mark.parametrize("simulations", [0, 20])

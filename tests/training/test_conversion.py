@@ -252,18 +252,12 @@ def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):
 
 
 PLANTED = {
-    "a step without a reward": (lambda group: _replace(group, "rewards", lambda x: x[:-1]), "terminations has the"),
-    "complex rewards": (lambda group: _replace(group, "rewards", lambda x: x + 1j), "reward holds complex numbers"),
-    "an end within it": (lambda group: _replace(group, "terminations", lambda x: x | True), "is set at step 0 of 6"),
-    "no actions": (lambda group: group.pop("actions"), "lacks a part .*actions"),
-    "no last observation": (
-        lambda group: _replace(group, "observations", lambda x: x[:-1]),
-        "observation: expected sha",
-    ),
-    "actions of another shape": (
-        lambda group: _replace(group, "actions", lambda x: np.tile(x, 2)),
-        "actions: expected",
-    ),
+    "terminations has the": lambda group: _replace(group, "rewards", lambda x: x[:-1]),
+    "reward holds complex": lambda group: _replace(group, "rewards", lambda x: x + 1j),
+    "is set at step 0 of 6": lambda group: _replace(group, "terminations", lambda x: x | True),
+    "lacks a part .*actions": lambda group: group.__delitem__("actions"),
+    "observation: expected sha": lambda group: _replace(group, "observations", lambda x: x[:-1]),
+    "actions: expected": lambda group: _replace(group, "actions", lambda x: np.tile(x, 2)),
 }
 
 
@@ -273,13 +267,11 @@ def _replace(group, name, change):
     group[name] = change(values)
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_damaged_episode_of_a_minari_set_is_reported(name, tmp_path):
-    plant, message = PLANTED[name]
+@pytest.mark.parametrize("message", PLANTED)
+def test_a_damaged_episode_of_a_minari_set_is_reported(message, tmp_path):
     export_minari(joined(generated(5), {"env": ENV}), tmp_path / "set", "toy/five-v0")
     with h5py.File(tmp_path / "set" / "data" / "main_data.hdf5", "a") as file:
-        group = file["episode_1"]
-        group.__delitem__("actions") if name == "no actions" else plant(group)
+        PLANTED[message](file["episode_1"])
     with pytest.raises(DataError, match=f"set.*, episode 1: .*{message}"):
         read(tmp_path / "set", tmp_path / "out")
     done = convert([open_source(str(tmp_path / "set"))], tmp_path / "out", skip_damaged=True)
@@ -369,16 +361,12 @@ def test_images_of_a_minari_set_are_refused(tmp_path):
 
 
 REFUSED = {
-    "no timeouts": ({"timeouts": None}, {}, "has no `timeouts`: .*give --horizon STEPS.*Dataset.of_episodes"),
+    "no timeouts": ({"timeouts": None}, {}, "`timeouts`: .*--horizon STEPS"),
     # d3rlpy numbers the arrays of its episodes.
-    "of d3rlpy": (
-        {"terminals": None, **{f"rewards_{n}": np.zeros(2) for n in range(99)}},
-        {},
-        "lacks terminals, and has actions, infos, next_observations and 102 more: .*Dataset.of_episodes",
-    ),
-    "a horizon beside them": ({}, {"horizon": 5}, "has `timeouts`: leave out --horizon"),
-    "no terminals": ({"terminals": None}, {}, "is not in D4RL's format: it lacks terminals, and has actions"),
-    "another length": ({"rewards": np.zeros(2)}, {}, "its arrays differ in rows: observations .* rewards 2"),
+    "of d3rlpy": ({"terminals": None, **{f"rewards_{n}": np.zeros(2) for n in range(99)}}, {}, "and 102 more"),
+    "a horizon beside them": ({}, {"horizon": 5}, "leave out --horizon"),
+    "no terminals": ({"terminals": None}, {}, "lacks terminals"),
+    "another length": ({"rewards": np.zeros(2)}, {}, "differ in rows: .* rewards 2"),
 }
 
 
@@ -443,9 +431,7 @@ def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     write_d4rl(tmp_path / "set.hdf5", generated(2), successors=True)
     monkeypatch.setattr(packages, "import_installed", _absent)
-    with pytest.raises(
-        MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install 'minding\[data\]'"
-    ):
+    with pytest.raises(MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install -e '\.\[data\]'"):
         open_source(str(tmp_path / "set.hdf5"))
 
 

@@ -71,16 +71,19 @@ def test_conversion_gives_own_logs_limits_and_the_error_says_so(logs):
     assert compile_run("iql", ["env.env_id=data", "policy.other.data=limited"]).env.spec.action.low == [-1.0]
 
 
+LIMITS = ("--action-low", "-2", "--action-high", "2")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--action-low", "-2"], "action_high is not given"),
-        (["--action-low", "-2,0", "--action-high", "2"], "action_low=[-2.0, 0.0]: expected a finite number"),
-        (["--action-low", "two", "--action-high", "2"], "'two': expected a number, or several separated by commas"),
+        (LIMITS[:2], "action_high is not given"),
+        (["--action-low", "-2,0", *LIMITS[2:]], "action_low=[-2.0, 0.0]"),
+        (["--action-low", "two", *LIMITS[2:]], "'two'"),
         (["--action-low", "-1", "--action-high", "1"], "episode 0: the action of step"),
-        (["--action-low", "-2", "--action-high", "2", "--env", "Pendulum-v1"], "leave out --action-low and"),
+        ([*LIMITS, "--env", "Pendulum-v1"], "leave out --action-low"),
         (["--env", "Pendulm-v1"], "Pendulum-v1"),
-        (["--env", "CartPole-v1"], "episode 0: obs has rows of the shape (3,), the environment's (4,)"),
+        (["--env", "CartPole-v1"], "episode 0: obs has rows of the shape (3,)"),
         (["--env", "data"], "stands for recorded data"),
     ],
 )
@@ -99,6 +102,10 @@ def test_check_takes_the_spaces_of_the_environment(tmp_path, monkeypatch, capsys
     assert run(["data", "check", "logs", "--env", "CartPole-v1"]) == 1
     assert "the environment's (4,)" in capsys.readouterr().out
     assert run(["data", "convert", "logs", "--env", "Pendulum-v1", "--out", "out"]) == 2
+    # A folder may name its environment itself.
+    save_dataset("named", Dataset.of_episodes(swings(scale=50), env="Pendulum-v1"))
+    assert run(["data", "check", "named"]) == 1
+    assert "fault: episode 1: the observation of step 0 is" in capsys.readouterr().out
 
 
 def spoil(folder, change):
@@ -136,13 +143,6 @@ def test_what_may_be_meant_is_noted(name, logs, printed):
     assert text in printed("data", "check", "spoiled")
 
 
-def test_observations_outside_their_space_are_a_fault_of_a_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    save_dataset("logs", Dataset.of_episodes(swings(scale=50), env="Pendulum-v1"))
-    assert run(["data", "check", "logs"]) == 1
-    assert "fault: episode 1: the observation of step 0 is" in capsys.readouterr().out
-
-
 def test_an_end_that_is_missing_is_noticed_where_it_goes_back_to_the_start(tmp_path, monkeypatch, capsys, printed):
     monkeypatch.chdir(tmp_path)
     data = load_dataset(recorded("CartPole-v1"))
@@ -165,8 +165,7 @@ def test_episodes_longer_than_those_that_met_a_limit_are_noted(tmp_path, monkeyp
     (long,) = swings(1, steps=5)
     save_dataset("more", Dataset.of_episodes([*swings(), {**long, "truncated": False}]))
     assert run(["data", "check", "more"]) == 0
-    text = "all truncated episodes have 3 steps, and longer is the episode 2 (5 steps): ends may be missing"
-    assert text in capsys.readouterr().out
+    assert "longer is the episode 2 (5 steps)" in capsys.readouterr().out
 
 
 def test_damage_that_check_finds_is_a_fault_with_code_1(logs, capsys):

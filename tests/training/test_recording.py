@@ -11,7 +11,7 @@ from minding.configs import compile_run, load_user_config
 from minding.engine import Config
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.data.dataset import load_dataset
-from minding.engine.errors import ConfigError, DataError
+from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 from minding.training import recording
 from minding.training.recording import play_recorded
@@ -135,29 +135,3 @@ def test_a_policy_learns_what_was_recorded(trained, tmp_path):
     assert (summary.stop_reason, summary.train_iter, summary.env_step) == ("max_train_epoch", 250, 0)
     policy = training.load_policy(RunDir.open(tmp_path / "clone")).policy
     assert (policy.eval_mode.forward(data.obs[""]) == data.action).mean() > 0.95
-
-
-@pytest.mark.parametrize(
-    ("data", "kind", "message"),
-    [
-        (None, ConfigError, "policy.other.data is not given: .* `minding data record RUN --steps N`"),
-        ("nowhere", DataError, "no recorded data in 'nowhere': `minding data record RUN --steps N` records"),
-    ],
-)
-def test_without_data_nothing_begins_and_the_message_says_how_to_record_some(data, kind, message):
-    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": data}})
-    with pytest.raises(kind, match=message):
-        training.check_runnable(compile_run(user))
-
-
-def test_data_of_another_environment_are_refused(trained, tmp_path):
-    assert load_dataset(training_data(trained, tmp_path))
-    user = Config(env={"env_id": "Acrobot-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
-    cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
-    with pytest.raises(DataError, match="'CartPole-v1' there, 'Acrobot-v1' here"):
-        training.train(cfg, RunDir.create(cfg), progress=False)
-
-
-def training_data(trained, folder):
-    training.record_data(trained, 20, folder / "data")
-    return folder / "data"

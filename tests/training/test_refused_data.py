@@ -90,12 +90,12 @@ def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_t
 
 LOG = log(3, [[0.5]] * 3, obs=np.zeros((4, 3)))
 REFUSED = {
-    "absent": (4, "no recorded data in .*absent': `minding data record RUN --steps N` records"),
-    "empty": (4, "no recorded data in .*empty': `minding data record RUN --steps N` records"),
+    "absent": (4, "no recorded data in .*absent'"),
+    "empty": (4, "no recorded data in .*empty'"),
     "run": (4, r"no recorded data in .*run'; did you mean '.*run/data'\?"),
-    "checkpoint": (4, "checkpoint' is a checkpoint, not recorded data; `minding data record"),
-    "acrobot": (4, "another environment: .* env.env_id is 'Acrobot-v1' there, 'CartPole-v1' here"),
-    "good": (5, "good': policy.learn.batch_size=5 exceeds the 4 recorded steps"),
+    "checkpoint": (4, "checkpoint' is a checkpoint"),
+    "acrobot": (4, "env.env_id is 'Acrobot-v1' there"),
+    "good": (5, "policy.learn.batch_size=5 exceeds the 4"),
 }
 
 
@@ -110,47 +110,30 @@ def not_prepared(monkeypatch):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_command_ends_with_code_2_and_one_line_and_makes_no_run_folder(
+def test_a_command_and_a_script_get_the_error_before_mindspore_is_prepared_and_no_run_folder_stays(
     name, folders, tmp_path, refused, not_prepared
 ):
     batch_size, message = REFUSED[name]
     settings = [f"policy.other.data={folders / name}", f"policy.learn.batch_size={batch_size}"]
-    error = refused("train", "cartpole_bc", *settings, f"run.out_dir={tmp_path / 'runs'}")
-    with pytest.raises(DataError, match=message):
-        raise DataError(error)
+    assert re.search(message, refused("train", "cartpole_bc", *settings, f"run.out_dir={tmp_path / 'runs'}"))
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_script_gets_the_error_before_mindspore_is_prepared_and_no_run_folder_stays(
-    name, folders, tmp_path, not_prepared
-):
-    batch_size, message = REFUSED[name]
     cfg = config(tmp_path, folders / name, batch_size)
     run_dir = RunDir.create(cfg)
     with pytest.raises(DataError, match=message):
         training.train(cfg, run_dir, progress=False)
     assert not run_dir.path.exists()
-    with pytest.raises(ConfigError, match=r"no run folder '.*clone': RunDir.create\(cfg\) creates one"):
+    with pytest.raises(ConfigError, match=r"no run folder '.*clone'"):
         training.train(cfg, run_dir, progress=False)
 
 
 LATER = {
     # By settings, and what is done to the folder: known only once the data are read.
-    "holdout": (["policy.other.holdout=0.9"], None, "policy.other.holdout=0.9 of 2 recorded episodes leaves none to"),
-    "rows": (["policy.other.holdout=0.5"], None, "batch_size=3 exceeds the 2 recorded steps that policy.other.holdout"),
-    "range": (["policy.other.reward=return_range"], None, "divides rewards by the range .* that of all 2 is 2: use"),
-    "cut": (
-        [],
-        lambda file: file.write_bytes(file.read_bytes()[:100]),
-        "are damaged: .*100 bytes, .* expected; make them again",
-    ),
-    "pipe": (
-        [],
-        lambda file: (file.unlink(), os.mkfifo(file)),
-        "are damaged: .*0 bytes, .* expected; make them again",
-    ),
-    "gone": ([], lambda file: file.unlink(), "are damaged: .*No such file or directory; make them again"),
+    "holdout": (["policy.other.holdout=0.9"], None, "policy.other.holdout=0.9"),
+    "rows": (["policy.other.holdout=0.5"], None, "batch_size=3 exceeds the 2"),
+    "range": (["policy.other.reward=return_range"], None, "that of all 2 is 2"),
+    "cut": ([], lambda file: file.write_bytes(file.read_bytes()[:100]), "damaged: .*100 bytes"),
+    "pipe": ([], lambda file: (file.unlink(), os.mkfifo(file)), "damaged: .*0 bytes"),
+    "gone": ([], lambda file: file.unlink(), "damaged: .*No such file"),
 }
 
 
@@ -170,31 +153,17 @@ def test_what_is_known_only_from_the_arrays_is_refused_before_mindspore_is_prepa
     assert not (tmp_path / "runs").exists()
 
 
+PENDULUM = ("iql", "env.env_id=Pendulum-v1", "policy.other.reward=return_range")
 UNFIT = {
-    "fqe of several choices": (
-        ["bc", "env.env_id=data", "policy.eval.fqe=true"],
-        "these are multi_discrete: set it to",
-    ),
+    "fqe of several choices": (["bc", "env.env_id=data", "policy.eval.fqe=true"], "multi_discrete"),
     "a mask that Dreamer cannot foresee": (
         ["dreamer", "env.env_id=minding/MaskedGrid-v0", "env.info_keys=[action_mask]"],
-        "policy.type='dreamer' cannot learn which actions will be legal, .* has an action mask",
+        "policy.type='dreamer' .* action mask",
     ),
-    "lives that no one reports": (
-        ["ppo", "env.env_id=CartPole-v1", "env.episodic_life=true"],
-        "gives none: leave them",
-    ),
-    "too few for GAIL": (
-        ["gail", "env.env_id=CartPole-v1", "policy.other.gail.batch_size=5"],
-        r"'.*good': policy\.other\.gail\.batch_size=5 exceeds the 4 recorded steps.* lower policy.other.gail",
-    ),
-    "one return": (
-        ["iql", "env.env_id=Pendulum-v1", "chain=prior_data", "policy.other.reward=return_range"],
-        "range of the recorded episodes' returns, and that of all 2 is 3: use",
-    ),
-    "a range of nothing recorded": (
-        ["iql", "env.env_id=Pendulum-v1", "chain=off_policy", "policy.other.reward=return_range"],
-        "return_range with chain='off_policy': its factor comes from recorded rewards",
-    ),
+    "lives that no one reports": (["ppo", "env.env_id=CartPole-v1", "env.episodic_life=true"], "gives none"),
+    "too few for GAIL": (["gail", "env.env_id=CartPole-v1", "policy.other.gail.batch_size=5"], r"gail\.batch_size=5"),
+    "one return": ([*PENDULUM, "chain=prior_data"], "that of all 2 is 3"),
+    "a range of nothing recorded": ([*PENDULUM, "chain=off_policy"], "return_range with chain='off_policy'"),
 }
 
 

@@ -81,7 +81,7 @@ def test_a_logger_that_is_not_installed_ends_a_run_before_it_begins(tmp_path, mo
     monkeypatch.setitem(sys.modules, "wandb", None)
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, run={"loggers": ["tensorboard", "wandb"]})
     cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
-    with pytest.raises(MissingExtraError, match=r"run.loggers: wandb needs .* pip install 'minding\[wandb\]'"):
+    with pytest.raises(MissingExtraError, match=r"run.loggers: wandb needs .* pip install -e '\.\[wandb\]'"):
         training.train(cfg, RunDir.create(cfg), progress=False)
     assert list(tmp_path.iterdir()) == []
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from minding.engine.errors import ConfigError, LaneError, MissingExtraError
+from minding.engine.errors import ConfigError, LaneError, MissingExtraError, installing
 from minding.engine.lanes.options import LOCAL
 from minding.engine.lanes.ray import reaper
 from minding.engine.lanes.ray.guard import raylet_of
@@ -55,7 +55,7 @@ def check_ray(address: str, insecure: bool = False) -> None:
     except importlib.metadata.PackageNotFoundError:
         raise MissingExtraError("ray", "ray", "lanes.transport=ray") from None
     if tuple(map(int, version.split(".")[:2])) < _OLDEST:
-        raise ConfigError(f"lanes.transport=ray: Ray {version} is too old: pip install 'minding[ray]'")
+        raise ConfigError(f"lanes.transport=ray: Ray {version} is too old: {installing('ray')}")
     if address == LOCAL:
         return
     mode = os.environ.get(_MODE, _TOKENS)

@@ -65,7 +65,14 @@ for command in itertools.chain(*SECTIONS.values()):
 
 def run(args: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code; errors become one line on stderr."""
-    debug = "--debug" in (sys.argv[1:] if args is None else args)
+    from minding.engine.console import own_streams
+
+    with own_streams():
+        return _run(sys.argv[1:] if args is None else args)
+
+
+def _run(args: Sequence[str]) -> int:
+    debug = "--debug" in args
     try:
         code = cli.main(args=args, prog_name="minding", standalone_mode=False)
     except click.ClickException as error:

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,6 +65,8 @@ class WholeNumber(click.IntRange):
                 number = None
         if number is None:
             self.fail(f"{value!r} is not a whole number, such as 10000 or 1e4")
+        if self.max is not None and number > self.max:
+            self.fail(f"{value} is not in the range {self.min}<=x<={self.max}", param, ctx)
         return int(super().convert(number, param, ctx))
 
     def _describe_range(self) -> str:
@@ -76,6 +77,8 @@ class WholeNumber(click.IntRange):
 COUNT = WholeNumber(1, _LARGEST)
 """A number of steps or episodes."""
 SEED = WholeNumber(0, _LARGEST)
+_LEAST_SENTENCE, _LEAST_CELL = 24, 10
+"""Least width of a column of sentences, and of any column that is wrapped."""
 
 
 class BadInput(click.ClickException):
@@ -124,9 +127,10 @@ def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
 
     A part that comes from a file or a folder's name and has to stay on its line is given as ``line(part)``.
     """
+    from minding.engine.console import stderr, stdout
     from minding.engine.errors import printable
 
-    click.echo(printable(text, lines=True), nl=nl, err=err)
+    click.echo(printable(text, lines=True), stderr() if err else stdout(), nl=nl)
 
 
 def line(text: object) -> str:
@@ -302,7 +306,9 @@ def writing(what: str, path: str | Path) -> Iterator[None]:
 
 def terminal_width() -> int:
     """Columns of the terminal; 80 if the output is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+    from minding.engine.console import stdout
+
+    return shutil.get_terminal_size().columns if stdout().isatty() else 80
 
 
 def wrapped(text: str, head: str) -> str:
@@ -319,33 +325,39 @@ def print_lines(
     rows: Sequence[Sequence[str]],
     *,
     long: int,
-    keep_end: bool = False,
     notes: Sequence[str] = (),
 ) -> None:
-    """Prints a table with one line per row.
+    """Prints a table with one line per row; on a terminal that is too narrow, a row takes several lines.
 
     Args:
       title: the line above the table.
       header: names of the columns.
       rows: cells of each row, which are single lines.
-      long: index of the column whose cells are shortened if the terminal is too narrow; a pipe or file gets them whole.
-      keep_end: whether these cells are shortened at the beginning, as suits paths, and not at the end.
+      long: index of the column whose cells are wrapped if the terminal is too narrow; if too little room is left for a
+        sentence, they are printed below their rows.
       notes: a text to print below each row; empty texts are left out.
     """
-    rows = [[line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    if sys.stdout.isatty():
-        left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
-        widths[long] = min(widths[long], max(left, 10))
+    from minding.engine.console import stdout
+
+    table = [[line(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
+    narrow = stdout().isatty() and left < widths[long]
+    below = [[note] if note else [] for note in ("", *notes, *[""] * (len(rows) - len(notes)))]
+    if narrow and left < _LEAST_SENTENCE and any(" " in row[long] for row in table[1:]):
+        # The name of the column goes, too: what stands below a row needs none.
+        texts = [row.pop(long) for row in table]
+        below = [[text, *more] for text, more in zip(["", *texts[1:]], below, strict=True)]
+        del widths[long]
+    elif narrow:
+        widths[long] = max(left, _LEAST_CELL)
     echo(title)
-    for row, note in itertools.zip_longest([header, *rows], ["", *notes], fillvalue=""):
-        cells = list(row)
-        if len(cells[long]) > widths[long]:
-            rest = widths[long] - 1
-            cells[long] = f"…{cells[long][-rest:]}" if keep_end else f"{cells[long][:rest].rstrip()}…"
-        echo("".join(f"  {cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
-        if note:
-            echo(wrapped(line(note), "      "))
+    for row, more in zip(table, below, strict=True):
+        cells = [textwrap.wrap(cell, width, break_on_hyphens=False) for cell, width in zip(row, widths, strict=True)]
+        for parts in itertools.zip_longest(*cells, fillvalue=""):
+            echo("".join(f"  {part:<{width}}" for part, width in zip(parts, widths, strict=True)).rstrip())
+        for text in filter(None, more):
+            echo(wrapped(line(text), "      "))
 
 
 def print_fields(fields: Mapping[str, str]) -> None:
@@ -361,10 +373,11 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     from rich.table import Column, Table
     from rich.text import Text
 
+    from minding.engine.console import stdout
     from minding.engine.errors import printable
 
     columns = [Column(name, overflow="fold") for name in header]
     table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=bool(header))
     for row in rows:
         table.add_row(*(Text(printable(cell, lines=True)) for cell in row))
-    Console().print(table)
+    Console(file=stdout()).print(table)

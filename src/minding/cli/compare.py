@@ -58,7 +58,7 @@ def compare(runs: tuple[str, ...]) -> None:
         for run, texts, scores in zip(compared, judged, against, strict=True)
     ]
     title = f"Runs in {line(above)}, with the settings that differ:"
-    print_lines(title, header, rows, long=0, keep_end=True, notes=notes)
+    print_lines(title, header, rows, long=0, notes=notes)
 
 
 def _row(run: ComparedRun) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,6 +270,7 @@ def convert(
     SOURCE is a folder of recorded data, a Minari set (its folder, or its id on this machine) or a D4RL file (.hdf5).
     """
     with bad_input():
+        from minding.engine.console import stderr
         from minding.training.conversion import Converted
         from minding.training.conversion import convert as convert_all
 
@@ -286,15 +286,15 @@ def convert(
 
         def report(so_far: Converted) -> None:
             if so_far.episodes % 1000 == 0 and so_far.episodes:
-                click.echo(f"\r{so_far.steps:,} steps", nl=False, err=True)
+                click.echo(f"\r{so_far.steps:,} steps", stderr(), nl=False)
 
         # Only a terminal can replace a line by another.
-        shown = report if sys.stderr.isatty() else lambda so_far: None
+        shown = report if stderr().isatty() else lambda so_far: None
         try:
             done = convert_all(opened, Path(out), skip_damaged=skip_damaged, references=references, report=shown)
         finally:
-            if sys.stderr.isatty():
-                click.echo("\r\x1b[K", nl=False, err=True)
+            if stderr().isatty():
+                click.echo("\r\x1b[K", stderr(), nl=False)
     left_out = [f"{_counted(done.dropped, 'row')} dropped: what followed is not known"] if done.dropped else []
     left_out += [f"{_counted(done.skipped, 'damaged episode')} skipped"] if done.skipped else []
     echo(", ".join([f"{_counted(done.steps, 'step')} of {_counted(done.episodes, 'episode')}", *left_out]))

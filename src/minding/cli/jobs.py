@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -61,10 +60,13 @@ class Display:
         self._shown: dict[int, tuple[str, float]] = {}
 
     def __enter__(self) -> Display:
-        if self._progress and sys.stdout.isatty():
+        from minding.engine.console import stdout
+
+        if self._progress and stdout().isatty():
+            from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(auto_refresh=False)
+            self._live = Live(console=Console(file=stdout()), auto_refresh=False)
             self._live.start()
         return self
 

@@ -74,7 +74,7 @@ def _presets() -> None:
         doc, target = inspect.getdoc(module) or "", module.main_config.run.get("target")
         # Steps until the preset reaches its target.
         within = re.search(r"within ([\d.]+[kM]?)\b", " ".join(doc.split()))
-        what, steps = doc.partition("\n")[0], "" if within is None else within[1]
+        what, steps = _first_sentence(doc), "" if within is None else within[1]
         rows.append((name, what, "" if target is None else f"{target:g}", steps))
     print_lines("Presets: minding train NAME", ("name", "what", "target", "within"), rows, long=1)
 
@@ -84,6 +84,11 @@ def _algorithms() -> None:
 
     rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
     print_lines("Algorithms: policy.type", ("name", "what", "actions", "chain"), rows, long=1)
+
+
+def _first_sentence(doc: str) -> str:
+    """The first sentence of a docstring, which may take several lines."""
+    return re.split(r"(?<=\.) ", " ".join(doc.partition("\n\n")[0].split()))[0]
 
 
 def _environments() -> None:
@@ -124,7 +129,7 @@ def _family(entry_point: str) -> str:
 
 def _middleware() -> None:
     rows = [
-        (declaration.name, declaration.role.value if declaration.role else "", doc.partition("\n")[0])
+        (declaration.name, declaration.role.value if declaration.role else "", _first_sentence(doc))
         for declaration, doc in _middleware_found().values()
     ]
     print_lines("Middleware: task.use(...)", ("name", "role", "what"), rows, long=2)

@@ -84,8 +84,10 @@ def play(
 
 def _next_line(prompt: str) -> str:
     """The next line of the input with its line end; empty after the last line."""
+    from minding.engine.console import stdout
+
     echo(prompt, nl=False)
-    sys.stdout.flush()
+    stdout().flush()
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
         # A terminal echoes the input by itself, but not its end.

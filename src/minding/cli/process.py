@@ -39,11 +39,24 @@ class _Output(io.FileIO):
             return len(data)
 
 
-class _Stream(io.TextIOWrapper):
-    """A standard stream that stays open: an environment may close it, and the results of the run come later."""
+class _Buffer(io.BufferedWriter):
+    """The buffer of a standard stream; it stays open, as the stream does."""
 
     def close(self) -> None:
         self.flush()
+
+
+class _Stream(io.TextIOWrapper):
+    """A standard stream that stays open: an environment may close it, or put another stream around its buffer, which
+    closes the buffer when it is deleted. The results of the command come later."""
+
+    def close(self) -> None:
+        self.flush()
+
+    def detach(self) -> Any:
+        """The buffer, which this stream continues to use."""
+        self.flush()
+        return self.buffer
 
 
 def prepare_output() -> None:
@@ -70,15 +83,16 @@ def _stream(number: int, replaced: TextIO | None) -> TextIO:
         errors = "replace"
     if replaced is not None:
         replaced.flush()
-    buffered = io.BufferedWriter(raw)
-    return _Stream(buffered, encoding, errors, line_buffering=number == 2 or os.isatty(number))
+    return _Stream(_Buffer(raw), encoding, errors, line_buffering=number == 2 or os.isatty(number))
 
 
 def report_lost_output(message: str) -> None:
     """From now on, prints `message`, with ``{reason}`` filled in, on standard error when standard output is lost."""
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    from minding.engine.console import stderr, stdout
+
+    raw = getattr(getattr(stdout(), "buffer", None), "raw", None)
     if isinstance(raw, _Output):
-        raw.on_loss = lambda reason: print(message.format(reason=reason), file=sys.stderr)
+        raw.on_loss = lambda reason: print(message.format(reason=reason), file=stderr())
 
 
 class _Waiter:
@@ -141,17 +155,13 @@ def end_at_signals() -> None:
 
 @contextlib.contextmanager
 def signals_reach_the_run() -> Iterator[None]:
-    """In the body of the ``with``, a run handles signals and ends cleanly; afterwards they end the process again.
-
-    Standard streams that the body has replaced are restored at its end.
-    """
-    streams, waiter = (sys.stdout, sys.stderr), _waiter
+    """In the body of the ``with``, a run handles signals and ends cleanly; afterwards they end the process again."""
+    waiter = _waiter
     if waiter is not None:
         waiter.stop()
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = streams
         if waiter is not None:
             for number in _CODES:
                 # Threads that were started meanwhile do not block the signals.

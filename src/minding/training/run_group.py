@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.engine.config.compiler import load_config, save_config
+from minding.engine.config.compiler import config_text, load_config, save_config
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.files import Folder
@@ -44,10 +44,15 @@ class RunGroup:
         Raises:
           OSError: a file or folder cannot be written.
         """
-        with Folder(self.logs, make=True):
-            pass
-        if not self.settings.exists():
-            save_config(self.cfg, self.settings)
+        with Folder(self.folder, make=True, follow=True) as folder:
+            self._complete(folder)
+
+    def _complete(self, folder: Folder) -> None:
+        """Adds to the open folder what it lacks; a folder that has its name meanwhile stays as it is."""
+        if folder.status(self.logs.name) is None:
+            folder.folder(self.logs.name, new=True).close()
+        if folder.status(SEEDS_SETTINGS) is None:
+            folder.replace(SEEDS_SETTINGS, config_text(self.cfg).encode())
 
     def keep(self, lock: RunLock) -> bool:
         """Recreates the folder if it was removed or renamed since it was locked; returns whether it was.
@@ -58,9 +63,10 @@ class RunGroup:
         gone = lost(self.folder)
         if gone:
             lock.renew()
-        # The runs report a disk that fails.
-        with contextlib.suppress(OSError):
-            self.prepare()
+        # The runs report a disk that fails. A folder that is removed only now is not created here: it would have no
+        # lock until the next call.
+        with contextlib.suppress(OSError), Folder(self.folder, follow=True) as folder:
+            self._complete(folder)
         return gone
 
     @property

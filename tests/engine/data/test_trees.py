@@ -68,7 +68,7 @@ def test_importing_the_module_does_not_import_treevalue():
 
 def test_conversion_to_an_unknown_backend_and_without_the_extra_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "treetensor.numpy", None)
-    with pytest.raises(MissingExtraError, match=r"minding\[treetensor\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[treetensor\]"):
         trees.to_treetensor(nested())
     with pytest.raises(ValueError, match="'numpy' or 'torch'"):
         trees.to_treetensor(nested(), "jax")

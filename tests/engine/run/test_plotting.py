@@ -8,6 +8,8 @@ import tracemalloc
 import numpy as np
 import pytest
 from fakes import refuses
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from run_kit import make_run as made_run
 
 from minding.engine.chain.trace import Span, Trace
@@ -300,6 +302,21 @@ def test_a_lane_without_a_bar_has_a_row_of_its_own(begin, end, tmp_path, figures
     assert axes.get_ylim() == (2.5, -0.5)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["main", "collector", "evaluator"]
     assert [len(colors) for colors in _colors_along_the_rows(figures[0], 3)] == [1, 1, 0]
+
+
+def test_each_entry_in_the_legend_of_a_time_line_has_its_own_color(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: figures.append(figure))
+    trace = Trace()
+    names = ["evaluate lane", "collect lane", "trainer", "online_logger"]
+    trace.add("main", [Span(name, float(start), start + 1.0) for start, name in enumerate(names)])
+    trace.write(tmp_path / "trace.json")
+    plot_trace(json.loads((tmp_path / "trace.json").read_text()), tmp_path / "trace.png")
+    legend = figures[0].axes[0].get_legend()
+    shown = {text.get_text(): to_hex(line.get_color()) for text, line in zip(legend.texts, legend.get_lines())}
+    assert set(shown) == {"waits for an evaluation", "waits for a rollout", "trainer", "online_logger"}
+    assert len(set(shown.values())) == 4
+    assert len(set(_colors_along_the_rows(figures[0], 1)[0])) == 4
 
 
 def _colors_along_the_rows(figure, rows):

@@ -13,7 +13,7 @@ CFG = {"env_id": "CartPole-v1", "backend": "envpool"}
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(MissingExtraError, match=r"minding\[envpool\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[envpool\]"):
         make_env_manager(CFG, 2, 0)
 
 

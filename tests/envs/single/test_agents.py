@@ -327,7 +327,7 @@ def test_the_package_of_an_id_is_named_where_it_is_missing(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "mpe2", None)
-    with pytest.raises(MissingExtraError, match=r"'mpe2': pip install 'minding\[mpe\]'"):
+    with pytest.raises(MissingExtraError, match=r"'mpe2': pip install -e '\.\[mpe\]'"):
         describe_env({"env_id": "mpe2/simple_spread_v3"})
 
 

@@ -75,7 +75,7 @@ def test_resize_makes_small_images():
 
 def test_resize_without_opencv_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(MissingExtraError, match=r"minding\[atari\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[atari\]"):
         describe_env({"wrappers": ["resize"]}, env_fn=Image)
 
 

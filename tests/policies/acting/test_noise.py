@@ -34,20 +34,6 @@ def test_gaussian_noise_has_its_deviation_and_no_memory():
     assert np.corrcoef(drawn[:, :, 0].ravel(), drawn[:, :, 1].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
 
 
-def test_ornstein_uhlenbeck_noise_has_the_variance_and_the_autocorrelation_of_its_formula():
-    drawn = path(ou(), 120, rng()).astype(np.float64)
-    kept = 1 - THETA
-    for t in (0, 1, 5):
-        variance = SIGMA**2 * (1 - kept ** (2 * (t + 1))) / (1 - kept**2)
-        assert drawn[t].var() == pytest.approx(variance, rel=0.06)
-    settled = drawn[60:]
-    assert settled.mean() == pytest.approx(0.0, abs=0.01)
-    assert settled.var() == pytest.approx(SIGMA**2 / (1 - kept**2), rel=0.03)
-    for lag in (1, 3, 10):
-        correlation = (settled[lag:] * settled[:-lag]).mean() / settled.var()
-        assert correlation == pytest.approx(kept**lag, abs=0.03)
-
-
 def test_each_step_follows_from_the_one_before():
     noise, draws = ou(), rng(3).standard_normal((3, 4, SIZE), dtype=np.float32)
     x = np.zeros((4, SIZE))
@@ -83,16 +69,6 @@ def test_another_number_of_environments_needs_a_reset():
         noise.draw((2, SIZE), rng())
     noise.reset()
     assert noise.draw((2, SIZE), rng()).shape == (2, SIZE)
-
-
-def test_the_state_is_where_the_process_stands():
-    noise = ou()
-    path(noise, 4, rng(), envs=3)
-    state = copy.deepcopy(noise.state_dict())
-    expected = path(noise, 3, rng(7), envs=3)
-    fresh = ou()
-    fresh.load_state_dict(state)
-    assert np.array_equal(path(fresh, 3, rng(7), envs=3), expected)
 
 
 def test_the_kind_is_a_setting():

@@ -1,15 +1,11 @@
 """One actor that the agents of an environment share."""
 
-import dataclasses
-
-import cloudpickle
 import numpy as np
 import pytest
 from fakes import space_of, tiny_config
 from treevalue import FastTreeValue
 
 from minding.engine.errors import ShapeError, SpaceError
-from minding.engine.types import LaneContext
 from minding.policies import get_algorithm
 from minding.policies.dqn import DQN
 from minding.policies.ppo import PPO
@@ -57,17 +53,6 @@ def test_observations_of_another_number_of_agents_are_refused(policies):
         policies[0].eval_mode.forward({"observation": np.zeros((4, 3, 3), np.float32)})
 
 
-def test_it_acts_alike_in_another_process(policies):
-    team = policies[0]
-    factory = cloudpickle.loads(cloudpickle.dumps(team.collect_mode.factory()))
-    weights = {name: array.copy() for name, array in team.collect_mode.weights().items()}
-    rebuilt, other = (factory(LaneContext(index, weights)) for index in (0, 1))
-    obs, _ = team_obs()
-    made = team.collect_mode.forward(obs)
-    assert all(np.array_equal(values, made[name]) for name, values in rebuilt.forward(obs).items())
-    assert not np.array_equal(other.forward(obs)["action"], made["action"])
-
-
 def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment():
     memory = {"policy.model.memory": "gru", "policy.model.memory_dim": 4}
     mode = PPO(team_config(**memory), modes=("collect",)).collect_mode
@@ -83,13 +68,6 @@ def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment(
     assert np.array_equal(mode.memory[[0, 3]], kept)
     final = FastTreeValue({"observation": obs.observation[:2], "alive": obs.alive[:2]})
     assert mode.value(final, remembered[:2]).shape == (2, 2)
-
-
-def test_algorithms_for_several_agents_say_so():
-    team = dataclasses.replace(get_algorithm("ppo"), agents="several")
-    with pytest.raises(SpaceError, match="'ppo' learns for several agents, but the environment has one"):
-        team.check_agents(tiny_config("ppo").env.spec)
-    team.check_agents(team_config().env.spec)
 
 
 def test_algorithms_for_one_agent_say_so():

@@ -216,19 +216,6 @@ def test_a_mode_that_was_shipped_can_be_shipped_on(build):
     assert np.array_equal(first.forward(obs)["log_prob"], second.forward(obs)["log_prob"])
 
 
-def test_the_state_of_a_collect_mode_is_where_its_random_stream_stands(build):
-    policy = build("squashed gaussian")
-    mode, obs = policy.collect_mode, observation(VECTOR)
-    state = mode.state_dict()
-    drawn = [mode.forward(obs)["action"] for _ in range(2)]
-    mode.load_state_dict(state)
-    assert np.array_equal(mode.forward(obs)["action"], drawn[0])
-    other = shipment_of(policy, index=1)
-    worker = other["factories"][0](LaneContext(1, other["weights"]))
-    worker.load_state_dict(mode.state_dict())
-    assert np.array_equal(worker.forward(obs)["action"], drawn[1])
-
-
 def test_a_missing_weight_is_an_error_that_names_it(build):
     shipment = shipment_of(build("squashed gaussian"))
     del shipment["weights"]["net.head.mean.bias"]

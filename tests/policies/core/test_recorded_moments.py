@@ -83,17 +83,6 @@ def test_the_first_step_sees_them(blocks):
     assert losses[0] == losses[1]
 
 
-def test_the_weights_do_not_depend_on_how_many_steps_a_call_makes():
-    index, params = np.arange(48).reshape(6, 8), []
-    for calls in (6, 2):
-        policy = policy_of(**{"policy.learn.anneal_lr": False})
-        tables = DatasetTables(recorded(), policy.learn_mode.fields)
-        for part in np.split(index, calls):
-            policy.learn_mode.forward(tables.batch(part))
-        params.append({name: p.asnumpy().tobytes() for name, p in policy.params.items()})
-    assert params[0] == params[1]
-
-
 def test_a_resumed_policy_and_one_that_is_trained_further_keep_what_they_have():
     policy = policy_of()
     policy.learn_mode.forward(DatasetTables(recorded(), policy.learn_mode.fields).batch(np.arange(8)[None]))

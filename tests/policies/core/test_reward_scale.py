@@ -79,17 +79,6 @@ def test_the_update_learns_from_rewards_in_their_scale(kind):
     assert policy.reward_scale.numbers() == (factor, offset)
 
 
-def test_several_steps_in_a_call_learn_from_the_same_rewards():
-    index, params = np.arange(STEPS).reshape(2, 6), []
-    for calls in (1, 2):
-        policy = policy_of("return_range")
-        tables = DatasetTables(recorded(), policy.learn_mode.fields)
-        for part in np.split(index, calls):
-            policy.learn_mode.forward(tables.batch(part))
-        params.append({name: p.asnumpy().tobytes() for name, p in policy.params.items()})
-    assert params[0] == params[1]
-
-
 def test_the_numbers_are_saved_and_hold_for_what_is_collected_and_for_other_data():
     policy = policy_of("return_range")
     policy.learn_mode.forward(DatasetTables(recorded(), policy.learn_mode.fields).batch(np.arange(8)[None]))

@@ -79,17 +79,6 @@ def test_the_rows_of_an_error_do_not_change_with_the_buffer(batch):
     assert caught.value.batch["reward"].tolist() == [10.0, 30.0]
 
 
-def test_skip_undoes_the_call_and_counts_it(batch):
-    weights = Weights()
-    learn = guard(weights, "skip")
-    assert learn(batch) == LearnOutput({"loss": 0.5, "skipped": 0.0}, steps=1)
-    weights.metrics = BAD
-    assert learn(batch) == LearnOutput({"skipped": 1.0}, steps=0)
-    weights.metrics = GOOD
-    learn(batch)
-    assert weights.weight.tolist() == [2.0, 2.0]
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_skip_finds_a_bad_parameter_although_all_metrics_are_finite(batch, value, caplog):
     weights = Weights()

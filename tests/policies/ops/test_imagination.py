@@ -1,11 +1,33 @@
-"""Lambda-returns, weights and the scale of returns: by hand and against NumPy in float64."""
+"""Dreamer's functions: returns, weights, scales, latents and two-hot targets, by hand and against NumPy in float64."""
 
 import numpy as np
 import pytest
-from numeric import assert_gradient, value
+from numeric import assert_gradient, t, value
 
-from minding.engine.process.runtime import ops, to_device
-from minding.policies.ops.imagination import NO_RANGE, lambda_returns, percentiles, reach_weights, running_range, width
+from minding.engine.process.runtime import ms, ops, to_device
+from minding.policies.acting.numpy_world_model import Latents as HostLatents
+from minding.policies.acting.numpy_world_model import symlog as numpy_symlog
+from minding.policies.ops.imagination import (
+    NO_RANGE,
+    balanced,
+    divergence,
+    drawn,
+    entropy,
+    lambda_returns,
+    likeliest,
+    mixed,
+    percentiles,
+    reach_weights,
+    running_range,
+    symexp,
+    symlog,
+    two_hot,
+    width,
+)
+
+CHOICES, CLASSES, ROWS = 3, 4, 5
+TABLE, BEFORE = np.eye(CLASSES, dtype=np.float32), np.triu(np.ones((CLASSES, CLASSES), np.float32), 1)
+PLACES = np.arange(41, dtype=np.float32)
 
 
 def device(x):
@@ -14,8 +36,8 @@ def device(x):
 
 def np_returns(reward, decay, v, lam):
     ahead, made = v[-1], np.zeros_like(reward)
-    for t in reversed(range(len(reward))):
-        ahead = made[t] = reward[t] + decay[t] * ((1 - lam) * v[t] + lam * ahead)
+    for k in reversed(range(len(reward))):
+        ahead = made[k] = reward[k] + decay[k] * ((1 - lam) * v[k] + lam * ahead)
     return made
 
 
@@ -78,3 +100,133 @@ def test_the_scale_is_the_range_of_the_running_means_and_has_a_floor():
         # The first update alone counts at first.
         assert k > 0 or expected == pytest.approx(5.0)
     assert value(width(device(running), 100.0)).tolist() == [100.0]
+
+
+# Latents
+
+
+def np_mixed(logits, uniform):
+    exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return (1 - uniform) * exp / exp.sum(axis=-1, keepdims=True) + uniform / logits.shape[-1]
+
+
+def np_divergence(p, q):
+    return (p * (np.log(p) - np.log(q))).sum(axis=-1).reshape(-1, CHOICES).sum(axis=1)
+
+
+def logits(seed):
+    return np.random.default_rng(seed).normal(0.0, 2.0, (ROWS * CHOICES, CLASSES))
+
+
+def test_a_share_of_the_probabilities_is_uniform():
+    found = value(mixed(device(logits(0)), 0.01))
+    np.testing.assert_allclose(found, np_mixed(logits(0), 0.01), rtol=1e-5)
+    np.testing.assert_allclose(value(mixed(device([[90.0, 0.0]]), 0.1)), [[0.95, 0.05]], rtol=1e-6)
+
+
+def test_draws_follow_the_distribution_and_the_numpy_form_draws_the_same():
+    rows, p = 20_000, np.array([0.1, 0.55, 0.05, 0.3])
+    number = np.random.default_rng(1).random(rows, dtype=np.float32)
+    hot = value(drawn(device(np.tile(p, (rows, 1))), device(number), device(BEFORE), device(TABLE)))
+    np.testing.assert_allclose(hot.mean(axis=0), p, atol=0.01)
+    np.testing.assert_allclose(np.sort(hot, axis=1)[:, :-1], 0.0, atol=1e-6)
+    # With no uniform share in it, since it is in p.
+    host = HostLatents(1, CLASSES, 0.0)(np.log(np.tile(p, (rows, 1))).astype(np.float32), number[:, None])
+    assert (host.argmax(axis=1) == hot.argmax(axis=1)).mean() > 0.999
+
+
+def test_a_draw_at_either_end_is_a_class():
+    p = np.full((2, CLASSES), 0.25)
+    hot = value(
+        drawn(device(p), device([0.0, np.nextafter(np.float32(1), np.float32(0))]), device(BEFORE), device(TABLE))
+    )
+    assert hot.argmax(axis=1).tolist() == [0, CLASSES - 1]
+    assert value(likeliest(device([[0.2, 0.5, 0.2, 0.1]]), device(TABLE))).tolist() == [[0, 1, 0, 0]]
+
+
+def test_gradients_flow_through_a_draw_as_through_the_probabilities():
+    number, weight = device([0.3, 0.9]), device(np.arange(8.0).reshape(2, 4))
+
+    def weighted(p):
+        return ops.ReduceSum()(weight * drawn(p, number, device(BEFORE), device(TABLE)))
+
+    gradient = ms.value_and_grad(weighted)(device(np.full((2, 4), 0.25)))[1]
+    np.testing.assert_allclose(value(gradient), value(weight))
+
+
+def test_the_divergence_and_the_entropy_of_whole_latents():
+    p, q = np_mixed(logits(0), 0.01), np_mixed(logits(1), 0.01)
+    np.testing.assert_allclose(value(divergence(device(p), device(q), CHOICES)), np_divergence(p, q), rtol=1e-5)
+    np.testing.assert_allclose(value(divergence(device(p), device(p), CHOICES)), np.zeros(ROWS), atol=1e-6)
+    even = np.full((ROWS * CHOICES, CLASSES), 0.25)
+    np.testing.assert_allclose(value(entropy(device(even), CHOICES)), np.full(ROWS, CHOICES * np.log(4)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("side", "free"), [(0, 0.0), (1, 0.0), (0, 4.7), (1, 4.7)])
+def test_one_part_trains_the_prior_and_the_other_the_posterior_and_neither_below_the_free_nats(side, free):
+    fixed, moving = np_mixed(logits(0), 0.01), logits(2)
+
+    def reference(x):
+        p, q = (fixed, np_mixed(x, 0.01)) if side == 0 else (np_mixed(x, 0.01), fixed)
+        return np.maximum(np_divergence(p, q), free).sum()
+
+    def compiled(x):
+        moved, still = mixed(x, 0.01), device(fixed)
+        posterior, prior = (still, moved) if side == 0 else (moved, still)
+        return ops.ReduceSum()(balanced(posterior, prior, CHOICES, free)[side])
+
+    # Some are above the free nats, some below.
+    each = np_divergence(*((fixed, np_mixed(moving, 0.01)) if side == 0 else (np_mixed(moving, 0.01), fixed)))
+    assert free == 0.0 or 0 < (each > free).sum() < ROWS
+    assert_gradient(compiled, reference, moving)
+
+    def other(x):
+        moved, still = mixed(x, 0.01), device(fixed)
+        posterior, prior = (still, moved) if side == 0 else (moved, still)
+        return ops.ReduceSum()(balanced(posterior, prior, CHOICES, free)[1 - side])
+
+    assert not value(ms.value_and_grad(other)(device(moving))[1]).any()
+
+
+# symlog
+
+
+def np_symlog(x):
+    return np.sign(x) * np.log1p(np.abs(x))
+
+
+def test_symlog_and_its_inverse_by_hand_and_in_float64():
+    np.testing.assert_allclose(value(symlog(t(0.0, np.e - 1, 1 - np.e))), [0.0, 1.0, -1.0], rtol=1e-6)
+    x = np.concatenate([-np.logspace(-3, 6, 40), np.logspace(-3, 6, 40)])
+    squeezed = value(symlog(to_device(x.astype(np.float32))))
+    np.testing.assert_allclose(squeezed, np_symlog(x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(numpy_symlog(x), np_symlog(x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value(symexp(to_device(squeezed))), x, rtol=1e-5, atol=1e-6)
+    assert_gradient(lambda x: ops.ReduceSum()(symlog(x)), lambda x: np_symlog(x).sum(), [0.5, -2.0, 30.0])
+
+
+def test_a_number_lies_between_its_two_bins_by_hand():
+    # Bins -2, -1, 0, 1, 2; beyond them it counts as the last one.
+    found = value(two_hot(t(0.25, -1.0, 7.0), -2.0, 1.0, t(*range(5))))
+    assert found.tolist() == [[0, 0, 0.75, 0.25, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]
+
+
+def test_the_mean_of_the_bins_is_the_number():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-20, 20, 200)
+    low, spacing = -20.0, 1.0
+    found = value(two_hot(to_device(x.astype(np.float32)), low, spacing, to_device(PLACES)))
+    expected = np.zeros((200, 41))
+    below = np.floor(x - low).astype(int)
+    expected[np.arange(200), below] = 1.0 - (x - low - below)
+    expected[np.arange(200), below + 1] = x - low - below
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found @ (low + spacing * PLACES), x, rtol=1e-5, atol=1e-5)
+    assert (found > 1e-4).sum(axis=1).max() <= 2
+
+
+def test_a_number_that_is_not_finite_shows():
+    found = value(two_hot(t(np.nan, np.inf, 1.0), -2.0, 1.0, t(*range(5))))
+    assert np.isnan(found[:2]).all()
+    assert not np.isfinite(value(symlog(t(np.nan, np.inf, -np.inf)))).any()
+    assert np.isfinite(found[2]).all()

@@ -43,14 +43,6 @@ def test_by_hand():
     assert advantage.ravel().tolist() == [2.0, 2.0, 4.0]
 
 
-def test_rho_bounds_the_own_error_and_c_bounds_what_comes_from_later():
-    ratio, td_error, decay = [[3.0], [1.0]], [[1.0], [1.0]], [[1.0], [1.0]]
-    # rho = 2, 1 and c = 0.5, 0.5: y_0 = 2 * 1 + 0.5 * 1, A_0 = 2 * (1 + 1).
-    correction, advantage = compiled_vtrace(ratio, td_error, decay, rho_bar=2.0, c_bar=0.5)
-    assert correction.ravel().tolist() == [2.5, 1.0]
-    assert advantage.ravel().tolist() == [4.0, 1.0]
-
-
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 13])
 def test_the_scan_solves_its_recursion(steps):
     rng = np.random.default_rng(steps)
@@ -98,20 +90,6 @@ def test_on_policy_it_is_generalized_advantage_estimation(lam, bound):
     correction, advantage = compiled_vtrace(ones, td_error, gamma * lam * (1.0 - cut), bound, bound)
     np.testing.assert_allclose(correction, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_on_policy_the_targets_are_n_step_returns():
-    # Rewards 1, 2, 4, then the value 8 of the last successor; gamma 0.5: 1 + 1 + 1 + 1, 2 + 2 + 2, 4 + 4.
-    value, following = np.array([[3.0], [5.0], [7.0]]), np.array([[5.0], [7.0], [8.0]])
-    td_error = np.array([[1.0], [2.0], [4.0]]) + 0.5 * following - value
-    correction, _ = compiled_vtrace(np.ones((3, 1)), td_error, np.full((3, 1), 0.5))
-    assert (value + correction).ravel().tolist() == [4.0, 6.0, 8.0]
-
-
-def test_an_action_that_the_policy_no_longer_takes_is_not_learned_from():
-    correction, advantage = compiled_vtrace([[0.0], [1.0]], [[9.0], [1.0]], [[0.9], [0.9]])
-    assert correction.ravel().tolist() == [0.0, 1.0]
-    assert advantage.ravel().tolist() == [0.0, 1.0]
 
 
 def test_a_ratio_that_overflows_is_bounded():
