@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, dict_of, discrete, mask_of, space_of
+from fakes import IMAGE, VECTOR, dict_of, discrete, mask_of, space_of
 
 from minding import training
 from minding.configs import compile_run
@@ -28,6 +28,11 @@ CONTRACT = {
         CHOICE,
         discrete(3),
         {**SMALL, "policy.model.posterior": "full", "policy.learn.actor_gradient": "dynamics"},
+    ),
+    "dreamer, decoder of convolutions": (
+        dict_of(image=IMAGE, seen=VECTOR),
+        discrete(3),
+        {**SMALL, "policy.model.decoder": "convolutions"},
     ),
 }
 LEARNS = {
