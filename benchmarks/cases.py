@@ -31,6 +31,7 @@ class Case:
       window_steps: env steps on the clock, some seconds for the slower side.
       targets: peer -> the least our speed has to be, in units of the peer's.
       threads: threads that compute an update, on both sides.
+      envpool: whether EnvPool (the package `envpool`) steps the environments, on both sides.
       image: shape of the observed images, channels first; empty for observations of numbers.
       convolutions: channels, kernel and stride of each convolution over them, followed by a layer of `image_features`.
       image_features: units of that layer; `hidden` layers follow it.
@@ -48,6 +49,7 @@ class Case:
     window_steps: int
     targets: Mapping[str, float]
     threads: int = 1
+    envpool: bool = False
     image: tuple[int, ...] = ()
     convolutions: tuple[tuple[int, int, int], ...] = ()
     image_features: int = 0
@@ -383,6 +385,9 @@ CASES: dict[str, Case] = {
         _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "sbx": 3.0, **_PPO_SCRIPT, **_XUANCE}),
         _ppo_cartpole(
             64, warmup=4, window=12, targets={"sb3": 4.5, "sbx": 3.0, **_PPO_SCRIPT, "purejaxrl_style": 0.75}
+        ),
+        dataclasses.replace(
+            _ppo_cartpole(64, warmup=4, window=12, targets=_PPO_SCRIPT), name="ppo_cartpole_64_envpool", envpool=True
         ),
         _RECURRENT_PPO,
         _A2C,

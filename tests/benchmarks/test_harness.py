@@ -170,6 +170,7 @@ class TestPairs:
             ("ppo_cartpole_64", "sbx"),
             ("ppo_cartpole_64", "cleanrl_style"),
             ("ppo_cartpole_64", "purejaxrl_style"),
+            ("ppo_cartpole_64_envpool", "cleanrl_style"),
             ("recurrent_ppo_cartpole", "sb3_contrib"),
             ("a2c_cartpole", "sb3"),
             ("dqn_cartpole", "sb3"),
