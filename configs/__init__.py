@@ -107,7 +107,7 @@ def compile_run(
       EnvError: if the environment cannot be created.
     """
     from minding.envs import config_schema, describe_env
-    from minding.envs.single import objects
+    from minding.envs.single import env_objects
     from minding.policies import get_algorithm
 
     if not isinstance(user, str | Mapping):
@@ -123,7 +123,7 @@ def compile_run(
     if env_fn is not None:
         if not callable(env_fn):
             raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
-        given = Config({**given, "env": {**given.get("env", {}), "env_id": objects.id_of(env_fn)}})
+        given = Config({**given, "env": {**given.get("env", {}), "env_id": env_objects.id_of(env_fn)}})
     algorithm = get_algorithm(_algorithm_name(given, overrides))
     check_env_given(given, overrides, algorithm)
 

@@ -49,14 +49,14 @@ def in_environment(cfg: Config, env_id: str) -> Config:
 
 def _refuse_misfits(there: Any, here: Any, env_id: str, rescaled: bool) -> None:
     there, here = plain(there), plain(here)
-    told = [
+    misfits = [
         *differences("observation", _unbounded(there.get("observation")), _unbounded(here.get("observation"))),
         *differences("action", *(_action(each, rescaled) for each in (there, here))),
         *differences("agents", there.get("agents"), here.get("agents")),
     ]
-    if told:
+    if misfits:
         raise ConfigError(
-            f"--env {env_id}: the policy cannot act there: {told[0]} ('there' is the run): give an environment "
+            f"--env {env_id}: the policy cannot act there: {misfits[0]} ('there' is the run): give an environment "
             "with the spaces of the run"
         )
 

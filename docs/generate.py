@@ -5,16 +5,20 @@ A table stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; 
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 import minding.middleware
+from minding.cli.commands import SECTIONS
+from minding.cli.common import Command
 from minding.configs import PRESETS
 from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.config.compiler import RUN_SCHEMA
@@ -22,7 +26,7 @@ from minding.engine.config.identity import POLICY, RUN
 from minding.engine.config.options import Option
 from minding.engine.config.space import Range
 from minding.envs import config_schema
-from minding.policies import ALGORITHMS, get_algorithm
+from minding.policies import ALGORITHMS, get_algorithm, summary_of
 
 DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -71,10 +75,7 @@ def algorithms() -> str:
     rows = []
     for name in ALGORITHMS:
         entry = get_algorithm(name)
-        folder = "policies/settings" if entry.variant_of else "policies"
-        source = (DOCS.parent / folder / f"{name}.py").read_text(encoding="utf-8")
-        summary = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-        title, _, what = summary.partition(": ")
+        title, _, what = summary_of(name).partition(": ")
         agents = {"one": "one", "any": "one or several", "several": "several"}[entry.agents]
         actions = ", ".join(kind.replace("_", "-") for kind in entry.actions)
         rows.append((f"[{title}]({name}.md)", f"`{name}`", what, actions, agents))
@@ -90,6 +91,30 @@ def presets(algorithm: str) -> str:
             doc = inspect.getdoc(module) or ""
             rows.append((f"`{name}`", doc.partition("\n")[0], " ".join(doc.rpartition("Expected: ")[2].split())))
     return _table(("preset", "what", "expected"), rows)
+
+
+def commands() -> str:
+    """All commands by section, each with its help, its options and its examples."""
+    parts = []
+    for title, members in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for each in members:
+            parts += [_command(each, f"minding {each.name}")]
+            if isinstance(each, click.Group):
+                parts += [_command(child, f"minding {each.name} {name}") for name, child in each.commands.items()]
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def _command(command: click.Command, name: str) -> str:
+    ctx = click.Context(command, info_name=name)
+    text = [f"### {name}\n", f"```text\n{' '.join(command.get_usage(ctx).removeprefix('Usage: ').split())}\n```\n"]
+    text += [textwrap.fill(" ".join(each.split()), 120) + "\n" for each in (command.help or "").split("\n\n")]
+    rows = [param.get_help_record(ctx) for param in command.params if isinstance(param, click.Option)]
+    if rows:
+        text.append(_table(("option", "meaning"), [(f"`{flags}`", what) for flags, what in filter(None, rows)]))
+    if isinstance(command, Command):
+        text.append("".join(f"- `minding {each}`\n" for each in command.examples))
+    return "\n".join(text)
 
 
 def identity() -> str:
@@ -141,7 +166,8 @@ def table(name: str) -> str:
         return presets(of)
     if kind == "spaces":
         return spaces(of or "en")
-    return {"algorithms": algorithms, "middleware": middleware, "identity": identity}[kind]()
+    known = {"algorithms": algorithms, "commands": commands, "middleware": middleware, "identity": identity}
+    return known[kind]()
 
 
 def filled(text: str) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError
 
 SHAPES = ("linear", "exp", "constant", "piecewise")
@@ -17,7 +19,7 @@ Points = Sequence[Sequence[float]]
 """Pairs of an elapsed share of the schedule and the remaining share of the value."""
 
 
-def left(shape: str, share: float, points: Points = ()) -> float:
+def left(shape: str, share: float, points: Points = (), key: str = "policy.learn.anneal_kind") -> float:
     """The remaining share of the way from a start value to an end value.
 
         linear     max(0, 1 - x)
@@ -26,10 +28,20 @@ def left(shape: str, share: float, points: Points = ()) -> float:
         piecewise  straight lines from (0, 1) through the points, level after the last; a point at 0 replaces (0, 1)
 
     Args:
-      shape: one of `SHAPES`.
+      shape: one of `SHAPES`, or the ``module:function`` of the user's own f(x).
       share: x, the elapsed share of the schedule: 0 at its start, 1 at its end, more after it.
       points: pairs of x and the remaining share, for 'piecewise'.
+      key: the setting that names the shape, for messages.
+    Raises:
+      CodeError: there is no such function.
+      ConfigError: it does not return a number of 0 or more.
     """
+    if is_named(shape):
+        value: Any = load_code(shape, key)(share)
+        value = value.item() if isinstance(value, np.generic) else value
+        if not _is_number(value):
+            raise ConfigError(f"{key}={shape!r} returned {value!r} for {share}: expected a number of 0 or more")
+        return float(value)
     if shape == "linear":
         return max(0.0, 1.0 - share)
     if shape == "exp":

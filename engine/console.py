@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import IO
 
 from minding.engine.errors import printable
@@ -32,3 +33,26 @@ def console_logger() -> logging.Logger:
         logger.addHandler(_StderrHandler())
         logger.setLevel(logging.INFO)
     return logger
+
+
+WARNING_INTERVAL = 30.0  # s
+
+
+class Throttle:
+    """Decides whether it is time for the next message.
+
+    Args:
+      interval: seconds between two messages.
+    """
+
+    def __init__(self, interval: float = WARNING_INTERVAL) -> None:
+        self._interval = interval
+        self._next = float("-inf")
+
+    def due(self) -> bool:
+        """True at the first call, and then once per interval."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._interval
+        return True

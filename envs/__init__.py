@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from minding.engine.process.versions import check_package
+from minding.engine.process.packages import check_package
 
 # Before other modules import what an older version lacks.
 check_package("numpy")
@@ -12,9 +12,14 @@ import gymnasium
 
 from minding.envs.check import Finding, check_env, iter_findings
 from minding.envs.config import config_schema, default_config
-from minding.envs.making import make_env_manager
+from minding.envs.making import (
+    make_board_game,
+    make_collector_env,
+    make_env_manager,
+    make_evaluator_env,
+    make_goal_rules,
+)
 from minding.envs.manager import VectorEnvManager
-from minding.envs.roles import make_board_game, make_collector_env, make_evaluator_env, make_goal_rules
 from minding.envs.single.factory import register_env
 from minding.envs.spec import describe_env, describe_space
 from minding.other_names import missing_name
@@ -40,26 +45,26 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
     gymnasium.register("minding/PixelCatch-v0", "minding.envs.games.pixel_catch:PixelCatch")
     gymnasium.register(
         "minding/MaskedGrid-v0",
-        "minding.envs.games.masked_grid:MaskedGrid",
-        vector_entry_point="minding.envs.games.masked_grid:MaskedGridVector",
+        "minding.envs.games.grids:MaskedGrid",
+        vector_entry_point="minding.envs.games.grids:MaskedGridVector",
     )
     gymnasium.register(
         "minding/TMaze-v0",
-        "minding.envs.games.tmaze:TMaze",
-        vector_entry_point="minding.envs.games.tmaze:TMazeVector",
+        "minding.envs.games.memory_games:TMaze",
+        vector_entry_point="minding.envs.games.memory_games:TMazeVector",
         max_episode_steps=100,
     )
     gymnasium.register(
         "minding/DeepSea-v0",
-        "minding.envs.games.deep_sea:DeepSea",
-        vector_entry_point="minding.envs.games.deep_sea:DeepSeaVector",
+        "minding.envs.games.grids:DeepSea",
+        vector_entry_point="minding.envs.games.grids:DeepSeaVector",
     )
-    gymnasium.register("minding/BitFlip-v0", "minding.envs.games.bit_flip:BitFlip")
-    gymnasium.register("minding/PointReach-v0", "minding.envs.games.point_reach:PointReach", max_episode_steps=50)
+    gymnasium.register("minding/BitFlip-v0", "minding.envs.games.goal_games:BitFlip")
+    gymnasium.register("minding/PointReach-v0", "minding.envs.games.goal_games:PointReach", max_episode_steps=50)
     gymnasium.register(
         "minding/RepeatPrevious-v0",
-        "minding.envs.games.repeat_previous:RepeatPrevious",
-        vector_entry_point="minding.envs.games.repeat_previous:RepeatPreviousVector",
+        "minding.envs.games.memory_games:RepeatPrevious",
+        vector_entry_point="minding.envs.games.memory_games:RepeatPreviousVector",
     )
     gymnasium.register(
         "minding/TicTacToe-v0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,7 +14,6 @@ from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
 from minding.engine.types import Array
-from minding.envs.budget import SECONDS, Budget
 from minding.envs.config import env_settings
 from minding.envs.findings import (
     Finding,
@@ -30,13 +30,48 @@ from minding.envs.guards.faults import Hang, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
-from minding.envs.random_play import RandomPlay, replay_difference
+from minding.envs.random_play import SEED, RandomPlay, Trial, replay_difference, roll_out
 from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.info import probe
 from minding.envs.spec import describe_made, episode_limit
-from minding.envs.trial import SEED, Trial, roll_out
+
+SECONDS = 30.0
+"""Time limit of a check by default, in seconds."""
+
+
+class Budget:
+    """The time that is left for a check, counted from when the object is made.
+
+    Args:
+      seconds: time limit in seconds.
+
+    Attributes:
+      each: seconds that it takes to make one environment and step it once, as far as is known.
+      fix: advice for findings that the time did not suffice for.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._start = time.monotonic()
+        self._seconds = seconds
+        self.each = 0.0
+        self.fix = f"raise the limit of {seconds:g} s: minding check-env --seconds, or check_env(..., seconds=)"
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; negative when the time is over."""
+        return self._seconds - self.spent
+
+    def covers(self, envs: int) -> bool:
+        """Whether the time that is left suffices to make and step that many environments."""
+        return self.left > envs * self.each
+
 
 # Steps per second of eight environments that are fast enough for a learner.
 _FAST = 2000
@@ -115,7 +150,7 @@ def _findings(
         yield from _findings(settings, steps, env_fn, budget)
         return
     brief = f"observation {_brief(description['observation'])}, action {_brief(description['action'])}"
-    yield from [Finding("ok", brief), *_told_agents(description)]
+    yield from [Finding("ok", brief), *_agents_found(description)]
     found = None
     for found in _try_steps(factory, description["observation"], settings, steps, budget):
         yield found
@@ -247,7 +282,7 @@ def _brief(space: Mapping[str, Any]) -> str:
     return f"{space['kind']} {len(space['spaces']) if detail is None else detail}"
 
 
-def _told_agents(description: Mapping[str, Any]) -> list[Finding]:
+def _agents_found(description: Mapping[str, Any]) -> list[Finding]:
     """A finding that names the agents, and their spaces if these differ; empty for a single agent."""
     agents = description.get("agents")
     if agents is None:
@@ -318,14 +353,14 @@ def _check_resume(
     settings = dict(settings, backend=_single_backend(settings), on_error="raise")
     manager = make_env_manager(settings, 1, SEED, training=False, env_fn=env_fn)
     copy = make_env_manager(settings, 1, SEED + 1, training=False, env_fn=env_fn)
-    told = "a resumed run begins new episodes: "
+    begins = "a resumed run begins new episodes: "
     try:
         # The time is for twice the steps of the first environment, and for the replay in the other one.
         seconds = min(_LONGEST, budget.left * 0.2)
         differing = replay_difference(manager, description, past=_PAST, seconds=seconds)
         if differing:
             used = f"after others, an episode with the same seed and actions has another {differing}"
-            return [Finding("warn", told + used, _REPEAT)]
+            return [Finding("warn", begins + used, _REPEAT)]
         copy.repeats = lambda: True
         copy.load_state_dict(manager.state_dict())
         if copy.resume_guarantee == "exact":
@@ -333,7 +368,7 @@ def _check_resume(
     finally:
         manager.close()
         copy.close()
-    return [Finding("warn", f"{told}a replay in another environment does not repeat this one", _REPEAT)]
+    return [Finding("warn", f"{begins}a replay in another environment does not repeat this one", _REPEAT)]
 
 
 def _measure_speed(

@@ -12,10 +12,10 @@ import numpy as np
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError
 from minding.envs.normalize import NORMALIZE_OBS, NORMALIZE_REWARD
+from minding.envs.random_play import Trial
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import is_bounded
 from minding.envs.spaces.agents import agents_space
-from minding.envs.trial import Trial
 
 _IMAGE_SIZE = 256
 _MANY_VALUES = 2000

@@ -1,4 +1,8 @@
-"""`make_env_manager`: makes N environments from their settings and chooses the backend that steps them."""
+"""Makes environments from their settings and chooses the backend that steps them.
+
+`make_env_manager` makes N environments; the environments of a run have a function for each kind, with its own seed
+stream.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,27 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from gymnasium.vector import VectorEnv
+
+from minding.engine.blame import building
+from minding.engine.config.config import Config
+from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.config.options import short
+from minding.engine.data.masks import OBSERVATION
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.paths import anchored
+from minding.engine.search.rules import check_rules
 from minding.engine.seeding import SeedStreams
-from minding.engine.types import LaneContext
+from minding.engine.types import BoardGame, LaneContext
 from minding.envs.backends.atari import atari_options
 from minding.envs.backends.native import native_env, native_objection
 from minding.envs.backends.source import Source
 from minding.envs.config import env_settings
 from minding.envs.manager import BatchedEnvManager, VectorEnvManager, action_adapter
+from minding.envs.normalize import REWARD
 from minding.envs.random_play import replay_difference
+from minding.envs.single.env_objects import AnyVectorEnv, GivenVector
 from minding.envs.single.factory import EnvFactory, env_factory
-from minding.envs.single.given import AnyVectorEnv, GivenVector
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.layout import ObsLayout
@@ -53,6 +65,8 @@ def make_env_manager(
     - ``subprocess``: the same in worker processes. Messages take about 50 us per step, which pays off for
       environments slower than that, never for classic control.
     - ``envpool``: the C++ environments of the `envpool` extra.
+    - ``module:Name``: the user's own function of these settings, the number of environments and the seed, which returns
+      a Gymnasium vector environment. ``env_cfg.env_id`` still names the single environment, which describes the spaces.
     - ``auto``: native for many environments that have a vector version, otherwise sync.
 
     Args:
@@ -83,7 +97,7 @@ class ManagerFactory:
       settings: checked settings, see `env_settings`.
       factory: factory that makes one environment per call; None for EnvPool, which finds environments by id.
       num_envs, seed, training: see `make_env_manager`.
-      told: whether an earlier manager of this factory has already given the warnings: a run makes several managers,
+      warned: whether an earlier manager of this factory has already given the warnings: a run makes several managers,
         in all lanes.
       watch: see `make_env_manager`; of several workers only the first one watches.
     """
@@ -93,7 +107,7 @@ class ManagerFactory:
     num_envs: int
     seed: int
     training: bool
-    told: bool = False
+    warned: bool = False
     watch: frozenset[str] = frozenset()
 
     def __call__(self, lane: LaneContext) -> BatchedEnvManager:
@@ -110,10 +124,10 @@ class ManagerFactory:
         if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
             # No other process can have this object.
             given = self._given(self.factory.source)
-            manager: BatchedEnvManager = VectorEnvManager(given, self.settings, seed, self.training, self.told)
+            manager: BatchedEnvManager = VectorEnvManager(given, self.settings, seed, self.training, self.warned)
         else:
             manager = self._make(seed, envs)
-            manager.origin = dataclasses.replace(self, told=True)
+            manager.origin = dataclasses.replace(self, warned=True)
         if self.watch:
             manager.watch(self.watch)
         return manager
@@ -130,18 +144,20 @@ class ManagerFactory:
 
     def _make(self, seed: int, envs: int) -> BatchedEnvManager:
         settings, factory = self.settings, self.factory
+        if is_named(settings["backend"]):
+            return VectorEnvManager(_own_vector(settings, envs, seed), settings, seed, self.training, self.warned)
         if factory is None:
-            from minding.envs.backends.envpool import envpool_vector_env
+            from minding.envs.envpool import envpool_vector_env
 
             vector_env = envpool_vector_env(settings, envs, seed)
-            return VectorEnvManager(vector_env, settings, seed, self.training, self.told)
+            return VectorEnvManager(vector_env, settings, seed, self.training, self.warned)
         # The number of all environments decides, so that every shard has the same backend.
         backend = _choose_backend(settings["backend"], factory, self.num_envs)
         if backend == "native":
-            return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.told)
+            return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.warned)
         factory, observation_space, action_space = factory.probed()
         layout = ObsLayout(observation_space, action_space)
-        agents, warn = agents_space(observation_space), self.training and not self.told
+        agents, warn = agents_space(observation_space), self.training and not self.warned
         if agents is None:
             adapter = action_adapter(action_space, settings, factory.name, warn=warn)
         else:
@@ -176,6 +192,17 @@ class ManagerFactory:
         return manager
 
 
+def _own_vector(settings: Mapping[str, Any], envs: int, seed: int) -> VectorEnv[Any, Any, Any]:
+    """The vector environment of the user's own backend."""
+    where = f"env.backend={settings['backend']!r}"
+    make = load_code(settings["backend"], "env.backend")
+    with building(f"{where}: making {envs} environments"):
+        made = make(settings, envs, seed)
+    if not isinstance(made, VectorEnv) or made.num_envs != envs:
+        raise ConfigError(f"{where}: expected a gymnasium.vector.VectorEnv of {envs} environments, got {made!r}")
+    return made
+
+
 def _check_single(settings: Mapping[str, Any], num_envs: int) -> None:
     """Refuses several environments, and worker processes, if only one instance can exist."""
     if not settings["single_instance"]:
@@ -201,9 +228,11 @@ def check_backend(env_cfg: Mapping[str, Any]) -> None:
     """
     settings = env_settings(env_cfg)
     if settings["backend"] == "envpool":
-        from minding.envs.backends.envpool import check_envpool
+        from minding.envs.envpool import check_envpool
 
         check_envpool(settings)
+    elif is_named(settings["backend"]):
+        check_named(settings["backend"], "env.backend")
     else:
         _choose_backend(settings["backend"], env_factory(settings), 1)
 
@@ -225,3 +254,89 @@ def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
     if objection:
         _log.warning("%s: %s; env.backend=auto steps single environments", factory.name, objection)
     return "sync" if objection else "native"
+
+
+_OTHER_REWARDS = ("gail", "sqil")
+"""Chains whose policies learn from rewards that are not the environment's."""
+_RULES = ("actions", "longest", "initial", "legal", "play", "planes", "symmetries")
+
+
+def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None) -> BatchedEnvManager:
+    """Environments that experience is collected from.
+
+    Args:
+      cfg: compiled configuration of the run.
+      env_fn: function that makes one environment, in place of ``env.env_id``; it gets ``env.env_kwargs``. It can be
+        left out if `compile_run` was given it.
+    Raises:
+      ConfigError, SpaceError, MissingExtraError: as for `make_env_manager`.
+    """
+    seed = _seed(cfg, "env.collect")
+    return make_env_manager(cfg.env, cfg.env.collector_env_num, seed, env_fn=env_fn, watch=_watched(cfg))
+
+
+def _watched(cfg: Config) -> tuple[str, ...]:
+    """Whose scales matter to the policy: it may normalize them itself, or learn from other rewards."""
+    policy = cfg.read("policy", dict, {})
+    model, learn, other = (policy.get(section) or {} for section in ("model", "learn", "other"))
+    if "bin_limit" in model:  # symlog
+        return ()
+    own = cfg.get("chain") not in _OTHER_REWARDS and other.get("reward") in (None, "none")
+    rewards = own and not learn.get("value_norm")
+    return (*([REWARD] if rewards else []), *([] if model.get("normalize_obs") else [OBSERVATION]))
+
+
+def make_evaluator_env(
+    cfg: Config, stream: str = "env.evaluate", env_fn: Callable[..., AnyEnv] | None = None
+) -> BatchedEnvManager:
+    """Environments for evaluation, with unmodified rewards.
+
+    Args:
+      cfg: compiled configuration of the run.
+      stream: name of the seed stream; another name gives episodes that no other evaluation of the run has had.
+      env_fn: as in `make_collector_env`.
+    Raises:
+      ConfigError, SpaceError, MissingExtraError: as for `make_env_manager`.
+    """
+    return make_env_manager(cfg.env, cfg.env.evaluator_env_num, _seed(cfg, stream), training=False, env_fn=env_fn)
+
+
+def make_goal_rules(cfg: Config) -> Any:
+    """An environment that is never stepped, for its rules for goals, `compute_reward` and `compute_terminated`.
+
+    Args:
+      cfg: compiled configuration of the run.
+    Raises:
+      ConfigError, MissingExtraError: as for `make_env_manager`.
+    """
+    return env_factory(env_settings(cfg.env))().unwrapped
+
+
+def make_board_game(cfg: Config) -> BoardGame:
+    """The rules of a board game, ``env.unwrapped.game`` of the configured environment, which is never stepped.
+
+    Args:
+      cfg: compiled configuration of the run.
+    Raises:
+      ConfigError: the environment does not have such rules.
+      GameError: the rules contradict themselves, see `check_rules`.
+      MissingExtraError: as for `make_env_manager`.
+    """
+    factory = env_factory(env_settings(cfg.env))
+    env = factory()
+    game: Any = getattr(env.unwrapped, "game", None)
+    factory.close(env)
+    missing = [name for name in _RULES if not hasattr(game, name)]
+    if missing:
+        what = "it has no attribute `game`" if game is None else f"its `game` has no {missing[0]!r}"
+        raise ConfigError(
+            f"env.env_id={cfg.env.env_id!r} has no rules of a board game to play against oneself: {what}; "
+            "expected env.unwrapped.game to be an engine.types.BoardGame, as in minding/TicTacToe-v0"
+        )
+    rules: BoardGame = game
+    check_rules(rules)
+    return rules
+
+
+def _seed(cfg: Config, stream: str) -> int:
+    return SeedStreams(cfg.seed).integers(stream, 1)[0]

@@ -165,8 +165,8 @@ class BatchedEnvManager:
         if self.meter is not None and self.meter.add(next_obs, reward, terminated | truncated, valid):
             troubles, self.meter = self.meter.troubles(), None
             if troubles:
-                told = "; ".join(f"{trouble}: {remedy}" for trouble, remedy in troubles.items())
-                _log.warning("%s: %s", self._source.name, told)
+                remedies = "; ".join(f"{trouble}: {remedy}" for trouble, remedy in troubles.items())
+                _log.warning("%s: %s", self._source.name, remedies)
         if self._scaler is not None:
             # This also begins a new return in rows that are not valid.
             reward = self._scaler(reward, valid)
@@ -268,7 +268,7 @@ class VectorEnvManager(BatchedEnvManager):
       env_cfg: the `env` section; only the keys for actions, info, rewards and faults are used.
       seed: seed of the first reset.
       training: whether to apply reward normalization and clipping if the settings ask for them.
-      told: whether the warning about actions that are not rescaled was already given.
+      warned: whether the warning about actions that are not rescaled was already given.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class VectorEnvManager(BatchedEnvManager):
         env_cfg: Mapping[str, Any] | None = None,
         seed: int = 0,
         training: bool = True,
-        told: bool = False,
+        warned: bool = False,
     ) -> None:
         settings = env_settings(env_cfg or {})
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
@@ -286,7 +286,7 @@ class VectorEnvManager(BatchedEnvManager):
             # The agents' masks are in their observations.
             keys = [key for key in keys if key != ACTION_MASK]
         count = None if agents is None else len(agents.names)
-        adapter = action_adapter(vector_env.single_action_space, settings, name, count, warn=training and not told)
+        adapter = action_adapter(vector_env.single_action_space, settings, name, count, warn=training and not warned)
         restart, timeout = settings["on_error"] == "restart", settings["step_timeout"]
         form = probe(vector_env, keys, name) if keys else None
         source = VectorSource(vector_env, name, seed, restart=restart, step_timeout=timeout, form=form)

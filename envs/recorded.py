@@ -15,7 +15,7 @@ from minding.engine.data.description import describe
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.envs.config import default_config, env_settings
-from minding.envs.single import objects
+from minding.envs.single import env_objects
 from minding.envs.spaces.actions import describe_actions, policy_action_space
 from minding.envs.spec import describe_env, describe_made, describe_space
 
@@ -83,7 +83,7 @@ def describe_environment(env: Any) -> dict[str, Any]:
         settings = env_settings({"env_id": RECORDED} if env.spec is None else _registered(env))
         spec = describe_made(env, settings)
     else:
-        settings = env_settings(objects.env_settings_of(env))
+        settings = env_settings(env_objects.env_settings_of(env))
         if settings["env_id"] == RECORDED:
             raise ConfigError(f"env={RECORDED!r} stands for recorded data: expected the id of an environment")
         spec = describe_env(settings)
@@ -97,8 +97,8 @@ def describe_environment(env: Any) -> dict[str, Any]:
 
 def _registered(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
     """The settings with the id of an environment that has a spec, whatever it is wrapped in."""
-    found = objects.env_settings_of(env)
-    if found["env_id"].startswith(objects.PREFIX) and env.spec is not None:
+    found = env_objects.env_settings_of(env)
+    if found["env_id"].startswith(env_objects.PREFIX) and env.spec is not None:
         return {"env_id": env.spec.id}
     return found
 

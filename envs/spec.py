@@ -13,7 +13,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
 from minding.envs.single.factory import env_factory
-from minding.envs.single.hints import PREPROCESSING
+from minding.envs.single.id_hints import PREPROCESSING
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import describe_actions, policy_action_space
 from minding.envs.spaces.agents import AgentsSpace, agents_space

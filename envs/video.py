@@ -17,7 +17,7 @@ import numpy as np
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.files import Folder, hidden, replace
 from minding.engine.paths import anchored
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode
 from minding.envs.config import env_settings
 from minding.envs.guards.answers import brief

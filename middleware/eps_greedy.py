@@ -50,5 +50,6 @@ def eps_greedy_masker() -> Callable[[OnlineRLContext], None]:
 
 def eps_at(eps: Any, env_step: float) -> float:
     """The share of random actions after `env_step` environment steps, by the section `policy.other.eps`."""
-    share: float = eps.end + (eps.start - eps.end) * left(eps.kind, env_step / eps.decay, eps.points)
+    remaining = left(eps.kind, env_step / eps.decay, eps.points, "policy.other.eps.kind")
+    share: float = eps.end + (eps.start - eps.end) * remaining
     return share

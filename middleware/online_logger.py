@@ -19,11 +19,11 @@ from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError
+from minding.engine.run.figures import plays_itself
 from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.scores import plays_itself
 from minding.engine.types import EpisodeEnd, StateDict
 from minding.middleware.ctx_fields import metrics_in, number_in
 from minding.middleware.evaluator import info_means
@@ -258,10 +258,10 @@ class OnlineLogger:
     def _write_evaluation(self, ctx: LearningContext, value: float) -> None:
         self._evaluated = (ctx.last_eval_iter, ctx.last_eval_clock)
         episodes = ctx.eval_output or ()
-        told = info_means(episodes)
-        means = {f"eval/{name}": mean for name, mean in told.items()}
+        infos = info_means(episodes)
+        means = {f"eval/{name}": mean for name, mean in infos.items()}
         # A team may have many returns, which only the files show.
-        self._shown = {name: mean for name, mean in told.items() if not name.startswith("return.")}
+        self._shown = {name: mean for name, mean in infos.items() if not name.startswith("return.")}
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
         scores = {} if self._references is None else {"eval/normalized": self._references.normalized(value)}
         self._write({**measured, "eval/return_mean": value, **scores, **_spread(episodes), **means})

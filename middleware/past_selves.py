@@ -243,7 +243,9 @@ class Contest:
         step = self._env.step(action)
         shown = self._hidden(step.obs)
         final = shown if step.next_obs is step.obs else self._hidden(step.next_obs)
-        ends = [dataclasses.replace(end, info={**end.info, _OPPONENT: self._told(end.env_id)}) for end in step.episodes]
+        ends = [
+            dataclasses.replace(end, info={**end.info, _OPPONENT: self._opponent(end.env_id)}) for end in step.episodes
+        ]
         return dataclasses.replace(step, obs=shown, next_obs=final, episodes=ends)
 
     def play(self, action: Array) -> EnvStep:
@@ -297,7 +299,7 @@ class Contest:
         for mode in self._modes:
             mode.reset(envs)
 
-    def _told(self, n: int) -> float:
+    def _opponent(self, n: int) -> float:
         """The version that was the opponent of a whole episode; -1 if another version took its place meanwhile."""
         version = self._version[n]
         return float(version if version == self._versions[self._playing[n]] else _REPLACED)
@@ -376,13 +378,13 @@ class opponent_rater:
         for end in ctx.episode_stats or ():
             place = self._lineup.place_of(int(end.info.get(_OPPONENT, _REPLACED)))
             if place is not None:
-                scores.append(self._told(end.info))
+                scores.append(self._score_of(end.info))
                 self._lineup.rate(place, scores[-1])
-        told = {"elo": self._lineup.rating, "past_selves": float(len(self._lineup.selves))}
+        standings = {"elo": self._lineup.rating, "past_selves": float(len(self._lineup.selves))}
         mean = {"score": float(np.mean(scores))} if scores else {}
-        ctx.train_output = {**metrics_in(ctx, "opponent_rater"), **told, **mean}
+        ctx.train_output = {**metrics_in(ctx, "opponent_rater"), **standings, **mean}
 
-    def _told(self, info: Mapping[str, float]) -> float:
+    def _score_of(self, info: Mapping[str, float]) -> float:
         if self._score not in info:
             raise ConfigError(
                 f"opponent_rater(score={self._score!r}): episodes report {', '.join(map(repr, info)) or 'nothing'}; "

@@ -1,39 +1,45 @@
-"""Algorithms, one per file of this folder; the settings of each are in the file of the same name in ``settings/``.
+"""Algorithms, one per file of this folder; the settings of each are in the module of its family in ``settings/``.
 
-An algorithm that differs from another only in its settings has only a settings file, see `Algorithm.variant_of`.
+An algorithm that differs from another only in its settings has no file here, see `Algorithm.variant_of`.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
-import os
 import pkgutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.other_names import missing_name, relative
+from minding.policies import settings
 from minding.policies.settings import Algorithm
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
 
-__all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class"]
+__all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class", "summary_of"]
 
 
 def find_algorithms() -> dict[str, Algorithm]:
-    """All algorithms by name, found from the files of this folder and of ``settings/``; only the latter are imported.
+    """All algorithms by name, from the tables of the modules in ``settings/``; no policy is imported.
 
     Raises:
-      ModuleNotFoundError: if the settings file of an algorithm is missing.
+      ConfigError: a policy file of this folder has no entry in these tables.
     """
+    families = [module.name for module in pkgutil.iter_modules(settings.__path__) if module.name != "groups"]
+    tables = [importlib.import_module(f"minding.policies.settings.{family}").ALGORITHMS for family in families]
+    found = {entry.name: entry for table in tables for entry in table}
     # The folders here are packages of parts, not algorithms.
-    policies = {module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg}
-    folders = [os.path.join(path, "settings") for path in __path__]
-    variants = {module.name for module in pkgutil.iter_modules(folders)} - {"groups"}
-    names = sorted(policies | variants)
-    return {name: importlib.import_module(f"minding.policies.settings.{name}").algorithm for name in names}
+    for module in pkgutil.iter_modules(__path__):
+        if not module.ispkg and module.name not in found:
+            raise ConfigError(
+                f"policies/{module.name}.py has no settings: add an entry to ALGORITHMS of a file in policies/settings/"
+            )
+    return dict(sorted(found.items()))
 
 
 ALGORITHMS = find_algorithms()
@@ -54,6 +60,18 @@ def get_algorithm(name: str) -> Algorithm:
         dot = "" if hint.endswith("?") else "."
         raise ConfigError(f"policy.type: unknown algorithm {name!r}{hint}{dot} Expected one of {known}")
     return ALGORITHMS[name]
+
+
+def summary_of(name: str) -> str:
+    """What an algorithm is, such as ``PPO: ...``: the first line of its file, or of a variant's settings; imports
+    neither."""
+    entry = ALGORITHMS[name]
+    if entry.variant_of:
+        text = entry.schema.__doc__ or ""
+    else:
+        source = Path(__path__[0], f"{name}.py").read_text(encoding="utf-8")
+        text = ast.get_docstring(ast.parse(source)) or ""
+    return text.partition("\n")[0]
 
 
 def get_policy_class(name: str) -> type[BasePolicy]:

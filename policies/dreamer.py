@@ -278,9 +278,8 @@ def _mean(x):
 
 def _group(name: str, params: list[ms.Parameter], learn: Mapping[str, Any]) -> Group:
     rate = learn["learning_rate"] if name == "model" else learn[f"{name}_learning_rate"]
-    schedule = {"anneal": learn["anneal_lr"], "kind": learn["anneal_kind"], "points": learn["anneal_points"]}
     eps = 1e-8 if name == "model" else 1e-5
-    return Group(params=params, rate=rate, eps=eps, max_grad_norm=learn["grad_norm"], **schedule)
+    return Group.of(params, learn, rate=rate, eps=eps, max_grad_norm=learn["grad_norm"])
 
 
 class Dreamer(BasePolicy):

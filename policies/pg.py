@@ -18,7 +18,7 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array
 from minding.policies.core.base import BasePolicy
 from minding.policies.families.actor_critic import moments, standardized
-from minding.policies.learning.optim import Group, method_of
+from minding.policies.learning.optim import Group
 from minding.policies.learning.steps import Inputs, NetworkStep
 from minding.policies.networks.actor_critic import PolicyNetwork
 from minding.policies.networks.heads import fuse_likelihood
@@ -48,7 +48,7 @@ class PGCell(NetworkStep):
     metrics = ("loss", "policy_loss", "entropy", "grad_norm")
 
     def __init__(self, net: PolicyNetwork, learn: Mapping[str, Any]) -> None:
-        super().__init__(net, {"net": Group.of(net, learn, **method_of(learn))})
+        super().__init__(net, {"net": Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"])})
         self.entropy_weight = learn["entropy_weight"]
         fuse_likelihood(net.head)
 

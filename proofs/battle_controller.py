@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minding.envs import make_env_manager
-from minding.envs.games.battle.maps import SIGHT
-from minding.envs.games.battle.rules import DIRECTIONS
+from minding.envs.games.battle.rules import DIRECTIONS, SIGHT
 
 _STAY, _NORTH, _SHOOT = 1, 2, 6
 _SEEN = 6

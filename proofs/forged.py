@@ -51,7 +51,6 @@ from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import MindingError, NonFiniteError
 from minding.engine.run.curves import EVAL_RETURN, learning_curves
-from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.lock import RunLock
 from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter, read_metrics
@@ -63,6 +62,7 @@ from minding.engine.run.status import StatusFile
 from minding.engine.run.trackers import TrackedRun
 from minding.middleware import CkptSaver, online_logger, termination_checker
 from minding.training import loading
+from minding.training.session import nan_batch_kept
 from proofs import forge
 from proofs import pages as proof_pages
 from proofs.runs import Results, commit

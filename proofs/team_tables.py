@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.configs import PRESETS, load_preset
-from minding.envs.games.battle.maps import MAPS
+from minding.envs.games.battle.rules import MAPS
 from proofs.runs import Results
 
 TEAMS = "teams"

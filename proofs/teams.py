@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minding.envs.games.battle.maps import MAPS
+from minding.envs.games.battle.rules import MAPS
 from proofs import battle_controller, spread_controller
 from proofs import pages as proof_pages
 from proofs.runs import ROOT, Record, Results

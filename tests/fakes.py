@@ -141,6 +141,14 @@ class Batches:
         return IndexedBatch(self.layout, self.tables, np.asarray(index, np.int32))
 
 
+def refuses(error, *cases):
+    """Each case, (words, call), raises this error, and its message has the words."""
+    for words, call in cases:
+        with pytest.raises(error) as caught:
+            call()
+        assert words in str(caught.value), f"{words!r} is not in: {caught.value}"
+
+
 # Environments, policies, learners.
 
 

@@ -9,6 +9,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from minding.configs.chains import Chain, get_chain
 from minding.engine import Middleware, OnlineRLContext
 from minding.engine.buffers import Priority, ReplayBuffer
+from minding.engine.config.config import LearnSection
 from minding.policies import get_algorithm
 from minding.policies.ppo import PPO, PPOCell
 from minding.policies.settings import groups
@@ -123,7 +124,7 @@ def of_data():
     schema = get_algorithm("td3").config_schema()
     for key in ("warmup", "update_per_collect", "updates_per_step"):
         del schema["learn"][key]
-    schema["learn"].update(groups.steps_per_call())
+    schema["learn"].update(LearnSection.options("steps_per_call"))
     return {**schema, "other": {"data": schema["model"]["encoder"], **groups.rewards()}}
 
 

@@ -35,13 +35,13 @@ from minding.engine.errors import (
     TrustError,
 )
 from minding.engine.process.runtime import nn
-from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.metrics import read_metrics
 from minding.envs import make_collector_env, make_evaluator_env
-from minding.envs.single import objects
+from minding.envs.single import env_objects
 from minding.policies import ALGORITHMS, kernels
 from minding.training import session
 from minding.training.sharing import write_checksums
+from proofs.fingerprint import fingerprint
 
 PARTS = {
     "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true"],
@@ -741,7 +741,7 @@ def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(
 
 def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_path, monkeypatch, capfd):
     lines = ["import os", "os.makedirs('assets', exist_ok=True)", "os.chdir('assets')"]
-    lines += ["from minding.envs.games.tmaze import TMaze", "Moving = TMaze"]
+    lines += ["from minding.envs.games.memory_games import TMaze", "Moving = TMaze"]
     (tmp_path / "moving_module.py").write_text("\n".join(lines))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
@@ -1011,7 +1011,7 @@ def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):
     made.learn(64)
     made.close()
     env_id = made.cfg.env.env_id
-    source = objects._sources.pop(env_id)
+    source = env_objects._sources.pop(env_id)
     with pytest.raises(ConfigError, match=r"minding.load\(path, env=MyEnv\)"):
         minding.load(made.run_dir)
     again = minding.load(made.run_dir, env=source, progress=False)

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,12 +15,13 @@ import time
 import types
 from pathlib import Path
 
+import click
 import pytest
 from fakes import needs_kernels
 
 import minding.cli
 import minding.configs
-from minding.cli import run
+from minding.cli import cli, run
 from minding.cli.common import COUNT, mean_and_spread, number
 from minding.cli.doctor import _kernels
 from minding.cli.seeds import _print_seeds as print_seeds
@@ -188,6 +190,30 @@ def test_help_is_there_within_half_a_second():
     assert out.returncode == 0
     assert "train" in out.stdout
     assert min(times) < 0.5
+
+
+def leaves(group=cli, path=()):
+    for name, each in group.commands.items():
+        yield from leaves(each, (*path, name)) if hasattr(each, "commands") else [((*path, name), each)]
+
+
+@pytest.mark.parametrize(("path", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in leaves()])
+def test_the_help_of_a_command_has_a_whole_short_sentence_and_examples_that_parse(path, command):
+    assert command.get_short_help_str(66).endswith(".")
+    assert not command.get_short_help_str(66).endswith("...")
+    assert "1000000000000" not in command.get_help(click.Context(command))
+    assert command.examples
+    for example in command.examples:
+        words = shlex.split(example)
+        assert tuple(words[: len(path)]) == path
+        command.make_context(example, words[len(path) :])
+
+
+def test_pages_are_printed_by_name_without_their_marks(printed, refused):
+    assert printed("docs", "ppo").startswith("# PPO")
+    assert "<!--" not in printed("docs", "howto/custom_networks")
+    assert "async " in printed("docs")
+    assert "did you mean 'tutorial'" in refused("docs", "tutoral")
 
 
 def test_without_a_command_the_help_is_shown(printed):

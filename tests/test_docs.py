@@ -38,6 +38,7 @@ from minding.middleware import StepCollector
 from minding.policies import ALGORITHMS
 
 README = ROOT / "README.md"
+INSTALLATION = ROOT / "docs" / "installation.md"
 DOCS = ROOT / "docs"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
@@ -404,21 +405,6 @@ def first_words(page, column):
     return [code_words(row[0])[0] for row in table(page, column)]
 
 
-def test_the_table_of_commands_is_whole():
-    commands = {}
-    for name, command in cli.commands.items():
-        group = isinstance(command, click.Group)
-        commands.update(
-            {f"{name} {each}": inner for each, inner in command.commands.items()} if group else {name: command}
-        )
-    lines = [(code_words(row[0])[0].split()[1:], row[1]) for row in table(README, "command")]
-    rows = {" ".join(words[: 1 + isinstance(cli.commands[words[0]], click.Group)]): text for words, text in lines}
-    assert set(rows) == set(commands)
-    for name, text in rows.items():
-        options = {option for parameter in commands[name].params for option in parameter.opts}
-        assert {word for word in code_words(text) if word.startswith("--")} <= options
-
-
 def test_the_table_of_events_is_whole():
     emitted = set()
     for folder in ("engine", "middleware", "configs", "policies", "envs", "src/minding/cli"):
@@ -482,10 +468,10 @@ def test_the_page_for_users_of_di_engine_names_every_middleware():
 
 
 def test_dependencies_and_extras_are_those_of_the_package():
-    rows = " ".join(row[0] for row in table(README, "package"))
+    rows = " ".join(row[0] for row in table(INSTALLATION, "package"))
     missing = [name for line in PYPROJECT["project"]["dependencies"] if (name := Requirement(line).name) not in rows]
     assert missing == []
-    section = README.read_text().partition("\nExtras ")[2].partition("\n## ")[0]
+    section = INSTALLATION.read_text().partition("\n## Extras")[2].partition("\n## ")[0]
     assert set(PYPROJECT["project"]["optional-dependencies"]) <= set(code_words(section))
 
 

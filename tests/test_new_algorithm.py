@@ -1,4 +1,4 @@
-"""Adding an algorithm touches five files: everything else finds it by their names."""
+"""Adding an algorithm touches five files: everything else finds it by its entry and the names of its files."""
 
 import importlib.metadata
 import shutil
@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FIVE = {
+OWN = {
     "policies/dqn.py": "policies/twin.py",
-    "policies/settings/dqn.py": "policies/settings/twin.py",
     "configs/cartpole_dqn.py": "configs/cartpole_twin.py",
     "tests/policies/test_dqn.py": "tests/policies/test_twin.py",
     "docs/algorithms/dqn.md": "docs/algorithms/twin.md",
 }
-"""What another algorithm's files are called here."""
+"""What another algorithm's files are called here; the fifth file is the module of settings of its family."""
 PLAN = "from proofs import run; print(*run.plan(run.parse_arguments(['--only', 'cartpole_twin', '--seeds', '1'])))"
 TABLE = "import minding.policies as p; print(p.get_policy_class('twin').__name__, p.ALGORITHMS['twin'].chain)"
 COLLECTED = [
@@ -41,6 +40,15 @@ def copy(folder):
     return folder
 
 
+def add(tree, own):
+    """Adds an algorithm: files of its own, and its entry among those of its family."""
+    for model, name in own:
+        (tree / name).write_text((tree / model).read_text().replace("dqn", "twin").replace("DQN", "Twin"))
+    family = tree / "policies/settings/q_learning.py"
+    entry = 'Algorithm("twin", "Twin", groups.action_values, actions=("discrete",), chain="off_policy"),'
+    family.write_text(family.read_text().replace("ALGORITHMS = (", f"ALGORITHMS = (\n    {entry}"))
+
+
 def run(tree, *command):
     env = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(tree / "src"), "HOME": str(tree)}
     done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
@@ -58,10 +66,7 @@ def last_line(tree, *command):
 def test_an_algorithm_of_five_files_is_found_by_everything(tmp_path):
     tree = copy(tmp_path)
     pages = {page: page.read_text() for page in (tree / "docs").rglob("*.md")}
-    for model, own in FIVE.items():
-        text = (tree / model).read_text()
-        (tree / own).write_text(text.replace("dqn", "twin").replace("DQN", "Twin"))
-
+    add(tree, OWN.items())
     assert last_line(tree, sys.executable, "-c", TABLE) == "Twin off_policy"
     assert last_line(tree, sys.executable, "-c", PLAN) == "learning cartpole_twin seed 0"
     listed = [run(tree, sys.executable, "-m", "minding", "list", what)[1] for what in ("presets", "algorithms")]
@@ -88,8 +93,7 @@ def test_an_algorithm_of_five_files_is_found_by_everything(tmp_path):
 def test_the_import_contracts_hold_a_new_algorithm_too(tmp_path):
     importlib.metadata.version("import-linter")
     tree = copy(tmp_path)
-    for model, own in list(FIVE.items())[:2]:
-        (tree / own).write_text((tree / model).read_text().replace("dqn", "twin").replace("DQN", "Twin"))
+    add(tree, list(OWN.items())[:1])
     lint = str(Path(sys.executable).with_name("lint-imports"))
     assert run(tree, lint, "--no-cache")[0] == 0
     with open(tree / "policies/twin.py", "a") as file:

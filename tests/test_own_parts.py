@@ -12,6 +12,7 @@ from of_algorithms import SMALL
 
 import minding
 from minding.cli import run as command
+from minding.engine.config.named import CODE_KEYS
 from minding.engine.errors import ChainError, CodeError, ConfigError, ExportError, notes_of
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
@@ -233,7 +234,7 @@ def test_buffers_of_ones_own_that_do_not_fit_are_refused(algorithm, buffer, mess
         minding.Agent(algorithm, place, settings=keys, progress=False).learn(128)
 
 
-@pytest.mark.parametrize("key", ["policy.type", "policy.model.encoder", "policy.other.replay", "chain", "use"])
+@pytest.mark.parametrize("key", [key for key in CODE_KEYS if key != "env.env_id"])
 @pytest.mark.parametrize("name", ["users:Nope", "nowhere:X", "users_broken:X"])
 def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, name, tmp_path, monkeypatch, capsys):
     (tmp_path / "users.py").write_text("class Here:\n    pass\n")
@@ -241,7 +242,11 @@ def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, nam
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "users", raising=False)
-    given = [name] if key == "policy.type" else ["dqn", f"{key}=['{name}']" if key == "use" else f"{key}={name}"]
+    given = (
+        [name]
+        if key == "policy.type"
+        else ["dqn", f"{key}=['{name}']" if key in ("use", "run.loggers") else f"{key}={name}"]
+    )
     assert command(["train", *given, "--env=CartPole-v1", "exp_name=run"]) == 2
     said = capsys.readouterr().err
     assert re.search(r"has no 'Nope'|there is no module 'nowhere'|users_broken.py, line 1", said)

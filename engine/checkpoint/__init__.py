@@ -5,7 +5,6 @@ the process is killed or the power fails. Large arrays are kept in blocks, and a
 from an earlier checkpoint. Nothing on the load path runs code.
 """
 
-from minding.engine.checkpoint.blocks import BlockArray
 from minding.engine.checkpoint.folder import (
     BEST,
     Checkpoint,
@@ -27,7 +26,7 @@ from minding.engine.checkpoint.store import (
     save_checkpoint,
     verify_checkpoint,
 )
-from minding.engine.checkpoint.tree import not_finite
+from minding.engine.checkpoint.tree import BlockArray, not_finite
 
 __all__ = [
     "BEST",

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from minding.engine.annealing import SHAPES
-from minding.engine.config.options import MODULE_CLASS, WIDTH, Declared, Option, setting
+from minding.engine.config.options import MODULE_NAME, WIDTH, Declared, Option, setting
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -188,8 +188,9 @@ class RunSection(Section):
     metrics_freq: int = setting(1000, "[1, inf)", "steps of the clock between two rows of metrics")
     loggers: list[str] = setting(
         ["tensorboard"],
-        ("tensorboard", "wandb", "mlflow", "swanlab"),
-        "trackers that receive metrics besides metrics.csv; each of them but TensorBoard needs an extra",
+        ("tensorboard", "wandb", "mlflow", "swanlab", MODULE_NAME),
+        "trackers that receive metrics besides metrics.csv, or your own, see extending.md; each of minding's but "
+        "TensorBoard needs an extra",
     )
     video: bool = setting(
         False, None, "film an episode of the final policy, for episode.gif and TensorBoard; takes a few seconds"
@@ -322,8 +323,8 @@ class EnvSection(Section):
     )
     backend: str = setting(
         "auto",
-        ("auto", "native", "sync", "subprocess", "envpool"),
-        "how environments are stepped; subprocess pays off only for slow ones",
+        ("auto", "native", "sync", "subprocess", "envpool", MODULE_NAME),
+        "how environments are stepped, or your own, see extending.md; subprocess pays off only for slow ones",
     )
     info_keys: list[str] = setting([], None, "keys of info passed on with each step, such as action_mask or success")
     global_state: bool = setting(
@@ -406,8 +407,8 @@ class LearnSection(OpenSection):
     anneal_lr: bool = setting(False, None, "anneal the learning rate over anneal_steps")
     anneal_kind: str = setting(
         "linear",
-        tuple(shape for shape in SHAPES if shape != "constant"),
-        "schedule: linear to 0, exponential to 0.7 %, or along anneal_points",
+        (*(shape for shape in SHAPES if shape != "constant"), MODULE_NAME),
+        "schedule: linear to 0, exponential to 0.7 %, along anneal_points, or your own, see extending.md",
     )
     anneal_points: list[list[float]] = setting(
         [],
@@ -417,7 +418,9 @@ class LearnSection(OpenSection):
     anneal_steps: int | None = setting(
         None, "[1, inf)", "steps of the clock over which the learning rate is annealed; None: the whole run"
     )
-    optimizer: str = setting("adam", ("adam", "rmsprop"), "optimizer; RMSProp uses decay 0.99")
+    optimizer: str = setting(
+        "adam", ("adam", "rmsprop", MODULE_NAME), "optimizer, or your own, see extending.md; RMSProp uses decay 0.99"
+    )
     length: int = setting(32, "[1, 10000]", "transitions in a sequence")
     burn_in: int = setting(10, "[0, 10000]", "transitions before the sequence, which only warm up the recurrent state")
     rescale: bool = setting(True, None, "apply the value rescaling h to returns")
@@ -515,7 +518,7 @@ class EvalSection(OpenSection):
 class EpsSection(OpenSection):
     """`policy.other.eps`: the schedule of random actions."""
 
-    kind: str = setting("linear", SHAPES, "shape of the schedule")
+    kind: str = setting("linear", (*SHAPES, MODULE_NAME), "shape of the schedule, or your own, see extending.md")
     start: float = setting(1.0, "[0, 1]", "initial probability of a random action")
     end: float = setting(0.05, "[0, 1]", "final probability of a random action")
     decay: int = setting(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)")
@@ -602,7 +605,7 @@ class OtherSection(OpenSection):
     save_buffer: bool = setting(True, None, "save the replay buffer in checkpoints; otherwise a resumed run refills it")
     replay: str = setting(
         "uniform",
-        ("uniform", "prioritized", "table", MODULE_CLASS),
+        ("uniform", "prioritized", "table", MODULE_NAME),
         "sample transitions uniformly, by priority (the size of their TD error), from a table with the settings "
         "policy.other.table, or from a buffer of your own, see howto/custom_algorithms.md",
     )

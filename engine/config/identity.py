@@ -43,7 +43,7 @@ RUN = {
 """The settings that a run keeps from its beginning to its end. All others may change when it is resumed."""
 DIVISION = ("lanes.collectors", "lanes.shards")
 """Those of them that only an asynchronous run has. None as the number of collectors leaves it to the run."""
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 """Differences that a message names."""
 _PLACES = ("exp_name", "run.out_dir")
 """Where a run is kept: moving it changes nothing."""
@@ -190,9 +190,9 @@ def _readable(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def describe_differences(found: list[Change]) -> str:
     """``'seed is 0 there and 1 here; ...'``. If the algorithms differ, their other settings are not listed."""
     found = [change for change in found if change.path == "policy.type"] or found
-    told = [f"{change.path} is {_short(change.saved)} there and {_short(change.now)} here" for change in found]
-    more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
-    return "; ".join([*told[:_MOST_TOLD], *more])
+    parts = [f"{change.path} is {_short(change.saved)} there and {_short(change.now)} here" for change in found]
+    more = [f"and {len(parts) - _MOST_NAMED} more"] if len(parts) > _MOST_NAMED else []
+    return "; ".join([*parts[:_MOST_NAMED], *more])
 
 
 def describe_changes(found: list[Change]) -> str:

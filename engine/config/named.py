@@ -22,7 +22,17 @@ from minding.engine.config.options import setting_at
 from minding.engine.errors import CodeError, ConfigError, nearest
 from minding.engine.paths import anchored, current_folder
 
-CODE_KEYS = ("env.env_id", "policy.type", "policy.model.encoder", "policy.other.replay", "chain", "use")
+PART_KEYS = (
+    "env.backend",
+    "policy.model.encoder",
+    "policy.learn.optimizer",
+    "policy.learn.anneal_kind",
+    "policy.other.eps.kind",
+    "policy.other.replay",
+    "run.loggers",
+)
+"""The settings whose values are names of parts of minding, or name the user's own part; see docs/extending.md."""
+CODE_KEYS = ("env.env_id", "policy.type", "chain", "use", *PART_KEYS)
 """The settings that can name code; `load_code` imports for no other."""
 _given: dict[str, Any] = {}
 """What this program gave as objects: a script that runs is not imported a second time for them."""
@@ -49,6 +59,12 @@ def texts_in(value: Any, where: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for item in value:
             yield from texts_in(item, where)
+
+
+def named_parts(cfg: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The parts of the user's own in a configuration, each with the key that names it, one of `PART_KEYS`."""
+    for key in PART_KEYS:
+        yield from ((key, text) for _, text in texts_in(setting_at(cfg, key), key) if is_named(text))
 
 
 def name_of_code(value: Any, key: str) -> str:

@@ -21,7 +21,7 @@ _TYPE_NAMES: dict[type, str] = {
     list: "a list",
     dict: "a section",
 }
-MODULE_CLASS = "module:Class"
+MODULE_NAME = "module:Name"
 """A choice that stands for every name of code, see `engine.config.named`."""
 MOST_COUNT = 10**12
 """No count, size or seed of a run is larger; what is computed from one fits into 64 bits."""
@@ -85,7 +85,7 @@ class Option:
         return text + (" or None" if self.nullable else "")
 
     def _names_code(self, item: Any) -> bool:
-        return isinstance(self.allowed, tuple) and MODULE_CLASS in self.allowed and ":" in str(item)
+        return isinstance(self.allowed, tuple) and MODULE_NAME in self.allowed and ":" in str(item)
 
     def check(self, value: Any, path: str) -> Any:
         """Returns a new plain copy of `value` in the option's type.

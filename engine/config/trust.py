@@ -5,7 +5,7 @@ minding, and environments by their ids in minding, in Gymnasium and in the packa
 form ``module:Name`` is imported only after ``--trust`` (in Python ``trust=True``), and so are environments that load
 another one by its name, and arguments that name an existing file. What the user types on the command line, writes in a
 ``.py`` file that he names, or passes in Python is his own: it needs no trust, and only such a name, or one that was
-trusted, makes the current folder importable. Optional packages come from installed places (`engine.process.installed`),
+trusted, makes the current folder importable. Optional packages come from installed places (`engine.process.packages`),
 never from the current folder.
 """
 

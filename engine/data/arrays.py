@@ -147,11 +147,11 @@ def _parts(given: Any, steps: int) -> dict[str, Array]:
         # Images of bytes stay bytes.
         obs[path] = found if found.dtype == np.uint8 and found.ndim == 4 else _single(found)
         _check_finite(name, obs[path])
-        _check_told_apart(name, found, obs[path])
+        _check_distinct(name, found, obs[path])
     return obs
 
 
-def _check_told_apart(name: str, given: Array, single: Array) -> None:
+def _check_distinct(name: str, given: Array, single: Array) -> None:
     """Refuses numbers most of whose changes float32 loses, such as seconds since 1970."""
     if given.dtype == single.dtype:
         return

@@ -14,7 +14,7 @@ MINARI = "metadata.json"
 """File that identifies a folder in Minari's format."""
 OF_ARRAYS = (
     "read its arrays in a program and write them with save_dataset(FOLDER, Dataset.of_episodes(episodes)), see "
-    "docs/offline.md"
+    "`minding docs offline`"
 )
 RECORD = (
     "`minding data record RUN --steps N` records the policy of a run folder, such as the run of "

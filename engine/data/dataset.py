@@ -38,7 +38,7 @@ _ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "obse
 """The parts of a description of the environment that must agree, by their names in messages; others are refused."""
 _CONDITIONS = {"env_kwargs": "env.env_kwargs", "max_episode_steps": "the time limit of episodes"}
 """Further parts of a description. Data that differ in them can be learned from, so a difference is only a warning."""
-_MOST_TOLD = 4
+_MOST_NAMED = 4
 BATCH_SIZE = "policy.learn.batch_size"
 """The setting that says how many recorded steps a minibatch holds, unless a chain has another one."""
 
@@ -364,34 +364,34 @@ def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
     """
     there = data.about["env"]
     _refuse_another(there, env, where)
-    told = _told(there, env, _CONDITIONS)
-    if told:
-        _log.warning("the data in %r were recorded under other conditions: %s", where, told)
+    found = _differences(there, env, _CONDITIONS)
+    if found:
+        _log.warning("the data in %r were recorded under other conditions: %s", where, found)
 
 
 def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str) -> None:
-    told = _told(there, env, _ENV)
-    if not told:
+    found = _differences(there, env, _ENV)
+    if not found:
         return
     if there.get("env_id") == RECORDED:
         raise DataError(
             f"the data in {where!r} do not name their environment: if they come from this one, convert them with "
-            f"`minding data convert {where} --env {env['env_id']} --out FOLDER`. Differences: {told}"
+            f"`minding data convert {where} --env {env['env_id']} --out FOLDER`. Differences: {found}"
         )
     raise DataError(
         f"the data in {where!r} come from another environment: record data of this one with `minding data record`, "
-        f"or train in the environment of the data. Differences: {told}"
+        f"or train in the environment of the data. Differences: {found}"
     )
 
 
-def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, str]) -> str:
+def _differences(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, str]) -> str:
     """The differences between data and this environment, with both values; empty if there are none."""
     here = describe(env)
     if here["env_id"] == RECORDED:
         # The origin of the data does not matter; only spaces are compared.
         parts = {name: what for name, what in parts.items() if name in ("observation", "env_action")}
     odd = [text for name, what in parts.items() for text in differences(what, there.get(name), here[name])]
-    return few(odd, _MOST_TOLD, "; ")
+    return few(odd, _MOST_NAMED, "; ")
 
 
 def check_dataset(data: Dataset, *, values: bool = True, single: bool = False, limits: bool = False) -> None:

@@ -147,8 +147,8 @@ def fitted(episode: Episode, env: Mapping[str, Any]) -> Episode:
     """
     leaves = {leaf.path: leaf.field for leaf in observation_leaves(env["observation"])}
     if episode.obs.keys() != leaves.keys():
-        told = [", ".join(repr(path) for path in sorted(each)) for each in (episode.obs, leaves)]
-        raise ValueError(f"obs has the parts {told[0]}, the environment's are {told[1]} ('' is a plain array)")
+        parts = [", ".join(repr(path) for path in sorted(each)) for each in (episode.obs, leaves)]
+        raise ValueError(f"obs has the parts {parts[0]}, the environment's are {parts[1]} ('' is a plain array)")
     obs, final = {}, {}
     for path, field in leaves.items():
         name = f"obs {path!r}" if path else "obs"

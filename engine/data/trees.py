@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import MissingExtraError, ShapeError
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.engine.types import Array
 
 Tree = Any

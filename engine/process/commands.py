@@ -53,7 +53,7 @@ class Command:
     code: int | None = None
     _begin: int = dataclasses.field(default=0, repr=False)
     _process: subprocess.Popen[bytes] | None = dataclasses.field(default=None, repr=False)
-    _told: bool = dataclasses.field(default=False, repr=False)
+    _signaled: bool = dataclasses.field(default=False, repr=False)
 
     @property
     def running(self) -> bool:
@@ -109,8 +109,8 @@ class Command:
 
     def end(self) -> None:
         """Asks a running process to end; only once, since a second SIGTERM would end it without a checkpoint."""
-        if self.running and not self._told and self._process is not None:
-            self._told = True
+        if self.running and not self._signaled and self._process is not None:
+            self._signaled = True
             self._process.terminate()
 
     def wait(self) -> None:

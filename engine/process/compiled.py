@@ -129,15 +129,15 @@ def _in_user_code(cell: Any, error: Exception, begun: float) -> CodeError | None
         return None
     who = f"{users[0].__module__}:{users[0].__qualname__}" if users else "your code"
     first = text.partition("\n")[0][:500].rstrip(".")
-    told = f"{who} does not compile: {type(error).__name__}: {first}"
+    fault = f"{who} does not compile: {type(error).__name__}: {first}"
     if places:
-        return CodeError(f"{told} ({places[-1]})")
+        return CodeError(f"{fault} ({places[-1]})")
     try:
         where = f" ({inspect.getsourcefile(users[0])}:{inspect.getsourcelines(users[0])[1]})"
     except (OSError, TypeError):  # Classes of an interactive session have no file.
         where = ""
     return CodeError(
-        f"{told}{where}: compiled code may use MindSpore's operators, but no NumPy, no exceptions, and no Python code "
+        f"{fault}{where}: compiled code may use MindSpore's operators, but no NumPy, no exceptions, and no Python code "
         "that depends on values of tensors"
     )
 

@@ -240,7 +240,7 @@ def _apply(settings: Settings, module: types.ModuleType) -> None:
     device = _resolve_device(settings.device, module)
     if device != "CPU":
         way_out = "; device=CPU is tested" if settings.device == "auto" else ""
-        _warn_once(f"minding has not been run on {device}: what to expect is in docs/devices.md{way_out}")
+        _warn_once(f"minding has not been run on {device}: `minding docs devices` says what to expect{way_out}")
     with warnings.catch_warnings(), _silent(1, 2) if _state.talks else _silent(1):
         warnings.simplefilter("ignore")
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import secrets
 import time
@@ -13,23 +12,30 @@ from typing import Any, Protocol
 
 import yaml
 
+from minding.engine.blame import building, places_of, user_location
+from minding.engine.config.named import is_named, load_code
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import MissingExtraError
 from minding.engine.files import Folder
-from minding.engine.process.installed import is_installed
+from minding.engine.process.packages import is_installed
 from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.trackers import Tracker
+from minding.engine.run.tracker_clients import CLIENTS
+from minding.engine.run.trackers import Tracker, flat
 
 Settings = Mapping[str, Any]
 TRACKERS = ("wandb", "mlflow", "swanlab")
-"""Loggers that need a package: each is an extra of that name, and a module of `engine.run.trackers`."""
+"""Loggers that need a package: each is an extra of that name, and has a class in `engine.run.tracker_clients`."""
 
 
 class MetricsLogger(Protocol):
-    """A receiver of every row of metrics, once, in the order of metrics.csv."""
+    """A receiver of every row of metrics, once, in the order of metrics.csv.
+
+    A logger of your own derives from it, and defines what it needs; the other methods do nothing. If ``run.loggers``
+    names the class, its constructor takes the folder of the run, a `RunDir`.
+    """
 
     def open(self, settings: Settings, step: int) -> None:
         """Shows the settings of the run, which starts at `step`, or continues there after a resume."""
@@ -75,7 +81,54 @@ def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
 def _make_logger(name: str, run_dir: RunDir) -> MetricsLogger:
     if name == "tensorboard":
         return TensorBoardWriter(run_dir.tensorboard)
-    return Tracker(name, importlib.import_module(f"minding.engine.run.trackers.{name}").Client(), run_dir)
+    if is_named(name):
+        return OwnLogger(name, run_dir)
+    return Tracker(name, CLIENTS[name](), run_dir)
+
+
+class OwnLogger:
+    """A logger that ``run.loggers`` names as ``module:Class``; a failure of it is a warning, and ends its work.
+
+    Args:
+      name: the ``module:Class``.
+      run_dir: the run's folder.
+    Raises:
+      CodeError: there is no such class, or its constructor failed.
+    """
+
+    def __init__(self, name: str, run_dir: RunDir) -> None:
+        kind = load_code(name, "run.loggers")
+        self._name = name
+        with building(f"run.loggers={name!r}: making it"):
+            self._logger: MetricsLogger | None = kind(run_dir)
+
+    def open(self, settings: Settings, step: int) -> None:
+        self._call("open", settings, step)
+
+    def write(self, row: Mapping[str, float], step: int) -> None:
+        self._call("write", row, step)
+
+    def flush(self) -> None:
+        self._call("flush")
+
+    def purge_after(self, step: int, rows: int) -> None:
+        self._call("purge_after", step, rows)
+
+    def close(self) -> None:
+        self._call("close")
+
+    def _call(self, method: str, *args: object) -> None:
+        if self._logger is None:
+            return
+        try:
+            getattr(self._logger, method)(*args)
+        except Exception as error:
+            place = user_location(places_of(error))
+            console_logger().warning(
+                "run.loggers=%r: %s failed: %s: %s%s; training continues without it",
+                self._name, method, type(error).__name__, error, place,
+            )  # fmt: skip
+            self._logger = None
 
 
 class TensorBoardWriter:
@@ -185,13 +238,3 @@ class TensorBoardWriter:
         with contextlib.suppress(OSError):
             if self._file.stat().st_size == 0:
                 self._file.unlink()
-
-
-def flat(settings: Settings, prefix: str = "") -> Iterator[tuple[str, float | bool | str]]:
-    """The settings by their full keys, in types that every tracker accepts; without the environment's description."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            if prefix + key != "env.spec":
-                yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value if isinstance(value, (int, float, str)) else str(value)

@@ -24,11 +24,10 @@ from minding.engine.files import read_bounded, read_text, replace
 from minding.engine.run.aggregates import NORMAL_QUANTILE, bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
-from minding.engine.run.figures import judged_figures
+from minding.engine.run.figures import judged_figures, units_of
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_trace
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.scores import units_of
 from minding.engine.types import Array
 
 _MAX_FILM = 1 << 25
@@ -117,7 +116,7 @@ def _page(runs: Sequence[_Run], changed: Changed) -> str:
         ("Settings that differ from the defaults", _settings(runs, changed)),
         ("Learning in detail", _details(runs)),
         ("Where the time went", _time(runs)),
-        ("Again", _commands(runs)),
+        ("Run it again", _commands(runs)),
     ]
     body = "\n".join(f"<section>\n<h2>{_text(name)}</h2>\n{content}\n</section>" for name, content in sections)
     return (

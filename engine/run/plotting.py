@@ -16,7 +16,7 @@ from minding.engine.chain.context import UNITS
 from minding.engine.chain.trace import MAIN_LANE
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import replace
-from minding.engine.process.installed import import_extra
+from minding.engine.process.packages import import_extra
 from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
 from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array

@@ -196,8 +196,8 @@ class _Checker:
             self.fail("play", "expected the outcome 0 while a game runs")
         self._untouched("play", (*state, action), (*before, played))
         self._ends.append(np.asarray(outcome)[over])
-        alone, *told = self.game.play(tuple(part[:1] for part in before), action[:1])
-        same = [np.array_equal(a, b[:1]) for a, b in zip((*alone, *told), (*after, over, outcome))]
+        alone, *ends = self.game.play(tuple(part[:1] for part in before), action[:1])
+        same = [np.array_equal(a, b[:1]) for a, b in zip((*alone, *ends), (*after, over, outcome))]
         if not all(same):
             self.fail("play", "a game is played differently alone and among others")
         return after, over

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.engine.types import Array
 from minding.envs.single.factory import EnvFactory
 

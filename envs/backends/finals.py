@@ -49,8 +49,8 @@ def _given(name: str, info: Any, done: Array) -> Any:
     known = info if isinstance(info, Mapping) else {}
     given = next((known[each] for each in _NAMES[name] if each in known), None)
     if given is None:
-        told = ", ".join(map(repr, known)) or "nothing"
-        raise InterfaceError(_expected(name, done, f"is missing (info holds {told})"))
+        keys = ", ".join(map(repr, known)) or "nothing"
+        raise InterfaceError(_expected(name, done, f"is missing (info holds {keys})"))
     return given
 
 

@@ -164,7 +164,7 @@ class EnvGroup:
                 if terminated or truncated:
                     over.append(row)
             except Taken:
-                self._begin_anew(row)
+                self._restart_row(row)
             except InterfaceError as error:
                 raise InterfaceError(self._message(row, str(error))) from error
             except (EnvError, Hang) as error:
@@ -250,9 +250,9 @@ class EnvGroup:
         if isinstance(cause, Hang):
             # The environment was interrupted in the middle of a call and may be in any state.
             self._replace(row)
-        self._begin_anew(row)
+        self._restart_row(row)
 
-    def _begin_anew(self, row: int) -> None:
+    def _restart_row(self, row: int) -> None:
         """Turns the row of this step into the first one of a new episode."""
         self.begin(row)
         arrays = self.arrays

@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from minding.engine.errors import ConfigError
 from minding.envs.backends.atari import atari_env, atari_options
-from minding.envs.guards import living
+from minding.envs.guards import open_envs
 from minding.envs.guards.faults import START_TIMEOUT, Hang, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.factory import EnvFactory
@@ -71,7 +71,7 @@ def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEn
         assert factory.native is not None
         asked = {"global_state": factory.global_state, "team_reward": factory.team_reward}
         given: Any = factory.native(num_envs=num_envs, **asked, **kwargs)
-        if not living.is_new(given):
+        if not open_envs.is_new(given):
             raise ConfigError(
                 f"{factory.name}.vector_env returned the same environments as before: training makes several, each "
                 "with episodes of their own: make new ones in each call"

@@ -220,8 +220,8 @@ class VectorSource(Source):
         next_leaves = [leaf.copy() for leaf in leaves]
         finals = final_observations(info, done, self._env.single_observation_space)
         if self._form is not None:
-            told = zip(finals, final_infos(info, done, self._form), terminated[done])
-            finals = [self._form.join(final, entries, over=bool(over)) for final, entries, over in told]
+            rows = zip(finals, final_infos(info, done, self._form), terminated[done])
+            finals = [self._form.join(final, entries, over=bool(over)) for final, entries, over in rows]
         for row, final in zip(np.flatnonzero(done).tolist(), finals):
             self.layout.write(next_leaves, row, final)
         self._check_values(next_leaves, reward, terminated)

@@ -51,8 +51,8 @@ class TwoStep:
         else:
             self._place = 1 + int(first)
         obs, infos = self._observe()
-        told = [dict.fromkeys(acting, value) for value in (float(reward), over, False)]
-        return obs, told[0], told[1], told[2], infos
+        dicts = [dict.fromkeys(acting, value) for value in (float(reward), over, False)]
+        return obs, dicts[0], dicts[1], dicts[2], infos
 
     def state(self) -> Array:
         """The global state, float32 ``(3,)``."""

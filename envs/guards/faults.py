@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from minding.engine.blame import Place, is_of_libraries, places_of, user_location
-from minding.envs.guards import living
+from minding.envs.guards import open_envs
 
 _log = logging.getLogger("minding.envs")
 START_TIMEOUT = 120.0
@@ -74,7 +74,7 @@ def close_env(env: Any, label: str) -> BaseException | None:
     Returns:
       The error that `close` raised; None if it succeeded.
     """
-    living.gone(env)
+    open_envs.remove(env)
     try:
         env.close()
     except (Exception, SystemExit, Hang) as error:

@@ -90,7 +90,7 @@ class ValueCheck:
         wide = [i for i, leaf in enumerate(leaves) if leaf.dtype.kind in "iu" and leaf.dtype.itemsize >= 4]
         # Leaves of integers that a policy treats as numbers; rounding is reported once for each leaf.
         self._wide = [i for i in wide if leaves[i].count is None]
-        self._untold = set(self._floats)
+        self._unreported = set(self._floats)
         self._look_from = _EXACT**2 if self._floats else _FLOAT32_MAX
 
     def fits(self, arrays: Sequence[Array], reward: Array, over: Array | None = None) -> bool:
@@ -151,7 +151,7 @@ class ValueCheck:
     def rounded(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:
         """One row for each leaf with numbers that float32 rounds, with a description; each leaf is reported once."""
         found = []
-        for i in sorted({*self._untold, *self._wide}):
+        for i in sorted({*self._unreported, *self._wide}):
             flat = np.abs(arrays[i].reshape(len(arrays[i]), -1).astype(np.float64))
             if not flat.size or not flat.max() >= _EXACT:
                 continue
@@ -162,9 +162,9 @@ class ValueCheck:
                 f"are {gap:g} apart there, so smaller changes are lost; subtract an offset or scale it down"
             )
             found.append((int(row), what))
-            self._untold.discard(i)
+            self._unreported.discard(i)
             self._wide = [wide for wide in self._wide if wide != i]
-        if not self._untold:
+        if not self._unreported:
             self._look_from = _FLOAT32_MAX / 2
         return found
 

@@ -20,14 +20,52 @@ from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
-from minding.envs.guards.answers import as_info, brief, reset_answer, step_answer
+from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info, brief, reset_answer, step_answer
 from minding.envs.guards.faults import describe
-from minding.envs.guards.values import PLAIN
-from minding.envs.single.told import by_agent, check_told, entry_of, flags_of, reward_of, told_of, true_agents
+from minding.envs.guards.values import PLAIN, as_reward
 from minding.envs.spaces.actions import as_multi_discrete, without_placeholders
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
+
+
+def entry_of(infos: Mapping[str, Any], agent: str, key: str) -> Any:
+    """A declared entry of an agent's info; ShapeError if it is missing."""
+    if key not in as_info(info_of(as_info(infos, key), agent), key):
+        raise ShapeError(f"the info of {agent!r} has no entry {key!r}, which env.info_keys declares")
+    return infos[agent][key]
+
+
+def info_of(infos: Any, agent: str) -> Any:
+    """The info of an agent; empty if the agent has no info."""
+    return infos.get(agent, {}) if isinstance(infos, Mapping) else {}
+
+
+def by_agent(given: Any, what: str) -> Mapping[str, Any]:
+    """A dict by agent; InterfaceError if `given` is anything else."""
+    if not isinstance(given, Mapping):
+        raise InterfaceError(f"the {what}s of a step are {brief(given)}; expected a dict with one entry per agent")
+    return given
+
+
+def flags_of(given: Any, what: str) -> dict[str, bool]:
+    """The flag of each agent, such as its termination, as a bool."""
+    return {
+        agent: flag if type(flag) in FLAGS else as_flag(flag, f"the {what} of {agent!r}")
+        for agent, flag in by_agent(given, what).items()
+    }
+
+
+def check_complete(dicts: Mapping[str, Mapping[str, Any]], agents: Sequence[str]) -> None:
+    """Raises EnvError unless each of the agents has an entry in every one of the named dicts."""
+    for what, values in dicts.items():
+        by_agent(values, what)
+        for agent in agents:
+            if agent not in values:
+                raise EnvError(
+                    f"the {what} of agent {agent!r} is missing: expected one for each agent that acted in this step"
+                )
+
 
 _RESERVED = (ALIVE, IDENTITY, STATE)
 
@@ -122,17 +160,13 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         obs, rewards, ends, cuts, infos = step_answer(self.parallel.step(actions))
         self._steps += 1
         terminations, truncations = flags_of(ends, "termination"), flags_of(cuts, "truncation")
-        there = {
-            *self.parallel.agents,
-            *by_agent(obs, "observation"),
-            *true_agents(terminations),
-            *true_agents(truncations),
-        }
-        told = {"reward": rewards, "termination": terminations, "truncation": truncations}
-        check_told(told, [agent for agent in acting if agent in there])
+        flagged = {agent for flags in (terminations, truncations) for agent, flag in flags.items() if flag}
+        there = {*self.parallel.agents, *by_agent(obs, "observation"), *flagged}
+        dicts = {"reward": rewards, "termination": terminations, "truncation": truncations}
+        check_complete(dicts, [agent for agent in acting if agent in there])
         reward = np.zeros(len(self.names))
         for agent, value in rewards.items():
-            reward[self._place[agent]] = value if type(value) in PLAIN else reward_of(value, agent)
+            reward[self._place[agent]] = value if type(value) in PLAIN else as_reward(value, f"the reward of {agent!r}")
         ended = self._present(agent for agent in acting if terminations.get(agent) or truncations.get(agent))
         left = self._present(self.parallel.agents) & ~ended
         over = not left.any()
@@ -193,7 +227,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         seen: dict[str, Mapping[str, Any]] = {}
         for agent, obs in given.items():
             entries = {OBSERVATION: obs} if agent in self._plain else obs
-            if self._masked and (self._alive[self._place[agent]] or ACTION_MASK in (told_of(infos, agent) or ())):
+            if self._masked and (self._alive[self._place[agent]] or ACTION_MASK in (info_of(infos, agent) or ())):
                 entries = with_mask(entries, entry_of(infos, agent, ACTION_MASK))
             seen[agent] = entries
         for agent, alive in zip(self.names, self._alive):
@@ -278,13 +312,13 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         joined = {}
         for key in self._infos:
             given = as_info(infos, key).items()
-            told = {agent: np.asarray(info[key]) for agent, info in given if key in as_info(info, key)}
-            if told or key in self._known:
-                like = self._known.setdefault(key, np.zeros_like(next(iter(told.values()), 0)))
+            values = {agent: np.asarray(info[key]) for agent, info in given if key in as_info(info, key)}
+            if values or key in self._known:
+                like = self._known.setdefault(key, np.zeros_like(next(iter(values.values()), 0)))
                 if key in self.observation_space.team.shared_info:
-                    joined[key] = next(iter(told.values()), like)
+                    joined[key] = next(iter(values.values()), like)
                 else:
-                    joined[key] = np.stack([told.get(agent, like) for agent in self.names])
+                    joined[key] = np.stack([values.get(agent, like) for agent in self.names])
         return joined
 
 

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.engine.types import Array
 
 

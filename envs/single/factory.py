@@ -19,16 +19,16 @@ from minding.engine.config.options import short
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
 from minding.engine.paths import anchored
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.envs.config import check_playable
-from minding.envs.guards import living
+from minding.envs.envpool import SinglePool
+from minding.envs.guards import open_envs
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
-from minding.envs.single import objects
+from minding.envs.single import env_objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
-from minding.envs.single.hints import newest, old_gym, unknown_id
+from minding.envs.single.id_hints import newest, old_gym, unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
-from minding.envs.single.pool import SinglePool
 from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.agents import agents_space
@@ -102,11 +102,11 @@ class EnvFactory:
             for unfit in made:
                 # If only one instance can exist, it would prevent the next.
                 self.close(unfit)
-            told = self._told(error)
-            if told is error:
+            explained = self._explained(error)
+            if explained is error:
                 raise
-            raise told from error
-        living.born(env, self.name)
+            raise explained from error
+        open_envs.add(env, self.name)
         return env
 
     def probed(self) -> tuple[EnvFactory, spaces.Space[Any], spaces.Space[Any]]:
@@ -139,7 +139,7 @@ class EnvFactory:
             )
         return False
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _explained(self, error: BaseException) -> BaseException:
         """The error that says in terms of the settings why making failed; `error` itself if it already says so."""
         if isinstance(error, MindingError):
             return error
@@ -151,7 +151,7 @@ class EnvFactory:
         newer = newest(self.name) if isinstance(self.source, EnvSpec) else self.name
         if newer != self.name:
             return ConfigError(f"{self.name} cannot be made: {describe(error)}; did you mean {newer!r}?")
-        others = living.count(self.name)
+        others = open_envs.count(self.name)
         more = f"; {others} of it already exist{'s' * (others == 1)} in this process: {_ONLY_ONE}" if others else ""
         return EnvError(f"{self.name} cannot be made: {describe(error)}{more}")
 
@@ -200,7 +200,7 @@ class EnvFactory:
     def _unique(self) -> Any:
         """A new environment from the source; ConfigError, without closing it, if the source returned it before."""
         env = self._new()
-        if not getattr(self.source, "lends", False) and not living.is_new(env):
+        if not getattr(self.source, "lends", False) and not open_envs.is_new(env):
             raise ConfigError(
                 f"{self.name} returned the same environment as before: training makes several, each with an episode of "
                 f"its own: make a new one in each call; {_ONLY_ONE}"
@@ -320,8 +320,8 @@ def _with_spaces(env: Any) -> AnyEnv:
 
 
 def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
-    if env_id.startswith(objects.PREFIX):
-        return objects.source_of(env_id)
+    if env_id.startswith(env_objects.PREFIX):
+        return env_objects.source_of(env_id)
     if is_parallel_id(env_id):
         return parallel_source(env_id)
     if ":" in env_id:

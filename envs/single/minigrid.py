@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, ShapeError, SpaceError
-from minding.engine.process.installed import import_extra
+from minding.engine.process.packages import import_extra
 from minding.engine.types import Array
 
 _MOST_MISSIONS = 500

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.errors import ConfigError, MissingExtraError, nearest
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 
 PACKAGES = {"mpe2": "mpe", "pettingzoo": "mpe"}
 """Packages of PettingZoo environments, package -> extra that installs it. The id 'package/name' is the module

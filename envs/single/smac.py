@@ -47,8 +47,8 @@ class SmacParallel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[mis
         self.possible_agents = list(agent_names(sizes["n_agents"]))
         self.agents: list[str] = []
         self.render_mode = getattr(env, "render_mode", None)
-        told = getattr(env, "metadata", {})
-        self.metadata = {"name": type(env).__name__, **told, "one_reward": True, "shared_info": SHARED_INFO}
+        own = getattr(env, "metadata", {})
+        self.metadata = {"name": type(env).__name__, **own, "one_reward": True, "shared_info": SHARED_INFO}
         self._actions = spaces.Discrete(int(sizes["n_actions"]))
         seen = spaces.Box(-np.inf, np.inf, (int(sizes["obs_shape"]),), np.float32)
         entries = {"observation": seen, "action_mask": spaces.MultiBinary(int(sizes["n_actions"]))}
@@ -80,13 +80,13 @@ class SmacParallel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[mis
         terminated = {agent: bool(over and not cut) or not alive[agent] for agent in acting}
         truncated = {agent: cut and alive[agent] for agent in acting}
         self.agents = [] if over else [agent for agent in acting if alive[agent]]
-        told = {key: info.get(key, False) for key in SHARED_INFO}
+        shared = {key: info.get(key, False) for key in SHARED_INFO}
         return (
             {agent: seen[agent] for agent in acting},
             dict.fromkeys(acting, float(reward) / len(acting)),
             terminated,
             truncated,
-            {agent: {**info, **told} for agent in acting},
+            {agent: {**info, **shared} for agent in acting},
         )
 
     def state(self) -> Array:

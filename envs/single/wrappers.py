@@ -162,23 +162,23 @@ class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
     def __init__(self, env: AnyEnv) -> None:
         super().__init__(env)
-        self._lives, self._goes_on = 0, False
+        self._lives, self._continues = 0, False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        if self._goes_on:
+        if self._continues:
             obs, _, terminated, truncated, info = self.env.step(0)
             if not (terminated or truncated):
-                self._goes_on, self._lives = False, _lives(info, self.env)
+                self._continues, self._lives = False, _lives(info, self.env)
                 return obs, info
         obs, info = self.env.reset(seed=seed, options=options)
-        self._goes_on, self._lives = False, _lives(info, self.env)
+        self._continues, self._lives = False, _lives(info, self.env)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         lives = _lives(info, self.env)
         lost, self._lives = 0 < lives < self._lives, lives
-        self._goes_on = lost and not (terminated or truncated)
+        self._continues = lost and not (terminated or truncated)
         return obs, reward, lost or terminated, truncated, info
 
 

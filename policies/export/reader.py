@@ -22,7 +22,7 @@ from minding.engine.errors import ExportError
 from minding.engine.files import read_bounded, read_text
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
-from minding.engine.process.installed import import_extra
+from minding.engine.process.packages import import_extra
 from minding.engine.types import Array, EvalMode, Obs
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.numpy_layers import ILLEGAL

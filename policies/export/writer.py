@@ -22,7 +22,7 @@ from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.observation import Leaf, leaf_name
 from minding.engine.errors import ExportError
 from minding.engine.files import as_json, json_text, replace
-from minding.engine.process.installed import import_extra
+from minding.engine.process.packages import import_extra
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.core.base import BasePolicy

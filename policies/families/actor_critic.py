@@ -12,7 +12,7 @@ from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network, StochasticActor
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.optim import Group, method_of
+from minding.policies.learning.optim import Group
 from minding.policies.learning.steps import ALL_ROWS, NetworkStep
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
@@ -114,7 +114,8 @@ class ActorCriticStep(NetworkStep):
     """
 
     def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str] = ()) -> None:
-        super().__init__(net, self.groups(net, Group.of(net, learn, **method_of(learn)), learn))
+        whole = Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"])
+        super().__init__(net, self.groups(net, whole, learn))
         # A plain dict of numbers, which are compiled in as constants.
         self.cfg = {name: learn[name] for name in names}
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.annealing import Points, rate_left
+from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
@@ -134,7 +135,7 @@ class Group:
       rate: learning rate at the start.
       anneal: whether the learning rate is annealed as `kind` and `points` say, see `engine.annealing.rate_left`.
       kind, points: shape of the schedule.
-      method: 'adam', 'adamw' or 'rmsprop', see `Adam` and `RMSProp`.
+      method: 'adam', 'adamw' or 'rmsprop', see `Adam` and `RMSProp`, or the ``module:Class`` of an own `Method`.
       betas: decay factors of the averages of the gradient and of its square; RMSProp uses only the second.
       eps: number added to the denominator.
       weight_decay: share of each weight, in units of the learning rate, that a step of 'adamw' subtracts.
@@ -153,17 +154,30 @@ class Group:
     max_grad_norm: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ConfigError(f"optimizer group: expected method {', '.join(METHODS)}, got {self.method!r}")
+        method_class(self.method)
         if self.weight_decay and self.method != "adamw":
             raise ConfigError(f"optimizer group: weight_decay={self.weight_decay} needs method 'adamw'")
 
     @classmethod
-    def of(cls, net: nn.Cell, learn: Mapping[str, Any], **settings: Any) -> Group:
-        """All trainable parameters of a network, with the learning rate and its schedule of a `learn` configuration."""
-        params = net.trainable_params()
-        schedule = {"anneal": learn["anneal_lr"], "kind": learn["anneal_kind"], "points": learn["anneal_points"]}
-        return cls(params=params, rate=learn["learning_rate"], **schedule, **settings)
+    def of(cls, net: Any, learn: Mapping[str, Any], **settings: Any) -> Group:
+        """Parameters with the learning rate, schedule and optimizer of a `learn` configuration.
+
+        Args:
+          net: a network or several, whose `trainable_params` are all in the group, or a list of parameters.
+          learn: the configuration.
+          settings: attributes of the group that differ from it.
+        """
+        method = learn.get("optimizer", "adam")
+        given = {
+            "params": net if isinstance(net, (list, tuple)) else net.trainable_params(),
+            "rate": learn["learning_rate"],
+            "anneal": learn["anneal_lr"],
+            "kind": learn["anneal_kind"],
+            "points": learn["anneal_points"],
+            "method": method,
+            "betas": (0.9, 0.99) if method == "rmsprop" else (0.9, 0.999),
+        }
+        return cls(**{**given, **settings})
 
     @property
     def schedule(self) -> tuple[float, bool, str, Points]:
@@ -190,7 +204,7 @@ class Optimizer(nn.Cell):
         self.groups = groups
         self.names = tuple(groups)
         self.rate_names = tuple(rate_name(name) for name in groups)
-        self.steps = nn.CellList([METHODS[group.method](group) for group in groups.values()])
+        self.steps = nn.CellList([method_class(group.method)(group) for group in groups.values()])
         self.watched = False
 
     def watch(self) -> None:
@@ -287,8 +301,15 @@ class Optimizer(nn.Cell):
         return after(norm, ops.AssignAdd()(self.sums[k], found))
 
 
-class _Method(nn.Cell):
-    """Base of the methods. `construct` updates the parameters and returns the norm of the gradients before scaling."""
+class Method(nn.Cell):
+    """Base of the methods, also of the user's own: ``construct(grads, rate, reads)`` makes a step.
+
+    It gets the gradients, one per parameter, the learning rate, and what the step has to wait for (`Optimizer`). It
+    writes `params` and returns the norm of the gradients before scaling, see `bounded`.
+
+    Args:
+      group: the parameters and their settings.
+    """
 
     block: Block | None = None
 
@@ -328,7 +349,7 @@ class _Method(nn.Cell):
         return total
 
 
-class Adam(_Method):
+class Adam(Method):
     """Adam (Kingma and Ba, 2015, https://arxiv.org/abs/1412.6980, algorithm 1) with the epsilon of the paper, and AdamW
     (Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101, algorithm 2).
 
@@ -378,7 +399,7 @@ class Adam(_Method):
         return ops.depend(norm, done)
 
 
-class RMSProp(_Method):
+class RMSProp(Method):
     """RMSProp (Hinton, 2012, https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), with epsilon
     outside of the root, as in PyTorch and in the reference implementation of A3C.
 
@@ -401,14 +422,27 @@ class RMSProp(_Method):
         return ops.depend(norm, done)
 
 
-METHODS: dict[str, type[_Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMSProp}
+METHODS: dict[str, type[Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMSProp}
 
 
-def method_of(learn: Mapping[str, Any]) -> dict[str, Any]:
-    """The `Group` settings of policy gradients, from a `learn` configuration with `grad_norm` and maybe `optimizer`."""
-    method = learn.get("optimizer", "adam")
-    betas = (0.9, 0.99) if method == "rmsprop" else (0.9, 0.999)
-    return {"method": method, "betas": betas, "eps": 1e-5, "max_grad_norm": learn["grad_norm"]}
+def method_class(name: str) -> type[Method]:
+    """The class of a method of `METHODS`, or the one that ``policy.learn.optimizer`` names as ``module:Class``.
+
+    Raises:
+      CodeError: there is no such class.
+      ConfigError: there is no such method, or the class is not derived from `Method`.
+    """
+    if not is_named(name):
+        if name not in METHODS:
+            raise ConfigError(f"optimizer group: expected method {', '.join(METHODS)}, got {name!r}")
+        return METHODS[name]
+    kind = load_code(name, "policy.learn.optimizer")
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise ConfigError(
+            f"policy.learn.optimizer={name!r}: expected a class derived from minding.policies.learning.optim.Method, "
+            f"got {kind!r}"
+        )
+    return kind
 
 
 def rate_name(group: str) -> str:

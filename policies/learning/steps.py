@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from minding.engine.buffers import DeviceTables
+from minding.engine.console import Throttle
 from minding.engine.data.batch import OBSERVATIONS, VALID, Column, IndexedBatch, RowLayout
 from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import NonFiniteError
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import ms, nn, ops
-from minding.engine.throttle import Throttle
 from minding.engine.types import Array, LearnOutput, StateDict, Stateful
 from minding.policies.kernels import kernel, usable
 from minding.policies.learning.optim import Group, Optimizer

@@ -1,4 +1,6 @@
-"""Settings of the algorithms, one module each with an `algorithm`, importable without MindSpore.
+"""Settings of the algorithms, importable without MindSpore.
+
+Each family has a module with a function per algorithm and a table `ALGORITHMS`.
 
 This module has the properties of an algorithm that are known without loading MindSpore.
 """
@@ -16,6 +18,8 @@ from minding.engine.config.space import Choice, Range
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 
+ANY_ACTIONS = ("discrete", "multi_discrete", "box")
+"""All kinds of action space."""
 SEARCHED: Mapping[str, Range | Choice] = {
     "learn.learning_rate": Range(1e-5, 1e-2, log=True),
     "learn.gamma": Choice.of(0.9, 0.95, 0.98, 0.99, 0.995),
@@ -42,11 +46,11 @@ class Algorithm:
     """An algorithm's entry in the table of all algorithms."""
 
     name: str
-    """Value of `policy.type`, and name of the algorithm's files."""
+    """Value of `policy.type`, and name of the files of policy, test and page."""
     class_name: str
     """Name of the policy class, in ``minding.policies.<name>`` unless `variant_of` is set."""
     schema: Callable[[], dict[str, Any]]
-    """Function that returns the algorithm's keys in the section `policy`."""
+    """Function that returns the algorithm's keys in the section `policy`; its docstring says what a variant is."""
     actions: tuple[str, ...]
     """Kinds of action space in which the algorithm can act."""
     chain: str

@@ -17,7 +17,7 @@ from minding.engine.config.config import (
     OtherSection,
     TargetSection,
 )
-from minding.engine.config.options import MODULE_CLASS, opt
+from minding.engine.config.options import MODULE_NAME, opt
 from minding.engine.config.space import Choice
 
 Schema = dict[str, Any]
@@ -52,16 +52,6 @@ def collect(n_sample: int) -> Schema:
     return CollectSection.options("backend", n_sample=n_sample)
 
 
-def acting() -> Schema:
-    """Keys of acting."""
-    return CollectSection.options("backend")
-
-
-def random_steps() -> Schema:
-    """Key of the random actions at the start of a run."""
-    return CollectSection.options("random_steps")
-
-
 def noise(kind: str, sigma: float) -> Schema:
     """Keys of noise on continuous actions; arguments are the defaults of the keys."""
     return {"noise": NoiseSection.options("theta", kind=kind, sigma=sigma)}
@@ -81,15 +71,10 @@ def replay(size: int) -> Schema:
     """Keys of a replay buffer."""
     kinds = opt(
         "uniform",
-        ("uniform", MODULE_CLASS),
+        ("uniform", MODULE_NAME),
         "sample uniformly, or from a buffer of your own, see howto/custom_algorithms.md",
     )
     return {**OtherSection.options("save_buffer", buffer_size=size), "replay": kinds}
-
-
-def hindsight() -> Schema:
-    """Keys of hindsight experience replay: transitions relabeled with other goals."""
-    return OtherSection.options("hindsight")
 
 
 def priority() -> Schema:
@@ -115,14 +100,11 @@ def recorded() -> Schema:
     return {**recorded_folder(), **OtherSection.options("data_memory", "holdout")}
 
 
-def steps_per_call() -> Schema:
-    """Key of the gradient steps of an iteration that learns from recorded data."""
-    return LearnSection.options("steps_per_call")
-
-
 def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
     """Keys of learning values from recorded data; arguments are the defaults of the keys."""
-    keys = LearnSection.options("gamma", "on_nan", "steps_per_call", learning_rate=learning_rate, batch_size=batch_size)
+    keys = LearnSection.options(
+        "optimizer", "gamma", "on_nan", "steps_per_call", learning_rate=learning_rate, batch_size=batch_size
+    )
     return {**described(keys, batch_size="recorded steps per gradient step"), **anneal(False)}
 
 
@@ -132,9 +114,9 @@ def replayed_critics(learn: Schema, model_keys: Schema | None = None, collect_ke
     return {
         "model": {**model([256, 256], "relu", critics=True), **(model_keys or {})},
         "learn": {**off_policy_learn(1e-3, 256, 8), **learn},
-        "collect": {**collect(8), **random_steps(), **(collect_keys or {})},
+        "collect": {**collect(8), **CollectSection.options("random_steps"), **(collect_keys or {})},
         "eval": evaluation(),
-        "other": {**replay(1_000_000), **hindsight(), **prior_data()},
+        "other": {**replay(1_000_000), **OtherSection.options("hindsight"), **prior_data()},
     }
 
 
@@ -152,7 +134,7 @@ def recorded_critics(learn: Schema, model_keys: Schema | None = None, collect_ke
     return {
         "model": {**model([256, 256], "relu", critics=True), **(model_keys or {})},
         "learn": {**recorded_learn(3e-4, 256), **of_learn, **learn},
-        "collect": {**of_collect, **acting(), **(collect_keys or {})},
+        "collect": {**of_collect, **CollectSection.options("backend"), **(collect_keys or {})},
         "eval": recorded_evaluation(),
         "other": {**recorded(), **of_other, **OtherSection.options("data_share"), **rewards()},
     }
@@ -184,24 +166,9 @@ def soft_targets(tau: float = 0.005, network: str = "networks", per: str = "targ
     return described(keys, tau=f"weight of the online {network} in the moving average of the targets, per {per}")
 
 
-def twin_delayed() -> Schema:
-    """Keys of twin critics whose actor and targets are updated less often."""
-    return LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip")
-
-
-def support() -> Schema:
-    """Keys of the support of categorical return distributions."""
-    return ModelSection.options("n_atoms", "v_min", "v_max")
-
-
 def passes(n_epoch: int, n_minibatch: int) -> Schema:
     """Keys of learning from a rollout in minibatches; arguments are the defaults of the keys."""
     return LearnSection.options(n_epoch=n_epoch, n_minibatch=n_minibatch)
-
-
-def optimizer(default: str) -> Schema:
-    """Key of the optimizer; `default`: the default of the key."""
-    return LearnSection.options(optimizer=default)
 
 
 def anneal(default: bool) -> Schema:
@@ -209,23 +176,13 @@ def anneal(default: bool) -> Schema:
     return LearnSection.options("anneal_kind", "anneal_points", "anneal_steps", anneal_lr=default)
 
 
-def on_nan() -> Schema:
-    """Key for the handling of updates that are not finite."""
-    return LearnSection.options("on_nan")
-
-
 def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Schema:
     """Keys of learning from replay."""
     keys = LearnSection.options(
-        "updates_per_step", "warmup", "gamma", "nstep", "on_nan",
+        "updates_per_step", "warmup", "optimizer", "gamma", "nstep", "on_nan",
         learning_rate=learning_rate, batch_size=batch_size, update_per_collect=updates,
     )  # fmt: skip
     return {**keys, **anneal(False)}
-
-
-def temperature() -> Schema:
-    """Keys of maximum-entropy learning."""
-    return LearnSection.options("alpha", "auto_alpha", "target_entropy")
 
 
 def target(freq: int, kind: str = "periodic") -> Schema:
@@ -253,7 +210,7 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
         },
         "collect": collect(8),
         "eval": evaluation(),
-        "other": {**replay(50_000), **priority(), **hindsight(), **prior_data(), **eps(10_000)},
+        "other": {**replay(50_000), **priority(), **OtherSection.options("hindsight"), **prior_data(), **eps(10_000)},
     }
 
 
@@ -276,21 +233,18 @@ def team_values(model_keys: Schema | None = None) -> Schema:
     }
 
 
-def rnd() -> Schema:
-    """Keys of the intrinsic reward for novelty, see `policies.rewards.rnd`."""
-    return OtherSection.options("rnd")
-
-
 def actor_critic(learn: Schema, n_sample: int) -> Schema:
     """Keys of policies with an actor and a state value; `learn`: additional keys in the section `learn`; `n_sample`:
     the default of the key."""
     return {
         "model": {**model([64, 64], "tanh"), **ModelSection.options("log_std")},
         "learn": {
-            **LearnSection.options("gamma", "entropy_weight", "value_weight", learning_rate=3e-4, grad_norm=0.5),
+            **LearnSection.options(
+                "optimizer", "gamma", "entropy_weight", "value_weight", learning_rate=3e-4, grad_norm=0.5
+            ),
             **anneal(True),
             **learn,
-            **on_nan(),
+            **LearnSection.options("on_nan"),
         },
         "collect": collect(n_sample),
         "eval": evaluation(),

@@ -29,7 +29,7 @@ from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
 from minding.envs.config import env_settings
-from minding.envs.single import objects
+from minding.envs.single import env_objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.middleware.eps_greedy import eps_at
@@ -94,7 +94,7 @@ class Agent:
         if env is not None:
             given = user.env if "env" in user else {}
             kept = {key: value for key, value in given.items() if key not in ("env_id", "env_kwargs")}
-            user["env"] = {**kept, **objects.env_settings_of(env)}
+            user["env"] = {**kept, **env_objects.env_settings_of(env)}
             if "run" in user and not same_task(given, user.env):
                 user.run.pop("target", None)
         if dataset is not None:
@@ -502,10 +502,10 @@ def _adopted(cfg: Config, env: Any) -> Config:
     if env is None:
         return cfg
     env_id = cfg.env.env_id
-    if env_id.startswith(objects.PREFIX) and (isinstance(env, type) or callable(env)):
-        objects.adopt(env_id, env)
+    if env_id.startswith(env_objects.PREFIX) and (isinstance(env, type) or callable(env)):
+        env_objects.adopt(env_id, env)
         return cfg
-    cfg.env.update(objects.env_settings_of(env))
+    cfg.env.update(env_objects.env_settings_of(env))
     return cfg
 
 

@@ -18,7 +18,6 @@ from minding.engine.data.scratch import Scratch, remove_unfinished
 from minding.engine.errors import ConfigError, MindingError, NonFiniteError
 from minding.engine.files import Folder, hidden, read_bounded, replace
 from minding.engine.process.commands import Command
-from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.lock import RunLock
 from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter
@@ -29,6 +28,7 @@ from minding.engine.run.status import StatusFile
 from minding.engine.run.trackers import TrackedRun
 from minding.envs.video import record_episodes
 from minding.middleware import offline_data_saver
+from minding.training.session import nan_batch_kept
 from minding.training.tuning import _repair
 
 
@@ -77,11 +77,15 @@ def test_a_file_is_replaced_whole_or_not_at_all(folder, monkeypatch):
     assert (folder.path / "a").read_bytes() == b"one"
 
 
-def test_what_is_appended_is_whole_and_a_copy_keeps_its_contents(folder):
+def test_what_is_appended_is_whole_and_no_copy_and_no_link_is_written_in_place(folder, outside):
     assert folder.append("a", b"one") == 3
     os.link(folder.path / "a", folder.path / "copy")
     assert folder.append("a", b"two") == 6
     assert [(folder.path / name).read_bytes() for name in ("a", "copy")] == [b"onetwo", b"one"]
+    os.link(outside / "precious", folder.path / "b")
+    with pytest.raises(OSError, match="other names"):
+        folder.open("b", os.O_WRONLY | os.O_TRUNC)
+    assert read_bounded(folder.path / "b", 100) == b"env_step\n0\n"
 
 
 def test_everything_is_discarded_but_what_links_lead_to(folder, outside):
@@ -128,13 +132,6 @@ def test_a_folder_may_be_a_link_only_where_the_user_named_it(tmp_path, handles, 
         (outside / "new").unlink()
     with Folder(tmp_path, follow=True) as folder, pytest.raises(OSError, match="a symbolic link"):
         folder.folder("link")
-
-
-def test_a_file_that_may_be_another_ones_is_not_written_in_place(folder, outside):
-    os.link(outside / "precious", folder.path / "a")
-    with pytest.raises(OSError, match="other names"):
-        folder.open("a", os.O_WRONLY | os.O_TRUNC)
-    assert read_bounded(folder.path / "a", 100) == b"env_step\n0\n"
 
 
 # All that write in a run folder.

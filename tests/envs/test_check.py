@@ -297,7 +297,7 @@ class Clock:
     now = 0.0
 
     def __init__(self, monkeypatch):
-        for module in ("budget", "trial", "random_play"):
+        for module in ("check", "random_play"):
             monkeypatch.setattr(f"minding.envs.{module}.time", self)
 
     def monotonic(self):

@@ -14,7 +14,7 @@ from minding.envs import check_env, describe_env, make_collector_env, make_env_m
 from minding.envs.backends.native import native_env
 from minding.envs.config import env_settings
 from minding.envs.manager import VectorEnvManager
-from minding.envs.single import objects
+from minding.envs.single import env_objects
 from minding.envs.single.factory import env_factory
 
 CASES = {
@@ -137,10 +137,10 @@ def one_and_the_same(*wrappers):
 def test_a_function_that_returns_the_same_environment_again_is_refused(wrappers):
     make = one_and_the_same(*wrappers)
     # The first one is closed by then.
-    describe_env({"env_id": objects.id_of(make)})
+    describe_env({"env_id": env_objects.id_of(make)})
     for role in (make_collector_env, make_evaluator_env):
         with pytest.raises(ConfigError, match=r"returned the same environment as before: .*single_instance=true"):
-            role(Config(seed=0, env=env_settings({"env_id": objects.id_of(make), "backend": "sync"})))
+            role(Config(seed=0, env=env_settings({"env_id": env_objects.id_of(make), "backend": "sync"})))
     (finding,) = [each for each in check_env({}, 20, env_fn=one_and_the_same(*wrappers)) if each.level == "error"]
     assert "returned the same environment as before" in finding.text
     # It is closed by nobody but its user.

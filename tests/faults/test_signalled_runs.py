@@ -15,15 +15,13 @@ from minding.engine.run.run_dir import RunDir
 pytestmark = pytest.mark.slow
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-PATIENCE = 60.0
-# MindSpore turns SIGINT into SIGTERM, once it has run a graph.
-CODES = {signal.SIGINT: (130, 143), signal.SIGTERM: (143,)}
+PATIENCE = 120.0
 
 
 class Run:
     """A run of `minding train` without an end, in worker processes, from its first metrics on."""
 
-    def __init__(self, folder, *overrides):
+    def __init__(self, runs, folder, *overrides):
         settings = ["exp_name=run", f"run.out_dir={folder}", "run.max_env_step=100000000", "run.metrics_freq=256"]
         settings += ["env.backend=subprocess", "env.workers=2", "env.collector_env_num=2", *overrides]
         command = [sys.executable, "-m", "minding", "train", "cartpole_ppo", *settings, "--no-progress"]
@@ -31,6 +29,8 @@ class Run:
         self.process = subprocess.Popen(
             command, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
+        # From now on it is ended with the test, also if it never gets that far.
+        runs.append(self)
         self.wait_for(self.dir.metrics.is_file)
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         # The thread that starts workers is not the main one.
@@ -64,23 +64,19 @@ class Run:
 @pytest.fixture
 def start(tmp_path):
     runs = []
-
-    def begin(*overrides):
-        runs.append(Run(tmp_path, *overrides))
-        return runs[-1]
-
-    yield begin
+    yield lambda *overrides: Run(runs, tmp_path, *overrides)
     for run in runs:
         run.process.kill()
         run.process.wait()
+        run.process.stdout.close()
 
 
-@pytest.mark.parametrize("number", CODES)
-def test_the_first_signal_saves_closes_and_leaves_also_when_the_whole_group_gets_it(start, number):
+def test_the_first_signal_saves_closes_and_leaves_also_when_the_whole_group_gets_it(start):
     run = start()
-    os.killpg(run.process.pid, number)
+    os.killpg(run.process.pid, signal.SIGINT)
     code, seconds, output = run.end()
-    assert code in CODES[number], output
+    # MindSpore turns SIGINT into SIGTERM, once it has run a graph.
+    assert code in (130, 143), output
     assert seconds < 10.0
     assert {130: "SIGINT", 143: "SIGTERM"}[code] in output
     _, manifest = load_checkpoint(newest_checkpoint(run.dir.checkpoints))

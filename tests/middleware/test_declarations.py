@@ -29,8 +29,8 @@ from minding.engine.errors import FieldError
 from minding.engine.run.pool import ModelPool
 from minding.engine.search import opponents
 from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
-from minding.envs.games.bit_flip import BitFlip
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
+from minding.envs.games.goal_games import BitFlip
 from minding.middleware.past_selves import Lineup
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}

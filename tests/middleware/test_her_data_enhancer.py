@@ -15,7 +15,7 @@ from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.data import trees
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
-from minding.envs.games.bit_flip import BitFlip
+from minding.envs.games.goal_games import BitFlip
 from minding.middleware import her_data_enhancer
 from minding.middleware.her_data_enhancer import goal_parts
 

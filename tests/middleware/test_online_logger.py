@@ -15,11 +15,11 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError, notes_of
-from minding.engine.run.fingerprint import tables_fingerprint
 from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger
+from proofs.fingerprint import tables_fingerprint
 
 
 def config(tmp_path, **run):

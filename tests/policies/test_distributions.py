@@ -9,7 +9,7 @@ from fakes import discrete, multi_discrete, space_of
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.acting.sampling import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
-from minding.policies.networks.heads import make_action_head
+from minding.policies.networks.heads import MultiCategoricalHead, make_action_head
 from minding.policies.ops import distributions
 
 
@@ -47,6 +47,16 @@ def test_categorical_by_hand():
     )
     np.testing.assert_allclose(log_prob, [math.log(0.25), math.log(0.5)], rtol=1e-6)
     np.testing.assert_allclose(entropy, [math.log(4) - 0.75 * math.log(3), math.log(2)], rtol=1e-6)
+
+
+def test_choices_add_up_by_hand():
+    # Two choices: of probabilities 1/4 and 3/4, and of three equal ones.
+    head = MultiCategoricalHead(2, [2, 3], None, rng())
+    log_prob, entropy = run(
+        head.plain_log_prob_entropy, f32([0.0, math.log(3.0), 5.0, 5.0, 5.0]), np.array([[1, 2]], np.int32)
+    )
+    np.testing.assert_allclose(log_prob, [math.log(0.75) - math.log(3)], rtol=1e-6)
+    np.testing.assert_allclose(entropy, [math.log(4) - 0.75 * math.log(3) + math.log(3)], rtol=1e-6)
 
 
 def test_gaussian_by_hand():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from fakes import VECTOR, Batches, dict_of, discrete, rows_of, set_rate, space_of
 
-from minding.engine.run.fingerprint import fingerprint
 from minding.policies import get_policy_class
+from proofs.fingerprint import fingerprint
 
 CONTRACT = {
     "impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),

@@ -64,6 +64,7 @@ class Bare(nn.Cell):
     [
         ({}, "the network Bare has no attribute 'decision' (which output decides the action without exploration"),
         ({"decision": None, "memory_size": -1}, "Bare.memory_size: expected an integer of 0 or more, got -1"),
+        ({"decision": None, "memory_size": True}, "Bare.memory_size: expected an integer of 0 or more, got True"),
     ],
 )
 def test_a_network_that_lacks_what_acting_needs_is_refused(given, message, monkeypatch):

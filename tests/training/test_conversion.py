@@ -14,7 +14,7 @@ from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError, MissingExtraError
-from minding.engine.process import installed
+from minding.engine.process import packages
 from minding.training.conversion import convert, open_source
 from minding.training.formats import export_minari
 
@@ -442,7 +442,7 @@ def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
 
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     write_d4rl(tmp_path / "set.hdf5", generated(2), successors=True)
-    monkeypatch.setattr(installed, "import_installed", _absent)
+    monkeypatch.setattr(packages, "import_installed", _absent)
     with pytest.raises(
         MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install 'minding\[data\]'"
     ):

@@ -23,7 +23,7 @@ from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes.options import LOCAL
 from minding.engine.lanes.ray import reaper
 from minding.engine.process.alive import start_ticks
-from minding.engine.process.installed import import_installed
+from minding.engine.process.packages import import_installed
 from minding.engine.process.signals import note_sender
 
 _ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"

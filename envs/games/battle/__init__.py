@@ -11,7 +11,7 @@ def parallel_env(map_name: str = "3v3", render_mode: str | None = None) -> SmacP
     """A battle with PettingZoo's parallel interface.
 
     Args:
-      map_name: one of `maps.MAPS`.
+      map_name: one of `rules.MAPS`.
       render_mode: 'rgb_array' or None.
     """
     return SmacParallel(Battle(map_name, render_mode=render_mode))

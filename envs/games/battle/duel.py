@@ -12,9 +12,8 @@ from pettingzoo import ParallelEnv
 from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
-from minding.envs.games.battle.maps import DAMAGE, BattleMap, find_map
-from minding.envs.games.battle.picture import draw
-from minding.envs.games.battle.rules import LIFE, SHOOT, Battles, Orders, X, Y, survey
+from minding.envs.games.battle.rules import DAMAGE, LIFE, SHOOT, BattleMap, Battles, Orders, X, Y, find_map, survey
+from minding.envs.games.battle.single import draw
 from minding.envs.games.battle.vector import UnitsVector, unit_sight, unit_team
 from minding.envs.games.battle.views import Views, state_size
 
@@ -113,7 +112,7 @@ class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
     """One duel, with PettingZoo's parallel interface.
 
     Args:
-      map_name: one of `maps.MAPS` with teams of one size.
+      map_name: one of `rules.MAPS` with teams of one size.
       render_mode: 'rgb_array' or None.
     """
 

@@ -1,13 +1,64 @@
-"""The rules of the battle, for N battles in one NumPy step."""
+"""The battle: its maps, its rules for N battles in one NumPy step, and the scripted opponent."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
+from minding.engine.errors import nearest
 from minding.engine.types import Array
-from minding.envs.games.battle.maps import DAMAGE, HEALTH, PAUSE, RANGE, SCRIPT_DAMAGE, BattleMap
+
+
+@dataclasses.dataclass(frozen=True)
+class BattleMap:
+    """A grid on which two teams of riflemen meet.
+
+    Attributes:
+      allies, enemies: number of units of each team.
+      width, height: size of the grid in cells.
+      limit: most steps of an episode.
+    """
+
+    allies: int
+    enemies: int
+    width: int = 16
+    height: int = 12
+    limit: int = 60
+
+    @property
+    def units(self) -> int:
+        """Number of units of both teams; allies come first."""
+        return self.allies + self.enemies
+
+
+MAPS = {
+    "3v3": BattleMap(3, 3),
+    "5v5": BattleMap(5, 5),
+    "5v6": BattleMap(5, 6),
+    "8v8": BattleMap(8, 8, width=18, height=14, limit=80),
+}
+
+HEALTH = 40.0
+DAMAGE, SCRIPT_DAMAGE = 8.0, 7.0
+"""Damage of one shot of an ally, which kills with five shots, and of the scripted team, which kills with six."""
+PAUSE = 2
+"""Steps between two shots in which the rifle is not ready."""
+RANGE = 5.0
+SIGHT = 8.0
+
+
+def find_map(name: str) -> BattleMap:
+    """The map with this name.
+
+    Raises:
+      ValueError: the map does not exist.
+    """
+    if name not in MAPS:
+        raise ValueError(f"map_name={name!r}: unknown map{nearest(name, MAPS)}; expected one of {', '.join(MAPS)}")
+    return MAPS[name]
+
 
 X, Y, LIFE, WAIT = range(4)
 """Columns of `Battles.units`: place (x, y), health, and steps until the rifle is ready."""
@@ -203,3 +254,33 @@ class Battles:
             here[:, unit] = there
         self.units[..., X] = np.where(alive, here % field.width, 0)
         self.units[..., Y] = np.where(alive, here // field.width, 0)
+
+
+_NORTH, _SOUTH, _EAST, _WEST = range(4)
+
+
+def attack_nearest(field: BattleMap, now: Survey) -> Orders:
+    """The orders of the enemies: each shoots at the nearest ally if it is in range, waits for its rifle, or approaches.
+
+    An enemy moves along the axis on which the ally is farther away, or along the other axis if that cell is occupied.
+
+    Args:
+      field: the map.
+      now: the survey of the battles.
+    """
+    gaps, distances = now.gaps, now.distances
+    nearest = distances.argmin(axis=1)
+    distance = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0]
+    gap = np.take_along_axis(gaps, nearest[:, None, :, None], axis=1)[:, 0]
+    in_range = distance <= RANGE
+    ready = now.units[:, field.allies :, WAIT] == 0
+    target = np.where(in_range & ready, nearest, -1)
+    # A gap is the offset from the ally to the enemy.
+    along_x = np.where(gap[..., 0] > 0, _WEST, _EAST)
+    along_y = np.where(gap[..., 1] > 0, _NORTH, _SOUTH)
+    wide = np.abs(gap[..., 0]) >= np.abs(gap[..., 1])
+    other = np.where(wide, gap[..., 1], gap[..., 0])
+    goes = ~in_range & np.isfinite(distance)
+    heading = np.where(goes, np.where(wide, along_x, along_y), -1)
+    detour = np.where(goes & (other != 0), np.where(wide, along_y, along_x), -1)
+    return Orders(target, heading, detour)

@@ -10,9 +10,7 @@ from gymnasium import spaces
 from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
-from minding.envs.games.battle.maps import BattleMap, find_map
-from minding.envs.games.battle.rules import SHOOT, Battles, Survey, survey
-from minding.envs.games.battle.script import attack_nearest
+from minding.envs.games.battle.rules import SHOOT, BattleMap, Battles, Survey, attack_nearest, find_map, survey
 from minding.envs.games.battle.views import Views, obs_size, state_size
 from minding.envs.games.vector import AgentsVector
 from minding.envs.single.smac import SHARED_INFO, agent_names
@@ -84,7 +82,7 @@ class BattleVector(UnitsVector):
 
     Args:
       num_envs: number of battles, N.
-      map_name: one of `maps.MAPS`.
+      map_name: one of `rules.MAPS`.
       max_episode_steps, global_state: see `UnitsVector`.
       team_reward: ignored, because a team has one reward in any case.
       render_mode: only for the single battle; many battles are not drawn.

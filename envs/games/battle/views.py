@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minding.engine.types import Array
-from minding.envs.games.battle.maps import HEALTH, PAUSE, SIGHT, BattleMap
-from minding.envs.games.battle.rules import LIFE, MOVE, SHOOT, WAIT, Survey, X, Y
+from minding.envs.games.battle.rules import HEALTH, LIFE, MOVE, PAUSE, SHOOT, SIGHT, WAIT, BattleMap, Survey, X, Y
 
 _SEEN = 6
 """Number of values about another unit: visible, distance, x, y, health, and can be shot at (enemy) or ready (ally)."""

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from minding.envs.games.particles.spread import Spread
-from minding.envs.games.particles.tag import Tag
+from minding.envs.games.particles.scenarios import Spread, Tag
 from minding.envs.games.particles.vector import ParticlesVector
 
 __all__ = ["ParticlesVector", "simple_spread", "simple_tag"]

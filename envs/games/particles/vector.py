@@ -11,7 +11,7 @@ from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.particles.physics import Worlds, distances
-from minding.envs.games.particles.scenario import Scenario, Sight
+from minding.envs.games.particles.scenarios import Scenario, Sight
 from minding.envs.games.vector import AgentsVector
 from minding.envs.spaces.agents import AgentsSpace, Team
 
@@ -57,7 +57,7 @@ class ParticlesVector(AgentsVector):
         sizes, largest = [2 * len(places) for places in seen], max(map(len, seen))
         # Smaller observations are padded with zeros, which are not part of the state.
         self._seen = np.array([places + [self._sight.nothing] * (largest - len(places)) for places in seen])
-        self._told = np.flatnonzero(np.arange(2 * largest) < np.array(sizes)[:, None])
+        self._state_places = np.flatnonzero(np.arange(2 * largest) < np.array(sizes)[:, None])
         super().__init__(num_envs, _space(scenario, sizes, global_state, team_reward))
 
     @property
@@ -114,7 +114,7 @@ class ParticlesVector(AgentsVector):
         obs = listed.take(self._seen, axis=1).reshape(self.num_envs, len(self._seen), -1)
         shown = {OBSERVATION: obs, ALIVE: there[:, None].repeat(len(self._seen), axis=1)}
         if self._with_state:
-            shown[STATE] = obs.reshape(self.num_envs, -1).take(self._told, axis=1)
+            shown[STATE] = obs.reshape(self.num_envs, -1).take(self._state_places, axis=1)
         return shown
 
 

@@ -6,10 +6,10 @@ import itertools
 
 import click
 
-from minding.cli.common import COUNT, bad_input, echo
+from minding.cli.common import COUNT, bad_input, command, echo
 
 
-@click.command("check-env")
+@command("check-env", examples=("check-env CartPole-v1", "check-env my_module:MyEnv env.env_kwargs.size=5"))
 @click.argument("env_id")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--steps", type=COUNT, default=1000, show_default=True, help="Number of random steps.")
@@ -21,8 +21,9 @@ from minding.cli.common import COUNT, bad_input, echo
     help="Time limit in seconds.",
 )
 def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: float) -> int:
-    """Check whether an environment is fit for training: spaces, dtypes, aliased arrays, episode ends, speed.
+    """Check whether an environment is fit for training.
 
+    The checks are about spaces, dtypes, arrays that change later, ends of episodes, exact resume, scales and speed.
     Each problem is printed as soon as it is found. Checks that the time limit leaves out are listed at the end.
 
     ENV_ID is a Gymnasium id or module:Class. KEY=VALUE sets a key of the env section, as in training, such as

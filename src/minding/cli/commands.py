@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from minding.cli.check_env import check_env
 from minding.cli.common import echo
 from minding.cli.compare import compare, plot, report
 from minding.cli.data import data
+from minding.cli.docs import docs
 from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate, record
 from minding.cli.export import export
@@ -24,7 +26,17 @@ from minding.cli.train import resume, train
 from minding.cli.tune import tune
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class Sections(click.Group):
+    """A group whose help lists its commands by what they are for."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes one line per command."""
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(str(each.name), each.get_short_help_str(70)) for each in commands])
+
+
+@click.group(cls=Sections, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="minding")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
@@ -38,25 +50,16 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (
-    train,
-    tune,
-    resume,
-    status,
-    evaluate,
-    play,
-    inspect,
-    record,
-    pool,
-    data,
-    export,
-    list_known,
-    plot,
-    report,
-    compare,
-    check_env,
-    doctor,
-):
+SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Train": (train, tune, resume),
+    "Look": (list_known, docs, status, evaluate, record, play, inspect, compare, plot, report),
+    "Share": (export, pool),
+    "Data": (data,),
+    "Check": (check_env, doctor),
+}
+"""All commands, by the titles of the help."""
+
+for command in itertools.chain(*SECTIONS.values()):
     cli.add_command(command)
 
 

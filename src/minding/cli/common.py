@@ -23,8 +23,37 @@ BEST = "best"
 """The word for the checkpoint of the best evaluation."""
 
 
+class Command(click.Command):
+    """A command with examples, which its help ends with.
+
+    Args:
+      examples: what follows ``minding`` on the command line, one string each.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the examples."""
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"{'':{formatter.current_indent}}minding {example}\n")
+
+
+def command(name: str | None = None, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
+    """Makes a function a `Command`."""
+    return click.command(name, cls=Command, examples=examples)
+
+
+_LARGEST = 10**12
+"""The upper limit of integer settings."""
+
+
 class WholeNumber(click.IntRange):
     """An integer in a range; also reads forms such as ``1e4``."""
+
+    name = "n"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The integer."""
@@ -39,10 +68,14 @@ class WholeNumber(click.IntRange):
             self.fail(f"{value!r} is not a whole number, such as 10000 or 1e4")
         return int(super().convert(number, param, ctx))
 
+    def _describe_range(self) -> str:
+        # A limit that nobody meets says nothing in a help text.
+        return f"x>={self.min}" if self.max == _LARGEST else super()._describe_range()
 
-COUNT = WholeNumber(1, 10**12)
-"""A number of steps or episodes, with the upper limit of integer settings."""
-SEED = WholeNumber(0, 10**12)
+
+COUNT = WholeNumber(1, _LARGEST)
+"""A number of steps or episodes."""
+SEED = WholeNumber(0, _LARGEST)
 
 
 class BadInput(click.ClickException):
@@ -77,6 +110,13 @@ class GivenPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The path."""
         return str(super().convert(os.path.expanduser(value), param, ctx))
+
+
+def out_option(
+    metavar: str, what: str, *, dir_okay: bool = True, **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``-o``, ``--out`` for a file or folder that a command writes."""
+    return click.option("-o", "--out", type=GivenPath(dir_okay=dir_okay), metavar=metavar, help=what, **options)
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minding.cli.common import (
-    GivenPath,
     RunFolder,
     bad_input,
+    command,
     echo,
     line,
     mean_and_spread,
     number,
+    out_option,
     print_lines,
     writing,
     written,
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     from minding.engine.run.curves import Curve
 
 
-@click.command()
+@command(examples=("compare runs/*", "compare runs/cartpole_ppo runs/cartpole_dqn"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
 def compare(runs: tuple[str, ...]) -> None:
-    """Compare run folders in one table: final evaluations, steps, time, and the settings that differ.
+    """Compare runs in one table.
 
-    Runs are grouped by environment, the highest evaluation first. A folder of seeds stands for the runs in it.
-    Folders that cannot be read are left out with a warning.
+    It has final evaluations, steps, time, and the settings in which the runs differ. Runs are grouped by
+    environment, the highest evaluation first. A folder of seeds stands for the runs in it. Folders that cannot be
+    read are left out with a warning.
     """
     with bad_input():
         from minding.engine.run.comparison import compare_runs
@@ -80,19 +82,11 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-@click.command()
+@command(examples=("plot runs/*", "plot runs/cartpole_ppo -o curve.svg"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
-@click.option(
-    "-o",
-    "--out",
-    type=GivenPath(),
-    metavar="FILE",
-    default="curves.png",
-    show_default=True,
-    help="The picture; its extension selects the format.",
-)
+@out_option("FILE", "The picture; its extension selects the format.", default="curves.png", show_default=True)
 def plot(runs: tuple[str, ...], out: str) -> None:
-    """Draw the learning curves of run folders.
+    """Draw the learning curves of runs.
 
     Runs that differ only in their seed share one curve: the mean over their seeds with a 95 % interval, or with the
     range of the seeds if there are only two; each seed is a faint line. A dashed line is the target (run.target), a
@@ -125,21 +119,16 @@ def _what(curve: Curve) -> str:
     return f"{curve.kind} return" if curve.measure == "episode return" else f"{curve.kind}, {curve.measure}"
 
 
-@click.command()
+@command(examples=("report runs/cartpole_ppo", "report runs/* -o runs.html"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
-@click.option(
-    "-o",
-    "--out",
-    type=GivenPath(dir_okay=False),
-    metavar="FILE",
-    help="The page; RUN/report.html by default, and report.html for several runs.",
-)
+@out_option("FILE", "The page; RUN/report.html by default, and report.html for several runs.", dir_okay=False)
 def report(runs: tuple[str, ...], out: str | None) -> None:
-    """Write one HTML page about run folders: results, curves, settings, timeline, film.
+    """Write one HTML page about runs.
 
-    The page needs no other file and no network. A folder of seeds stands for the runs in it. Folders that cannot be
-    read are left out with a warning. The page includes films and timelines only if the runs have them: `minding record
-    RUN` makes a film, `minding train --trace` records a timeline.
+    It has results, curves, settings, timeline and film, and needs no other file and no network. A folder of seeds
+    stands for the runs in it. Folders that cannot be read are left out with a warning. The page includes films and
+    timelines only if the runs have them: `minding record RUN` makes a film, `minding train --trace` records a
+    timeline.
     """
     with bad_input():
         from minding.configs.differences import changed_settings

@@ -12,6 +12,7 @@ import click
 from minding.cli.common import (
     COUNT,
     SEED,
+    Command,
     GivenPath,
     RunFolder,
     bad_input,
@@ -19,6 +20,7 @@ from minding.cli.common import (
     ckpt_option,
     echo,
     line,
+    out_option,
     print_fields,
     trust_option,
     writing,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.group("data")
 def data() -> None:
-    """Record, describe, draw, check and convert data for offline learning."""
+    """Record, describe, draw, check and convert recorded data."""
 
 
 def _with(*options: Any) -> Any:
@@ -58,10 +60,16 @@ def _references(random_return: float | None, expert_return: float | None) -> Any
     return References(random_return, expert_return)
 
 
-@data.command()
+@data.command(
+    cls=Command,
+    examples=(
+        "data record runs/pendulum_sac --steps 20000",
+        "data record --random --env Pendulum-v1 --steps 5000 -o random",
+    ),
+)
 @click.argument("run", type=RunFolder(), required=False)
 @click.option("--steps", type=COUNT, required=True, help="Environment steps to record.")
-@click.option("--out", type=GivenPath(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
+@out_option("FOLDER", "Folder of the data; RUN/data by default.")
 @click.option("--explore", is_flag=True, help="Act with exploration, as during collection.")
 @click.option("--random", is_flag=True, help="Take random actions in the environment of RUN or --env.")
 @click.option("--env", metavar="ENV_ID", help="Environment for --random, instead of that of RUN.")
@@ -80,9 +88,10 @@ def record(
     trust: bool,
     **how: Any,
 ) -> None:
-    """Record environment steps of the agent of the run folder RUN, for offline learning.
+    """Record environment steps of an agent, for offline learning.
 
-    `minding train cartpole_bc policy.other.data=FOLDER` learns from the recorded data.
+    The agent is the one of the run folder RUN. `minding train cartpole_bc policy.other.data=FOLDER` learns from the
+    recorded data.
     """
     _check_options(run, ckpt, out, **how)
     with bad_input():
@@ -149,10 +158,13 @@ def _returns(found: Dataset) -> str:
     return f"{len(returns)} complete episodes: {spread}"
 
 
-@data.command()
+@data.command(cls=Command, examples=("data info runs/pendulum_sac/data",))
 @click.argument("folder", type=GivenPath())
 def info(folder: str) -> None:
-    """Describe the recorded data in FOLDER: sizes, spaces, returns, episode ends, fingerprint."""
+    """Describe recorded data.
+
+    The description has sizes, spaces, returns, episode ends and the fingerprint.
+    """
     with bad_input():
         from minding.engine.data.dataset import load_dataset
         from minding.training.data_inspection import describe_dataset
@@ -162,11 +174,14 @@ def info(folder: str) -> None:
     print_fields({name: line(text) for name, text in rows.items() if text})
 
 
-@data.command()
+@data.command(cls=Command, examples=("data plot runs/pendulum_sac/data",))
 @click.argument("folder", type=GivenPath())
-@click.option("-o", "--out", type=GivenPath(), metavar="FILE", help="The picture; FOLDER.png by default.")
+@out_option("FILE", "The picture; FOLDER.png by default.")
 def plot(folder: str, out: str | None) -> None:
-    """Draw the recorded data in FOLDER: returns, lengths, actions, and the distribution of observations."""
+    """Draw recorded data.
+
+    The picture has returns, lengths, actions, and the distribution of observations.
+    """
     with bad_input():
         from minding.engine.data.dataset import load_dataset
         from minding.engine.run.plotting import check_format
@@ -208,11 +223,16 @@ _with_source_options = _with(
 )
 
 
-@data.command()
+@data.command(
+    cls=Command, examples=("data check runs/pendulum_sac/data", "data check halfcheetah_medium-v2.hdf5 --horizon 1000")
+)
 @click.argument("source")
 @_with_source_options
 def check(source: str, **how: Any) -> int:
-    """Check the data SOURCE (a folder, a Minari set or a D4RL file) for faults; exit code 1 if there is one."""
+    """Check data for faults; exit code 1 if there is one.
+
+    SOURCE is a folder of recorded data, a Minari set or a D4RL file (.hdf5).
+    """
     with bad_input():
         from minding.engine.errors import DamagedDataError
         from minding.training.data_inspection import Finding, check_source
@@ -228,11 +248,11 @@ def check(source: str, **how: Any) -> int:
     return 1 if faults else 0
 
 
-@data.command()
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option(
-    "--out", type=GivenPath(), required=True, metavar="FOLDER", help="Folder of the data, or of a Minari set."
+@data.command(
+    cls=Command, examples=("data convert halfcheetah_medium-v2.hdf5 -o medium", "data convert first second -o both")
 )
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@out_option("FOLDER", "Folder of the data, or of a Minari set.", required=True)
 @click.option("--skip-damaged", is_flag=True, help="Leave out damaged episodes, and report their number.")
 @click.option("--to-minari", metavar="ID", help="Write a Minari set with this id, such as pole/expert-v0.")
 @_with_reference_options
@@ -246,7 +266,7 @@ def convert(
     expert_return: float | None,
     **how: Any,
 ) -> None:
-    """Convert the data SOURCE to a folder of recorded data; several sets of one environment are joined.
+    """Convert or join sets of data into a folder of recorded data.
 
     SOURCE is a folder of recorded data, a Minari set (its folder, or its id on this machine) or a D4RL file (.hdf5).
     """

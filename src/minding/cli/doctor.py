@@ -7,17 +7,18 @@ import os
 import platform
 from collections.abc import Iterator
 
-import click
-
-from minding.cli.common import echo, print_table
+from minding.cli.common import command, echo, print_table
 
 Row = tuple[str, str, str]
 """Subject of a check, its result, and 'ok' or the fix."""
 
 
-@click.command()
+@command(examples=("doctor",))
 def doctor() -> int:
-    """Check the installation: versions, device, settings and a short self-test, with the fix for each fault."""
+    """Check the installation, and say how to fix each fault.
+
+    The checks are versions, device, settings of the environment, and a short self-test.
+    """
     rows = [*_packages(), *_settings(), *_self_test()]
     print_table(f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows)
     faults = sum(fix not in ("ok", "") for _, _, fix in rows)
@@ -29,7 +30,7 @@ def _packages() -> Iterator[Row]:
     """Compares the hard dependencies with the version ranges in the package's own metadata."""
     from packaging.requirements import Requirement
 
-    from minding.engine.process.versions import NEEDED
+    from minding.engine.process.packages import NEEDED
 
     try:
         wanted = importlib.metadata.requires("minding") or []

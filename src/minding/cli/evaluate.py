@@ -18,11 +18,13 @@ from minding.cli.common import (
     bad_input,
     chosen_of,
     ckpt_option,
+    command,
     echo,
     env_option,
     mean_and_spread,
     model_option,
     number,
+    out_option,
     played_in,
     trust_option,
     written,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from minding.policies.export.reader import ExportedPolicy
 
 
-@click.command("eval")
+@command("eval", examples=("eval runs/cartpole_ppo", "eval runs/cartpole_ppo --episodes 20 --ckpt best"))
 @click.argument("run", type=RunFolder())
 @click.option("--episodes", type=COUNT, default=100, show_default=True, help="Number of episodes.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
@@ -59,10 +61,11 @@ def evaluate(
     exported: str | None,
     trust: bool,
 ) -> None:
-    """Run episodes with the agent of the run folder RUN, without exploration, and print their returns.
+    """Play episodes with a trained agent, and print their returns.
 
-    Also prints the mean of the values that the environment reports at the end of episodes, such as the winner
-    (env.info_keys). If RUN is a folder of seeds, the agent of each seed plays.
+    The agent of the run folder RUN acts without exploration. The command also prints the mean of the values that
+    the environment reports at the end of episodes, such as the winner (env.info_keys). If RUN is a folder of seeds,
+    the agent of each seed plays.
     """
     with bad_input():
         from minding.configs import compile_run
@@ -139,14 +142,9 @@ def _verified(run: RunDir, file: Path) -> ExportedPolicy:
     return policy
 
 
-@click.command("record")
+@command("record", examples=("record runs/cartpole_ppo", "record zoo/pendulum_sac --episodes 3 -o pendulum.gif"))
 @click.argument("run", type=RunFolder())
-@click.option(
-    "--out",
-    type=GivenPath(),
-    metavar="FILE",
-    help="File to write: .gif, or .mp4 (extra video); RUN/episode.gif by default.",
-)
+@out_option("FILE", "File to write: .gif, or .mp4 (extra video); RUN/episode.gif by default.")
 @click.option("--episodes", type=COUNT, default=1, show_default=True, help="Number of episodes.")
 @click.option("--seed", type=SEED, help="Seed of the environment; the run's own by default.")
 @env_option
@@ -163,9 +161,10 @@ def record(
     model: str | None,
     trust: bool,
 ) -> None:
-    """Record a video of episodes of the agent of the run folder RUN, played without exploration, in one file.
+    """Film episodes of a trained agent.
 
-    If RUN is a folder of seeds, the seed with the highest final evaluation plays.
+    The agent of the run folder RUN acts without exploration; all episodes are in one file. If RUN is a folder of
+    seeds, the seed with the highest final evaluation plays.
     """
     with bad_input():
         from minding.configs import compile_run

@@ -6,23 +6,33 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import GivenPath, RunFolder, bad_input, chosen_of, ckpt_option, echo, model_option, trust_option
+from minding.cli.common import (
+    RunFolder,
+    bad_input,
+    chosen_of,
+    ckpt_option,
+    command,
+    echo,
+    model_option,
+    out_option,
+    trust_option,
+)
 
 
-@click.command()
+@command(examples=("export runs/cartpole_ppo --format onnx", "export zoo/pendulum_sac --format mindir -o agent.mindir"))
 @click.argument("run", type=RunFolder())
 @click.option(
     "--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="Format of the file."
 )
 @ckpt_option
 @model_option
-@click.option("--out", type=GivenPath(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
+@out_option("FILE", "The file; RUN/policy.FORMAT by default.")
 @trust_option
 def export(run: str, file_format: str, ckpt: str | None, model: str | None, out: str | None, trust: bool) -> None:
-    """Export the agent of the run folder RUN to one file that works without minding.
+    """Write an agent to one file that acts without minding.
 
-    The file takes raw observations and returns actions without exploration; see docs/export.md. FILE.json describes
-    its inputs and outputs.
+    The file takes raw observations and returns the actions of the agent of the run folder RUN, without exploration.
+    FILE.json describes its inputs and outputs; `minding docs export` says how to load it.
     """
     with bad_input():
         from minding.configs import compile_run

@@ -15,6 +15,7 @@ from minding.cli.common import (
     bad_input,
     checkpoint_of,
     ckpt_option,
+    command,
     echo,
     trust_option,
 )
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _PRINTED = (1, 5, 15)
 
 
-@click.command("inspect")
+@command(examples=("inspect runs/cartpole_dreamer --imagine", "inspect runs/cartpole_dreamer --imagine --horizon 5"))
 @click.argument("run", type=RunFolder())
 @click.option("--imagine", is_flag=True, help="Compare imagined with real steps.")
 @click.option("--steps", type=COUNT, default=2_000, show_default=True, help="Environment steps to play.")
@@ -50,11 +51,12 @@ def inspect(
     ckpt: str | None,
     trust: bool,
 ) -> None:
-    """Inspect the agent of the run folder RUN: compare the predictions of its world model with reality (--imagine).
+    """Compare the predictions of a world model with reality.
 
-    The agent plays without exploration. After `--context` observations of an episode, the world model imagines the next
-    steps from each state, with the actions that the agent took. The command prints one such window, real and imagined,
-    and the errors by horizon, compared with a model that always repeats the last observation and reward.
+    The agent of the run folder RUN plays without exploration. After `--context` observations of an episode, the
+    world model imagines the next steps from each state, with the actions that the agent took. The command prints
+    one such window, real and imagined, and the errors by horizon, compared with a model that always repeats the
+    last observation and reward.
     """
     if not imagine:
         raise click.UsageError("nothing to inspect: give --imagine, which inspects the agent's world model")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import importlib.util
@@ -10,18 +9,17 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import bad_input, echo, print_lines, terminal_width, wrapped
+from minding.cli.common import bad_input, command, echo, print_lines, terminal_width, wrapped
 
 if TYPE_CHECKING:
     from minding.engine.chain.middleware import Declaration
 
 
-@click.command("list")
+@command("list", examples=("list algorithms", "list cartpole_ppo"))
 @click.argument("what", required=False)
 def list_known(what: str | None) -> None:
     """List the presets, algorithms, environments and middleware.
@@ -82,22 +80,10 @@ def _presets() -> None:
 
 
 def _algorithms() -> None:
-    from minding.policies import ALGORITHMS
+    from minding.policies import ALGORITHMS, summary_of
 
-    rows = [(each.name, _summary_of(each.name), ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
+    rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
     print_lines("Algorithms: policy.type", ("name", "what", "actions", "chain"), rows, long=1)
-
-
-def _summary_of(algorithm: str) -> str:
-    """``PPO: ...``, the first line of an algorithm's module, read without importing it, which would load MindSpore."""
-    from minding.policies import ALGORITHMS
-
-    folder = "policies.settings" if ALGORITHMS[algorithm].variant_of else "policies"
-    spec = importlib.util.find_spec(f"minding.{folder}.{algorithm}")
-    if spec is None or spec.origin is None:
-        return ""
-    source = Path(spec.origin).read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def _environments() -> None:
@@ -213,12 +199,12 @@ def _algorithm_details(name: str) -> None:
     from minding.configs.names import example_env, presets_of
     from minding.engine.config.compiler import setting_paths
     from minding.engine.config.options import setting_at
-    from minding.policies import ALGORITHMS
+    from minding.policies import ALGORITHMS, summary_of
 
     entry = ALGORITHMS[name]
     agents = {"one": "one", "any": "one or several", "several": "several"}[entry.agents]
     _print_fields(
-        _summary_of(name),
+        summary_of(name),
         {
             "class": f"minding.policies.{entry.class_name}",
             "actions": ", ".join(entry.actions),

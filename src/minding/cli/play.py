@@ -13,13 +13,14 @@ from minding.cli.common import (
     bad_input,
     chosen_of,
     ckpt_option,
+    command,
     echo,
     model_option,
     trust_option,
 )
 
 
-@click.command("play")
+@command(examples=("play zoo/tictactoe_alphazero", "play runs/connect_four_alphazero --second --show-search"))
 @click.argument("run", type=RunFolder())
 @click.option("--second", is_flag=True, help="Let the agent move first.")
 @click.option(
@@ -48,10 +49,10 @@ def play(
     model: str | None,
     trust: bool,
 ) -> None:
-    """Play a board game against the agent of the run folder RUN, in the terminal or through a pipe.
+    """Play a board game against an agent, in the terminal.
 
-    A move is the number of an action. `undo` takes back your last move and the reply, `hint` shows the move that the
-    agent would play, `quit` or the end of the input ends the game.
+    Moves may also come through a pipe. A move is the number of an action. `undo` takes back your last move and the
+    reply, `hint` shows the move that the agent would play, `quit` or the end of the input ends the game.
     """
     with bad_input():
         from minding.engine.run.run_dir import RunDir

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import click
 
-from minding.cli.common import RunFolder, WholeNumber, bad_input, print_lines
-
-NUMBER = WholeNumber(1, 10**12)
+from minding.cli.common import COUNT, RunFolder, bad_input, command, print_lines
 
 
-@click.command("pool")
+@command(examples=("pool runs/hopper_sac", "pool runs/hopper_sac --pin 3"))
 @click.argument("run", type=RunFolder())
-@click.option("--pin", type=NUMBER, multiple=True, metavar="N", help="Keep this version; may be given several times.")
+@click.option("--pin", type=COUNT, multiple=True, metavar="N", help="Keep this version; may be given several times.")
 @click.option(
-    "--unpin", type=NUMBER, multiple=True, metavar="N", help="Unpin this version: it may be deleted like the others."
+    "--unpin", type=COUNT, multiple=True, metavar="N", help="Unpin this version: it may be deleted like the others."
 )
 def pool(run: str, pin: tuple[int, ...], unpin: tuple[int, ...]) -> None:
-    """List the versions in the model pool of the run folder RUN, and pin them; also works while the run trains.
+    """List and pin the versions of a policy that a run keeps.
 
+    This also works while the run trains.
     A run with the setting pool.freq=N adds a version of its policy every N iterations, and with each evaluation.
     `minding eval`, `record`, `export` and `play` take one of them with --model.
     """

@@ -14,6 +14,8 @@ SHORTCUTS = {
     "algo": "policy.type",
     "env": "env.env_id",
     "seed": "seed",
+    "steps": "run.max_env_step",
+    "device": "device",
     "out": "run.out_dir",
     "collectors": "lanes.collectors",
     "profile": "run.profile",

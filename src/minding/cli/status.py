@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, echo, line, print_lines
+from minding.cli.common import RunFolder, bad_input, command, echo, line, print_lines
 
 if TYPE_CHECKING:
     from minding.engine.chain.lanes import WorkerStatus
     from minding.engine.run.status import RunStatus
 
 
-@click.command()
+@command(examples=("status runs/cartpole_ppo", "status runs/cartpole_ppo-seeds"))
 @click.argument("run", type=RunFolder())
 def status(run: str) -> None:
-    """Print the progress of the run in the folder RUN, and the state of its workers.
+    """Print the progress of a run, and the state of its workers.
 
     This also works for a run that has ended, or whose process was killed. A folder of seeds stands for the runs in
     it. The same data are in RUN/status.json, which a run rewrites with its rows of metrics, at most once a second.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import RunFolder, WholeNumber, bad_input, echo, trust_option
+from minding.cli.common import COUNT, RunFolder, WholeNumber, bad_input, command, echo, trust_option
 from minding.cli.process import EXIT_CODES, report_lost_output, signals_reach_the_run
 from minding.cli.seeds import SeedList, train_seeds
 from minding.cli.settings import (
@@ -27,7 +27,13 @@ _UNSAVED = 3
 """Exit code of a run whose last state could not be saved, however it ended."""
 
 
-@click.command()
+@command(
+    examples=(
+        "train cartpole_ppo",
+        "train ppo --env Acrobot-v1 --steps 100000 policy.learn.learning_rate=1e-3",
+        "train cartpole_ppo --seeds 0-4 --jobs 2",
+    )
+)
 @click.argument("config", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--env", metavar="ENV_ID", help="Environment; the same as env.env_id=ENV_ID.")
@@ -43,7 +49,11 @@ _UNSAVED = 3
 @click.option(
     "--jobs", type=WholeNumber(min=1), help="With --seeds: number of seeds that run at the same time; 1 by default."
 )
-@click.option("--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER.")
+@click.option(
+    "-o", "--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER."
+)
+@click.option("--steps", type=COUNT, help="Environment steps of the run; the same as run.max_env_step=N.")
+@click.option("--device", metavar="DEVICE", help="auto, CPU, Ascend or GPU; the same as device=DEVICE.")
 @click.option(
     "--resume",
     is_flag=True,
@@ -185,16 +195,16 @@ def _resumable(cfg: Config) -> RunDir | None:
     return None
 
 
-@click.command()
+@command(examples=("resume runs/cartpole_ppo", "resume runs/cartpole_ppo run.max_env_step=200000"))
 @click.argument("run", type=RunFolder())
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool) -> int:
-    """Resume the run in the folder RUN from its newest undamaged checkpoint.
+    """Continue a run from its newest undamaged checkpoint.
 
-    KEY=VALUE changes a setting for the rest of the run, such as run.max_env_step=200000. Settings that define a
-    run, such as seed, environment and network, cannot change: see docs/reliability.md.
+    KEY=VALUE changes a setting for the rest of the run in the folder RUN. Settings that define a run, such as seed,
+    environment and network, cannot change: see `minding docs reliability`.
     """
     with bad_input():
         from minding import training

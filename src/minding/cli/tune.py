@@ -13,6 +13,7 @@ from minding.cli.common import (
     GivenPath,
     WholeNumber,
     bad_input,
+    command,
     drawn,
     echo,
     print_fields,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from minding.training.tuning import Search, Trial
 
 
-@click.command()
+@command(examples=("tune cartpole_ppo --trials 20 --jobs 2", "tune sac --env Pendulum-v1 run.max_env_step=10000"))
 @click.argument("config", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--trials", type=WholeNumber(1, 10_000), default=50, show_default=True, help="Total number of trials.")
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option("--env", metavar="ENV_ID", help="Environment; the same as env.env_id=ENV_ID.")
 @click.option("--seed", type=int, help="Seed of the search and of each trial; the same as seed=N.")
-@click.option("--out", metavar="FOLDER", help="Folder that holds the study; the same as run.out_dir=FOLDER.")
+@click.option("-o", "--out", metavar="FOLDER", help="Folder that holds the study; the same as run.out_dir=FOLDER.")
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 def tune(
@@ -68,7 +69,7 @@ def tune(
     CONFIG and KEY=VALUE are the same as for `minding train`; the first trial uses exactly these settings. Weak trials
     are stopped early. The same command continues an interrupted search, or extends a finished one with more --trials.
     The result is a table, the configuration of the best trial, and a plot of the importance of each setting: see
-    docs/howto/hyperparameter_search.md.
+    `minding docs hyperparameter_search`.
     """
     with bad_input():
         from minding import training

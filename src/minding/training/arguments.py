@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,7 +94,8 @@ def place_keys(user: Config, keys: Mapping[str, Any]) -> None:
 
 def _setting(key: str, given: object) -> Any:
     """A keyword's value for the configuration; the user's own code, such as an encoder, is given by its name."""
-    if isinstance(given, type) and given.__module__.partition(".")[0] != "mindspore":
+    code = type if key == "encoder" else (type, types.FunctionType)
+    if isinstance(given, code) and given.__module__.partition(".")[0] != "mindspore":
         return name_of_code(given, key)
     if key == "encoder" and not isinstance(given, str | None):
         what = given.__qualname__ if isinstance(given, type) else f"a {type(given).__name__}"

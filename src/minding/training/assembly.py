@@ -15,7 +15,7 @@ from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.config.named import check_named, is_named, load_code
+from minding.engine.config.named import check_named, is_named, load_code, named_parts
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.lanes import LaneOptions
@@ -67,10 +67,11 @@ def check_runnable(cfg: Config) -> None:
       SetupError: if the device is not available.
     """
     check_chain(cfg)
-    for section, key in ((cfg.policy.model, "model.encoder"), (cfg.policy.other, "other.replay")):
-        name: Any = section.get(key.partition(".")[2])
-        if name and (is_named(name) or key == "model.encoder"):
-            check_named(name, f"policy.{key}")
+    if encoder := cfg.policy.model.get("encoder"):
+        # Minding's own encoder has no name.
+        check_named(encoder, "policy.model.encoder")
+    for key, name in named_parts(cfg):
+        check_named(name, key)
     for entry in cfg.use:
         named_middleware(entry)
     runtime.check_device(cfg.device)

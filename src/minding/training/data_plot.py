@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.dataset import Dataset
-from minding.engine.process.installed import import_extra
+from minding.engine.process.packages import import_extra
 from minding.engine.run.plotting import save_figure
 from minding.engine.types import Array
 

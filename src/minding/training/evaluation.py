@@ -13,9 +13,9 @@ from minding.configs.chains import get_chain
 from minding.engine.config.config import Config
 from minding.engine.paths import anchored
 from minding.engine.run import aggregates
+from minding.engine.run.figures import Score, mean_scores, opponents_of
 from minding.engine.run.pool import Version
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.scores import Score, mean_scores, opponents_of
 from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_evaluator_env
 from minding.middleware.evaluator import info_means, play_episodes

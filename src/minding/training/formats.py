@@ -28,7 +28,7 @@ from minding.engine.data.references import References, references_of
 from minding.engine.data.scratch import Scratch
 from minding.engine.errors import DamagedDataError, DataError, ShapeError, SpaceError, few
 from minding.engine.files import read_bounded
-from minding.engine.process.installed import import_extra
+from minding.engine.process.packages import import_extra
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
 from minding.envs.spaces.actions import describe_actions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import shutil
 import signal
 import time
@@ -17,17 +18,18 @@ import numpy as np
 
 from minding.configs.chains import get_chain
 from minding.configs.recorded import references_in
+from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.identity import collectors_of
 from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.errors import ConfigError, MissingExtraError, NonFiniteError, add_note
+from minding.engine.files import Folder
 from minding.engine.paths import anchored, shown
 from minding.engine.process import compiled
 from minding.engine.process.signals import SignalGuard
-from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.lock import LOCK_FILE, RunLock
 from minding.engine.run.plotting import DRAWN, plot_trace
 from minding.engine.run.progress import Progress
@@ -40,6 +42,44 @@ from minding.training.assembly import Given, add_given, build, check_runnable, g
 from minding.training.evaluation import final_evaluation
 from minding.training.film import film_run
 from minding.training.warm_start import take_over
+
+
+@contextlib.contextmanager
+def nan_batch_kept(folder: Path, task: Task[Any]) -> Iterator[None]:
+    """Writes the batch of a NonFiniteError in this block to `folder`, and adds a note with its path to the error.
+
+    Args:
+      folder: folder ``nan`` of a run, created when needed.
+      task: the task that runs in the block.
+    """
+    try:
+        yield
+    except NonFiniteError as error:
+        if error.batch:
+            try:
+                add_note(error, f"the batch was kept in {_write(error, folder, task.ctx)}")
+            except OSError as failure:
+                add_note(error, f"the batch could not be kept in {folder}: {failure}")
+        raise
+
+
+def _write(error: NonFiniteError, folder: Path, ctx: Context) -> Path:
+    """Writes ``iter_<gradient step>.safetensors`` (arrays) and ``.json`` (message, metrics, kept context fields)."""
+    from safetensors.numpy import save
+
+    counters = ctx.state_dict()
+    name = f"iter_{counters.get('train_iter', ctx.total_step)}"
+    about = {"error": str(error), "metrics": _as_json(error.metrics), "counters": _as_json(counters)}
+    with Folder(folder, make=True) as opened:
+        arrays = {key: np.ascontiguousarray(array) for key, array in error.batch.items()}
+        opened.replace(f"{name}.safetensors", save(arrays))
+        opened.replace(f"{name}.json", (json.dumps(about, indent=2) + "\n").encode())
+    return folder / f"{name}.safetensors"
+
+
+def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replaces NaN and infinity, which JSON does not have, by strings."""
+    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
 @dataclasses.dataclass(frozen=True)

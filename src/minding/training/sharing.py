@@ -174,7 +174,7 @@ def _film(file: Path, cfg: Config, policy: Policy) -> bool:
     return reason is None
 
 
-def _told(evaluation: Evaluation) -> str:
+def _evaluation_text(evaluation: Evaluation) -> str:
     """The results of the evaluation, in a sentence."""
     low, high = evaluation.interval
     games = len(evaluation.returns)
@@ -215,7 +215,7 @@ def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> 
                 ],
             }
         ]
-        text += [_told(evaluation), ""]
+        text += [_evaluation_text(evaluation), ""]
     if film:
         text += ["![An episode](episode.gif)", ""]
     text += [

@@ -106,14 +106,14 @@ class StudyRuns(RunGroup):
         if settings_of(found) != settings_of(self.cfg) or found.get("seed") != self.cfg.seed:
             there, here = differing_settings([found, self.cfg])
             paths = dict.fromkeys(["policy.type", "env.env_id", *there, *here])
-            told = [
+            changes = [
                 f"{path} is {json.dumps(there.get(path))} there and {json.dumps(here.get(path))} here"
                 for path in paths
                 if path in there or path in here
             ]
-            more = f" and {len(told) - 3} more settings differ" if len(told) > 3 else ""
+            more = f" and {len(changes) - 3} more settings differ" if len(changes) > 3 else ""
             raise ConfigError(
-                f"{named} has another configuration: {'; '.join(told[:3])}{more}: give another folder with --study"
+                f"{named} has another configuration: {'; '.join(changes[:3])}{more}: give another folder with --study"
             )
         if load_config(self.folder / _SPACE) != _plain(self.space):
             raise ConfigError(

@@ -23,7 +23,7 @@ from minding.engine.config.space import Choice
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.files import Folder
 from minding.engine.process.commands import Command
-from minding.engine.process.installed import import_extra, import_installed
+from minding.engine.process.packages import import_extra, import_installed
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics

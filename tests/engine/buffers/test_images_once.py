@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import IMAGE, tiny_config
+from fakes import IMAGE, refuses, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import Stream
@@ -10,16 +10,11 @@ from streams import Stream
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.buffers import ring as storage
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ShapeError
-from minding.engine.process import runtime
-from minding.engine.run.fingerprint import fingerprint
 from minding.middleware import data_pusher, nstep_reward_enhancer
 from minding.policies import get_policy_class
-
-# Loading changes the recursion limit, which hypothesis takes amiss within a test.
-runtime.load()
+from proofs.fingerprint import fingerprint
 
 PIXELS = (1, 2, 2)
 FIELDS = {
@@ -66,20 +61,20 @@ def check_same(once, stored):
 )
 def test_successors_are_the_observations_that_followed(seed, lengths, n, resets, capacity, collectors, reloads):
     streams = [Stream(seed + k, sum(lengths), resets=resets, image=PIXELS) for k in range(collectors)]
-    once, stored = (ReplayBuffer(capacity, FIELDS, images_once=given) for given in (True, False))
-    push, start = pushing([once, stored], n), 0
+    buffers = [ReplayBuffer(capacity, FIELDS, images_once=given) for given in (True, False)]
+    push, start = pushing(buffers, n), 0
     for k, length in enumerate(lengths):
         for number, stream in enumerate(streams):
             rollout = stream.rollout(start, start + length)
             rollout.collector = number
             push(rollout)
-            check_same(once, stored)
+            check_same(*buffers)
         start += length
         if k in reloads:
-            state = once.state_dict()
-            once.load_state_dict(state)
-            assert fingerprint(once.state_dict()) == fingerprint(state)
-            check_same(once, stored)
+            state, buffers[0] = buffers[0].state_dict(), ReplayBuffer(capacity, FIELDS, images_once=True)
+            buffers[0].load_state_dict(state)
+            assert fingerprint(buffers[0].state_dict()) == fingerprint(state)
+            check_same(*buffers)
 
 
 def test_spare_places_of_final_observations_grow_and_are_reused(monkeypatch):
@@ -94,34 +89,7 @@ def test_spare_places_of_final_observations_grow_and_are_reused(monkeypatch):
     assert 16 < once.ring.tables.spare < 90
 
 
-def test_a_checkpoint_restores_images_into_a_new_buffer(tmp_path):
-    stream = Stream(4, 60, image=PIXELS)
-    once, stored, other = (ReplayBuffer(50, FIELDS, images_once=given) for given in (True, False, True))
-    buffers = [once, stored]
-    push = pushing(buffers, 2)
-    for start in range(0, 30, 3):
-        push(stream.rollout(start, start + 3))
-    save_checkpoint(tmp_path / "iter_1", once.state_dict(), {})
-    other.load_state_dict(load_checkpoint(tmp_path / "iter_1")[0])
-    check_same(other, stored)
-    buffers.append(other)
-    for start in range(30, 60, 3):
-        push(stream.rollout(start, start + 3))
-        check_same(other, stored)
-    with pytest.raises(CheckpointError, match="linked"):
-        ReplayBuffer(50, FIELDS).load_state_dict(once.state_dict())
-
-
-def test_images_take_half_the_memory():
-    shape = (4, 84, 84)
-    fields = {**FIELDS, "obs": Field(shape, "uint8"), "next_obs": Field(shape, "uint8")}
-    once, stored = (
-        sum(t.nbytes for t in ReplayBuffer(1600, fields, images_once=given).ring.tables.host) for given in (True, False)
-    )
-    assert once / stored == pytest.approx(17 / 32, rel=1e-3)
-
-
-def test_only_images_of_observations_are_stored_once():
+def test_only_images_of_observations_are_stored_once_and_take_half_the_memory():
     fields = {
         "obs.n": Field((3,)),
         "obs.i": Field((2,), "uint8"),
@@ -134,44 +102,41 @@ def test_only_images_of_observations_are_stored_once():
     assert list(layout.columns) == list(layout.fields)
     assert RowLayout({**fields, "next_obs.i": Field((3,), "uint8")}, images_once=True).linked == ()
     assert not ReplayBuffer(5, {"obs": Field((3,)), "next_obs": Field((3,))}, images_once=True).takes_order
+    shape = (4, 84, 84)
+    fields = {**FIELDS, "obs": Field(shape, "uint8"), "next_obs": Field(shape, "uint8")}
+    once, stored = (
+        sum(t.nbytes for t in ReplayBuffer(1600, fields, images_once=given).ring.tables.host) for given in (True, False)
+    )
+    assert once / stored == pytest.approx(17 / 32, rel=1e-3)
 
 
 def test_rows_without_their_order_are_refused():
     rows = {name: np.zeros((2, *field.shape), field.dtype) for name, field in FIELDS.items()}
-    with pytest.raises(ShapeError, match="the rows lack sequence, begun, ended, which link each row to its successor"):
-        ReplayBuffer(5, FIELDS, images_once=True).push(rows)
+    once = ReplayBuffer(5, FIELDS, images_once=True)
+    refuses(ShapeError, ("sequence, begun, ended", lambda: once.push(rows)))
+    refuses(CheckpointError, ("linked", lambda: ReplayBuffer(5, FIELDS).load_state_dict(once.state_dict())))
 
 
 # Learning from them
 
 
-def stream_into(buffers, rollouts=12):
-    stream, push = Stream(8, rollouts * 4, image=tuple(IMAGE["shape"])), pushing(buffers, 2)
-    for k in range(rollouts):
-        rollout = stream.rollout(4 * k, 4 * k + 4)
-        rollout.action %= 3
-        push(rollout)
-        yield k
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
-def test_training_is_bitwise_the_same(replay, monkeypatch):
+def test_training_is_bitwise_the_same(monkeypatch):
     monkeypatch.setattr(storage, "FEW", 8)  # It grows, which needs another compilation.
-    priority = Priority() if replay == "prioritized" else None
-    policies = [get_policy_class("dqn")(tiny_config("dqn", IMAGE, **{"policy.other.replay": replay})) for _ in range(2)]
+    cfg = tiny_config("dqn", IMAGE, **{"policy.other.replay": "prioritized"})
+    policies = [get_policy_class("dqn")(cfg) for _ in range(2)]
     buffers = [
-        ReplayBuffer(60, policy.learn_mode.fields, priority=priority, images_once=once, seed=2)
+        ReplayBuffer(60, policy.learn_mode.fields, priority=Priority(), images_once=once, seed=2)
         for policy, once in zip(policies, (True, False))
     ]
-    for k in stream_into(buffers):
-        if k < 2:
-            continue
-        for policy, buffer in zip(policies, buffers):
+    stream, push = Stream(8, 48, image=tuple(IMAGE["shape"])), pushing(buffers, 2)
+    for start in range(0, 48, 4):
+        rollout = stream.rollout(start, start + 4)
+        rollout.action %= 3
+        push(rollout)
+        for policy, buffer in zip(policies, buffers) if start >= 8 else ():
             batch = buffer.sample(3, 8)
-            output = policy.learn_mode.forward(batch)
-            if output.priorities is not None:
-                buffer.update(batch, output.priorities)
+            buffer.update(batch, policy.learn_mode.forward(batch).priorities)
     assert fingerprint(policies[0].state_dict()) == fingerprint(policies[1].state_dict())
     assert buffers[0].ring.tables.spare > 8
 

@@ -1,15 +1,18 @@
-"""Tables against plain lists: what is drawn, what is removed, and when either is allowed."""
+"""Tables against plain lists: what is drawn, what is removed, and when limiters allow either."""
 
+import math
 import types
 
 import numpy as np
 import pytest
 from buffer_kit import FIELDS, contents, numbers, rows
+from fakes import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minding.configs.chains.off_policy import replay_buffer
 from minding.engine.buffers import Priority, Rows, Table, Tables, limiters
+from minding.engine.buffers.limiters import LIMITERS, Limiter, make_limiter
 from minding.engine.buffers.selectors import SELECTORS, make_selector
 from minding.engine.config.config import TableSection
 from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
@@ -121,6 +124,10 @@ def test_probabilities_match_the_samples():
     share = np.bincount(places, minlength=4) / len(places)
     np.testing.assert_allclose(share, [1 / 6, 2 / 6, 3 / 6, 0.0], atol=0.01)
     assert dict(zip(places.tolist(), probability.round(6).tolist())) == {0: 0.166667, 1: 0.333333, 2: 0.5}
+    selector = make_selector("uniform", 8, 0.5, "sampler")
+    selector.insert(np.arange(6), np.ones(6))
+    share = np.bincount(selector.choose_many(30_000, rng)[0], minlength=8) / 30_000
+    np.testing.assert_allclose(share, [1 / 6] * 6 + [0, 0], atol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +149,7 @@ def test_a_row_that_was_sampled_often_enough_is_removed_and_stays_readable_until
     batch = table.sample(1, 4)
     assert numbers(batch).tolist() == [[0, 0, 1, 1]]
     assert held(table) == [2]
-    with pytest.raises(LimitError, match="sample of 3 rows: the limiter does not allow it: 1 rows"):
-        table.sample(1, 3)
+    refuses(LimitError, ("sample of 3 rows", lambda: table.sample(1, 3)))
     table.push(rows(3, 4, 5))
     assert sampled(table, 2, 2) == [2, 2, 3, 3]
 
@@ -153,24 +159,11 @@ def test_a_queue_and_a_stack_give_each_row_once(kind, order):
     limiter = limiters.queue(3) if kind == "fifo" else limiters.stack(3)
     table = Table(3, FIELDS, kind, kind, max_times_sampled=1, limiter=limiter)
     table.push(rows(0, 1, 2))
-    with pytest.raises(
-        LimitError, match=r"push of 1 rows: .* 3 inserted x 1 samples per insert - 0 sampled = 3, to sta"
-    ):
-        table.push(rows(3))
+    refuses(LimitError, ("push of 1 rows", lambda: table.push(rows(3))))
     assert [sampled(table)[0] for _ in range(3)] == order
-    with pytest.raises(ConfigError, match="sample from an empty buffer"):
-        table.sample(1, 1)
+    refuses(ConfigError, ("empty", lambda: table.sample(1, 1)))
     table.push(rows(3))
     assert sampled(table) == [3]
-
-
-def test_rows_are_sampled_uniformly_and_the_oldest_makes_room():
-    table = Table(6, FIELDS, seed=1)
-    for n in range(0, 10, 2):
-        table.push(rows(n, n + 1))
-    share = np.bincount(sampled(table, 10, 3000), minlength=10) / 30_000
-    np.testing.assert_allclose(share, [0] * 4 + [1 / 6] * 6, atol=0.01)
-    assert held(table) == [4, 5, 6, 7, 8, 9]
 
 
 def test_importance_weights_follow_the_formula_and_updates_change_the_samples():
@@ -201,8 +194,6 @@ def test_tables_share_rows_and_a_row_stays_as_long_as_one_of_them_refers_to_it()
     assert sampled(recent, 1, 2) == [2, 3]
     assert (held(recent), len(both)) == ([], 3)
     assert sampled(best) == [0]
-    with pytest.raises(ConfigError, match="expected tables that share their rows"):
-        Tables(recent, Table(2, FIELDS))
 
 
 @pytest.mark.parametrize("sampler", SELECTORS)
@@ -232,11 +223,9 @@ def test_a_restored_table_continues_as_if_it_had_not_been_saved(sampler):
     # The limiter of the running configuration counts, with what was inserted and sampled so far.
     limited = made(limiters.ratio(1.0, 1, 1.0))
     limited.load_state_dict({**state, "rows": plain(state["rows"])})
-    with pytest.raises(LimitError, match="9 inserted x 1 samples per insert - 12 sampled = -3"):
-        limited.sample(1, 1)
+    refuses(LimitError, ("9 inserted x 1 samples per insert - 12 sampled", lambda: limited.sample(1, 1)))
     other = Table(5, FIELDS, sampler, "fifo")
-    with pytest.raises(CheckpointError, match=r"a table of .*'remover': 'min_heap'.*, this run has one of .*'fifo'"):
-        other.load_state_dict(state)
+    refuses(CheckpointError, ("'remover': 'min_heap'", lambda: other.load_state_dict(state)))
 
 
 def plain(state):
@@ -244,40 +233,29 @@ def plain(state):
     return {**state, "tables": {name: np.array(blocks.array) for name, blocks in state["tables"].items()}}
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Table(0, FIELDS), "expected at least 1 row, got 0"),
-        (lambda: Table(4, FIELDS, "unifrom"), "sampler='unifrom' is unknown; did you mean 'uniform'"),
-        (lambda: Table(4, FIELDS, remover="oldest"), "remover='oldest' is unknown"),
-        (lambda: Table(4, FIELDS, max_times_sampled=-1), "max_times_sampled=-1: expected at least 0"),
-        (lambda: Table(4, FIELDS, limiter=limiters.min_size(5)), "waits for 5 rows, and the table holds 4"),
-        (lambda: Table(5, Rows(4, FIELDS)), "expected 1 to 4 rows, got 5"),
-        (lambda: Table(4, FIELDS).push(rows(*range(5))), "push of 5 rows into a buffer of 4"),
-        (lambda: Table(4, FIELDS).push(rows(0, priority=[-2.0])), "priority -2.0: expected the size of an error"),
-    ],
-)
-def test_settings_and_rows_that_do_not_fit_are_refused(make, message):
-    with pytest.raises(ConfigError, match=message):
-        make()
-
-
-def test_bad_rows_and_priorities_change_nothing():
-    table = Table(2, FIELDS)
-    table.push(rows(0, 1))
-    with pytest.raises(NonFiniteError):
-        table.push({**rows(2), "number": np.array([np.nan], np.float32)})
-    with pytest.raises(NonFiniteError):
-        table.push(rows(2, priority=[np.inf]))
-    with pytest.raises(ConfigError, match="the limiter never lets more than 4 out at once"):
-        full().sample(1, 5)
+def test_settings_and_rows_that_do_not_fit_are_refused_and_change_nothing():
+    table, full = Table(2, FIELDS), Table(4, FIELDS, limiter=limiters.ratio(1.0, 1, 2.0))
+    for each in (table, full):
+        each.push(rows(0, 1))
+    refuses(
+        ConfigError,
+        ("1 row", lambda: Table(0, FIELDS)),
+        ("'uniform'", lambda: Table(4, FIELDS, "unifrom")),
+        ("remover='oldest'", lambda: Table(4, FIELDS, remover="oldest")),
+        ("max_times_sampled=-1", lambda: Table(4, FIELDS, max_times_sampled=-1)),
+        ("5 rows", lambda: Table(4, FIELDS, limiter=limiters.min_size(5))),
+        ("4 rows", lambda: Table(5, Rows(4, FIELDS))),
+        ("5 rows", lambda: Table(4, FIELDS).push(rows(*range(5)))),
+        ("priority -2.0", lambda: Table(4, FIELDS).push(rows(0, priority=[-2.0]))),
+        ("share their rows", lambda: Tables(table, full)),
+        ("never lets more than 4", lambda: full.sample(1, 5)),
+    )
+    refuses(
+        NonFiniteError,
+        ("'number'", lambda: table.push({**rows(2), "number": np.array([np.nan], np.float32)})),
+        ("priority", lambda: table.push(rows(2, priority=[np.inf]))),
+    )
     assert held(table) == [0, 1]
-
-
-def full():
-    table = Table(4, FIELDS, limiter=limiters.ratio(1.0, 1, 2.0))
-    table.push(rows(0, 1))
-    return table
 
 
 def test_the_chain_has_the_configured_table_and_refuses_a_queue_that_gives_rows_twice(tiny_config):
@@ -288,5 +266,49 @@ def test_the_chain_has_the_configured_table_and_refuses_a_queue_that_gives_rows_
     table = replay_buffer(tiny_config("dqn", **overrides, **once), policy)
     assert (table.sampler, table.remover, table.max_times_sampled) == ("lifo", "lifo", 1)
     assert table.limiter == limiters.stack(1)
-    with pytest.raises(ConfigError, match=r"limiter='stack' gives each row once: also set .*sampler=lifo"):
-        replay_buffer(tiny_config("dqn", **overrides), policy)
+    refuses(ConfigError, ("limiter='stack'", lambda: replay_buffer(tiny_config("dqn", **overrides), policy)))
+
+
+# Limiters
+
+
+def test_each_limiter_stops_samples_and_inserts_where_it_says():
+    # r = 2, 10 rows, error 4: 20 - 4 <= 2 I - S <= 20 + 4.
+    limiter = limiters.ratio(2.0, 10, 4.0)
+    assert (limiter.min_diff, limiter.max_diff) == (16.0, 24.0)
+    # Up to 10 rows, inserts are free.
+    assert [limiter.can_insert(n, 0, 0, 0) for n in (10, 12, 13)] == [True, True, False]
+    assert [limiter.can_insert(1, 12, 12, sampled) for sampled in (0, 1, 2)] == [False, False, True]
+    assert [limiter.can_sample(n, 10, 10, 0) for n in (4, 5)] == [True, False]
+    assert not limiter.can_sample(1, 9, 9, 0)
+    # Rows that were removed count as inserted, and the table waits for its size again.
+    assert not limiter.can_sample(1, 9, 30, 0)
+    queue = limiters.queue(2)
+    assert [queue.can_insert(1, size, size, 0) for size in (0, 1, 2)] == [True, True, False]
+    assert [queue.can_sample(n, 2, 5, 3) for n in (1, 2, 3)] == [True, True, False]
+    assert limiters.stack(2) == queue
+    free, waiting = limiters.none(), limiters.min_size(3)
+    assert [free.can_sample(9, size, size, 0) for size in (0, 1)] == [False, True]
+    assert [waiting.can_sample(9, size, size, 0) for size in (2, 3)] == [False, True]
+    assert free.can_insert(10**6, 10**6, 10**6, 0)
+    assert waiting.can_insert(10**6, 10**6, 10**6, 0)
+
+
+def test_invalid_limits_are_refused():
+    refuses(
+        ConfigError,
+        ("min_size", lambda: limiters.min_size(0)),
+        ("samples_per_insert", lambda: limiters.ratio(0.0, 1, 4.0)),
+        ("samples_per_insert", lambda: limiters.ratio(math.nan, 1, 4.0)),
+        ("at least max(1, samples_per_insert) = 8", lambda: limiters.ratio(8.0, 10, 4.0)),
+        ("min_diff", lambda: Limiter(1, 1.0, 2.0, 2.0)),
+        ("ratio", lambda: make_limiter("ration", rows=1, samples_per_insert=1.0, error=1.0, what="limiter")),
+    )
+
+
+def test_every_name_makes_a_limiter():
+    made = {name: make_limiter(name, rows=4, samples_per_insert=2.0, error=6.0) for name in LIMITERS}
+    assert made["ratio"] == limiters.ratio(2.0, 4, 6.0)
+    assert made["none"] == limiters.none()
+    assert made["min_size"] == limiters.min_size(4)
+    assert made["queue"] == made["stack"] == limiters.queue(4)

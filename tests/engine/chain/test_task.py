@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import threading
 
 import pytest
 from chain_kit import fail, marker
+from fakes import refuses
 
 from minding.engine import (
     ChainError,
@@ -24,35 +24,30 @@ from minding.middleware import EpisodeCollector, epoch_timer, multistep_trainer,
 # Misuse
 
 
-@pytest.mark.parametrize("call", [lambda t: t.use(fail), lambda t: t.run(), lambda t: t.on("a", fail)])
-def test_a_task_that_was_not_started_says_so(call):
-    with pytest.raises(ChainError, match=r"has not been started; put it inside `with task\.start\(\):`"):
-        call(Task())
-
-
-def test_a_task_is_not_started_again_within_its_block_and_keeps_its_chain():
-    with Task().start() as outer:
+def test_a_task_runs_within_its_block_only_and_can_be_read_and_started_again_after_it():
+    outer = Task()
+    outside = [
+        ("has not been started", lambda: outer.use(fail)),
+        ("has not been started", outer.run),
+        ("has not been started", lambda: outer.on("a", fail)),
+    ]
+    refuses(ChainError, *outside)
+    with outer.start():
         outer.use(lambda ctx: None)
-        with pytest.raises(ChainError, match=r"the block of an earlier start has not ended; use another Task\(\)"):
-            outer.start()
+        refuses(ChainError, ("another Task()", outer.start))
         outer.run(max_step=2)
     assert outer.ctx.total_step == 2
+    refuses(ChainError, *outside)
+    with pytest.raises(ValueError), outer.start():
+        outer.use(fail).run(max_step=1)
     with outer.start() as again:
         again.use(lambda ctx: None).run(max_step=1)
+    assert again.stop_reason == "max_step"
 
 
-def test_after_its_block_a_task_is_not_started_but_can_be_read():
-    with Task().start() as ended:
-        ended.use(lambda ctx: None).run(max_step=3)
-    assert ended.ctx.total_step == 3
-    with pytest.raises(ChainError, match="has not been started"):
-        ended.use(fail)
-
-
-@pytest.mark.parametrize("compose", [Task.use, Task.serial, Task.parallel, Task.wrap, Task.use_wrapper])
-def test_only_callables_can_be_middleware(started, compose):
-    with pytest.raises(MiddlewareError, match="got 'collector' of type str; a middleware is a callable"):
-        compose(started, "collector")
+def test_only_callables_can_be_middleware(started):
+    calls = (started.use, started.serial, started.parallel, started.wrap, started.use_wrapper)
+    refuses(MiddlewareError, *(("'collector' of type str", lambda call=call: call("collector")) for call in calls))
 
 
 @pytest.mark.parametrize(
@@ -63,73 +58,64 @@ def test_a_running_task_is_not_changed_started_or_run_again(started, call):
         started.use(lambda ctx: call(started)).run(max_step=1)
 
 
-MISTAKES = [
-    (lambda t: t.run(max_step=1), ChainError, "the chain is empty"),
-    *((lambda t, n=n: t.use(fail).run(max_step=n), ConfigError, "max_step must be") for n in (-1, 1.5, "10", True)),
-    *((lambda t, r=r: Task().start(resume=r), ChainError, f"resume must be 'latest'.* got {r}") for r in (True, 3)),
-    (lambda t: Task().start(ctx=OnlineRLContext), ChainError, r"a Context object such as OnlineRLContext\(\)"),
-    (lambda t: t.use(t.serial(fail), role="learn"), MiddlewareError, "serial cannot have a role"),
-    (lambda t: t.load_state_dict({"params": 1}), CheckpointError, r"has the keys ctx, chain, .*, got \['params'\]"),
-    (lambda t: t.at_boundary(lambda: None), ChainError, "no iteration is running"),
-    (lambda t: t.profile(), ChainError, r"start with task\.start\(\.\.\., profile=True\)"),
-    (lambda t: t.write_trace("trace.json"), ChainError, r"start with task\.start\(\.\.\., trace=True\)"),
-    (lambda t: t.off("tock"), ChainError, "off: nothing is registered for event 'tock'"),
-    (lambda t: t.add_role("colect"), MiddlewareError, "role 'colect' is not one of collect.*; did you mean 'collect'"),
-]
-
-
-@pytest.mark.parametrize(("call", "error", "message"), MISTAKES)
-def test_a_mistake_is_an_error_that_names_it(started, call, error, message):
-    with pytest.raises(error, match=message):
-        call(started)
+def test_a_mistake_is_an_error_that_names_it(started):
+    refuses(
+        ChainError,
+        ("empty", lambda: started.run(max_step=1)),
+        *(("resume", lambda value=value: Task().start(resume=value)) for value in (True, 3)),
+        ("OnlineRLContext()", lambda: Task().start(ctx=OnlineRLContext)),
+        ("no iteration", lambda: started.at_boundary(lambda: None)),
+        ("profile=True", started.profile),
+        ("trace=True", lambda: started.write_trace("trace.json")),
+        ("'tock'", lambda: started.off("tock")),
+    )
+    refuses(
+        MiddlewareError,
+        ("role", lambda: started.use(started.serial(fail), role="learn")),
+        ("'collect'", lambda: started.add_role("colect")),
+    )
+    refuses(CheckpointError, ("params", lambda: started.load_state_dict({"params": 1})))
+    started.use(fail)
+    refuses(ConfigError, *(("max_step", lambda n=n: started.run(max_step=n)) for n in (-1, 1.5, "10", True)))
 
 
 # DI-engine's names
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda task: task.start(n_async_workers=4), "start: n_async_workers is the number of DI-engine's threads; "),
-        (lambda task: task.start(True, 4), "lanes={'collectors': 4}"),
-        (lambda task: task.start(labels={"a"}), "start: there are no labels; use an `if`"),
-        (lambda task: task.start(attach_callback=print), "start: processes are not attached to a run; resume="),
-        (lambda task: task.start(traec=True), "start: there is no argument 'traec'; did you mean 'trace'?"),
-        (lambda task: task.use(print, lock=True), "use: omit `lock`: no two middleware"),
-        (lambda task: task.use(print, filter_labels=["a"]), "use: there are no labels; use an `if`"),
-        (lambda task: task.wrap(print, lock=True), "wrap: omit `lock`: no two middleware"),
-        (lambda task: task.emit("tick", only_remote=True), "emit: omit `only_remote`: events stay in the run"),
-        (lambda task: task.emit("tick", only_local=True), "emit: omit `only_local`: events stay in the run"),
-        (
-            lambda task: task.wait_for("tick", 0.01, ignore_timeout_exception=False),
-            "wait_for: omit `ignore_timeout_exception`: wait_for raises TimeoutError",
-        ),
-    ],
-)
-def test_unknown_arguments_are_refused_with_what_to_use(started, call, message):
-    with pytest.raises(ChainError, match=re.escape(message)):
-        call(started)
+def test_unknown_arguments_are_refused_with_what_to_use(started):
+    refuses(
+        ChainError,
+        ("lanes=", lambda: started.start(n_async_workers=4)),
+        ("lanes={'collectors': 4}", lambda: started.start(True, 4)),
+        ("use an `if`", lambda: started.start(labels={"a"})),
+        ("resume=", lambda: started.start(attach_callback=print)),
+        ("'trace'", lambda: started.start(traec=True)),
+        ("omit `lock`", lambda: started.use(print, lock=True)),
+        ("use an `if`", lambda: started.use(print, filter_labels=["a"])),
+        ("omit `lock`", lambda: started.wrap(print, lock=True)),
+        ("omit `only_remote`", lambda: started.emit("tick", only_remote=True)),
+        ("omit `only_local`", lambda: started.emit("tick", only_local=True)),
+        ("TimeoutError", lambda: started.wait_for("tick", 0.01, ignore_timeout_exception=False)),
+    )
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("router", "lanes start their own processes"),
-        ("match_labels", "use an `if`"),
-        ("labels", "use an `if`"),
-        ("void", "lambda ctx: None"),
-        ("sync", "nothing to wait for"),
-        ("async_executor", "parallel"),
-        ("sequence", "serial"),
-        ("use_step_wrapper", "use_wrapper"),
-        ("emit_remote", "use emit"),
-        ("finsh", "did you mean 'finish'"),
-    ],
-)
-def test_unknown_attributes_are_refused_with_what_to_use(name, message):
-    with pytest.raises(AttributeError, match=f"task.{name}.*{re.escape(message)}"):
-        getattr(Task(), name)
-    assert not hasattr(Task(), name)
+INSTEAD = {
+    "router": "lanes",
+    "match_labels": "use an `if`",
+    "labels": "use an `if`",
+    "void": "lambda ctx: None",
+    "sync": "nothing to wait for",
+    "async_executor": "parallel",
+    "sequence": "serial",
+    "use_step_wrapper": "use_wrapper",
+    "emit_remote": "use emit",
+    "finsh": "'finish'",
+}
+
+
+def test_unknown_attributes_are_refused_with_what_to_use():
+    refuses(AttributeError, *((word, lambda name=name: getattr(Task(), name)) for name, word in INSTEAD.items()))
+    assert not any(hasattr(Task(), name) for name in INSTEAD)
 
 
 def test_roles_have_the_names_of_both(started):
@@ -149,32 +135,26 @@ def test_middleware_take_the_arguments_of_di_engine_or_say_which_they_take():
         checker(ctx)
     assert checker.reason == "max_train_iter"
     epoch_timer(print_per=5)
-    with pytest.raises(MiddlewareError, match=r"multistep_trainer: .*'policy'; it takes \(cfg, policy\)"):
-        multistep_trainer(object(), log_freq=100)
-    with pytest.raises(MiddlewareError, match=r"epoch_timer: .*'smooth_window'; it takes \(print_per, \*, clock\)"):
-        epoch_timer(print_per=5, smooth_window=10)
-    with pytest.raises(MiddlewareError, match=r"too many positional .*; it takes \(cfg, policy, env, \*, n_episode\)"):
-        EpisodeCollector(object(), object(), object(), 8)
+    refuses(
+        MiddlewareError,
+        ("(cfg, policy)", lambda: multistep_trainer(object(), log_freq=100)),
+        ("(print_per, *, clock)", lambda: epoch_timer(print_per=5, smooth_window=10)),
+        ("(cfg, policy, env, *, n_episode)", lambda: EpisodeCollector(object(), object(), object(), 8)),
+    )
 
 
 # Steps and ends
 
 
-def test_max_step_bounds_the_total_step_of_the_task(started):
+@pytest.mark.parametrize("start", [0, 400])
+def test_max_step_bounds_the_total_step_of_the_task(start):
     seen = []
-    started.use(lambda ctx: seen.append(ctx.total_step))
-    started.run(max_step=2)
-    assert (seen, started.ctx.total_step, started.stop_reason) == ([0, 1], 2, "max_step")
-    started.run(max_step=5)
-    started.run(max_step=5)
-    assert (seen, started.ctx.total_step) == ([0, 1, 2, 3, 4], 5)
-
-
-def test_a_run_begins_at_the_total_step_of_its_context():
-    seen = []
-    with Task().start(ctx=OnlineRLContext(total_step=400)) as resumed:
-        resumed.use(lambda ctx: seen.append(ctx.total_step)).run(max_step=403)
-    assert seen == [400, 401, 402]
+    with Task().start(ctx=OnlineRLContext(total_step=start)) as task:
+        task.use(lambda ctx: seen.append((ctx.total_step - start, task.running)))
+        for limit in (2, 5, 5):
+            task.run(max_step=start + limit)
+            assert (task.ctx.total_step, task.stop_reason, task.running) == (start + limit, "max_step", False)
+    assert seen == [(step, True) for step in range(5)]
 
 
 def test_finish_lets_the_rest_of_the_iteration_run_once(started):
@@ -199,17 +179,6 @@ def test_finish_can_be_taken_back_within_the_iteration_and_does_not_bind_the_nex
     assert started.ctx.total_step == 4
     started.run(max_step=6)
     assert (started.ctx.total_step, started.stop_reason) == (6, "max_step")
-
-
-def test_stop_within_a_run_ends_it_after_the_iteration(started):
-    started.use(lambda ctx: started.stop()).run()
-    assert (started.ctx.total_step, started.stop_reason) == (1, "finish")
-
-
-def test_running_is_true_during_a_run_only(started):
-    seen = []
-    started.use(lambda ctx: seen.append(started.running)).run(max_step=1)
-    assert (seen, started.running) == ([True], False)
 
 
 class Hook:
@@ -249,7 +218,7 @@ def test_hooks_and_the_finish_event_run_once_however_the_run_ends(end, reason, s
     assert task.stop_reason == reason
 
 
-def test_an_error_in_a_hook_stops_no_other_hook_and_is_raised(started):
+def test_an_error_in_a_hook_stops_no_other_hook_and_does_not_hide_an_earlier_one(started):
     log = []
     started.on("finish", lambda: log.append("event"))
     started.use(Hook(log, "a", OSError("disk full"))).use(Hook(log, "b", OSError("second")))
@@ -260,25 +229,12 @@ def test_an_error_in_a_hook_stops_no_other_hook_and_is_raised(started):
         "in finish() of middleware 'Hook' (position 0)",
         "another finish hook failed too: OSError('second')",
     ]
-
-
-def test_an_error_in_a_hook_does_not_hide_the_error_that_ended_the_run(started):
-    log = []
-    started.use(Hook(log, "a", OSError("disk full"))).use(fail)
     with pytest.raises(ValueError, match="broken") as caught:
-        started.run(max_step=1)
-    assert caught.value.__notes__[-1] == "the end of the run failed too: OSError('disk full')"
+        started.use(fail).run(max_step=2)
+    assert caught.value.__notes__[-1].startswith("the end of the run failed too: OSError")
 
 
 # Events, tasks, roles
-
-
-def test_run_raises_the_error_of_a_handler(started):
-    started.on("saved", lambda path: 1 / 0)
-    started.use(lambda ctx: started.emit("saved", path="x"))
-    with pytest.raises(ZeroDivisionError) as caught:
-        started.run(max_step=1)
-    assert caught.value.__notes__[1] == "in middleware '<lambda>' (position 0, step 0)"
 
 
 def test_an_error_in_a_handler_in_another_thread_ends_the_run_at_the_next_step(started):
@@ -305,10 +261,9 @@ def test_a_task_has_once_off_and_wait_for(started):
     started.off("tick", seen.append)
     started.emit("tick", 2)
     assert seen == [1, 1]
-    with pytest.raises(TimeoutError):
-        started.wait_for("tick", timeout=0.01)
-    for _ in range(2):
-        started.on("tick", pytest.fail)
+    refuses(TimeoutError, ("'tick'", lambda: started.wait_for("tick", timeout=0.01)))
+    started.on("tick", pytest.fail)
+    started.on("tick", pytest.fail)
     started.off("tick")
     started.emit("tick")
 
@@ -325,18 +280,6 @@ def test_two_tasks_share_nothing():
     assert log == ["one", "two", "two"]
 
 
-def test_a_middleware_may_run_a_task_of_its_own(started):
-    log = []
-
-    def run_inner(ctx):
-        with Task().start() as inner:
-            inner.use(lambda ctx: log.append(("inner", ctx.total_step)))
-            inner.use(marker(log, 5)).run(max_step=2)
-
-    started.use(marker(log, 1)).use(run_inner).run(max_step=1)
-    assert log == [1, ("inner", 0), 5, -5, ("inner", 1), 5, -5, -1]
-
-
 def test_a_start_after_a_run_begins_a_new_one():
     log = []
     for _ in range(2):
@@ -344,14 +287,6 @@ def test_a_start_after_a_run_begins_a_new_one():
             task.on("finish", lambda: log.append("event"))
             task.use(lambda ctx: log.append(ctx.total_step)).run(max_step=2)
     assert log == [0, 1, "event"] * 2
-
-
-def test_a_failed_run_leaves_a_task_that_can_be_started_again():
-    with pytest.raises(ValueError), task.start():
-        task.use(fail).run(max_step=1)
-    with task.start():
-        task.use(lambda ctx: None).run(max_step=1)
-    assert task.stop_reason == "max_step"
 
 
 # State, views, time
@@ -386,7 +321,7 @@ def build():
     return build_task
 
 
-def test_the_state_of_a_chain_can_be_loaded_into_another_task(build):
+def test_the_state_of_a_chain_can_be_loaded_into_another_task_and_into_no_other_chain(build):
     first, _ = build()
     first.run(max_step=3)
     state = first.state_dict()
@@ -397,25 +332,16 @@ def test_the_state_of_a_chain_can_be_loaded_into_another_task(build):
     second.load_state_dict(state)
     second.run(max_step=5)
     assert [counter.count for counter in counters] == [5, 5]
-
-
-def test_the_state_of_another_chain_is_refused_and_nothing_is_loaded(build):
     first, _ = build()
     first.run(max_step=3)
+    state = first.state_dict()
     with Task().start() as other:
         counter = Counter()
         other.use(counter)
-        with pytest.raises(CheckpointError, match=r"0:<lambda> -> 1:Counter -> .*, got 0:Counter; build"):
-            other.load_state_dict(first.state_dict())
+        refuses(CheckpointError, ("got 0:Counter", lambda: other.load_state_dict(state)))
         assert (counter.count, other.ctx.total_step) == (0, 0)
-
-
-def test_a_middleware_that_lost_its_state_is_named(build):
-    first, _ = build()
-    state = first.state_dict()
     del state["middleware"]["1:Counter"]
-    with pytest.raises(CheckpointError, match="1:Counter: there is state either in the checkpoint or in this chain"):
-        build()[0].load_state_dict(state)
+    refuses(CheckpointError, ("1:Counter", lambda: build()[0].load_state_dict(state)))
 
 
 # Boundaries and resuming
@@ -471,7 +397,7 @@ class Resumed(Hook):
         self.log.append((self.name, "resumed", ctx.total_step))
 
 
-def test_a_run_resumes_once_then_calls_the_hooks_and_then_the_event():
+def test_a_run_resumes_once_then_calls_the_hooks_and_the_event_or_does_nothing_and_tries_again():
     log = []
     with task.start(resume="latest"):
         task.on("resumed", lambda: log.append("event"))
@@ -481,15 +407,10 @@ def test_a_run_resumes_once_then_calls_the_hooks_and_then_the_event():
     start = [("resume", "latest"), ("a", "resumed", 7), "event"]
     # The saver's hook comes before the others.
     assert log == [*start, ("saver", 8), ("a", 8), ("saver", 9), ("a", 9)]
-
-
-def test_a_run_that_cannot_be_resumed_does_nothing_and_tries_again():
     log = []
     with task.start(resume="latest"):
         task.use(Saver(log, "saver", CheckpointError("none"))).use(lambda ctx: log.append("step"))
-        for _ in range(2):
-            with pytest.raises(CheckpointError, match="none"):
-                task.run(max_step=8)
+        refuses(CheckpointError, *[("none", lambda: task.run(max_step=8))] * 2)
     assert log == [("resume", "latest")] * 2
 
 

@@ -13,12 +13,12 @@ from minding.engine import Config
 from minding.engine.config.named import CODE_KEYS, check_named, code_digests, is_given, load_code, name_of_code
 from minding.engine.config.trust import check_code
 from minding.engine.errors import ConfigError, MissingExtraError, TrustError
-from minding.engine.process.installed import import_installed, is_installed
+from minding.engine.process.packages import import_installed, is_installed
 from minding.engine.run.loggers import check_loggers
 from minding.engine.run.run_dir import RunDir
 from minding.envs.config import env_settings
+from minding.envs.envpool import package_of
 from minding.envs.single.factory import env_factory
-from minding.envs.single.pool import package_of
 
 RAN = "import pathlib\npathlib.Path({place!r}, 'ran').write_text(__name__)\n"
 
@@ -100,20 +100,17 @@ def test_a_yaml_file_is_held_to_the_same_wherever_it_lies_and_what_the_user_type
     assert load_code("own_maze:Maze", "policy.type").__name__ == "Maze"
 
 
-def test_a_run_that_was_just_made_is_its_makers_own(project):
+def test_a_run_that_was_just_made_and_what_a_program_passes_are_its_makers_own(project):
     cfg = Config(exp_name="maze", run={"out_dir": "runs"}, env={"env_id": "os:system"})
     assert RunDir.create(cfg).load_config() == cfg
-
-
-class Passed:
-    """Is passed to an agent by this program."""
-
-
-def test_what_a_program_passes_is_its_own_without_being_imported_again():
     name = name_of_code(Passed, "encoder")
     assert is_given(name)
     check_code({"policy": {"model": {"encoder": name}}}, Path("run"))
     assert load_code(name, "policy.model.encoder") is Passed
+
+
+class Passed:
+    """Is passed to an agent by this program."""
 
 
 def test_a_setting_that_the_caller_replaces_may_name_anything_and_no_other(project):

@@ -1,9 +1,11 @@
 """Configurations that anybody may have written: a clear error, in bounded time and memory."""
 
+import functools
 import os
 import time
 
 import pytest
+from fakes import refuses
 
 from minding.engine.config.compiler import fill_schema, load_config, opt, parse_overrides
 from minding.engine.errors import ConfigError
@@ -61,28 +63,21 @@ def test_hostile_settings_are_one_clear_error_within_a_second(tmp_path, text, me
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("key", [True, 1, None, 1.5])
-def test_a_key_that_is_not_a_text_is_one_error_in_python_too(key):
-    for user in ({key: {"a": 1}}, {"env": {key: 1}}, {"env": {"env_kwargs": {"a": [{key: 1}]}}}):
-        with pytest.raises(ConfigError, match=f"the key {key!r} is not a string"):
-            fill_schema({"env": opt({}, "open")}, user)
+def test_a_key_that_is_not_a_text_is_one_error_in_python_and_in_overrides_too():
+    for key in (True, 1, None, 1.5):
+        for user in ({key: {"a": 1}}, {"env": {key: 1}}, {"env": {"env_kwargs": {"a": [{key: 1}]}}}):
+            call = functools.partial(fill_schema, {"env": opt({}, "open")}, user)
+            refuses(ConfigError, (f"the key {key!r} is not a string", call))
+    refuses(ConfigError, ("the key 'on' is not a string", lambda: parse_overrides(["env.env_kwargs={on: 1}"])))
 
 
-def test_an_override_with_such_a_key_is_one_error():
-    with pytest.raises(ConfigError, match=r"override 'env\.env_kwargs=\{on: 1\}': .*the key 'on' is not a string"):
-        parse_overrides(["env.env_kwargs={on: 1}"])
-
-
-def test_a_message_shows_the_beginning_of_a_long_value():
-    with pytest.raises(ConfigError) as caught:
-        fill_schema({"env": {"a": opt(1)}}, {"env": ["x" * 5_000] * 100})
-    assert len(str(caught.value)) < 500
-
-
-def test_aliases_of_a_usual_size_are_settings(tmp_path):
+def test_aliases_of_a_usual_size_are_settings_and_messages_are_short(tmp_path):
     (tmp_path / "c.yaml").write_text("a: &a {b: 1e-3}\nc: *a\nd: &d {<<: *a, e: 2}\nf: {<<: *d, e: 3}\n")
     own = {"b": 0.001}
     assert load_config(tmp_path / "c.yaml") == {"a": own, "c": own, "d": {**own, "e": 2}, "f": {**own, "e": 3}}
+    with pytest.raises(ConfigError) as caught:
+        fill_schema({"env": {"a": opt(1)}}, {"env": ["x" * 5_000] * 100})
+    assert len(str(caught.value)) < 500
 
 
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):

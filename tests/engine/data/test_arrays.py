@@ -1,8 +1,11 @@
 """Recorded data from arrays of one's own."""
 
+import functools
+
 import gymnasium
 import numpy as np
 import pytest
+from fakes import refuses
 from gymnasium.envs.classic_control import PendulumEnv
 from recordings import choices, described, log
 
@@ -19,9 +22,6 @@ def test_episodes_become_data_with_spaces_that_have_their_values(tmp_path):
     assert (found.terminated.tolist(), found.truncated.tolist()) == ([False, True, False], [False, False, True])
     assert found.about["env"]["env_action"]["n"] == 4
     assert found.rows(["next_obs"], np.arange(3))["next_obs"].tolist() == [[2, 3], [4, 5], [2, 3]]
-
-
-def test_parts_of_an_observation_and_kinds_of_actions():
     image = np.zeros((3, 1, 8, 8), np.uint8)
     mixed = Dataset.of_episodes([log(2, [[0, 2], [4, 0]], obs={"image": image, "at": np.zeros((3, 2))})])
     assert {path: values.dtype.name for path, values in mixed.obs.items()} == {"image": "uint8", "at": "float32"}
@@ -30,11 +30,18 @@ def test_parts_of_an_observation_and_kinds_of_actions():
     assert (box.action.dtype.name, box.action.tolist()) == ("float32", [[0.5], [-7.0]])
 
 
-def test_the_environment_may_be_given_and_is_checked():
+def test_the_environment_may_be_given_and_numbers_become_its_own():
     data = Dataset.of_episodes([log(2, np.float64([[0], [1]]))], described())
     assert data.rows(["action"], np.array([1]))["action"].tolist() == [[1.0]]
     with pytest.raises(DataError, match=r"action of row 1, step 1 of episode 0, is \[2\."):
         Dataset.of_episodes([log(2, np.float32([[0], [2]]))], described())
+    lake = log(2, [1, 2], obs=[0, 4, 8])
+    data = Dataset.of_episodes([lake], env="FrozenLake-v1")
+    assert (data.obs[""].dtype.name, data.final_obs[""].tolist()) == ("int32", [8])
+    with pytest.raises(DataError, match=r"episode 0: obs is 0.5 at step 1, the environment has int32"):
+        Dataset.of_episodes([{**lake, "obs": [0, 0.5, 1]}], env="FrozenLake-v1")
+    with pytest.raises(DataError, match="episode 0: action is float32, the environment's actions are choices"):
+        Dataset.of_episodes([{**lake, "action": [0.0, 1.0]}], env="FrozenLake-v1")
 
 
 def test_images_have_their_channels_first():
@@ -98,16 +105,15 @@ def test_flags_are_bools_or_0_and_1_for_the_episode_or_for_each_step(true):
 
 
 def test_nothing_is_no_data():
-    with pytest.raises(DataError, match="expected at least one episode"):
-        Dataset.of_episodes([])
-    with pytest.raises(DataError, match=r"expected a list of episodes, got one dict: write \[episode\]"):
-        Dataset.of_episodes(log(1, [0]))
-    with pytest.raises(DataError, match="expected a list of episodes, got int"):
-        Dataset.of_episodes(3)
-    with pytest.raises(DataError, match=r"^episode 0: expected a dict with obs, action, .*, got list"):
-        Dataset.of_episodes([[1, 2]])
-    with pytest.raises(DataError, match="episode 0: it lacks reward: expected obs, action, reward"):
-        Dataset.of_episodes([{key: value for key, value in log(1, [0]).items() if key != "reward"}])
+    lacking = {key: value for key, value in log(1, [0]).items() if key != "reward"}
+    refuses(
+        DataError,
+        ("at least one episode", lambda: Dataset.of_episodes([])),
+        ("write [episode]", lambda: Dataset.of_episodes(log(1, [0]))),
+        ("got int", lambda: Dataset.of_episodes(3)),
+        ("got list", lambda: Dataset.of_episodes([[1, 2]])),
+        ("it lacks reward", lambda: Dataset.of_episodes([lacking])),
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,39 +132,32 @@ def test_integers_and_bools_are_choices(action, options, expected):
     assert (space["kind"], space.get("n", space.get("nvec")), space["start"]) == expected
 
 
-def test_actions_take_the_shape_of_the_environment():
+def test_actions_take_shape_kind_and_limits_of_the_environment():
     one_of_two = {"kind": "multi_discrete", "shape": [1], "dtype": "int64", "nvec": [2], "start": [0]}
     for action, space in (([0, 1], one_of_two), ([[0], [1]], one_of_two), ([0.0, 1.0], None)):
         assert Dataset.of_episodes([log(2, action)], described(action=space)).action.tolist() == [[0], [1]]
     assert Dataset.of_episodes([log(2, [[0], [1]])], described(action=choices(2))).action.tolist() == [0, 1]
-
-
-def test_floats_are_quantities_even_where_all_are_whole():
     data = Dataset.of_episodes([log(2, [0.0, 1.0])])
     assert (data.about["env"]["env_action"]["kind"], data.action.dtype.name) == ("box", "float32")
-
-
-@pytest.mark.parametrize(
-    ("action", "options", "message"),
-    [
-        ([1, 2], {}, "the smallest action is 1, but integer actions are choices that count from 0: subtract it"),
-        ([-1, 0], {}, "the smallest action is -1"),
-        ([0, 3], {"action_low": 0, "action_high": 2}, "actions range from 0 to 3, outside action_low=0"),
-        ([0.5, 1], {"action_low": 0}, "action_high is not given: expected a number; limits take action_low and"),
-        ([0.5, 1], {"action_low": 1, "action_high": 1}, "action_low=1 is not below action_high=1"),
-        ([[0.5], [1]], {"action_low": [0, 0], "action_high": 1}, r"action_low=\[0, 0\]: expected a finite number, or"),
-        ([0.5, 2], {"action_low": 0, "action_high": 1}, "action of row 1, step 1 of episode 0, is 2"),
-        ([0.5, 1], {"action_low": 0, "action_high": 1, "env": "CartPole-v1"}, "leave out action_low= and action_high="),
-    ],
-)
-def test_limits_of_actions_that_do_not_hold_are_refused(action, options, message):
-    with pytest.raises(DataError, match=message):
-        Dataset.of_episodes([log(2, action)], **options)
-
-
-def test_limits_of_actions_are_those_of_the_policy():
     data = Dataset.of_episodes([log(2, [[0.0, 10], [3, 30]])], action_low=[-3, 10], action_high=[3, 30])
     assert data.rows(["action"], np.arange(2))["action"].tolist() == [[0, -1], [1, 1]]
+
+
+WRONG_LIMITS = [
+    ([1, 2], {}, "the smallest action is 1"),
+    ([-1, 0], {}, "the smallest action is -1"),
+    ([0, 3], {"action_low": 0, "action_high": 2}, "outside action_low=0"),
+    ([0.5, 1], {"action_low": 0}, "action_high is not given"),
+    ([0.5, 1], {"action_low": 1, "action_high": 1}, "action_low=1 is not below"),
+    ([[0.5], [1]], {"action_low": [0, 0], "action_high": 1}, "action_low=[0, 0]"),
+    ([0.5, 2], {"action_low": 0, "action_high": 1}, "action of row 1, step 1 of episode 0, is 2"),
+    ([0.5, 1], {"action_low": 0, "action_high": 1, "env": "CartPole-v1"}, "leave out action_low="),
+]
+
+
+def test_limits_of_actions_that_do_not_hold_are_refused():
+    for action, options, word in WRONG_LIMITS:
+        refuses(DataError, (word, functools.partial(Dataset.of_episodes, [log(2, action)], **options)))
 
 
 def pendulum(steps=2, **changes):
@@ -200,16 +199,6 @@ def test_what_is_no_environment_or_another_one_is_refused_in_one_line(env, messa
     with pytest.raises((DataError, ConfigError), match=message) as caught:
         Dataset.of_episodes([pendulum()], env=env)
     assert "\n" not in str(caught.value)
-
-
-def test_numbers_become_those_of_the_environment_or_are_refused():
-    lake = log(2, [1, 2], obs=[0, 4, 8])
-    data = Dataset.of_episodes([lake], env="FrozenLake-v1")
-    assert (data.obs[""].dtype.name, data.final_obs[""].tolist()) == ("int32", [8])
-    with pytest.raises(DataError, match=r"episode 0: obs is 0.5 at step 1, the environment has int32"):
-        Dataset.of_episodes([{**lake, "obs": [0, 0.5, 1]}], env="FrozenLake-v1")
-    with pytest.raises(DataError, match="episode 0: action is float32, the environment's actions are choices"):
-        Dataset.of_episodes([{**lake, "action": [0.0, 1.0]}], env="FrozenLake-v1")
 
 
 @pytest.mark.parametrize("action", [[0, 1], [[0, 1], [1, 0]], [[0.1], [0.2]]], ids=["one", "several", "box"])

@@ -41,7 +41,7 @@ def saved(tmp_path):
     return tmp_path / "data"
 
 
-def test_data_come_back_as_they_were_written(saved):
+def test_data_come_back_as_they_were_written_also_mapped(saved):
     found, data = load_dataset(saved), toy()
     for name in ("action", "reward", "terminated", "truncated", "end"):
         written = getattr(data, name)
@@ -49,42 +49,6 @@ def test_data_come_back_as_they_were_written(saved):
     assert found.obs[""].tolist() == data.obs[""].tolist()
     assert found.final_obs[""].tolist() == data.final_obs[""].tolist()
     assert (found.about, len(found)) == (data.about, 5)
-
-
-def test_policies_learn_in_their_own_units_and_only_whole_episodes_have_returns():
-    rows = toy().rows(["action", "log_prob"], np.array([4, 0]))
-    assert {name: values.tolist() for name, values in rows.items()} == {"action": [[1.0], [-1.0]]}
-    assert toy().returns().tolist() == [3.0]
-
-
-def test_the_successor_of_the_last_step_of_an_episode_is_the_final_observation():
-    data = toy(final_obs={"": np.float32([[8, 8], [9, 9]])})
-    rows = data.rows(data.names, np.arange(5))
-    assert rows["next_obs"].tolist() == [[2, 3], [8, 8], [6, 7], [8, 9], [9, 9]]
-    assert rows["obs"].tolist() == toy().obs[""].tolist()
-    assert rows["terminated"].tolist() == [False, True, False, False, False]
-    assert rows["reward"].tolist() == [1, 2, 3, 4, 5]
-    assert rows["action"].tolist() == [[-1.0], [-0.5], [0.0], [0.5], [1.0]]
-
-
-def test_the_digest_is_that_of_the_contents(saved, tmp_path):
-    save_dataset(tmp_path / "again", toy())
-    save_dataset(tmp_path / "other", toy(reward=np.float32([1, 2, 3, 4, 6])))
-    digests = [load_dataset(tmp_path / name).digest for name in ("data", "again", "other")]
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_a_folder_is_not_written_over(saved):
-    with pytest.raises(DataError, match="exists: remove it, or give another folder"):
-        save_dataset(saved, toy())
-
-
-def test_missing_data_say_how_they_are_recorded(tmp_path):
-    with pytest.raises(DataError, match=r"no recorded data in .*: `minding data record RUN --steps N` records"):
-        load_dataset(tmp_path / "nothing")
-
-
-def test_mapped_data_are_the_same_and_lie_in_their_file(saved):
     data, found = load_dataset(saved), load_dataset(saved, mapped=True)
     for name in ("action", "reward", "terminated", "truncated", "end"):
         assert getattr(found, name).tobytes() == getattr(data, name).tobytes()
@@ -94,6 +58,30 @@ def test_mapped_data_are_the_same_and_lie_in_their_file(saved):
         data.final_obs[""].tolist(),
     )
     assert (found.digest, found.about) == (data.digest, data.about)
+
+
+def test_rows_have_true_successors_and_the_units_of_policies():
+    data = toy(final_obs={"": np.float32([[8, 8], [9, 9]])})
+    rows = data.rows(data.names, np.arange(5))
+    assert rows["next_obs"].tolist() == [[2, 3], [8, 8], [6, 7], [8, 9], [9, 9]]
+    assert rows["obs"].tolist() == toy().obs[""].tolist()
+    assert rows["terminated"].tolist() == [False, True, False, False, False]
+    assert rows["reward"].tolist() == [1, 2, 3, 4, 5]
+    assert rows["action"].tolist() == [[-1.0], [-0.5], [0.0], [0.5], [1.0]]
+    rows = toy().rows(["action", "log_prob"], np.array([4, 0]))
+    assert {name: values.tolist() for name, values in rows.items()} == {"action": [[1.0], [-1.0]]}
+    assert toy().returns().tolist() == [3.0]
+
+
+def test_the_digest_is_that_of_the_contents_and_a_folder_is_not_written_over(saved, tmp_path):
+    save_dataset(tmp_path / "again", toy())
+    save_dataset(tmp_path / "other", toy(reward=np.float32([1, 2, 3, 4, 6])))
+    digests = [load_dataset(tmp_path / name).digest for name in ("data", "again", "other")]
+    assert digests[0] == digests[1] != digests[2]
+    with pytest.raises(DataError, match="exists: remove it, or give another folder"):
+        save_dataset(saved, toy())
+    with pytest.raises(DataError, match=r"no recorded data in .*: `minding data record RUN --steps N` records"):
+        load_dataset(tmp_path / "nothing")
 
 
 def test_values_are_checked_in_every_block(saved, monkeypatch):
@@ -283,9 +271,12 @@ def test_another_state_is_refused(tmp_path, state):
     check_refused(tmp_path / "data")
 
 
-def test_a_checkpoint_is_not_recorded_data(tmp_path):
+def test_a_checkpoint_and_another_number_of_steps_than_the_manifest_says_are_refused(tmp_path):
     save_checkpoint(tmp_path / "data", {"policy": {}}, {})
     with pytest.raises(DataError, match="is a checkpoint, not recorded data"):
+        load_dataset(tmp_path / "data")
+    save_unchecked(tmp_path / "data", toy(), steps=500)
+    with pytest.raises(DataError, match="5 steps, but the manifest says 500"):
         load_dataset(tmp_path / "data")
 
 
@@ -295,29 +286,23 @@ def refusal(data=None, **env):
     return str(found.value)
 
 
-def test_data_of_another_environment_are_refused_with_both_values():
+def test_data_of_another_environment_are_refused_with_a_few_differences():
     check_fits(toy(), ENV, "data")
     assert refusal(env_id="X") == (
         "the data in 'data' come from another environment: record data of this one with `minding data record`, or "
         "train in the environment of the data. Differences: env.env_id is 'Toy-v0' there, 'X' here"
     )
-
-
-def test_of_two_spaces_only_the_differences_are_named():
-    spec = SPEC
     boxes = {"shape": [3], "low": [-1, -1, -8], "high": [1, 1, 8]}
     action = {"kind": "discrete", "n": 2, "start": 0}
-    other = {**spec, "observation": {**spec["observation"], **boxes}, "env_action": action}
+    other = {**SPEC, "observation": {**SPEC["observation"], **boxes}, "env_action": action}
     told = refusal(env_id="X", spec=other)
     assert told.endswith(
         "env.env_id is 'Toy-v0' there, 'X' here; observation.shape is [2] there, [3] here; "
         "action.kind is 'box' there, 'discrete' here"
     )
-    wide = {**spec, "observation": {**spec["observation"], "high": [1, 2]}}
+    wide = {**SPEC, "observation": {**SPEC["observation"], "high": [1, 2]}}
     assert refusal(spec=wide).endswith("Differences: observation.high is [1, 1] there, [1, 2] here")
 
-
-def test_many_differences_are_counted_and_long_values_cut():
     def described(size):
         parts = {f"part{i}": {"kind": "box", "shape": [1], "low": [size] * 90} for i in range(9)}
         return {**SPEC, "observation": {"kind": "dict", "spaces": parts}}
@@ -327,13 +312,6 @@ def test_many_differences_are_counted_and_long_values_cut():
     assert "observation.part0.low is [0, 0, 0" in told
     assert told.endswith(" and 5 more")
     assert len(told) < 700
-
-
-def test_an_entry_that_only_one_side_has_is_a_difference():
-    parts = {"at": BOX}
-    there = toy(about={"env": describe({**ENV, "spec": {**SPEC, "observation": {"kind": "dict", "spaces": {}}}})})
-    spec = {**SPEC, "observation": {"kind": "dict", "spaces": parts}}
-    assert "observation.at is missing there, {'kind': 'box'" in refusal(there, spec=spec)
 
 
 def test_data_of_other_conditions_are_learned_from_with_a_warning_that_names_both_values(caplog):
@@ -364,9 +342,3 @@ def test_a_manifest_that_does_not_describe_the_data_is_refused(tmp_path, info):
     save_checkpoint(tmp_path / "data", {}, {"kind": "recorded data", "about": {"env": describe(ENV)}, **info})
     with pytest.raises(DataError, match="does not say what was recorded, or how many steps; make them again"):
         check_folder(tmp_path / "data", ENV, 1)
-
-
-def test_another_number_of_steps_than_the_manifest_says_is_refused(tmp_path):
-    save_unchecked(tmp_path / "data", toy(), steps=500)
-    with pytest.raises(DataError, match="5 steps, but the manifest says 500"):
-        load_dataset(tmp_path / "data")

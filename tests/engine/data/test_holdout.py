@@ -66,9 +66,6 @@ def test_the_seed_chooses_and_a_larger_share_holds_out_more_of_the_same():
     assert (len(few), len(many), few < many) == (2, 8, True)
     assert set(hold_out(data, 0.1, 1)[1].episodes.tolist()) == few
     assert set(hold_out(data, 0.1, 2)[1].episodes.tolist()) != few
-
-
-def test_without_a_share_nothing_changes_and_a_single_episode_cannot_be_held_out():
     data = numbered([3, 3])
     assert hold_out(data, 0.0, 0) == (data, None)
     with pytest.raises(DataError, match=r"holdout=0.1 of 1 recorded episode leaves none to learn from"):

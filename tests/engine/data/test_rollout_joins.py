@@ -1,9 +1,10 @@
-"""Shards as one: what was cut along the environments is joined to what it was."""
+"""Rollouts: true successors, trajectory ends, and shards that are joined to what they were cut from."""
 
 import dataclasses
 
 import numpy as np
 import pytest
+from fakes import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import GAMMA, Stream
@@ -11,7 +12,7 @@ from treevalue import FastTreeValue
 
 from minding.engine.data import trees
 from minding.engine.data.returns import nstep
-from minding.engine.data.rollout import Rollout
+from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.rollout_joins import CannotJoin, join_shards, last_rows, side_by_side
 from minding.engine.errors import ShapeError
 from minding.engine.types import EpisodeEnd
@@ -169,13 +170,62 @@ def test_what_is_alike_passes_and_nothing_else():
 
 
 def test_shards_that_do_not_fit_are_named():
-    whole = of_stream(0, 4, 4)
-    parts = cut(whole, 2)
-    with pytest.raises(ShapeError, match=r"shard 0 collected in 2 environments, expected 1: .*lane\.share\(num_envs\)"):
-        side_by_side(parts, 1)
-    with pytest.raises(ShapeError, match="shard 1 collected 3 steps, but shard 0 collected 4"):
-        side_by_side([parts[0], cut(of_stream(0, 3, 4), 2)[1]], 2)
-    with pytest.raises(ShapeError, match="the record of shard 1 has other fields than shard 0: value"):
-        side_by_side([parts[0], dataclasses.replace(parts[1], record={"mark": parts[1].record["mark"]})], 2)
-    with pytest.raises(ShapeError, match="expected last_value in the rollouts of all shards or of none"):
-        side_by_side([parts[0], dataclasses.replace(parts[1], last_value=None)], 2)
+    first, second = cut(of_stream(0, 4, 4), 2)
+    short = cut(of_stream(0, 3, 4), 2)[1]
+    record = dataclasses.replace(second, record={"mark": second.record["mark"]})
+    value = dataclasses.replace(second, last_value=None)
+    refuses(
+        ShapeError,
+        ("shard 0 collected in 2 environments, expected 1", lambda: side_by_side([first, second], 1)),
+        ("shard 1 collected 3 steps", lambda: side_by_side([first, short], 2)),
+        ("the record of shard 1", lambda: side_by_side([first, record], 2)),
+        ("last_value", lambda: side_by_side([first, value], 2)),
+    )
+
+
+# True successors and trajectory ends
+
+
+def rollout(obs, last_obs, ends=(), final_obs=None, truncated=()):
+    """Three steps of two environments."""
+    flags = np.zeros((2, 3, 2), bool)
+    for t, n in ends:
+        flags[1 if (t, n) in truncated else 0, t, n] = True
+    zeros = np.zeros((3, 2), np.float32)
+    return Rollout(
+        obs=obs,
+        last_obs=last_obs,
+        final_obs=final_obs,
+        ends=np.array(ends, np.int64).reshape(-1, 2),
+        action=zeros,
+        reward=zeros,
+        terminated=flags[0],
+        truncated=flags[1],
+        valid=None,
+        record={},
+    )
+
+
+OBS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+
+
+def test_the_successor_is_the_next_row_and_at_an_end_the_final_observation_also_in_trees():
+    ended = rollout(OBS, np.array([7, 8], np.float32), [(0, 1), (2, 0)], np.array([40, 70], np.float32))
+    assert ended.next_obs().tolist() == [[3, 40], [5, 6], [70, 8]]
+    assert OBS.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert rollout(OBS, np.array([7, 8], np.float32)).next_obs().tolist() == [[3, 4], [5, 6], [7, 8]]
+    cut = rollout(OBS, OBS[0], [(0, 1), (1, 0)], np.zeros(2, np.float32), truncated=[(1, 0)])
+    assert cut.end_idx().tolist() == [1, 2, 4, 5]
+    assert cut.terminated[-1].tolist() == [False, False]
+    assert cut.shape == (3, 2)
+    last, final = np.array([7, 8], np.float32), np.array([40], np.float32)
+    tree = rollout(
+        FastTreeValue({"a": OBS, "b": {"c": OBS + 10}}),
+        FastTreeValue({"a": last, "b": {"c": last + 10}}),
+        [(0, 1)],
+        FastTreeValue({"a": final, "b": {"c": final + 10}}),
+    )
+    leaves = dict(named_leaves("next_obs", tree.next_obs()))
+    assert list(leaves) == ["next_obs.a", "next_obs.b.c"]
+    assert leaves["next_obs.a"].tolist() == [[3, 40], [5, 6], [7, 8]]
+    assert leaves["next_obs.b.c"].tolist() == [[13, 50], [15, 16], [17, 18]]

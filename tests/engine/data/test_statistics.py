@@ -5,14 +5,6 @@ import numpy as np
 from minding.engine.data.statistics import RunningMoments
 
 
-def test_moments_by_hand():
-    moments = RunningMoments()
-    moments.update(np.array([1.0, 3.0]))
-    assert (float(moments.mean), float(moments.var), moments.count) == (2.0, 1.0, 2)
-    moments.update(np.array([5.0, 7.0]))
-    assert (float(moments.mean), float(moments.var), moments.count) == (4.0, 5.0, 4)
-
-
 def test_batches_of_any_size_give_the_moments_of_all_samples_together():
     samples = np.random.default_rng(0).normal(1e4, 1.0, (1000, 3)).astype(np.float32)
     moments = RunningMoments((3,))
@@ -21,9 +13,6 @@ def test_batches_of_any_size_give_the_moments_of_all_samples_together():
     assert moments.count == 1000
     np.testing.assert_allclose(moments.mean, samples.mean(0, dtype=np.float64), rtol=1e-12)
     np.testing.assert_allclose(moments.var, samples.var(0, dtype=np.float64), rtol=1e-9)
-
-
-def test_before_the_first_sample_they_scale_nothing():
     moments = RunningMoments((2,))
     moments.update(np.zeros((0, 2)))
     assert (moments.mean.tolist(), moments.var.tolist(), moments.count) == ([0.0, 0.0], [1.0, 1.0], 0)

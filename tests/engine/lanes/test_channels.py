@@ -1,4 +1,4 @@
-"""The contract of `Channel`, for the ends of every transport."""
+"""The contracts of `Channel` and of `WeightBoard`, for the ends and boards of every transport."""
 
 import dataclasses
 import os
@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes import refuses
 from treevalue import FastTreeValue
 
 from minding.engine.data.rollout import Rollout
+from minding.engine.errors import LaneError
 from minding.engine.lanes import processes
-from minding.engine.lanes.processes import SharedMemoryChannel
-from minding.engine.lanes.threads import channel_pair
+from minding.engine.lanes.processes import SharedMemoryChannel, SharedWeights
+from minding.engine.lanes.threads import CopiedWeights, channel_pair
 from minding.engine.lanes.transport import ChannelClosed, serialize
 from minding.engine.process.spawn import SPAWN, lean_start
 
@@ -67,20 +69,13 @@ def test_an_array_arrives_with_its_numbers_dtype_and_shape(ends, name):
     assert arrived.tolist() == sent.tolist()
 
 
-def test_messages_without_arrays_arrive_in_order(ends):
+def test_messages_arrive_in_order_with_a_place_beside_each(ends):
     messages = [None, 0, "text", {"nested": {"list": [1, (2, 3.5)], "none": None}}, b"bytes" * 2000]
-    for message in messages:
-        ends[0].send(message)
-    assert [ends[1].receive(1.0) for _ in messages] == messages
-
-
-def test_a_place_travels_beside_its_message(ends):
+    places = (3, None, 0, 1, None)
     assert ends[1].place is None
-    for place in (3, None, 0):
-        ends[0].send({"array": GRID}, place)
-    for place in (3, None, 0):
-        assert ends[1].receive(1.0)["array"].tolist() == GRID.tolist()
-        assert ends[1].place == place
+    for message, place in zip(messages, places, strict=True):
+        ends[0].send(message, place)
+    assert [(ends[1].receive(1.0), ends[1].place) for _ in messages] == [*zip(messages, places, strict=True)]
 
 
 def rollout():
@@ -92,38 +87,28 @@ def rollout():
     )  # fmt: skip
 
 
-def test_a_rollout_of_trees_arrives(ends):
+def test_a_rollout_of_trees_arrives_and_an_array_sent_twice_as_one(ends):
     arrived = passed(ends, rollout())
     assert type(arrived) is Rollout
     assert type(arrived.obs) is FastTreeValue
     assert arrived.obs.joint.angle.tolist() == [[0.0], [4.0]]
     assert arrived.obs.image.dtype == np.uint8
     assert (arrived.record["log_prob"].tolist(), arrived.valid, arrived.shape) == ([[-1.0], [-1.0]], None, (2, 1))
-
-
-def test_one_array_sent_twice_in_a_message_arrives_as_one(ends):
     first, second = passed(ends, [GRID, GRID])
     assert first is second
 
 
 def test_arrays_that_arrive_are_writable_and_belong_to_the_receiver_alone(ends):
     sent = GRID.copy()
-    first = passed(ends, sent)
-    first += 100
-    assert sent.tolist() == GRID.tolist()
+    ends[0].send(sent)
     sent[...] = -1
+    first = ends[1].receive(1.0)
+    first += 100
     # More messages than there are slots.
     later = [passed(ends, sent) for _ in range(7)]
     assert first.tolist() == (GRID + 100).tolist()
     later[0][...] = 5
     assert {array.max() for array in later[1:]} == {-1.0}
-
-
-def test_changes_after_sending_do_not_arrive(ends):
-    sent = GRID.copy()
-    ends[0].send(sent)
-    sent[...] = 0
-    assert ends[1].receive(1.0).tolist() == GRID.tolist()
 
 
 def test_memory_grows_while_messages_wait_and_all_arrive_whole(ends):
@@ -138,37 +123,25 @@ def test_memory_grows_while_messages_wait_and_all_arrive_whole(ends):
             assert set(message["array"]) == {k + 10.0 * round_}
 
 
-def test_as_many_messages_as_the_depth_wait_without_touching_each_other(ends):
-    for k in range(20):
-        for slot in range(3):
-            ends[0].send(np.full(700, 10 * k + slot))
-        assert [int(ends[1].receive(1.0)[-1]) for _ in range(3)] == [10 * k, 10 * k + 1, 10 * k + 2]
-
-
-def test_both_directions_are_independent(ends):
-    ends[0].send(np.zeros(1000))
-    ends[1].send(np.ones(2000))
-    assert (ends[1].receive(1.0).sum(), ends[0].receive(1.0).sum()) == (0, 2000)
-
-
-def test_waiting_ends_with_the_timeout(ends):
-    with pytest.raises(TimeoutError, match=r"no message within 0\.01 s"):
-        ends[0].receive(0.01)
-
-
-def test_messages_sent_before_the_other_end_closed_still_arrive(ends):
+def test_waiting_ends_with_the_timeout_and_messages_sent_before_the_other_end_closed_still_arrive(ends):
+    refuses(TimeoutError, ("0.01 s", lambda: ends[0].receive(0.01)))
     ends[0].send(GRID)
     ends[0].close()
     assert ends[1].receive(1.0).tolist() == GRID.tolist()
-    with pytest.raises(ChannelClosed):
-        ends[1].receive(1.0)
-    with pytest.raises(ChannelClosed):
-        ends[1].send(GRID)
+    refuses(ChannelClosed, ("", lambda: ends[1].receive(1.0)), ("", lambda: ends[1].send(GRID)))
 
 
-def test_a_message_that_cannot_be_sent_is_an_error_and_the_next_one_arrives(ends):
-    with pytest.raises(TypeError, match="lock"):
-        ends[0].send({"array": GRID, "lock": __import__("threading").Lock()})
+class Unreadable:
+    """Arrives as an error."""
+
+    def __reduce__(self):
+        return int, ("of glass",)
+
+
+def test_a_message_that_cannot_be_sent_or_put_together_is_an_error_and_the_next_one_arrives(ends):
+    refuses(TypeError, ("lock", lambda: ends[0].send({"array": GRID, "lock": threading.Lock()})))
+    assert passed(ends, GRID).tolist() == GRID.tolist()
+    refuses(ValueError, ("of glass", lambda: passed(ends, [np.zeros(5), Unreadable()])))
     assert passed(ends, GRID).tolist() == GRID.tolist()
 
 
@@ -183,11 +156,7 @@ def test_a_wait_for_a_message_ends_when_the_other_end_closes(ends):
 def test_a_closed_end_sends_and_receives_nothing_more(ends):
     ends[1].send(GRID)
     ends[0].close()
-    for _ in range(2):
-        with pytest.raises(ChannelClosed):
-            ends[0].receive(0.1)
-        with pytest.raises(ChannelClosed):
-            ends[0].send(None)
+    refuses(ChannelClosed, *[("", lambda: ends[0].receive(0.1)), ("", lambda: ends[0].send(None))] * 2)
     ends[0].close()
 
 
@@ -200,20 +169,6 @@ def test_large_messages_arrive_whole_while_the_receiver_waits(ends):
     thread.join()
     assert arrived[0]["image"].tobytes() == sent["image"].tobytes()
     assert arrived[0]["also"] == sent["also"]
-
-
-class Unreadable:
-    """Arrives as an error."""
-
-    def __reduce__(self):
-        return int, ("of glass",)
-
-
-def test_a_message_that_cannot_be_put_together_is_an_error_and_the_next_one_arrives(ends):
-    ends[0].send([np.zeros(5), Unreadable()])
-    with pytest.raises(ValueError, match="of glass"):
-        ends[1].receive(1.0)
-    assert passed(ends, GRID).tolist() == GRID.tolist()
 
 
 # Between processes: memory, files, and the death of an end
@@ -314,3 +269,175 @@ def test_messages_between_processes_arrive_and_a_death_is_noticed_in_both_direct
         process.kill()
         process.join()
     assert process.exitcode == 3
+
+
+# The contract of WeightBoard: versions are whole, kept while they are read, and never torn
+
+SHAPES = {"kernel": (3, 4), "bias": (), "none": (0, 2), "large": (5000,)}
+
+
+def weights(number):
+    return {name: np.full(shape, number, np.float32) for name, shape in SHAPES.items()}
+
+
+def read(board, snapshot):
+    arrays = board.empty()
+    board.read(snapshot, arrays)
+    return arrays
+
+
+@pytest.fixture(params=[SharedWeights, CopiedWeights], ids=["processes", "threads"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def board(kind):
+    return kind(weights(0), slots=3)
+
+
+def test_new_weights_are_a_new_version_and_the_same_weights_are_not(board):
+    assert [board.publish(weights(number)) for number in (5, 5, 6, 0, 0)] == [0, 0, 1, 2, 2]
+    # A single bit is different.
+    other = weights(0)
+    other["bias"][...] = -0.0
+    assert board.publish(other) == 3
+
+
+def test_a_version_is_a_copy_and_so_is_what_is_read(board):
+    arrays = weights(1)
+    board.publish(arrays)
+    snapshot = board.retain()
+    arrays["kernel"] += 1
+    read(board, snapshot)["kernel"] += 1
+    assert read(board, snapshot)["kernel"].max() == 1
+
+
+def test_a_version_stays_as_long_as_somebody_retains_it_and_until_the_next_one_is_published(board):
+    board.publish(weights(0))
+    oldest = board.retain()
+    for number in range(1, 10):
+        assert board.publish(weights(number)) == number
+        assert read(board, oldest)["large"].max() == 0
+    newest = board.retain()
+    board.release(newest)
+    assert (oldest.version, newest.version) == (0, 9)
+    assert read(board, newest)["kernel"].min() == 9
+
+
+def test_a_version_retained_twice_is_free_once_it_was_released_twice(board):
+    board.publish(weights(0))
+    snapshot = board.retain()
+    assert board.retain() == snapshot
+    board.release(snapshot)
+    for number in (1, 2):
+        board.publish(weights(number))
+        board.retain()
+    refuses(LaneError, ("all 3 versions are in use", lambda: board.publish(weights(3))))
+    board.release(snapshot)
+    assert board.publish(weights(3)) == 3
+    with pytest.raises(LaneError, match=r"held version \d, then \d; expected 0|version 0 is no longer stored"):
+        read(board, snapshot)
+
+
+def test_a_board_of_no_weights_has_one_version(kind):
+    board = kind({}, slots=2)
+    assert [board.publish({}) for _ in range(3)] == [0, 0, 0]
+    assert read(board, board.retain()) == {}
+
+
+def test_every_array_of_a_version_is_read_as_it_was_published(kind):
+    sent = {name: np.random.default_rng(1).standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
+    sent |= {"turned": np.arange(6.0).reshape(2, 3).T, "half": np.ones(3, np.float16), "count": np.array(2**40)}
+    board = kind(sent, slots=2)
+    assert (board.version, board.publish(sent), board.version) == (-1, 0, 0)
+    snapshot = board.retain()
+    arrived = read(board, snapshot)
+    assert snapshot.version == 0
+    assert {name: (array.dtype, array.shape, array.tolist()) for name, array in arrived.items()} == {
+        name: (array.dtype, array.shape, array.tolist()) for name, array in sent.items()
+    }
+
+
+def read_along(board, connection):
+    """Reads the versions it is told of; answers whether all numbers of one are the expected ones."""
+    arrays = board.empty()
+    for snapshot, number in iter(connection.recv, None):
+        try:
+            board.read(snapshot, arrays)
+        except LaneError:
+            connection.send("refused")
+            continue
+        whole = all((array == number).all() for array in arrays.values())
+        connection.send("whole" if whole else "torn")
+
+
+class Reader:
+    """A process that reads."""
+
+    def __init__(self, board):
+        self.connection, there = SPAWN.Pipe()
+        self._process = SPAWN.Process(target=read_along, args=(board, there), daemon=True)
+        with lean_start():
+            self._process.start()
+        there.close()
+
+    def end(self):
+        self.connection.send(None)
+        self._process.join()
+        self.connection.close()
+
+
+@pytest.mark.slow
+def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_get_an_error():
+    board = SharedWeights(weights(0), slots=4)
+    readers = [Reader(board), Reader(board)]
+    held = {}
+    for number in range(1, 300):
+        board.publish(weights(number))
+        for reader in readers:
+            # Read while the next versions are written.
+            if reader in held and (number % 7 == 0 or reader.connection.poll()):
+                assert reader.connection.recv() == "whole"
+                board.release(held.pop(reader))
+            if reader not in held:
+                held[reader] = board.retain()
+                reader.connection.send((held[reader], number))
+    for reader in held:
+        assert reader.connection.recv() == "whole"
+        board.release(held[reader])
+    # Nobody retains what these read.
+    outcomes = set()
+    for number in range(2000, 2300):
+        board.publish(weights(number))
+        snapshot = board.retain()
+        board.release(snapshot)
+        for reader in readers:
+            reader.connection.send((snapshot, number))
+        for late in range(1, 5):
+            board.publish(weights(number + late / 10))
+        outcomes.update(reader.connection.recv() for reader in readers)
+    for reader in readers:
+        reader.end()
+    assert outcomes == {"whole", "refused"} or outcomes == {"refused"}
+
+
+def test_a_write_during_a_read_is_an_error():
+    """The stamp is looked at before and after the copy, in the order in which it is written."""
+    board = SharedWeights(weights(0), slots=3)
+    board.publish(weights(0))
+    snapshot = board.retain()
+    board.release(snapshot)
+
+    class Overtaken(np.ndarray):
+        """Written to in the middle of the copy: meanwhile the learner takes the slot."""
+
+        def __setitem__(self, key, value):
+            super().__setitem__(key, value)
+            for number in (1, 2, 3):
+                board.publish(weights(number))
+
+    arrays = board.empty()
+    arrays["bias"] = arrays["bias"].view(Overtaken)
+    with pytest.raises(LaneError, match="held version 0, then"):
+        board.read(snapshot, arrays)

@@ -56,9 +56,6 @@ def test_the_on_policy_chain_estimates_advantages_where_it_collects():
     assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
     # The rollout itself is read by nobody else.
     assert lanes.collect.outputs == ("env_step", "env_episode", "train_data")
-
-
-def test_fields_that_a_logger_reads_cross_too():
     lanes = divided(*ON_POLICY, "online_logger")
     assert lanes.collect.outputs == ("episode_stats", "env_step", "env_episode", "train_data")
 
@@ -74,10 +71,15 @@ def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is
     assert lanes.evaluate[0].outputs[:2] == ("eval_value", "eval_output")
 
 
-def test_a_users_middleware_before_the_collector_ends_the_lane():
+def test_a_users_middleware_before_the_collector_ends_the_lane_and_an_evaluator_does_not():
     lanes = divided("eps_greedy_handler", user, "StepCollector", "gae_estimator", user, "nstep_reward_enhancer")
     assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
     assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
+    evaluator = "interaction_evaluator"
+    lanes = divided("eps_greedy_handler", evaluator, "StepCollector", evaluator, "gae_estimator")
+    assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector", "gae_estimator"]
+    assert lanes.collect.main.position == "2"
+    assert [part.main.position for part in lanes.evaluate] == ["1", "3"]
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(OnlineRLContext))
@@ -99,19 +101,16 @@ def test_a_role_moves_a_function_that_declares_nothing_which_may_then_read_and_w
     assert (members(alone), alone.main.position) == (["user"], "0")
 
 
-def test_a_chain_without_a_collector_has_no_collect_lane():
+def test_a_chain_without_a_collector_has_no_collect_lane_and_can_be_run():
     lanes = divided("interaction_evaluator", user, "data_pusher", "OffPolicyLearner", "eps_greedy_handler")
     assert lanes.collect is None
     assert len(lanes.evaluate) == 1
     assert divided(user).evaluate == ()
-
-
-def test_an_evaluator_among_collectors_does_not_divide_them_and_the_lane_takes_the_place_of_the_collector():
-    evaluator = "interaction_evaluator"
-    lanes = divided("eps_greedy_handler", evaluator, "StepCollector", evaluator, "gae_estimator")
-    assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector", "gae_estimator"]
-    assert lanes.collect.main.position == "2"
-    assert [part.main.position for part in lanes.evaluate] == ["1", "3"]
+    seen = []
+    with Task().start(async_mode=True, ctx=OwnContext()) as task:
+        task.use(lambda ctx: seen.append(ctx.total_step)).run(max_step=2)
+        assert task.lanes.worker_pids == ()
+    assert seen == [0, 1]
 
 
 def test_composites_move_as_a_whole_or_not_at_all():
@@ -124,15 +123,7 @@ def test_composites_move_as_a_whole_or_not_at_all():
     assert (mixed.collect, mixed.evaluate) == (None, ())
 
 
-def test_kept_fields_cross_even_if_nobody_reads_them():
-    @declare(role="collect", writes=("trajectories", "note", "count"))
-    def collector():
-        return lambda ctx: None
-
-    assert divided(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
-
-
-def test_middleware_that_cannot_be_compared_are_distinguished():
+def test_middleware_that_cannot_be_compared_are_distinguished_and_kept_fields_cross_unread():
     @dataclasses.dataclass
     class Holds:
         declaration = declaration_of(library.StepCollector)
@@ -142,6 +133,12 @@ def test_middleware_that_cannot_be_compared_are_distinguished():
 
     lanes = divided(Holds(np.zeros(2)), Holds(np.zeros(2)), user)
     assert [node.position for node in lanes.collect.members] == ["0", "1"]
+
+    @declare(role="collect", writes=("trajectories", "note", "count"))
+    def collector():
+        return lambda ctx: None
+
+    assert divided(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
 
 
 @dataclasses.dataclass
@@ -177,11 +174,3 @@ def test_the_view_shows_the_lane_of_each_middleware_and_what_crosses():
     assert lines[11] == "  main -> collect: weights, env_step, env_episode, collect_kwargs"
     assert lines[12].startswith("  collect -> main: trajectories, trajectory_end_idx, episode_stats, env_step")
     assert lines[13] == "evaluate lane: 1 process, on a snapshot of the weights"
-
-
-def test_a_task_without_a_collector_can_be_shown_and_run():
-    seen = []
-    with Task().start(async_mode=True, ctx=OwnContext()) as task:
-        task.use(lambda ctx: seen.append(ctx.total_step)).run(max_step=2)
-        assert task.lanes.worker_pids == ()
-    assert seen == [0, 1]

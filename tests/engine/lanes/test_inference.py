@@ -24,7 +24,7 @@ def ask(rows, version=0, since=0.0, place=0, width=2, asker=None):
     return Ask(place, version, [np.zeros((rows, width), np.float32)], asker, since)
 
 
-def test_a_batch_is_computed_once_it_is_full_late_or_nobody_else_can_ask():
+def test_a_batch_is_computed_once_it_is_full_late_or_nobody_else_can_ask_and_a_large_one_alone():
     batching = Batching(max_batch=8, max_wait=0.5)
     assert batching.due(0.0, askers=1) == []
     assert batching.patience(0.0) is None
@@ -42,9 +42,6 @@ def test_a_batch_is_computed_once_it_is_full_late_or_nobody_else_can_ask():
     # Nobody else.
     batching.add(first)
     assert batching.due(1.0, askers=1) == [first]
-
-
-def test_questions_that_do_not_fit_wait_and_one_that_is_too_large_goes_alone():
     batching = Batching(max_batch=8, max_wait=0.5)
     small, large, huge = ask(3), ask(6), ask(20)
     for one in (small, large, huge):
@@ -201,14 +198,11 @@ def test_auto_takes_what_was_faster_in_a_trial(server, chosen, monkeypatch, capl
     assert found.task.resume_guarantee == ("batched" if chosen == "server" else "in-flight")
 
 
-def test_a_trial_leaves_nothing_behind():
+def test_a_trial_leaves_nothing_behind_and_a_policy_that_cannot_be_served_acts_locally():
     found = run(6, {**THREADS, "inference": "auto"}, policy=ServedPolicy())
     expected = run(6, THREADS, policy=ServedPolicy())
     assert found.rows == expected.rows
     assert found.policy.state_dict()["rng"] == expected.policy.state_dict()["rng"]
-
-
-def test_a_policy_that_cannot_be_served_is_refused_or_acts_locally():
     with pytest.raises(ChainError, match=r"lanes\.inference=server: nothing in the collect lane .* acts with a net"):
         run(2, {**THREADS, "inference": "server"})
     assert run(4, {**THREADS, "inference": "auto"}).rows == run(4, THREADS).rows

@@ -24,6 +24,8 @@ from minding.engine import Config, Task
 from minding.engine.checkpoint import load_checkpoint
 from minding.middleware import CkptSaver, online_logger
 
+THREADS = {"transport": "threads"}
+
 
 def evaluations(outcome):
     """(iteration it came in, gradient steps it measured, value, its number)"""
@@ -43,7 +45,7 @@ class Watch:
 
 def test_without_staleness_every_result_is_waited_for():
     watch = Watch()
-    sync, lanes = run(9, eval_freq=4), run(9, {"max_staleness": 0}, eval_freq=4, also=[watch])
+    sync, lanes = run(9, eval_freq=4), run(9, {**THREADS, "max_staleness": 0}, eval_freq=4, also=[watch])
     assert lanes.rows == sync.rows
     assert [row[:2] + row[3:] for row in evaluations(lanes)] == [(2, 4, 0), (4, 8, 1), (6, 12, 2), (8, 16, 3)]
     biases = lanes.record.column("bias")
@@ -73,7 +75,7 @@ class Held:
 
 def test_training_continues_meanwhile_and_the_result_comes_when_the_next_evaluation_is_due(tmp_path):
     held, watch = Held(tmp_path, until=5), Watch()
-    outcome = run(9, {"max_staleness": 1}, eval_freq=8, eval_event=held, also=[watch, held.watch])
+    outcome = run(9, {**THREADS, "max_staleness": 1}, eval_freq=8, eval_event=held, also=[watch, held.watch])
     # Due at 8 gradient steps, before the fifth iteration, and again at 16, before the ninth.
     ((step, train_iter, value, number),) = evaluations(outcome)
     assert (step, train_iter, number) == (8, 8, 0)
@@ -119,9 +121,8 @@ def saved_run(folder, lanes, eval_event=None):
     return rows, record.rows, (plain(best), manifest["eval_value"]), (task.stop_reason, task.ctx.state_dict())
 
 
-@pytest.mark.slow
 def test_a_slow_evaluator_changes_neither_rows_nor_the_best_nor_the_end(tmp_path):
-    lanes = {"max_staleness": 1}
+    lanes = {**THREADS, "max_staleness": 1}
     fast, slow = (saved_run(tmp_path / name, lanes, event) for name, event in (("fast", None), ("slow", Slow())))
     assert [plain(part) for part in slow] == [plain(part) for part in fast]
     rows, _, _, (reason, kept) = slow
@@ -159,11 +160,10 @@ def test_an_evaluation_under_way_at_the_end_is_waited_for():
         def finish(self, ctx):
             seen.append((ctx.total_step, ctx.eval_value, ctx.last_eval_iter, float(ctx.eval_params["bias"])))
 
-    policy, task = ToyPolicy(), Task()
+    policy, task, lanes = ToyPolicy(), Task(), {**THREADS, "max_staleness": 1}
     # After the learner: due in the last iteration.
-    found = run(
-        3, {"max_staleness": 1}, policy=policy, task=task, end=[task.serial(ToyEvaluator(policy.mode, 6)), Finish()]
-    )
+    last = [task.serial(ToyEvaluator(policy.mode, 6)), Finish()]
+    found = run(3, lanes, policy=policy, task=task, end=last)
     assert seen == [(3, found.record.rows[-1]["bias"], 6, found.record.rows[-1]["bias"])]
     assert task.stop_reason == "max_step"
 

@@ -3,17 +3,18 @@
 import dataclasses
 import itertools
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import lane_toys as toys
 import numpy as np
 import pytest
+from fresh import run_fresh
 from lane_toys import ToyCollector, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
 
 from minding.engine import ChainError, CheckpointError, Context, OnlineRLContext, Task, declare
+
+THREADS = {"transport": "threads"}
 
 
 def lags(outcome):
@@ -21,72 +22,48 @@ def lags(outcome):
     return [lag["max"] for lag in outcome.record.column("policy_lag")]
 
 
-def test_without_staleness_two_runs_of_a_task_are_the_synchronous_run():
-    pids = []
-    sync = run(9, eval_freq=4, learn_freq=2)
-    lanes = run(
-        (5, 9), {"max_staleness": 0}, eval_freq=4, learn_freq=2,
-        also=[lambda task, ctx: pids.append(task.lanes.worker_pids)],
-    )  # fmt: skip
-    assert lanes.rows == sync.rows
-    assert set(lags(lanes)) == {0}
-    assert {os.getpid()} == set(sync.record.pids)
-    # One process collected, another one measures.
-    assert len(set(lanes.record.pids)) == 1
-    assert lanes.record.pids[0] in pids[-1]
-    assert len(pids[-1]) == 2
-    # The random stream is where the synchronous run left it.
-    assert lanes.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
-    # Each iteration has a context of its own.
-    assert len(set(map(id, lanes.record.contexts))) == 9
-
-
-def test_weights_are_at_most_one_iteration_old_and_the_run_repeats_itself_to_the_bit():
-    first, second = (run(10, {"max_staleness": 1}, event=toys.random_delay) for _ in range(2))
-    assert first.rows == second.rows
-    assert lags(first) == lags(second) == [0] + [1] * 9
+def test_weights_are_at_most_one_iteration_old_counted_by_those_that_learn():
+    found = run(10, {**THREADS, "max_staleness": 1}, event=toys.random_delay)
+    assert lags(found) == [0] + [1] * 9
     # Rollout n was collected with the weights after iteration n - 2.
-    biases = [0.0, *first.record.column("bias")]
-    assert [float(bias) for bias in first.record.column("rollout", "bias")] == [0.0, *biases[:9]]
-    assert first.record.column("rollout", "count") == list(range(10))
+    biases = [0.0, *found.record.column("bias")]
+    assert [float(bias) for bias in found.record.column("rollout", "bias")] == [0.0, *biases[:9]]
+    assert found.record.column("rollout", "count") == list(range(10))
     # Rows that are no transitions do not count.
-    assert first.record.column("env_step") == [4, 8, 11, 15, 19, 22, 26, 30, 33, 37]
-    assert first.record.column("train_iter") == list(range(2, 22, 2))
+    assert found.record.column("env_step") == [4, 8, 11, 15, 19, 22, 26, 30, 33, 37]
+    assert found.record.column("train_iter") == list(range(2, 22, 2))
+    assert len(set(map(id, found.record.contexts))) == 10
+    outcome = run(9, {**THREADS, "max_staleness": 2}, learn_freq=3)
+    # Learned in iterations 0, 3 and 6; the rollouts of two later iterations were under way by then.
+    assert lags(outcome) == [0, 1, 1, 0, 1, 1, 0, 1, 1]
 
 
-@pytest.mark.slow
-def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to_the_bit():
-    lanes = {"max_staleness": 3, "collectors": 3}
-    first, second = (run(12, lanes, event=toys.random_delay) for _ in range(2))
-    assert first.rows == second.rows
-    assert lags(first) == [0, 1, 2] + [3] * 9
-    assert first.record.column("rollout", "worker") == [0, 1, 2] * 4
-    assert first.record.column("rollout", "count") == sorted([0, 1, 2, 3] * 3)
-    assert len(set(first.record.pids)) == 3
+def test_three_collectors_with_random_delays_take_turns():
+    found = run(12, {**THREADS, "max_staleness": 3, "collectors": 3}, event=toys.random_delay).record
+    assert [lag["max"] for lag in found.column("policy_lag")] == [0, 1, 2] + [3] * 9
+    assert found.column("rollout", "worker") == [0, 1, 2] * 4
+    assert found.column("rollout", "count") == sorted([0, 1, 2, 3] * 3)
     # Each has environments of its own.
-    firsts = {row["rollout"]["obs"].tobytes() for row in first.record.rows}
-    assert len(firsts) == 12
-    assert first.record.column("train_iter") == list(range(2, 26, 2))
+    assert len({row["rollout"]["obs"].tobytes() for row in found.rows}) == 12
+    assert found.column("train_iter") == list(range(2, 26, 2))
     # What is set and not counted up comes as it was set.
-    assert first.record.column("longest") == [10 * count for count in first.record.column("rollout", "count")]
-    assert all(warm is True for warm in first.record.column("warm"))
-    assert first.record.column("env_step") == [4, 8, 12, 16, 20, 24, 27, 30, 33, 37, 41, 45]
+    assert found.column("longest") == [10 * count for count in found.column("rollout", "count")]
+    assert all(warm is True for warm in found.column("warm"))
+    assert found.column("env_step") == [4, 8, 12, 16, 20, 24, 27, 30, 33, 37, 41, 45]
     # Handlers see the env_step that their iteration begins with, as far as it is known when the request is given out.
-    seen = [int(value) for value in first.record.column("rollout", "env_step")]
+    seen = [int(value) for value in found.column("rollout", "env_step")]
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
-def test_hooks_that_are_not_called_in_a_worker_are_reported(monkeypatch, caplog):
+def test_a_chain_that_was_run_takes_no_more_middleware_and_reports_hooks_that_are_not_called(monkeypatch, caplog):
     monkeypatch.setattr(toys.ToyCollector, "finish", lambda self, ctx: None, raising=False)
-    run(1, {"max_staleness": 0})
+    run(1, {**THREADS, "max_staleness": 0})
     assert "ToyCollector runs in the collect lane, where finish(ctx) is not called" in caplog.text
     assert "resumed(ctx)" not in caplog.text
-
-
-def test_iterations_without_learning_do_not_age_weights():
-    outcome = run(9, {"max_staleness": 2}, learn_freq=3)
-    # Learned in iterations 0, 3 and 6; the rollouts of two later iterations were under way by then.
-    assert lags(outcome) == [0, 1, 1, 0, 1, 1, 0, 1, 1]
+    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}) as task:
+        task.use(lambda ctx: None).run(max_step=1)
+        with pytest.raises(ChainError, match="use: the lanes of this asynchronous run already exist"):
+            task.use(lambda ctx: None)
 
 
 class Halves:
@@ -128,7 +105,7 @@ def test_generators_composites_wrappers_and_the_profile_work_in_lanes():
 
         return call
 
-    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}, profile=True) as task:
+    with Task().start(True, toys.ToyContext(), lanes={**THREADS, "max_staleness": 0}, profile=True) as task:
         task.use(around)
         task.use(task.serial(Halves.outer(), task.serial(task.wrap(ToyCollector(policy.mode, ToyEnv())))))
         task.use(Halves.inner())
@@ -172,7 +149,7 @@ def own_collector():
 
 def test_a_context_of_your_own_works_with_counters_of_its_own():
     rows = []
-    with Task().start(True, OwnContext(), lanes={"max_staleness": 1}) as task:
+    with Task().start(True, OwnContext(), lanes={**THREADS, "max_staleness": 1}) as task:
         task.use(own_collector()).use(lambda ctx: rows.append((ctx.total_step, ctx.trajectories, ctx.count, ctx.name)))
         task.run(max_step=4)
     assert [row[0] for row in rows] == [0, 1, 2, 3]
@@ -252,20 +229,15 @@ task.run(max_step=1)
 """
 
 
-def run_script(body):
-    code = SCRIPT.format(path=sys.path, body=body)
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
-def test_classes_and_exceptions_of_the_users_script_cross_in_both_directions():
-    rows = run_script(IN_A_WITH_BLOCK)
-    assert rows == [[True, True, False, 10], [True, True, False, 20], [True, True, False, 30], [True, 30, True]]
-
-
-def test_a_script_that_never_leaves_the_block_ends_together_with_its_workers():
-    assert run_script(WITHOUT_ONE) == [[True, True, False, 10]]
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [(IN_A_WITH_BLOCK, [*([True, True, False, k] for k in (10, 20, 30)), [True, 30, True]]),
+     (WITHOUT_ONE, [[True, True, False, 10]])],
+    ids=["in a with block", "without one"],
+)  # fmt: skip
+def test_classes_and_exceptions_of_the_users_script_cross_and_it_ends_together_with_its_workers(body, rows):
+    (told,) = run_fresh(SCRIPT.format(path=sys.path, body=body))
+    assert json.loads(told) == rows
 
 
 def test_another_start_ends_the_earlier_workers():
@@ -277,13 +249,6 @@ def test_another_start_ends_the_earlier_workers():
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_chain_that_was_run_takes_no_more_middleware():
-    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}) as task:
-        task.use(lambda ctx: None).run(max_step=1)
-        with pytest.raises(ChainError, match="use: the lanes of this asynchronous run already exist"):
-            task.use(lambda ctx: None)
-
-
 def test_weights_that_change_without_counted_steps_reach_the_collector():
     policy = ToyPolicy()
     biases = []
@@ -292,7 +257,7 @@ def test_weights_that_change_without_counted_steps_reach_the_collector():
         biases.append(float(ctx.trajectories["bias"]))
         policy.weights["bias"] += 1
 
-    with Task().start(True, OnlineRLContext(), lanes={"max_staleness": 0}) as task:
+    with Task().start(True, OnlineRLContext(), lanes={**THREADS, "max_staleness": 0}) as task:
         task.use(own_bias_collector(policy)).use(learn).run(max_step=3)
         policy.weights["bias"][...] = 100
         task.run(max_step=4)
@@ -311,7 +276,7 @@ def own_bias_collector(policy):
 
 def test_the_trace_has_a_row_for_each_lane_whose_spans_follow_each_other(tmp_path):
     begin = toys.time.monotonic()
-    outcome = run(6, {"max_staleness": 2, "collectors": 2}, event=toys.random_delay, eval_freq=4, trace=True)
+    outcome = run(6, {**THREADS, "max_staleness": 2, "collectors": 2}, event=toys.random_delay, eval_freq=4, trace=True)
     seconds = toys.time.monotonic() - begin
     outcome.task.write_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
@@ -338,7 +303,7 @@ def test_a_loaded_state_reaches_workers_before_their_first_run_and_is_refused_la
         task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).use(lambda ctx: None)
         task.run(max_step=3)
     again, other = ToyPolicy(), Task()
-    with other.start(True, toys.ToyContext(), lanes={"max_staleness": 0}):
+    with other.start(True, toys.ToyContext(), lanes={**THREADS, "max_staleness": 0}):
         other.use(toy_explorer()).use(ToyCollector(again.mode, ToyEnv())).use(ToyLearner(again))
         record = toys.Record(again)
         other.use(lambda ctx: record(ctx))

@@ -9,7 +9,8 @@ from lane_toys import ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
 
-EXACT, AHEAD = {"max_staleness": 0}, {"max_staleness": 2, "collectors": 2}
+EXACT = {"max_staleness": 0, "transport": "threads"}
+AHEAD = {"max_staleness": 2, "collectors": 2, "transport": "threads"}
 
 
 def play(lanes, *before, steps=6, **options):
@@ -55,7 +56,7 @@ def test_finish_stop_and_events_of_a_collector_take_effect_with_its_rollout(end)
 
 def test_an_end_requested_by_a_rollout_under_way_waits_for_its_iteration():
     log = []
-    record, task = play({"max_staleness": 2}, herald(3), log=log)
+    record, task = play({**EXACT, "max_staleness": 2}, herald(3), log=log)
     assert (task.stop_reason, len(record.rows)) == ("finish", 4)
     assert [step for step, _, _ in log] == [0, 0, 1, 1, 2, 2, 3, 3]
 
@@ -75,11 +76,9 @@ class Finisher(ToyEvaluator):
 
 
 def test_an_evaluator_ends_the_run_in_the_iteration_of_its_result():
-    log = []
-    lanes = {"max_staleness": 1}
-    record, task = play(
-        lanes, toy_explorer(), steps=20, log=log, evaluator=lambda policy, task: Finisher(policy.mode, task)
-    )
+    log, lanes = [], {**EXACT, "max_staleness": 1}
+    evaluator = lambda policy, task: Finisher(policy.mode, task)  # noqa: E731
+    record, task = play(lanes, toy_explorer(), steps=20, log=log, evaluator=evaluator)
     assert task.stop_reason == "finish"
     assert log == [(6, ("evaluator",), {})]
     assert [row["total_step"] for row in record.rows][-1] == 6
@@ -95,33 +94,22 @@ def test_a_failing_handler_of_a_lanes_event_ends_the_run():
     assert "of event 'seen'" in caught.value.__notes__[0]
 
 
-# On lines of their own: the traceback in the notes of the error quotes the call.
 CALLS = {
-    "on": lambda: global_task.on("x", print),
-    "once": lambda: global_task.once("x", print),
-    "at_boundary": lambda: global_task.at_boundary(print),
-    "wait_for": lambda: global_task.wait_for("x"),
-    "emit": lambda: global_task.emit("x", (i for i in ())),
-}
-REFUSALS = {
-    "on": "on: called in the collect lane, in a worker: handlers are",
-    "once": "once: called in the collect lane",
-    "at_boundary": "at_boundary: called in the collect lane",
-    "wait_for": "wait_for: called in the collect lane, in a worker: events of",
-    "emit": "emit.'x'.: its arguments cannot be sent from the",
+    "on: called in the collect lane": lambda: global_task.on("x", print),
+    "once: called in the collect lane": lambda: global_task.once("x", print),
+    "at_boundary: called in the collect lane": lambda: global_task.at_boundary(print),
+    "wait_for: called in the collect lane": lambda: global_task.wait_for("x"),
+    "emit('x'): its arguments cannot be sent": lambda: global_task.emit("x", (i for i in ())),
 }
 
 
-@pytest.mark.parametrize(("call", "why"), [(call, REFUSALS[name]) for name, call in CALLS.items()], ids=list(CALLS))
-def test_calls_that_need_the_main_process_are_refused_with_what_to_do(call, why):
+@pytest.mark.parametrize("why", CALLS)
+def test_calls_that_need_the_main_process_are_refused_with_what_to_do(why):
     @declare(role="collect")
     def asking():
-        def ask(ctx):
-            call()
+        return lambda ctx: CALLS[why]()
 
-        return ask
-
-    with pytest.raises(ChainError, match=why):
+    with pytest.raises(ChainError, match=re.escape(why)):
         play(EXACT, asking(), steps=1)
 
 
@@ -135,16 +123,13 @@ def explore(ctx):
     ctx.env_episode += 2
 
 
-def test_a_role_moves_a_plain_function_into_the_lane_with_all_that_it_writes():
+def test_a_role_moves_a_plain_function_into_the_lane_with_all_that_it_reads_and_writes():
     sync, lanes = play(None, explore)[0], play(EXACT, explore, role="collect")[0]
     assert rows(lanes) == rows(sync)
     assert [ctx.note for ctx in lanes.contexts] == [ctx.note for ctx in sync.contexts]
     assert [ctx.collect_kwargs for ctx in lanes.contexts] == [ctx.collect_kwargs for ctx in sync.contexts]
     assert [ctx.env_episode for ctx in lanes.contexts] == [2, 4, 6, 8, 10, 12]
-
-
-def test_a_plain_function_in_the_lane_sees_the_counters_of_its_own_iteration():
-    record, _ = play({"max_staleness": 2}, explore, role="collect", steps=5)
+    record, _ = play({**EXACT, "max_staleness": 2}, explore, role="collect", steps=5)
     eps = [ctx.collect_kwargs["eps"] for ctx in record.contexts]
     # Three are given out before anything is known of what an iteration counts; later ones expect the last gain.
     assert eps == [1.0, 1.0, 1.0, 1 / 13, 1 / 17]
@@ -155,8 +140,8 @@ def test_a_kept_field_that_a_plain_function_changes_while_iterations_are_under_w
     def count(ctx):
         ctx.last_eval_clock += 3
 
-    with pytest.raises(ChainError, match="last_eval_clock is kept, and a function in the collect lane"):
-        play({"max_staleness": 1}, count, role="collect")
+    with pytest.raises(ChainError, match="last_eval_clock"):
+        play({**EXACT, "max_staleness": 1}, count, role="collect")
     contexts = play(EXACT, count, role="collect", steps=3)[0].contexts
     assert [ctx.last_eval_clock for ctx in contexts] == [2, 5, 8]
 
@@ -168,11 +153,8 @@ def declared_explorer():
 
 @pytest.mark.parametrize("early", [explore, declared_explorer()], ids=["plain", "declared"])
 def test_exploration_that_would_take_effect_too_late_is_refused_with_the_fix(early):
-    name = "explore" if early is explore else "declared_explorer"
-    message = f"{name} at position 0 sets ctx.collect_kwargs in the main process, for a collector that works up to 2"
-    with pytest.raises(ChainError, match=message) as caught:
+    with pytest.raises(ChainError, match=r"sets ctx\.collect_kwargs in the main process.*role=\"collect\""):
         play(AHEAD, early)
-    assert 'task.use(fn, role="collect")' in str(caught.value)
     # Without staleness nothing is late.
     assert rows(play(EXACT, early)[0]) == rows(play(None, early)[0])
 
@@ -189,65 +171,12 @@ def sloppy():
 
 
 def test_a_field_that_a_member_of_a_lane_writes_without_declaring_it_is_an_error():
-    message = re.escape("ctx.note was set in the collect lane (sloppy, ToyCollector), where nothing declares it")
-    with pytest.raises(ChainError, match=message) as caught:
+    with pytest.raises(ChainError, match=r"ctx\.note was set in the collect lane .*'note' to the `writes`"):
         play(EXACT, sloppy())
-    assert "Add 'note' to the `writes`" in str(caught.value)
     assert play(None, sloppy())[0].contexts[0].note == "lost"
 
 
 SEEN = []
-
-
-def appending():
-    seen = []
-
-    def append(ctx):
-        seen.append(ctx.env_step)
-
-    return append, "append changes 'seen', a variable outside"
-
-
-def noting():
-    seen = {}
-
-    def note(ctx):
-        seen["last"] = ctx.env_step
-
-    return note, "note changes 'seen', a variable outside"
-
-
-def counting():
-    count = 0
-
-    def call(ctx):
-        nonlocal count
-        count += 1
-
-    return call, "call changes 'count', a variable outside"
-
-
-def at_module_level():
-    def keep(ctx):
-        SEEN.append(ctx.env_step)
-
-    return keep, "keep changes 'SEEN', a variable outside"
-
-
-def within():
-    count = 0
-
-    def call(ctx):
-        local = 0
-
-        def inner():
-            nonlocal count, local
-            local += 1
-            count += local
-
-        inner()
-
-    return call, "call changes 'count', a variable outside"
 
 
 class Tally:
@@ -261,23 +190,40 @@ class Tally:
         self(ctx)
 
 
-def in_an_attribute():
-    return Tally(), "Tally changes its attribute 'count' and runs in the collect lane: there it is a copy"
+def counting():
+    count, seen, last = 0, [], {}
+
+    def call(ctx):
+        nonlocal count
+        count += 1
+
+    def append(ctx):
+        seen.append(ctx.env_step)
+
+    def note(ctx):
+        last["step"] = ctx.env_step
+
+    def within(ctx):
+        def inner():
+            nonlocal count
+            count += 1
+
+        inner()
+
+    return call, append, note, within
 
 
-def in_an_attribute_of_the_owner():
-    return Tally().also, "also changes its attribute 'count' and runs in the collect lane: there it is a copy"
+def at_module_level(ctx):
+    SEEN.append(ctx.env_step)
 
 
-IN_OBJECTS = [in_an_attribute, in_an_attribute_of_the_owner]
+OUTSIDE = [*zip((*counting(), at_module_level), ("count", "seen", "last", "count", "SEEN"), strict=True)]
 
 
-@pytest.mark.parametrize("make", [appending, noting, counting, at_module_level, within, *IN_OBJECTS])
-def test_state_around_a_function_is_refused_in_a_lane_and_works_elsewhere(make):
-    middleware, message = make()
-    with pytest.raises(ChainError, match=message) as caught:
+@pytest.mark.parametrize(("middleware", "name"), [*OUTSIDE, (Tally(), "count"), (Tally().also, "count")])
+def test_state_around_a_function_is_refused_in_a_lane_and_works_elsewhere(middleware, name):
+    with pytest.raises(ChainError, match=f"changes (its attribute )?'{name}'.*Write to a field of the context"):
         play(EXACT, middleware, role="collect")
-    assert "which nothing else sees. Write to a field of the context" in str(caught.value)
     play(EXACT, middleware, steps=1)
 
 
@@ -289,13 +235,7 @@ class SavedTally(Tally):
         self.count = state["count"]
 
 
-def test_an_object_that_saves_its_state_keeps_it_in_the_lane():
-    saved = SavedTally()
-    play(EXACT, saved, role="collect")
-    assert saved.count == 0
-
-
-def test_reading_variables_around_a_function_is_allowed():
+def test_reading_variables_around_a_function_is_allowed_and_saved_state_stays_in_the_lane():
     settings, own = {"eps": 0.25, "of": [1]}, [0]
 
     def explore(ctx):
@@ -309,6 +249,9 @@ def test_reading_variables_around_a_function_is_allowed():
         ctx.collect_kwargs = {"eps": settings["eps"] * local}
 
     assert rows(play(EXACT, explore, role="collect")[0]) == rows(play(None, explore)[0])
+    saved = SavedTally()
+    play(EXACT, saved, role="collect")
+    assert saved.count == 0
 
 
 def test_a_collector_that_cannot_leave_the_main_process_is_reported(caplog):
@@ -331,7 +274,7 @@ def estimator(policy):
 def test_a_plain_function_after_the_collector_keeps_the_estimator_in_the_lane_if_it_has_the_role(caplog):
     def estimates(between, role):
         policy, task, found = ToyPolicy(), Task(), []
-        with task.start(True, ToyContext(), lanes={"max_staleness": 1}):
+        with task.start(True, ToyContext(), lanes={**EXACT, "max_staleness": 1}):
             task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv()))
             if between is not None:
                 task.use(between, role=role)

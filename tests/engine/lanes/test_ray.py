@@ -13,6 +13,7 @@ import types
 
 import numpy as np
 import pytest
+from fakes import refuses
 
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ConfigError, LaneError, MissingExtraError
@@ -80,30 +81,26 @@ def test_a_missing_old_or_unreachable_ray_is_bad_input(monkeypatch):
     def version(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
+    def check(**options):
+        check_transport(LaneOptions(transport="ray", **options))
+
     monkeypatch.setattr(importlib.metadata, "version", version)
-    with pytest.raises(MissingExtraError, match=r"lanes\.transport=ray needs the package 'ray': .*minding\[ray\]"):
-        check_transport(LaneOptions(transport="ray"))
+    refuses(MissingExtraError, ("minding[ray]", check))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.3")
-    with pytest.raises(ConfigError, match=r"Ray 2\.9\.3 is too old: pip install 'minding\[ray\]'"):
-        check_ray("local")
+    refuses(ConfigError, ("2.9.3 is too old", lambda: check_ray("local")))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")
     check_ray("local")
-    with pytest.raises(ConfigError, match=r"lanes\.address='127\.0\.0\.1:1': no Ray cluster answers there \(.*refused"):
-        check_ray("127.0.0.1:1", insecure=True)
-    for address in ("nowhere", "127.0.0.1:port", "127.0.0.1:99999", ":6379"):
-        with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': expected HOST:PORT .* from 1 to 65535"):
-            check_ray(address, insecure=True)
-    with pytest.raises(ConfigError, match=r"lanes\.address='a:99999"):
-        check_ray("a:" + "9" * 5000, insecure=True)
+    wrong = ("nowhere", "127.0.0.1:port", "127.0.0.1:99999", ":6379", "a:" + "9" * 5000)
+    refuses(
+        ConfigError,
+        ("no Ray cluster answers", lambda: check_ray("127.0.0.1:1", insecure=True)),
+        *(("lanes.address=", lambda address=address: check_ray(address, insecure=True)) for address in wrong),
+    )
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with pytest.raises(
-        ConfigError, match=r"RAY_AUTH_MODE=disabled switches tokens off, .*: unset RAY_AUTH_MODE, or acc"
-    ):
-        check_transport(LaneOptions(transport="ray", address="127.0.0.1:1"))
+    refuses(ConfigError, ("unset RAY_AUTH_MODE", lambda: check(address="127.0.0.1:1")))
     monkeypatch.delenv("RAY_AUTH_MODE")
     monkeypatch.setattr(cluster, "has_token", lambda: False)
-    with pytest.raises(ConfigError, match=r"no token is set, and anyone who can reach .* set RAY_AUTH_TOKEN_PATH to a"):
-        check_transport(LaneOptions(transport="ray", address="127.0.0.1:1"))
+    refuses(ConfigError, ("no token is set", lambda: check(address="127.0.0.1:1")))
 
 
 @pytest.mark.parametrize(
@@ -147,16 +144,13 @@ def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
     assert os.environ[name] == "0"
 
 
-def test_a_full_store_is_one_line(monkeypatch):
+def test_a_full_store_and_a_module_that_a_machine_lacks_are_named(monkeypatch):
     def put(self, value):
         raise MemoryError("no room")
 
     monkeypatch.setattr(FakeRay, "put", put)
-    with pytest.raises(LaneError, match=r"Ray's object store is full, .* \(`ray start --object-store-memory=BYTES`\)"):
-        RayBoard(FakeRay(), {"w": np.zeros(2)}, 3).publish({"w": np.zeros(2)})
-
-
-def test_a_module_that_a_machine_lacks_is_named_with_the_machine():
+    board = RayBoard(FakeRay(), {"w": np.zeros(2)}, 3)
+    refuses(LaneError, ("object store is full", lambda: board.publish({"w": np.zeros(2)})))
     worker = SupervisedWorker("collector 1", None, 1.0, 1.0)
     failure = Failure(ModuleNotFoundError("No module named 'my_envs'", name="my_envs"), "Traceback")
     worker._running.append(types.SimpleNamespace(node="B"))

@@ -21,7 +21,6 @@ from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.process.alive import start_ticks
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'ray'")
-PATIENCE = 30.0  # s
 
 BEGINS = """
 import sys, time

@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given
 
 from minding.engine.lanes import supervised
-from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.state_diff import LARGE, Changes, Increments, Rows, applied, difference
 from minding.engine.lanes.threads import ThreadTransport
 
-OF_NAME = {ThreadTransport: "threads", ProcessTransport: "processes"}
+
+def test_workers_that_die_between_changes_continue_with_the_same_bits(tmp_path, monkeypatch):
+    lanes = {"max_staleness": 2, "collectors": 2, "transport": "threads"}
+    whole = toys.run(12, lanes)
+    monkeypatch.setattr(ThreadTransport, "increments", True)
+    died = toys.run(12, lanes, event=toys.ExitOnce(tmp_path, count=4, t=2))
+    assert died.restarts >= 1
+    assert died.rows == whole.rows
+
+
 GRID = np.arange(12, dtype=np.float32).reshape(6, 2)
 
 
@@ -37,14 +45,11 @@ def sent(before, now):
     return changes
 
 
-def test_an_array_that_continues_is_sent_as_its_new_rows():
+def test_what_continues_is_sent_as_its_new_rows_and_equal_parts_are_left_out():
     changes = sent({"env": {"actions": GRID[:4], "seed": 3}}, {"env": {"actions": GRID, "seed": 3}})
     (rows,) = changes.entries["env"].entries.values()
     assert rows.rows.tolist() == [[8.0, 9.0], [10.0, 11.0]]
     assert list(changes.entries["env"].entries) == ["actions"]
-
-
-def test_equal_parts_are_left_out_and_removed_keys_are_removed():
     before = {"a": GRID, "gone": 1, "list": [GRID, {"x": 1}], "nan": np.array([math.nan])}
     assert sent(before, {**before, "a": GRID.copy()}) == Changes(None, {})
     changes = sent(before, {"new": None, "list": [GRID, {"x": 2}, "more"], "a": GRID, "nan": before["nan"]})
@@ -143,13 +148,3 @@ def test_answers_of_a_worker_with_a_large_state_are_small_and_the_state_is_whole
     trails = [changes.entries["1:ToyCollector"].entries["env"].entries["trail"] for changes in found]
     # An episode takes six rollouts. After the first the state is small, after the second the one before it was.
     assert [(type(trail), trail.rows.shape) for trail in trails] == [(Rows, (4, 2048))] * (4 + 1)
-
-
-@pytest.mark.parametrize("transport", [ThreadTransport, ProcessTransport], ids=["threads", "processes"])
-def test_workers_that_die_between_changes_continue_with_the_same_bits(transport, tmp_path, monkeypatch):
-    lanes = {"max_staleness": 2, "collectors": 2, "transport": OF_NAME[transport]}
-    whole = toys.run(12, lanes)
-    monkeypatch.setattr(transport, "increments", True)
-    died = toys.run(12, lanes, event=toys.ExitOnce(tmp_path, count=4, t=2))
-    assert died.restarts >= 1
-    assert died.rows == whole.rows

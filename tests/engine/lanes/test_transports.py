@@ -7,7 +7,6 @@ import os
 import pickle
 import platform
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import cloudpickle
 import lane_toys as toys
 import numpy as np
 import pytest
+from fresh import run_fresh
 from lane_toys import ExitOnce, ServedPolicy, ToyContext, ToyPolicy, run
 
 from minding.engine import Task, declare
@@ -29,17 +29,22 @@ from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.lanes.threads import ThreadTransport
-from minding.engine.lanes.transport import BETWEEN, STARTING, Answer, ChannelClosed, Failure, Request
+from minding.engine.lanes.transport import BETWEEN, STARTING, Answer, ChannelClosed, Request
 from minding.engine.lanes.worker import WorkerPlan
 
 OF_NAME = {"processes": ProcessTransport, "threads": ThreadTransport, "ray": lambda: RayTransport("local")}
 TRANSPORTS = LanesSection.options()["transport"].allowed
+KINDS = {"processes": "process", "threads": "thread", "ray": "actor"}
 ENDS = {"processes": "ended with exit code {}", "threads": "ended", "ray": "ended"}
 PATIENCE = 30.0  # s
 
 
-def test_every_transport_is_tested():
+def test_every_transport_is_tested_made_from_the_options_and_imported_only_then():
     assert set(OF_NAME) == set(TRANSPORTS)
+    for name in ("processes", "threads"):
+        assert type(lanes_run.make_transport(LaneOptions(transport=name))) is OF_NAME[name]
+    (modules,) = run_fresh("import sys, minding.engine.lanes.run; print(*sys.modules)")
+    assert not {"ray", *(f"minding.engine.lanes.{name}" for name in TRANSPORTS)} & set(modules.split())
 
 
 @pytest.fixture(scope="module")
@@ -163,28 +168,13 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
     bench = start()
     bench.submit(0, 1.0)
     note = bench.receive().fields["note"]
-    if transport == "processes":
-        assert (bench.handle.kind, bench.handle.pid) == ("process", note["pid"])
-        assert bench.handle.where == f"process {note['pid']}"
-    elif transport == "ray":
-        assert (bench.handle.kind, bench.handle.pid) == ("actor", note["pid"])
-        assert note["pid"] != os.getpid()
-        assert bench.handle.where == f"actor {note['pid']} on {platform.node()}"
-        assert note["pid"] != os.getpid()
-    else:
-        assert (bench.handle.kind, bench.handle.pid, note["pid"]) == ("thread", None, os.getpid())
-        assert note["thread"] != threading.get_ident()
-        assert bench.handle.where == "thread"
+    here, own = transport == "threads", note["pid"]
+    assert (bench.handle.kind, bench.handle.pid) == (KINDS[transport], None if here else own)
+    assert (own == os.getpid()) is here
+    assert note["thread"] != threading.get_ident() or not here
+    where = {"processes": f"process {own}", "threads": "thread", "ray": f"actor {own} on {platform.node()}"}
+    assert bench.handle.where == where[transport]
     assert bench.handle.hindrance() is None
-
-
-def test_a_transport_is_made_from_the_options_and_imported_only_when_it_is_chosen(transport):
-    assert type(lanes_run.make_transport(LaneOptions(transport=transport))) is type(OF_NAME[transport]())
-    code = "import sys, minding.engine.lanes.run; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = done.stdout.split()
-    assert f"minding.engine.lanes.{transport}" not in modules
-    assert transport not in modules
 
 
 def test_cores_and_room_come_from_the_transport(transport):
@@ -226,16 +216,6 @@ def test_signs_of_life_come_while_a_worker_waits(start):
         assert time.monotonic() < deadline
 
 
-def test_an_exception_of_a_member_comes_as_a_failure_and_ends_the_worker(start, transport):
-    bench = start()
-    bench.submit(0, -1.0)
-    failure = bench.receive()
-    assert type(failure) is Failure
-    assert (type(failure.error), failure.error.args) == (ValueError, ("below zero",))
-    assert 'raise ValueError("below zero")' in failure.text
-    assert bench.handle.join(PATIENCE) == ENDS[transport].format(0)
-
-
 def test_a_worker_that_dies_closes_its_channel_after_what_it_had_answered(start, transport):
     bench = start()
     bench.submit(0, 1.0)
@@ -243,12 +223,8 @@ def test_a_worker_that_dies_closes_its_channel_after_what_it_had_answered(start,
     assert bench.receive().number == 0
     with pytest.raises(ChannelClosed):
         bench.receive()
-    how = {
-        "processes": "ended with exit code 7",
-        "threads": "ended with SystemExit(7)",
-        "ray": "ended with SystemExit(7)",
-    }
-    assert bench.handle.join(PATIENCE) == how[transport]
+    how = "ended with exit code 7" if transport == "processes" else "ended with SystemExit(7)"
+    assert bench.handle.join(PATIENCE) == how
 
 
 def test_a_worker_that_is_killed_while_it_waits_ends(start, transport):
@@ -269,11 +245,15 @@ def lanes_of(transport, **options):
     return {"transport": transport, **options}
 
 
-def test_without_staleness_a_run_is_the_synchronous_one(transport):
+def test_without_staleness_two_runs_of_a_task_are_the_synchronous_run(transport):
     sync = run(9, eval_freq=4, learn_freq=2)
-    lanes = run(9, lanes_of(transport, max_staleness=0), eval_freq=4, learn_freq=2)
+    lanes = run((5, 9), lanes_of(transport, max_staleness=0), eval_freq=4, learn_freq=2)
     assert lanes.rows == sync.rows
     assert lanes.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
+    assert {lag["max"] for lag in lanes.record.column("policy_lag")} == {0}
+    # One collected.
+    assert len(set(lanes.record.pids)) == 1
+    assert (lanes.record.pids[0] == os.getpid()) is (transport == "threads")
 
 
 @pytest.fixture(scope="module")
@@ -294,19 +274,8 @@ def test_a_worker_that_dies_is_started_again_from_its_last_state_and_nothing_cha
     died = run(8, lanes_of(transport, max_staleness=0), event=ExitOnce(tmp_path, count=2, t=3))
     assert died.restarts == 1
     assert died.rows == run(8).rows
-    how = {
-        "processes": "process of collector ended with exit code 3",
-        "threads": "thread of collector ended with ",
-        "ray": "actor of collector ended with SystemExit(3)",
-    }
-    assert f"the {how[transport]}" in caplog.text
-
-
-def test_workers_that_die_while_several_rollouts_are_under_way_repeat_them(transport, tmp_path):
-    lanes = lanes_of(transport, max_staleness=2, collectors=2)
-    died = run(8, lanes, event=ExitOnce(tmp_path, count=1, t=2))
-    assert died.restarts >= 1
-    assert died.rows == run(8, lanes).rows
+    how = {"processes": "ended with exit code 3", "threads": "ended with ", "ray": "ended with SystemExit(3)"}
+    assert f"the {KINDS[transport]} of collector {how[transport]}" in caplog.text
 
 
 def exit_always(collector, count, t):
@@ -314,7 +283,7 @@ def exit_always(collector, count, t):
 
 
 def test_a_worker_that_always_dies_ends_the_run(transport):
-    kind = {"processes": "process", "threads": "thread", "ray": "actor"}[transport]
+    kind = KINDS[transport]
     with pytest.raises(LaneError, match=f"the {kind} of collector died 3 times before it answered") as caught:
         run(4, lanes_of(transport, max_staleness=0), event=exit_always)
     assert f"whether an environment brings its {kind} down" in str(caught.value)
@@ -341,8 +310,7 @@ def test_the_status_of_workers_is_available_during_a_run(transport):
     outcome = run(6, lanes_of(transport, max_staleness=2, collectors=2), also=[look])
     first, last = seen[0], seen[-1]
     assert [worker.name for worker in first] == ["collector 0", "collector 1"]
-    kind = {"processes": "process", "threads": "thread", "ray": "actor"}[transport]
-    assert {(worker.kind, worker.node) for worker in last} == {(kind, platform.node())}
+    assert {(worker.kind, worker.node) for worker in last} == {(KINDS[transport], platform.node())}
     assert all((worker.pid is None) == (transport == "threads") for worker in last)
     assert {worker.member for worker in last} <= {"ToyCollector", "toy_explorer", "idle"}
     # Request n of those up to n + 2 is answered.

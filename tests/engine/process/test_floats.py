@@ -20,10 +20,13 @@ def keeps_denormals_in_the_mode():
     return keeps_denormals()
 
 
-def test_denormals_are_zero_as_operands_and_as_results():
+def test_denormals_are_zero_as_operands_and_as_results_and_numpy_is_not_spoilt():
     smallest_normal = np.full(20, np.finfo(np.float32).smallest_normal)
     sums = flush_denormals(lambda: (DENORMAL + np.float32(0), smallest_normal * np.float32(0.5)))()
     assert [np.count_nonzero(x) for x in sums] == [0, 0]
+    assert flush_denormals(lambda: (keeps_denormals_in_the_mode(), keeps_denormals()))() == (False, False)
+    flush_denormals(lambda: np.finfo(np.float32))()
+    assert np.finfo(np.float32).smallest_subnormal == np.float32(1e-45)
 
 
 def test_the_caller_has_its_own_mode_back_also_after_an_error():
@@ -37,10 +40,6 @@ def test_the_caller_has_its_own_mode_back_also_after_an_error():
     with pytest.raises(KeyError):
         fail()
     assert keeps_denormals()
-
-
-def test_a_call_within_a_call_leaves_the_mode_to_the_outer_one():
-    assert flush_denormals(lambda: (keeps_denormals_in_the_mode(), keeps_denormals()))() == (False, False)
 
 
 def test_other_threads_keep_theirs():
@@ -76,8 +75,3 @@ def test_nan_infinity_rounding_and_numpys_warnings_are_as_ever():
     assert arithmetic().tobytes() == flush_denormals(arithmetic)().tobytes()
     with pytest.warns(RuntimeWarning, match="divide by zero"):
         divide()
-
-
-def test_what_numpy_knows_of_its_types_is_not_spoilt():
-    flush_denormals(lambda: np.finfo(np.float32))()
-    assert np.finfo(np.float32).smallest_subnormal == np.float32(1e-45)

@@ -1,5 +1,6 @@
-"""The set-up of MindSpore, and the guard against recompilation."""
+"""The set-up of MindSpore and its self-test, and the guard against recompilation."""
 
+import functools
 import os
 import re
 import shutil
@@ -10,53 +11,51 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import fresh
 import numpy as np
 import pytest
+from fakes import refuses
 
 from minding.engine.errors import CodeError, SetupError
 from minding.engine.process import compiled as compiled_module
-from minding.engine.process import runtime
+from minding.engine.process import floats, runtime, self_test
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import cache_dir, ms, nn, to_device
 
-
-def run_fresh(script, **environment):
-    """Runs a script in a new process; returns its lines of output."""
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    ours = runtime.environment() | runtime.CONVOLUTION_ENVIRONMENT
-    kept = {k: v for k, v in os.environ.items() if k not in ours}
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True, text=True, timeout=120, check=False,
-        env={**kept, "PYTHONPATH": path, **environment},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    return result.stdout.splitlines()
+OURS = (*runtime.environment(), *runtime.CONVOLUTION_ENVIRONMENT)
+run_fresh = functools.partial(fresh.run_fresh, quiet=False, without=OURS)
 
 
 def test_the_process_is_prepared_before_mindspore_loads_and_the_users_settings_stay(tmp_path):
     script = """
 import os
+from minding.engine.errors import SetupError
 from minding.engine.process import runtime
 assert not runtime.is_loaded() and "MS_DEV_HOST_BLOCKING_RUN" not in os.environ
 runtime.ms
 assert "ONEDNN_MAX_CPU_ISA" not in os.environ
+try:
+    # An absent device is an error before any work.
+    runtime.prepare(runtime.Settings("GPU"))
+except SetupError as error:
+    print(error)
 runtime.prepare(runtime.Settings("CPU", convolutions=True))
 print(runtime.is_loaded(), runtime.device())
 for name in ("MS_DEV_HOST_BLOCKING_RUN", "ONEDNN_MAX_CPU_ISA", "MS_DEV_RUNTIME_CONF", "GLOG_v", "MS_OM_PATH"):
     print(os.environ[name])
 print(os.path.isdir(os.environ["MS_OM_PATH"]))
+# Products in NumPy use one thread, whatever the environment says.
+import numpy, threadpoolctl
+print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"})
 """
-    lines = run_fresh(script, XDG_CACHE_HOME=str(tmp_path), GLOG_v="4")
-    assert lines == ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True"]
+    threads = {"OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
+    refusal, *lines = run_fresh(script, XDG_CACHE_HOME=str(tmp_path), GLOG_v="4", **threads)
+    assert refusal.startswith("device='GPU' was asked for, but there is none here")
+    expected = ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True", "{1}"]
+    assert lines == expected
 
 
-def test_onednn_keeps_its_instructions_where_no_network_has_convolutions_of_mindspore():
-    script = "from minding.engine.process import runtime; import os; runtime.prepare(runtime.Settings('CPU'))"
-    assert run_fresh(f"{script}; print(os.environ.get('ONEDNN_MAX_CPU_ISA'))") == ["None"]
-
-
-def test_mindspore_prints_nothing_when_the_user_imported_it_first():
+def test_mindspore_prints_nothing_when_the_user_imported_it_first_and_onednn_keeps_its_instructions():
     # Its warning is that of a machine with fewer cores than threads; any other text would do as well.
     script = """
 import os, sys
@@ -66,27 +65,41 @@ from minding.engine.process import runtime
 noisy = runtime.run_small_graph
 runtime.run_small_graph = lambda module: (os.write(1, b"settings"), os.write(2, b"warning"), noisy(module))
 runtime.prepare(runtime.Settings("CPU"))
-print("said", file=sys.stderr)
+# No network has convolutions of MindSpore.
+print("said", os.environ.get("ONEDNN_MAX_CPU_ISA"), file=sys.stderr)
 """
-    assert run_fresh(script) == ["said"]
+    assert run_fresh(script) == ["said None"]
 
 
-def test_a_process_that_loads_mindspore_and_computes_nothing_prints_nothing():
-    assert run_fresh("from minding.engine.process import runtime; runtime.ms; print(runtime.is_loaded())") == ["True"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("short", "threads"), [(False, 2), (True, 1)])
-def test_short_graphs_are_dispatched_by_one_thread(short, threads):
-    script = f"""
+def test_algorithms_are_known_without_mindspore_which_prints_nothing_where_it_computes_nothing():
+    script = """
+import sys
+import minding.policies, minding.middleware, minding.engine.buffers, minding.configs
+from minding.configs import compile_run, load_preset
 from minding.engine.process import runtime
-import mindspore
-asked = []
-mindspore.runtime.dispatch_threads_num = asked.append
-runtime.prepare(runtime.Settings(short_graphs={short}))
-print(asked)
+cfg = compile_run(load_preset("cartpole_ppo"))
+print("mindspore" in sys.modules, cfg.policy.type)
+runtime.ms
+print(runtime.is_loaded())
 """
-    assert run_fresh(script)[-1] == f"[{threads}]"
+    assert run_fresh(script) == ["False ppo", "True"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads"), [({}, [1, 2]), ({"short_graphs": True}, [1, 1]), ({"threads": 2}, [2, 2])]
+)
+def test_short_graphs_are_dispatched_by_one_thread(settings, threads, monkeypatch):
+    asked = []
+    monkeypatch.setattr(runtime, "run_small_graph", lambda module: asked.append("small graph"))
+    tuning = SimpleNamespace(threads_num=asked.append)
+    module = SimpleNamespace(
+        device_context=SimpleNamespace(cpu=SimpleNamespace(op_tuning=tuning)),
+        runtime=SimpleNamespace(dispatch_threads_num=asked.append),
+    )
+    runtime._prepare_cpu(runtime.Settings("CPU", **settings), module)
+    assert [each for each in asked if each != "small graph"] == threads
+    # With several kernel threads it comes before, where nothing else has been asked for.
+    assert asked.index("small graph") == (1 if "threads" in settings else 2)
 
 
 @pytest.mark.slow
@@ -144,83 +157,38 @@ def test_a_user_without_a_home_and_without_an_entry_gets_through_the_self_test(t
     assert done.stderr.count("\n") == 1
 
 
-def test_an_absent_device_is_an_error_before_any_work():
-    script = """
-from minding.engine.process import runtime
-from minding.engine.errors import SetupError
-try:
-    runtime.prepare(runtime.Settings("GPU"))
-except SetupError as error:
-    print(error)
-"""
-    expected = "device='GPU' was asked for, but there is none here: install its driver, or set device=auto"
-    assert expected in run_fresh(script)
-
-
-def test_algorithms_and_configurations_are_known_without_mindspore():
-    script = """
-import sys
-import minding.policies, minding.middleware, minding.engine.buffers, minding.configs
-from minding.configs import compile_run, load_preset
-cfg = compile_run(load_preset("cartpole_ppo"))
-print("mindspore" in sys.modules, cfg.policy.type)
-"""
-    assert run_fresh(script) == ["False ppo"]
-
-
-def refusal():
-    with pytest.raises(SetupError) as caught:
-        runtime.check_versions()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def test_this_installation_is_accepted():
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "fix"),
+    [
+        (np, "__version__", "2.1.3", "pip install 'numpy>=1.26,<2'"),
+        (runtime.importlib.util, "find_spec", lambda name: None, "pip install 'mindspore==2.10.0'"),
+        (sys, "version_info", (3, 13, 0, "final", 0), "Python 3.10 to 3.12; this is 3.13"),
+        (os, "environ", {"MS_COMPILER_CACHE_ENABLE": "1"}, "unset MS_COMPILER_CACHE_ENABLE"),
+    ],
+)
+def test_an_installation_that_does_not_fit_is_refused_with_the_fix(owner, name, value, fix, monkeypatch):
     runtime.check_versions()
-
-
-def test_numpy_2_is_refused_with_the_fix(monkeypatch):
-    monkeypatch.setattr(np, "__version__", "2.1.3")
-    assert refusal() == "MindSpore 2.10 fails at the first operator with NumPy 2.1.3: pip install 'numpy>=1.26,<2'"
-
-
-def test_a_missing_wheel_is_refused_with_the_fix(monkeypatch):
-    monkeypatch.setattr(runtime.importlib.util, "find_spec", lambda name: None)
-    assert refusal() == "MindSpore is not installed: pip install 'mindspore==2.10.0'"
-
-
-def test_a_python_without_wheels_is_refused(monkeypatch):
-    monkeypatch.setattr(sys, "version_info", (3, 13, 0, "final", 0))
-    assert refusal().startswith("MindSpore 2.10 has wheels for Python 3.10 to 3.12; this is 3.13")
-
-
-def test_the_compiler_cache_is_refused(monkeypatch):
-    monkeypatch.setenv("MS_COMPILER_CACHE_ENABLE", "1")
-    assert refusal().endswith("unset MS_COMPILER_CACHE_ENABLE")
-    monkeypatch.setenv("MS_COMPILER_CACHE_ENABLE", "0")
-    runtime.check_versions()
+    monkeypatch.setattr(owner, name, value)
+    refuses(SetupError, (fix, runtime.check_versions))
 
 
 def test_an_unknown_device_is_refused_and_a_loaded_one_cannot_be_changed():
-    with pytest.raises(SetupError, match="device must be one of auto, CPU, Ascend, GPU; got 'TPU'"):
-        runtime.Settings("TPU")
     assert runtime.device() == "CPU"
     runtime.prepare(runtime.Settings("CPU"))
     runtime.prepare(runtime.Settings("auto"))
-    with pytest.raises(SetupError, match="already runs on CPU in this process and cannot move to Ascend"):
-        runtime.prepare(runtime.Settings("Ascend"))
-
-
-def test_the_runtime_has_no_other_names():
-    with pytest.raises(AttributeError, match="has no attribute 'mint'"):
-        runtime.mint  # noqa: B018
+    refuses(
+        SetupError,
+        ("'TPU'", lambda: runtime.Settings("TPU")),
+        ("cannot move to Ascend", lambda: runtime.prepare(runtime.Settings("Ascend"))),
+    )
+    refuses(AttributeError, ("'mint'", lambda: runtime.mint))
 
 
 @pytest.mark.parametrize(
     ("asked", "present", "told"),
     [
-        ("auto", True, "minding has not been run on Ascend: .* docs/devices.md; device=CPU is tested$"),
-        ("Ascend", True, "minding has not been run on Ascend: .* docs/devices.md$"),
+        ("auto", True, "minding has not been run on Ascend: `minding docs devices` .*; device=CPU is tested$"),
+        ("Ascend", True, "minding has not been run on Ascend: `minding docs devices` "),
         ("auto", False, None),
         ("CPU", True, None),
     ],
@@ -263,7 +231,7 @@ def ones(*shape, dtype=np.float32):
     return to_device(np.ones(shape, dtype))
 
 
-def test_inputs_of_known_shape_run_silently_and_new_ones_are_reported():
+def test_inputs_of_known_shape_run_silently_new_ones_are_reported_and_constants_refused():
     double = Compiled(Double(), "double", expected=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -276,6 +244,10 @@ def test_inputs_of_known_shape_run_silently_and_new_ones_are_reported():
         double(ones(4, dtype=np.int32))
     assert double(ones(4)).asnumpy().tolist() == [2.0] * 4
     assert double.signatures == 4
+    double = Compiled(Double(), "double")
+    for constant in (np.ones(2, np.float32), 1.0, 3, None):
+        refuses(TypeError, (f"input 0: expected a Tensor, got {type(constant).__name__}", lambda c=constant: double(c)))
+    assert double.signatures == 0
 
 
 class Twice(nn.Cell):
@@ -311,14 +283,12 @@ def test_a_lack_of_memory_in_a_graph_is_a_memory_error(monkeypatch):
         raise RuntimeError(f"\n-----\n- Memory not enough:\n-----\n{told}\n")
 
     double = Compiled(Double(), "double")
-    monkeypatch.setattr(double, "_cell", lack)
-    with pytest.raises(MemoryError, match="MindSpore cannot allocate 819,200,000 bytes"):
-        double(ones(2))
-    monkeypatch.undo()
+    with monkeypatch.context() as lacking:
+        lacking.setattr(double, "_cell", lack)
+        refuses(MemoryError, ("819,200,000 bytes", lambda: double(ones(2))))
     double(ones(2))
     double._graphs = dict.fromkeys(double._graphs, lack)
-    with pytest.raises(MemoryError, match="MindSpore cannot allocate 819,200,000 bytes"):
-        double(ones(2))
+    refuses(MemoryError, ("819,200,000 bytes", lambda: double(ones(2))))
 
 
 def test_a_graph_is_compiled_once(monkeypatch):
@@ -330,14 +300,6 @@ def test_a_graph_is_compiled_once(monkeypatch):
     for _ in range(3):
         double(ones(2))
     assert len(compiled) == 1
-
-
-@pytest.mark.parametrize("constant", [np.ones(2, np.float32), 1.0, 3, None])
-def test_what_would_be_compiled_in_as_a_constant_is_refused(constant):
-    double = Compiled(Double(), "double")
-    with pytest.raises(TypeError, match=f"'double', input 0: expected a Tensor, got {type(constant).__name__}"):
-        double(constant)
-    assert double.signatures == 0
 
 
 class Caught(nn.Cell):
@@ -395,13 +357,24 @@ def test_a_cell_of_minding_that_does_not_compile_keeps_its_error(monkeypatch):
     assert not isinstance(found.value, CodeError)
 
 
-def test_products_in_numpy_use_one_thread_whatever_the_environment_says():
-    code = (
-        "import numpy, threadpoolctl\n"
-        "from minding.engine.process import runtime\n"
-        "runtime.prepare(runtime.Settings('CPU'))\n"
-        "print({p['num_threads'] for p in threadpoolctl.threadpool_info() if p['user_api'] == 'blas'})"
-    )
-    env = {**os.environ, "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "{1}\n"
+# The check of an installation by a compiled gradient and by denormal numbers
+
+
+def test_the_self_test_takes_a_gradient_and_reports_what_it_found():
+    found = self_test.self_test()
+    assert found["mindspore"].startswith("2.10")
+    assert found["device"] == "CPU"
+    assert found["compiled gradient"].startswith("ok in ")
+    assert found["denormal numbers"] == "zero"
+
+
+def sum_of_cubes(x):
+    return (x * x * x).sum()
+
+
+def test_the_self_test_notices_a_wrong_gradient_and_denormal_numbers_that_are_kept(monkeypatch):
+    with monkeypatch.context() as change:
+        change.setattr(self_test, "_sum_of_squares", sum_of_cubes)
+        refuses(SetupError, ("[3.0, 12.0, 27.0], expected [2, 4, 6]", self_test.self_test))
+    monkeypatch.setattr(floats, "flush_denormals", lambda function: function)
+    refuses(SetupError, ("denormal numbers are kept", self_test.self_test))

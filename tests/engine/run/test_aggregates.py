@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fakes import refuses
 
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.run import aggregates
@@ -27,12 +28,6 @@ def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end(scores, expec
     assert interquartile_mean(column(*scores)) == pytest.approx([expected])
 
 
-def test_several_figures_of_a_run_are_estimated_each_for_itself():
-    table = np.array([[0.0, 4.0], [1.0, 3.0], [2.0, 2.0], [30.0, -10.0]])
-    assert interquartile_mean(table) == pytest.approx([1.5, 2.5])
-    assert mean(table) == pytest.approx([8.25, -0.25])
-
-
 def test_the_interval_is_that_of_the_binomial_distribution():
     # One run of five has 1: the mean of a draw is k / 5 with k ~ B(5, 0.2), P(k <= 2) = 0.942, P(k <= 3) = 0.993.
     found = aggregate([0.0, 0.0, 1.0, 0.0, 0.0])
@@ -42,20 +37,15 @@ def test_the_interval_is_that_of_the_binomial_distribution():
     assert found.n == 5
 
 
-def test_draws_are_made_within_each_task():
+def test_draws_are_made_within_each_task_and_figure_also_in_parts(monkeypatch):
     tasks = [column(0.0, 0.0, 0.0), column(10.0, 10.0, 10.0)]
     assert [float(end[0]) for end in bootstrap_interval(tasks, mean)] == [5.0, 5.0]
     # Where one task alone varies, its half of the runs does: the mean of its draws is 0, 1/2 or 1.
     low, high = bootstrap_interval([column(0.0, 1.0), column(4.0, 4.0)], mean)
     assert (low[0], high[0]) == (2.0, 2.5)
-
-
-def test_the_same_scores_give_the_same_interval():
-    scores = np.random.default_rng(3).normal(size=7)
-    assert aggregate(list(scores)) == aggregate(list(scores))
-
-
-def test_draws_that_are_made_in_parts_are_the_same(monkeypatch):
+    table = np.array([[0.0, 4.0], [1.0, 3.0], [2.0, 2.0], [30.0, -10.0]])
+    assert interquartile_mean(table) == pytest.approx([1.5, 2.5])
+    assert mean(table) == pytest.approx([8.25, -0.25])
     rng = np.random.default_rng(5)
     tasks = [rng.normal(size=(7, 30)), rng.normal(size=(4, 30))]
     whole = bootstrap_interval(tasks, interquartile_mean)
@@ -63,15 +53,10 @@ def test_draws_that_are_made_in_parts_are_the_same(monkeypatch):
     assert np.array_equal(bootstrap_interval(tasks, interquartile_mean), whole)
 
 
-def test_one_seed_has_no_spread():
+def test_one_seed_has_no_spread_and_none_or_nan_say_nothing():
     assert aggregate([12.5]).iqm == (12.5, 12.5, 12.5)
-
-
-def test_scores_that_say_nothing_are_refused():
-    with pytest.raises(ShapeError, match="expected at least one, got none"):
-        aggregate([])
-    with pytest.raises(NonFiniteError, match=r"got \[1.0, nan\]"):
-        aggregate([1.0, float("nan")])
+    refuses(ShapeError, ("at least one", lambda: aggregate([])))
+    refuses(NonFiniteError, ("nan", lambda: aggregate([1.0, float("nan")])))
 
 
 def test_the_interval_of_scores_stays_in_range_and_narrows_with_the_games():

@@ -3,48 +3,37 @@
 import json
 
 import pytest
+from fakes import refuses
+from run_kit import FIGURES
+from run_kit import make_run as made_run
 
 from minding.cli import run
-from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import compare_runs, differing_settings
 from minding.engine.run.curves import learning_curves
-from minding.engine.run.run_dir import RunDir
 
 
-def make_run(folder, name, value=None, **policy):
-    cfg = Config(
-        exp_name=name,
-        seed=0,
-        run={"out_dir": str(folder), "log_freq": len(name)},
-        env={"env_id": "CartPole-v1", "spec": {"shape": [len(name)]}},
-        policy={"type": "ppo", **policy},
-    )
-    run_dir = RunDir.create(cfg)
-    if value is not None:
-        figures = {"unit": "env_step", "env_step": 2048, "wall_time": 3.0, "stop_reason": "max_env_step"}
-        run_dir.write_summary({**figures, "eval_return": value, "eval_std": 1.5, "n_eval_episodes": 100})
-    return run_dir.path
+def make_run(folder, name, value=None, metrics=None, **learn):
+    figures = value and {**FIGURES, "eval_return": value, "eval_std": 1.5, "n_eval_episodes": 100}
+    run, policy = {"log_freq": len(name)}, {"learn": learn}
+    return made_run(folder, name, metrics=metrics, figures=figures, run=run, policy=policy).path
 
 
 def test_the_best_comes_first_with_what_differs_and_nothing_else(tmp_path):
+    rows = "env_step,loss\n1024,1.0\n1536,2.0\n"
     paths = [
-        make_run(tmp_path, "a", 10.0, learn={"gamma": 0.9, "tau": 0.1}),
-        make_run(tmp_path, "unfinished", learn={"gamma": 0.9, "tau": 0.1}),
-        make_run(tmp_path, "b", 30.0, learn={"gamma": 0.99, "tau": 0.1}),
+        make_run(tmp_path, "a", 10.0, gamma=0.9, tau=0.1),
+        make_run(tmp_path, "unfinished", None, rows, gamma=0.9, tau=0.1),
+        make_run(tmp_path, "b", 30.0, gamma=0.99, tau=0.1),
     ]
-    (paths[1] / "metrics.csv").write_text("env_step,loss\n1024,1.0\n1536,2.0\n")
     found = compare_runs(paths)
     assert [(each.path.name, each.evaluation, each.steps, each.seconds) for each in found] == [
         ("b", (30.0, 1.5, 100), 2048, 3.0),
         ("a", (10.0, 1.5, 100), 2048, 3.0),
         ("unfinished", None, 1536, None),
     ]
-    assert [each.settings for each in found] == [
-        {"policy.learn.gamma": 0.99},
-        {"policy.learn.gamma": 0.9},
-        {"policy.learn.gamma": 0.9},
-    ]
+    assert [each.settings["policy.learn.gamma"] for each in found] == [0.99, 0.9, 0.9]
+    assert {len(each.settings) for each in found} == {1}
 
 
 def test_of_two_algorithms_only_the_settings_that_both_have_are_compared():
@@ -62,9 +51,7 @@ def test_of_two_algorithms_only_the_settings_that_both_have_are_compared():
 
 
 def test_the_command_prints_one_table(tmp_path, capsys, caplog):
-    paths = [
-        make_run(tmp_path, name, value, learn={"gamma": value / 100}) for name, value in (("a", 10.0), ("b", 30.0))
-    ]
+    paths = [make_run(tmp_path, name, value, gamma=value / 100) for name, value in (("a", 10.0), ("b", 30.0))]
     assert run(["compare", *map(str, paths), str(tmp_path / "absent")]) == 0
     captured = capsys.readouterr()
     title, _, *rows = captured.out.splitlines()
@@ -109,9 +96,11 @@ def test_figures_of_a_wrong_type_are_refused_and_the_run_is_shown_without_them(c
     assert curve.finals == ()
 
 
-def test_without_a_run_there_is_nothing_to_compare(tmp_path, capsys):
-    with pytest.raises(ConfigError, match="no run folder"):
-        compare_runs([tmp_path / "absent"])
-    with pytest.raises(ConfigError, match="none of these 2 folders holds a run"):
-        compare_runs([tmp_path, tmp_path / "absent"])
-    assert run(["compare", str(tmp_path / "absent")]) == 2
+def test_without_a_run_there_is_nothing_to_compare(tmp_path):
+    absent = tmp_path / "absent"
+    refuses(
+        ConfigError,
+        ("no run folder", lambda: compare_runs([absent])),
+        ("none of these 2 folders", lambda: compare_runs([tmp_path, absent])),
+    )
+    assert run(["compare", str(absent)]) == 2

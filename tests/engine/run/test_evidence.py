@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from minding.engine import OnlineRLContext, Task
 from minding.engine.errors import NonFiniteError, notes_of
-from minding.engine.run.evidence import nan_batch_kept
+from minding.training.session import nan_batch_kept
 
 BATCH = {"reward": np.array([1.0, np.nan], np.float32), "index": np.array([[1, 0]], np.int32)}
 
@@ -41,11 +41,8 @@ def test_rows_metrics_and_counters_are_written_and_a_note_says_where(tmp_path):
     assert about["error"] == "loss is nan"
 
 
-def test_a_batch_that_cannot_be_written_does_not_hide_the_error(tmp_path):
-    (tmp_path / "nan").write_text("in the way")
-    assert any(f"the batch could not be kept in {tmp_path / 'nan'}" in note for note in run(tmp_path / "nan", BATCH))
-
-
-def test_an_error_without_a_batch_leaves_no_folder(tmp_path):
+def test_without_a_batch_there_is_no_folder_and_a_batch_that_cannot_be_written_hides_no_error(tmp_path):
     run(tmp_path / "nan", {})
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "nan").write_text("in the way")
+    assert any(f"the batch could not be kept in {tmp_path / 'nan'}" in note for note in run(tmp_path / "nan", BATCH))

@@ -8,14 +8,14 @@ import shutil
 import subprocess
 
 import pytest
+from run_kit import FIGURES
+from run_kit import make_run as made_run
 
 from minding.cli import run
 from minding.configs import compile_run, load_preset
 from minding.configs.differences import changed_settings
-from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.run.page import Setting, write_page
-from minding.engine.run.run_dir import RunDir
 
 pytest.importorskip("matplotlib")
 ROWS = "env_step,eval/return_mean,collect/return_mean,train/loss\n0,20.0,,\n1024,,35.0,1.5\n2048,100.0,90.0,0.5\n"
@@ -61,15 +61,12 @@ class Page(html.parser.HTMLParser):
             self.rows[-1][-1] += data
 
 
-def make_run(folder, name="a", *, seed=0, value=100.0, env_id="CartPole-v1", **learn):
-    settings = {"exp_name": name, "seed": seed, "run": {"out_dir": str(folder), "max_env_step": 2048}}
-    cfg = Config({**settings, "env": {"env_id": env_id}, "policy": {"type": "ppo", "learn": learn}})
-    run_dir = RunDir.create(cfg)
-    run_dir.metrics.write_text(ROWS)
-    figures = {"unit": "env_step", "env_step": 2048, "wall_time": 3.0, "stop_reason": "max_env_step"}
-    evaluation = {"eval_return": value, "eval_std": 10.0, "n_eval_episodes": 100}
-    run_dir.write_summary({**figures, **evaluation, "steps_per_second": 682.7})
-    return run_dir
+EVALUATED = {**FIGURES, "eval_std": 10.0, "n_eval_episodes": 100, "steps_per_second": 682.7}
+
+
+def make_run(folder, name="a", *, value=100.0, **settings):
+    figures = {**EVALUATED, "eval_return": value}
+    return made_run(folder, name, metrics=ROWS, figures=figures, run={"max_env_step": 2048}, **settings)
 
 
 def test_a_page_has_the_result_with_its_interval_the_pictures_and_what_to_do_next(tmp_path):
@@ -123,8 +120,10 @@ def test_a_page_needs_no_other_file_and_runs_nothing_whatever_names_it_shows(tmp
 
 
 def test_seeds_are_averaged_with_their_interval_and_settings_say_whose_they_are(tmp_path):
-    runs = [make_run(tmp_path, f"seed_{n}", seed=n, value=v, gamma=0.9).path for n, v in enumerate((80.0, 90.0, 130.0))]
-    other = make_run(tmp_path, "other", gamma=0.5).path
+    learn = [{"learn": {"gamma": gamma}} for gamma in (0.9, 0.5)]
+    values = enumerate((80.0, 90.0, 130.0))
+    runs = [make_run(tmp_path, f"seed_{n}", seed=n, value=v, policy=learn[0]).path for n, v in values]
+    other = make_run(tmp_path, "other", policy=learn[1]).path
     found = write_page(
         [*runs, other], tmp_path / "page.html", lambda cfg: [Setting("g", cfg["policy"]["learn"]["gamma"], 1)]
     )

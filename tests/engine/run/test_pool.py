@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from fakes import refuses
 
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.errors import ConfigError, DamagedCheckpointError, NoCheckpointError
@@ -68,45 +69,35 @@ def test_the_newest_the_best_the_pinned_the_held_and_each_so_many_stay(tmp_path)
 
 
 def test_what_is_not_there_is_said_with_the_nearest(tmp_path):
-    with pytest.raises(NoCheckpointError, match=r"holds no versions of a policy: the setting pool\.freq"):
-        ModelPool(tmp_path).find("latest")
+    refuses(NoCheckpointError, ("pool.freq", lambda: ModelPool(tmp_path).find("latest")))
     pool = filled(tmp_path, [None] * 4, last=2)
-    with pytest.raises(NoCheckpointError, match="holds no version 17; the nearest of its 2 is 4"):
-        pool.find(17)
-    with pytest.raises(NoCheckpointError, match="none of its 2 versions has a score"):
-        pool.find("best")
-    with pytest.raises(ConfigError, match="'lates': expected latest, best or a number; did you mean 'latest'"):
-        pool.find("lates")
-    with pytest.raises(NoCheckpointError, match="no version 1;"):
-        pool.pin(1)
-    with pytest.raises(ConfigError, match="last=0"):
-        ModelPool(tmp_path, last=0)
-    with pytest.raises(ConfigError, match="score=nan"):
-        pool.add(weights(1), 0, 0, float("nan"))
+    refuses(
+        NoCheckpointError,
+        ("no version 17; the nearest of its 2 is 4", lambda: pool.find(17)),
+        ("has a score", lambda: pool.find("best")),
+        ("no version 1", lambda: pool.pin(1)),
+    )
+    refuses(
+        ConfigError,
+        ("did you mean 'latest'", lambda: pool.find("lates")),
+        ("last=0", lambda: ModelPool(tmp_path, last=0)),
+        ("score=nan", lambda: pool.add(weights(1), 0, 0, float("nan"))),
+    )
 
 
 def test_damage_is_found_and_named(tmp_path):
-    pool = filled(tmp_path, [None])
+    pool, index = filled(tmp_path, [None]), tmp_path / "index.jsonl"
     file = tmp_path / "version_1.safetensors"
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    with pytest.raises(
-        DamagedCheckpointError, match=r"version_1\.safetensors: damaged.*: use another version, or rest"
-    ):
-        pool.read(1)
-    index = tmp_path / "index.jsonl"
+    refuses(DamagedCheckpointError, ("version_1.safetensors: damaged", lambda: pool.read(1)))
     index.write_text(index.read_text().replace('"score": null', '"score": NaN'))
-    with pytest.raises(DamagedCheckpointError, match=r"index\.jsonl is damaged .*the score of version 1 is nan"):
-        pool.find(1)
+    refuses(DamagedCheckpointError, ("the score of version 1 is nan", lambda: pool.find(1)))
     index.write_text("")
-    with pytest.raises(
-        NoCheckpointError, match=r"index\.jsonl lists none, but there are files of versions; `minding res"
-    ):
-        pool.find("latest")
-    (tmp_path / "index.jsonl").write_text('{"version": 1}\n')
-    with pytest.raises(DamagedCheckpointError, match=r"index\.jsonl is damaged \(KeyError"):
-        pool.find(1)
+    refuses(NoCheckpointError, ("index.jsonl lists none", lambda: pool.find("latest")))
+    index.write_text('{"version": 1}\n')
+    refuses(DamagedCheckpointError, ("index.jsonl is damaged (KeyError", lambda: pool.find(1)))
 
 
 class Killed(BaseException):

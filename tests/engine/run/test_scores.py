@@ -1,20 +1,18 @@
 """Scores of self-play in curves, pictures and the summary."""
 
-import json
-
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
+from run_kit import make_run as made_run
 
 from minding.cli import run
 from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import best_of, compare_runs
 from minding.engine.run.curves import curves_of_run, learning_curves
+from minding.engine.run.figures import final_scores
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import plot_curves
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.scores import final_scores
 from minding.engine.types import EpisodeEnd
 from minding.training.evaluation import Evaluation
 
@@ -29,24 +27,23 @@ FIGURES = {
 }
 
 
+OPPONENTS = {"n_episode": 50, "opponents": ["random", "uct:100"]}
+
+
 def make_run(tmp_path, seed=0, scores=(0.9, 0.4), chain="self_play", metrics=None, **collect):
-    settings = {
-        "seed": seed,
-        "chain": chain,
-        "run": {"out_dir": str(tmp_path), "target": 0.7},
-        "env": {"env_id": "minding/ConnectFour-v0"},
-        "policy": {
-            "type": "alphazero",
-            "collect": collect,
-            "eval": {"n_episode": 50, "opponents": ["random", "uct:100"]},
-        },
-    }
-    run_dir = RunDir.create(Config(exp_name="four", **settings))
     random, uct = scores
     rows = f"100,0.5,0.1,0.8,0.2\n200,,0.2,,\n300,{(random + uct) / 2},0.3,{random},{uct}\n"
-    run_dir.metrics.write_text(HEADER + rows if metrics is None else metrics)
-    run_dir.summary.write_text(json.dumps(FIGURES))
-    return run_dir.path
+    return made_run(
+        tmp_path,
+        "four",
+        metrics=HEADER + rows if metrics is None else metrics,
+        figures=FIGURES,
+        seed=seed,
+        env_id="minding/ConnectFour-v0",
+        run={"target": 0.7},
+        policy={"type": "alphazero", "collect": collect, "eval": OPPONENTS},
+        chain=chain,
+    ).path
 
 
 def test_each_opponent_has_a_curve_whose_interval_is_that_of_the_games(tmp_path):
@@ -76,21 +73,16 @@ def test_several_seeds_have_the_wider_interval_of_their_games_together_and_of_th
 ALIKE_AND_APART = ((0.9, 0.1), (0.9, 0.9))
 
 
-def test_outcomes_of_games_against_oneself_are_no_curve(tmp_path):
+def test_outcomes_of_games_against_oneself_and_keys_of_info_in_other_runs_are_no_curve(tmp_path):
     path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,0.1\n200,0.2\n")
     with pytest.raises(ConfigError, match="holds no returns yet"):
         learning_curves([path])
     run = RunDir.open(path)
     assert curves_of_run(run.load_config(), read_metrics(run.metrics), {}) == []
-
-
-def test_a_key_of_info_that_looks_like_a_score_is_none_in_other_runs(tmp_path):
     assert len(learning_curves([make_run(tmp_path, chain="on_policy")])) == 1
 
 
-def test_one_run_has_one_panel_of_scores_with_error_bars_and_several_have_one_for_each_opponent(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, file, format: figures.append(figure))
+def test_one_run_has_one_panel_of_scores_with_error_bars_and_several_have_one_for_each_opponent(tmp_path, figures):
     paths = [make_run(tmp_path, search=search) for search in ("puct", "gumbel")]
     plot_curves(learning_curves(paths[:1]), tmp_path / "one.png")
     plot_curves(learning_curves(paths), tmp_path / "two.png")

@@ -32,14 +32,6 @@ def test_what_is_written_is_read_again(tmp_path):
     assert os.listdir(tmp_path) == ["status.json"]
 
 
-def test_a_process_is_known_by_when_it_began_and_only_on_its_own_machine():
-    here = platform.node()
-    assert runs(os.getpid(), here, start_ticks(os.getpid())) is True
-    assert runs(os.getpid(), here, "1") is False
-    assert runs(2**22 + 1, here, None) is False
-    assert runs(os.getpid(), "elsewhere", None) is None
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -83,7 +75,7 @@ def test_a_failing_disk_is_reported_once_and_leaves_nothing(tmp_path, caplog, mo
     assert os.listdir(tmp_path) == []
 
 
-def test_a_process_that_was_killed_does_not_run_while_nobody_has_asked_for_its_end():
+def test_a_process_is_known_by_when_it_began_and_does_not_run_once_it_was_killed():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     since = start_ticks(child.pid)
     assert runs(child.pid, platform.node(), since)
@@ -93,3 +85,8 @@ def test_a_process_that_was_killed_does_not_run_while_nobody_has_asked_for_its_e
     assert runs(child.pid, platform.node(), since) is False
     child.communicate()
     assert runs(child.pid, platform.node(), since) is False
+    here = platform.node()
+    assert runs(os.getpid(), here, start_ticks(os.getpid())) is True
+    assert runs(os.getpid(), here, "1") is False
+    assert runs(2**22 + 1, here, None) is False
+    assert runs(os.getpid(), "elsewhere", None) is None

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from board_toys import Twig, Uneven, connect_four, uniform
+from fakes import refuses
 
 from minding.engine.errors import ConfigError, GameError, NonFiniteError, ShapeError
 from minding.engine.search import GumbelOptions, PuctOptions, gumbel, puct
@@ -105,42 +106,31 @@ def test_a_running_game_without_a_legal_action_is_an_error(search, options):
             return np.repeat(state[0][:, None] != 3, 2, axis=1)
 
     game = Stuck()
-    with pytest.raises(
-        GameError, match=r"Stuck: game 1 is not over but has no legal action, in simulation 0 of the search"
-    ):
-        search(game, (np.array([1, 3]),), game.evaluate, options, RNG)
-    with pytest.raises(
-        GameError, match=r"Stuck: game 0 is not over but has no legal action, in simulation 2 of the search"
-    ):
-        search(game, game.initial(1), game.evaluate, options, RNG)
+    refuses(
+        GameError,
+        ("game 1 is not over", lambda: search(game, (np.array([1, 3]),), game.evaluate, options, RNG)),
+        ("in simulation 2", lambda: search(game, game.initial(1), game.evaluate, options, RNG)),
+    )
 
 
 @SEARCHES
-def test_an_evaluator_of_another_shape_and_a_batch_of_no_games_are_refused(search, options):
-    with pytest.raises(ShapeError, match=r"expected logits of shape \(1, 7\) and values of shape \(1,\), but it ret"):
-        search(GAME, GAME.initial(1), lambda s: (np.zeros((1, 7)), np.zeros((1, 1))), options, RNG)
-    with pytest.raises(ShapeError, match="at least one game"):
-        search(GAME, GAME.initial(0), uniform, options, RNG)
-
-
-@SEARCHES
-def test_an_answer_of_the_evaluator_that_is_no_judgment_is_named(search, options):
-    state, n = GAME.initial(2), 2
-    answers = [
-        (None, "evaluate: expected a pair of arrays of numbers .*, but it returned a NoneType"),
-        ((np.full((n, 7), "a"), np.zeros(n)), "but it returned arrays of dtype <U1 and float64"),
-        ((np.zeros((n, 7)), np.full(n, 50.0)), r"the value of game 0 is 50\.0, .*; expected an outcome in \[-1, 1\]"),
-    ]
-    for answer, message in answers:
-        with pytest.raises(GameError, match=message):
-            search(GAME, state, lambda _, answer=answer: answer, options, RNG)
-
-
-@SEARCHES
-def test_options_and_positions_of_something_else_are_refused(search, options):
+def test_positions_options_and_answers_of_something_else_are_refused(search, options):
     other = PuctOptions(4) if isinstance(options, GumbelOptions) else GumbelOptions(4)
-    message = f"{search.__name__}: expected options of type .*, got {type(other).__name__}"
-    with pytest.raises(ConfigError, match=message):
-        search(GAME, GAME.initial(2), uniform, other, RNG)
-    with pytest.raises(ShapeError, match=r"search: expected positions of ConnectFour, .*uint64.*, got .*int16"):
-        search(GAME, TicTacToe().initial(2), uniform, options, RNG)
+
+    def look(answer, state=None, options=options):
+        search(GAME, GAME.initial(2) if state is None else state, lambda _: answer, options, RNG)
+
+    logits, values = np.zeros((2, 7)), np.zeros(2)
+    refuses(
+        ShapeError,
+        ("logits of shape (2, 7)", lambda: look((logits, np.zeros((2, 1))))),
+        ("at least one game", lambda: look((logits[:0], values[:0]), GAME.initial(0))),
+        ("positions of ConnectFour", lambda: look((logits, values), TicTacToe().initial(2))),
+    )
+    refuses(
+        GameError,
+        ("NoneType", lambda: look(None)),
+        ("dtype <U1", lambda: look((np.full((2, 7), "a"), values))),
+        ("the value of game 0 is 50.0", lambda: look((logits, np.full(2, 50.0)))),
+    )
+    refuses(ConfigError, (f"got {type(other).__name__}", lambda: look((logits, values), None, other)))

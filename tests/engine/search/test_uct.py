@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-import pytest
 from board_toys import Twig, connect_four
+from fakes import refuses
 
 from minding.engine.errors import GameError
 from minding.engine.search import UctOptions, uct
@@ -29,16 +29,13 @@ def test_the_visits_are_those_computed_by_hand():
                 assert found.best.tolist() == [0]
 
 
-def test_untried_actions_come_first_in_random_order():
+def test_untried_actions_come_first_in_random_order_and_illegal_ones_never():
     found = uct(GAME, GAME.initial(200), UctOptions(3), np.random.default_rng(0))
     assert found.visits.max() == 1
     # Each of seven actions is among the first three of a game with probability 3/7: 86 of 200, deviation 7.
     assert (abs(found.visits.sum(axis=0) - 86) < 30).all()
     found = uct(GAME, GAME.initial(5), UctOptions(7), np.random.default_rng(0))
     assert found.visits.tolist() == [[1] * 7] * 5
-
-
-def test_visits_sum_to_the_simulations_and_illegal_actions_keep_zero():
     state = connect_four("222222", "3", "0101002233")
     found = uct(GAME, state, UctOptions(60), np.random.default_rng(0))
     assert (found.visits.sum(axis=1) == 60).all()
@@ -64,7 +61,5 @@ def test_a_game_longer_than_it_says_is_an_error():
         def play(self, state, action):
             return state, np.zeros(len(action), bool), np.zeros(len(action))
 
-    with pytest.raises(
-        GameError, match=r"Endless: a game is not over after 2 more plies, but longest=2 is the maximum"
-    ):
-        uct(Endless(), Endless().initial(1), UctOptions(5), np.random.default_rng(0))
+    start = Endless().initial(1)
+    refuses(GameError, ("longest=2", lambda: uct(Endless(), start, UctOptions(5), np.random.default_rng(0))))

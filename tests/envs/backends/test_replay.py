@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minding.envs.backends.replay import ActionLog
+from minding.envs.backends.source import ActionLog
 
 
 def filled(log, steps):

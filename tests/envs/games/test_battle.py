@@ -8,9 +8,7 @@ import pytest
 from minding.engine.data import trees
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle import Battle, BattleVector, parallel_env
-from minding.envs.games.battle.maps import MAPS, BattleMap
-from minding.envs.games.battle.rules import LIFE, WAIT, Battles, Orders, survey
-from minding.envs.games.battle.script import attack_nearest
+from minding.envs.games.battle.rules import LIFE, MAPS, WAIT, BattleMap, Battles, Orders, attack_nearest, survey
 from minding.envs.games.battle.views import Views
 from minding.envs.single.smac import SmacParallel
 

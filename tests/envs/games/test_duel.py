@@ -8,7 +8,7 @@ import pytest
 from minding.engine.data import trees
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle.duel import Duels, DuelVector, parallel_env
-from minding.envs.games.battle.maps import BattleMap
+from minding.envs.games.battle.rules import BattleMap
 
 STAY, NORTH, SOUTH, EAST, WEST, SHOOT = range(1, 7)
 FIELD = BattleMap(2, 2, width=10, height=8)

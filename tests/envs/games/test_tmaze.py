@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minding.envs import make_env_manager
-from minding.envs.games.tmaze import EAST, NORTH, SOUTH, WEST
+from minding.envs.games.memory_games import EAST, NORTH, SOUTH, WEST
 
 LENGTH = 10
 

@@ -10,7 +10,7 @@ from worlds import Counter, Permit
 from minding.engine.data.masks import masked_obs, random_legal, without_legal
 from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
-from minding.envs.backends.envpool import EnvPoolVectorEnv
+from minding.envs.envpool import EnvPoolVectorEnv
 from minding.envs.normalize import NORMALIZE_OBS
 from minding.envs.spaces.info import sample_action
 

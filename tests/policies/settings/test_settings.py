@@ -15,7 +15,7 @@ from minding.engine import Config
 from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults, setting_paths
 from minding.engine.config.options import Option, setting_at
 from minding.engine.config.space import check_space
-from minding.engine.errors import ConfigError, notes_of
+from minding.engine.errors import ConfigError, SpaceError, notes_of
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
 from minding.policies.settings import SEARCHED
@@ -53,8 +53,16 @@ def test_the_settings_do_not_load_mindspore():
 def test_an_algorithm_without_settings_is_an_error_that_names_the_file(tmp_path, monkeypatch):
     (tmp_path / "odd.py").write_text("")
     monkeypatch.setattr(minding.policies, "__path__", [*minding.policies.__path__, str(tmp_path)])
-    with pytest.raises(ModuleNotFoundError, match=r"minding\.policies\.settings\.odd"):
+    with pytest.raises(ConfigError, match=r"policies/odd\.py has no settings"):
         minding.policies.find_algorithms()
+
+
+def test_only_algorithms_that_act_in_a_unit_box_need_its_limits():
+    wide = {"kind": "box", "low": -2.0, "high": 2.0}
+    ALGORITHMS["ppo"].check_actions(wide)
+    ALGORITHMS["sac"].check_actions({"kind": "box", "low": -1.0, "high": 1.0})
+    with pytest.raises(SpaceError, match=r"acts in \[-1, 1\], but the action space has the bounds -2.0 and 2.0"):
+        ALGORITHMS["sac"].check_actions(wide)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

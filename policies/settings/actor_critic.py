@@ -1,0 +1,99 @@
+"""Settings of algorithms with an actor and a state value that learn from rollouts."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, OtherSection
+from minding.policies.settings import ANY_ACTIONS, Algorithm, groups
+
+
+def pg() -> groups.Schema:
+    """Settings of PG."""
+    learn = {
+        **groups.described(LearnSection.options(learning_rate=3e-3, entropy_weight=0.0), learning_rate="learning rate"),
+        **groups.passes(1, 1),
+        "baseline": opt(
+            "standardized",
+            ("none", "mean", "standardized"),
+            "baseline subtracted from returns: 0, or the mean of a minibatch; standardized: returns are also divided "
+            "by their standard deviation",
+        ),
+    }
+    schema = groups.actor_critic(learn, 1024)
+    del schema["learn"]["value_weight"]
+    return schema
+
+
+def ac() -> groups.Schema:
+    """Settings of AC."""
+    learn = {
+        **groups.passes(1, 1),
+        **groups.described(
+            LearnSection.options(
+                "critic_learning_rate", learning_rate=1e-3, gae_lambda=0.0, entropy_weight=0.0, value_weight=1.0
+            ),
+            learning_rate="learning rate of the actor",
+            gae_lambda="bias-variance trade-off of GAE; 0: one-step TD errors",
+        ),
+    }
+    return groups.actor_critic(learn, 8)
+
+
+def a2c() -> groups.Schema:
+    """Settings of A2C."""
+    learn = {
+        **groups.passes(1, 1),
+        **groups.described(
+            LearnSection.options(optimizer="rmsprop", learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False),
+            learning_rate="learning rate",
+            gae_lambda="bias-variance trade-off of GAE; 1: n-step returns",
+        ),
+    }
+    schema = groups.actor_critic(learn, 40)
+    schema["model"] |= groups.memory()
+    return schema
+
+
+def a3c() -> groups.Schema:
+    """Settings of A3C."""
+    return groups.actor_critic(
+        groups.described(
+            LearnSection.options(gae_lambda=1.0), gae_lambda="bias-variance trade-off of GAE; 1: n-step returns"
+        ),
+        160,
+    )
+
+
+def ppo() -> groups.Schema:
+    """Settings of PPO."""
+    learn = {
+        **groups.passes(4, 4),
+        **LearnSection.options("gae_lambda", "clip_ratio", "value_clip", "normalize_advantage", "target_kl"),
+    }
+    schema = groups.actor_critic(learn, 1024)
+    schema["model"] |= groups.memory()
+    schema["other"] |= OtherSection.options("rnd")
+    return schema
+
+
+def impala() -> groups.Schema:
+    """Settings of IMPALA."""
+    learn = {
+        **groups.described(
+            LearnSection.options("n_epoch"), n_epoch="gradient steps per rollout, each on the whole rollout"
+        ),
+        "rho_bar": opt(1.0, "(0, inf)", "truncation of the importance weight of each TD error"),
+        "c_bar": opt(1.0, "(0, inf)", "truncation of the importance weights that propagate later errors back"),
+        "vtrace_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off: decay of later errors, like the lambda of GAE"),
+    }
+    return groups.actor_critic(learn, 160)
+
+
+ALGORITHMS = (
+    Algorithm("pg", "PG", pg, actions=ANY_ACTIONS, chain="monte_carlo"),
+    Algorithm("ac", "AC", ac, actions=ANY_ACTIONS, chain="on_policy"),
+    Algorithm("a2c", "A2C", a2c, actions=ANY_ACTIONS, chain="on_policy", agents="any"),
+    Algorithm("a3c", "A3C", a3c, actions=ANY_ACTIONS, chain="single_step"),
+    Algorithm("ppo", "PPO", ppo, actions=ANY_ACTIONS, chain="on_policy", agents="any"),
+    Algorithm("impala", "IMPALA", impala, actions=ANY_ACTIONS, chain="trajectory"),
+)

@@ -1,0 +1,82 @@
+"""Settings of algorithms that imitate an expert."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.engine.config.config import CollectSection, LearnSection, ModelSection
+from minding.engine.config.options import WIDTH
+from minding.policies.settings import ANY_ACTIONS, Algorithm, actor_critic, groups, replayed_critics
+
+
+def bc() -> groups.Schema:
+    """Settings of behavioral cloning."""
+    return {
+        "model": {
+            **groups.model([64, 64], "tanh"),
+            **groups.described(
+                ModelSection.options("log_std"), log_std="initial log standard deviation of continuous actions"
+            ),
+        },
+        "learn": {
+            **groups.described(
+                LearnSection.options(
+                    "steps_per_call", "optimizer", "on_nan", learning_rate=1e-3, batch_size=256, grad_norm=0.0
+                ),
+                batch_size="recorded steps per gradient step",
+            ),
+            **groups.anneal(True),
+            "loss": opt(
+                "squared_error",
+                ("squared_error", "log_likelihood"),
+                "loss of continuous actions; discrete actions always use the log-likelihood",
+            ),
+        },
+        "collect": CollectSection.options("backend"),
+        "eval": groups.recorded_evaluation(),
+        "other": groups.recorded(),
+    }
+
+
+def gail() -> groups.Schema:
+    """GAIL: PPO whose rewards measure the similarity of its steps to an expert's."""
+    rewards = {
+        "reward": opt(
+            "positive",
+            ("positive", "negative", "logit"),
+            "-log(1 - D), which favors long episodes; log D, which favors short ones; or their sum, of either sign",
+        ),
+        "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the discriminator"),
+        "n_update": opt(20, "[1, 1e5]", "gradient steps of the discriminator on each rollout"),
+        "batch_size": opt(128, "[1, 1e6]", "steps of the expert in each gradient step, and equally many of the agent"),
+        "hidden": opt([64, 64], WIDTH, "sizes of the discriminator's hidden layers"),
+        "gradient_penalty": opt(
+            0.0, "[0, inf)", "weight of the squared distance of its gradients' norm from 1, between both kinds of steps"
+        ),
+    }
+    return {**actor_critic.ppo(), "other": {**groups.recorded_folder(), "gail": rewards}}
+
+
+def sqil() -> groups.Schema:
+    """SQIL: SAC with a reward of 1 for an expert's recorded steps and of 0 for its own.
+
+    Reddy et al., 2020, https://arxiv.org/abs/1905.11108.
+    """
+    return {**replayed_critics.sac(), "other": {**groups.replay(1_000_000), **groups.prior_data()}}
+
+
+def discrete_sqil() -> groups.Schema:
+    """Discrete SQIL: discrete SAC with a reward of 1 for an expert's recorded steps and of 0 for its own.
+
+    Reddy et al., 2020, https://arxiv.org/abs/1905.11108.
+    """
+    return {**replayed_critics.discrete_sac(), "other": {**groups.replay(1_000_000), **groups.prior_data()}}
+
+
+ALGORITHMS = (
+    Algorithm("bc", "BC", bc, actions=ANY_ACTIONS, chain="offline", unit="train_iter"),
+    Algorithm("gail", "PPO", gail, actions=ANY_ACTIONS, chain="gail", variant_of="ppo"),
+    Algorithm("sqil", "SAC", sqil, actions=("box",), chain="sqil", unit_box=True, variant_of="sac"),
+    Algorithm(
+        "discrete_sqil", "DiscreteSAC", discrete_sqil, actions=("discrete",), chain="sqil", variant_of="discrete_sac"
+    ),
+)

@@ -1,0 +1,106 @@
+"""Settings of value-based algorithms that learn from replay."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, ModelSection, PrioritySection
+from minding.engine.config.options import MODULE_NAME, WIDTH
+from minding.engine.config.space import Choice
+from minding.policies.settings import Algorithm, groups
+
+
+def c51() -> groups.Schema:
+    """Settings of C51."""
+    return groups.action_values(ModelSection.options("n_atoms", "v_min", "v_max"))
+
+
+def qrdqn() -> groups.Schema:
+    """Settings of QR-DQN."""
+    return groups.action_values(
+        {"n_quantiles": opt(50, WIDTH, "quantiles of the return distribution of each action")},
+        {"kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear")},
+    )
+
+
+def iqn() -> groups.Schema:
+    """Settings of IQN."""
+    return groups.action_values(
+        {
+            "n_cosines": opt(64, WIDTH, "cosine features of the embedding of a quantile fraction"),
+            "n_fractions": opt(32, WIDTH, "K: fixed quantile fractions, averaged for the value of an action"),
+        },
+        {
+            "n_fractions": opt(8, WIDTH, "N: quantile fractions sampled per transition"),
+            "n_target_fractions": opt(8, WIDTH, "N': quantile fractions sampled per transition for the target"),
+            "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
+        },
+    )
+
+
+def rainbow() -> groups.Schema:
+    """Settings of Rainbow."""
+    keys = groups.action_values(
+        {
+            "distributional": opt(
+                True, None, "learn the return distribution, as in C51; false: the expected return, as in DQN"
+            ),
+            **ModelSection.options("n_atoms", "v_min", "v_max"),
+            "noisy": opt(True, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`"),
+            "noisy_sigma": opt(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)"),
+        }
+    )
+    # These parts are off by default in the algorithms from which they are taken.
+    on = (("model", "dueling", True), ("learn", "nstep", 3), ("other", "replay", "prioritized"))
+    for section, key, value in on:
+        keys[section][key] = dataclasses.replace(keys[section][key], default=value)
+    return keys
+
+
+def r2d2() -> groups.Schema:
+    """Settings of R2D2."""
+    keys = groups.action_values(
+        {
+            **groups.memory(),
+            "memory": opt("gru", ("gru", "lstm"), "recurrent layer between encoder and hidden layers"),
+        },
+        {
+            **groups.described(
+                LearnSection.options("burn_in", "rescale", batch_size=32, length=20, nstep=5),
+                batch_size="sequences per gradient step",
+                length="transitions of a sequence that are learned from",
+                nstep="steps of the n-step return, within the sequence",
+            ),
+        },
+    )
+    other = keys["other"]
+    # These keys apply to single transitions only.
+    for name in ("hindsight", "data", "data_share", "table"):
+        del other[name]
+    other["replay"] = opt(
+        "prioritized",
+        ("uniform", "prioritized", MODULE_NAME),
+        "sample sequences uniformly, by priority (the size of their TD errors), or from a buffer of your own, see "
+        "howto/custom_algorithms.md",
+    )
+    other["priority"] = PrioritySection.options("beta_steps", "eta", "stride", alpha=0.9, beta=0.6)
+    return keys
+
+
+ALGORITHMS = (
+    Algorithm("dqn", "DQN", groups.action_values, actions=("discrete",), chain="off_policy"),
+    Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
+    Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
+    Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
+    Algorithm("rainbow", "Rainbow", rainbow, actions=("discrete",), chain="off_policy"),
+    Algorithm(
+        "r2d2",
+        "R2D2",
+        r2d2,
+        actions=("discrete",),
+        chain="sequence_replay",
+        # The rows of its minibatches are sequences.
+        searched={"learn.batch_size": Choice.of(16, 32, 64)},
+    ),
+)

@@ -1,0 +1,51 @@
+"""Settings of algorithms with an actor and critics of actions that learn from replay."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.engine.config.config import LearnSection, ModelSection
+from minding.policies.settings import Algorithm, groups
+
+
+def ddpg() -> groups.Schema:
+    """Settings of DDPG."""
+    learn = groups.soft_targets(per="gradient step")
+    return groups.replayed_critics(learn, collect_keys=groups.noise("ou", 0.2))
+
+
+def td3() -> groups.Schema:
+    """Settings of TD3."""
+    return groups.replayed_critics(
+        LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip"),
+        collect_keys=groups.noise("gaussian", 0.1),
+    )
+
+
+def sac() -> groups.Schema:
+    """Settings of SAC."""
+    learn = {
+        **LearnSection.options(learning_rate=3e-4),
+        **LearnSection.options("alpha", "auto_alpha", "target_entropy"),
+    }
+    return groups.replayed_critics({**learn, **groups.soft_targets(network="critics", per="gradient step")})
+
+
+def discrete_sac() -> groups.Schema:
+    """Settings of discrete SAC."""
+    learn = {
+        **LearnSection.options("alpha", "auto_alpha", learning_rate=3e-4),
+        **groups.soft_targets(network="critics", per="gradient step"),
+        "target_entropy_share": opt(
+            0.2, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"
+        ),
+    }
+    what = "critics with separate streams for state value and advantages"
+    return groups.replayed_critics(learn, groups.described(ModelSection.options("dueling"), dueling=what))
+
+
+ALGORITHMS = (
+    Algorithm("ddpg", "DDPG", ddpg, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("td3", "TD3", td3, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("sac", "SAC", sac, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("discrete_sac", "DiscreteSAC", discrete_sac, actions=("discrete",), chain="off_policy"),
+)

@@ -1,0 +1,170 @@
+"""Settings of algorithms for several agents."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.engine.config.config import CollectSection, LearnSection, ModelSection
+from minding.engine.config.options import WIDTH
+from minding.policies.settings import ANY_ACTIONS, Algorithm, actor_critic, groups
+
+
+def qmix() -> groups.Schema:
+    """Settings of QMIX."""
+    return groups.team_values(
+        {
+            "mixer_dim": opt(32, WIDTH, "units of the mixing network"),
+            "hypernet_dim": opt(64, WIDTH, "hidden units of the hypernetworks, which output the mixing weights"),
+        }
+    )
+
+
+def coma() -> groups.Schema:
+    """Settings of COMA."""
+    return {
+        "model": {
+            **groups.model([64], "relu"),
+            **groups.described(ModelSection.options("memory_dim"), memory_dim="units of the GRU of an agent"),
+            "critic_hidden": opt([128, 128], WIDTH, "sizes of the hidden layers of the critic"),
+            "critic_state": opt(
+                True, None, "the critic sees the global state in addition to the observation of the agent"
+            ),
+        },
+        "learn": {
+            **groups.described(
+                LearnSection.options(
+                    "critic_learning_rate",
+                    "optimizer",
+                    "gamma",
+                    "entropy_weight",
+                    "normalize_advantage",
+                    "on_nan",
+                    learning_rate=5e-4,
+                    td_lambda=0.8,
+                    n_epoch=4,
+                    n_minibatch=1,
+                    grad_norm=10.0,
+                ),
+                learning_rate="learning rate of Adam for the actor",
+                td_lambda="lambda of the lambda-returns that the critic learns",
+                n_epoch="passes of the critic over each rollout; the last one is also the actor's",
+                n_minibatch="parts into which the environments are divided, with one gradient step each; reshuffled "
+                "for every pass",
+                normalize_advantage="scale advantages to a mean square of 1 in each rollout",
+                grad_norm="clip the gradient norms of actor and critic to this, separately; 0: no clipping",
+            ),
+            **groups.anneal(True),
+            **groups.target(150),
+        },
+        "collect": groups.collect(400),
+        "eval": groups.evaluation(),
+        "other": {},
+    }
+
+
+def ippo() -> groups.Schema:
+    """IPPO: PPO for each agent of a team; all share one network, and each sees only its own observation.
+
+    de Witt et al., 2020, https://arxiv.org/abs/2011.09533.
+    """
+    # RND rewards novelty for one agent only, so its keys are left out.
+    return {**actor_critic.ppo(), "other": {}}
+
+
+def mappo() -> groups.Schema:
+    """Settings of MAPPO."""
+    schema = actor_critic.ppo()
+    schema["learn"] |= {
+        **groups.passes(10, 1),
+        **groups.described(
+            LearnSection.options("value_clip", learning_rate=7e-4, value_weight=1.0, grad_norm=10.0),
+            value_clip="clip the change in normalized value to clip_ratio",
+        ),
+        "value_norm": opt(True, None, "normalize values by running statistics of the returns"),
+        "value_norm_decay": opt(0.99, "[0, 1)", "decay of those running statistics, per rollout"),
+        "huber_delta": opt(
+            10.0, "(0, inf)", "threshold of the Huber value loss, beyond which it is linear; in normalized units"
+        ),
+        "death_masking": opt(
+            True,
+            None,
+            "team rewards: the return of an agent that has left continues, and its value sees only its index",
+        ),
+    }
+    return {**schema, "other": {}}
+
+
+def maddpg() -> groups.Schema:
+    """Settings of MADDPG."""
+    return {
+        "model": {
+            **groups.model([64, 64], "relu", critics=True),
+            "central": opt(
+                True,
+                None,
+                "centralized critics, which see all observations and actions; false: critics see only their own "
+                "agent, as in DDPG",
+            ),
+        },
+        "learn": {
+            **groups.off_policy_learn(1e-3, 256, 8),
+            **groups.soft_targets(0.01, per="gradient step"),
+            **groups.described(
+                LearnSection.options(gamma=0.95, grad_norm=0.5),
+                grad_norm="clip the global norm of all actors' gradients, and of all critics', to this; 0: no clipping",
+            ),
+            "temperature": opt(1.0, "(0, inf)", "discrete actions: temperature of the Gumbel-softmax"),
+            "logit_weight": opt(1e-3, "[0, inf)", "discrete actions: weight of the mean squared logit"),
+        },
+        "collect": {**groups.collect(80), **CollectSection.options("random_steps"), **groups.noise("gaussian", 0.1)},
+        "eval": groups.evaluation(),
+        "other": groups.replay(1_000_000),
+    }
+
+
+ALGORITHMS = (
+    Algorithm(
+        "idqn",
+        "IDQN",
+        groups.team_values,
+        actions=("discrete",),
+        chain="episode_replay",
+        agents="several",
+        searched=groups.TEAM_SEARCH,
+    ),
+    Algorithm(
+        "vdn",
+        "VDN",
+        groups.team_values,
+        actions=("discrete",),
+        chain="episode_replay",
+        agents="several",
+        searched=groups.TEAM_SEARCH,
+        needs=("team_reward",),
+    ),
+    Algorithm(
+        "qmix",
+        "QMIX",
+        qmix,
+        actions=("discrete",),
+        chain="episode_replay",
+        agents="several",
+        searched=groups.TEAM_SEARCH,
+        needs=("global_state", "team_reward"),
+    ),
+    Algorithm(
+        "coma",
+        "COMA",
+        coma,
+        actions=("discrete",),
+        chain="trajectory",
+        agents="several",
+        needs=("global_state", "team_reward"),
+    ),
+    Algorithm("ippo", "PPO", ippo, actions=ANY_ACTIONS, chain="on_policy", agents="several", variant_of="ppo"),
+    Algorithm(
+        "mappo", "MAPPO", mappo, actions=ANY_ACTIONS, chain="on_policy", agents="several", needs=("global_state",)
+    ),
+    Algorithm(
+        "maddpg", "MADDPG", maddpg, actions=("discrete", "box"), chain="off_policy", unit_box=True, agents="several"
+    ),
+)
