@@ -407,7 +407,7 @@ class Decoder(nn.Cell):
 
     def construct(self, x):
         x = self.torso(x)
-        numbers = None if self.linear is None else self.linear(x)
+        numbers: Any = None if self.linear is None else self.linear(x)
         if len(self.images) == 0:
             return numbers
         parts: Any = ()
@@ -436,9 +436,11 @@ class Decoder(nn.Cell):
         return total
 
     def host(self) -> numpy_world_model.Decoder:
-        images = iter(host_of(*self.images))
-        decoders = [next(images) if apart else None for apart in self.apart]
-        return numpy_world_model.Decoder(self.torso.host(), *host_of(self.linear), self.leaves, decoders)
+        torso, linear, *images = host_of(self.torso, self.linear, *self.images)
+        decoders = iter(images)
+        return numpy_world_model.Decoder(
+            torso, linear, self.leaves, [next(decoders) if apart else None for apart in self.apart]
+        )
 
 
 class Predictions(nn.Cell):

@@ -532,6 +532,18 @@ def test_the_numpy_form_imagines_what_the_formulas_do(policies, buffers, kind):
         np.testing.assert_allclose(found.going, sigmoid(oracle.logit_going(p, state)), rtol=1e-5)
 
 
+def test_the_decoder_of_convolutions_and_its_numpy_form_predict_the_same(tiny_config):
+    observation, action, own = CONTRACT["dreamer, decoder of convolutions"]
+    policy = get_policy_class("dreamer")(tiny_config("dreamer", observation, action, **own))
+    x = np.random.default_rng(0).standard_normal((5, policy.net.state_size)).astype(np.float32)
+    decoder = policy.root.model.observation
+    row = decoder(to_device(x)).asnumpy()
+    assert row.shape == (5, 12 * 12 + 4)
+    image, numbers = decoder.host()(x)
+    np.testing.assert_allclose(image, 255.0 * row[:, :144].reshape(5, 1, 12, 12), rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(numbers, symexp(row[:, 144:]), rtol=1e-5, atol=1e-5)
+
+
 def test_states_to_imagine_from_are_true_ones_and_each_is_drawn_as_often():
     filled = np.array([[True, True], [True, False], [True, False]])
     for starts in (3, 6, 12, 15):
