@@ -31,6 +31,7 @@ class Case:
       window_steps: env steps on the clock, some seconds for the slower side.
       targets: peer -> the least our speed has to be, in units of the peer's.
       threads: threads that compute an update, on both sides.
+      envpool: whether EnvPool (the package `envpool`) steps the environments, on both sides.
       image: shape of the observed images, channels first; empty for observations of numbers.
       convolutions: channels, kernel and stride of each convolution over them, followed by a layer of `image_features`.
       image_features: units of that layer; `hidden` layers follow it.
@@ -48,6 +49,7 @@ class Case:
     window_steps: int
     targets: Mapping[str, float]
     threads: int = 1
+    envpool: bool = False
     image: tuple[int, ...] = ()
     convolutions: tuple[tuple[int, int, int], ...] = ()
     image_features: int = 0
@@ -294,6 +296,9 @@ def _sac(name: str, env_id: str, targets: Mapping[str, float], threads: int = 1,
     )  # fmt: skip
 
 
+_XUANCE = {"xuance": 5.0}
+"""MindSpore on both sides."""
+
 _A2C = A2CCase(
     name="a2c_cartpole", env_id="CartPole-v1", num_envs=8, hidden=(64, 64), batch_size=40, learning_rate=7e-4,
     iteration_steps=40, rollout_length=5, warmup_steps=8_000, window_steps=40_000, targets={"sb3": 3.0},
@@ -302,7 +307,7 @@ _A2C = A2CCase(
 _DQN = DQNCase(
     name="dqn_cartpole", env_id="CartPole-v1", num_envs=1, hidden=(128, 128), batch_size=128,
     learning_rate=1e-3, iteration_steps=4, warmup_steps=2000, window_steps=6000, buffer_size=50_000,
-    learning_starts=1000, targets={"sb3": 2.5, "sbx": 2.5},
+    learning_starts=1000, targets={"sb3": 2.5, "sbx": 2.5, **_XUANCE},
 )  # fmt: skip
 
 _QRDQN = QRDQNCase(
@@ -372,13 +377,18 @@ def _offline(algorithm: str, target: float, learning_rate: float = 3e-4, calls: 
     )  # fmt: skip
 
 
-_PPO_SCRIPTS = {"cleanrl_style": 2.5, "purejaxrl_style": 0.75}
+_PPO_SCRIPT = {"cleanrl_style": 2.5}
 
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "sbx": 3.0, "cleanrl_style": 2.5}),
-        _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 4.5, "sbx": 3.0, **_PPO_SCRIPTS}),
+        _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "sbx": 3.0, **_PPO_SCRIPT, **_XUANCE}),
+        _ppo_cartpole(
+            64, warmup=4, window=12, targets={"sb3": 4.5, "sbx": 3.0, **_PPO_SCRIPT, "purejaxrl_style": 0.75}
+        ),
+        dataclasses.replace(
+            _ppo_cartpole(64, warmup=4, window=12, targets=_PPO_SCRIPT), name="ppo_cartpole_64_envpool", envpool=True
+        ),
         _RECURRENT_PPO,
         _A2C,
         _DQN,
@@ -387,7 +397,7 @@ CASES: dict[str, Case] = {
         _ppo_images("ppo_minatar", 4, 24, 2.5, **_SMALL),
         _dqn_images("dqn_minatar", 4000, 2.0, **_SMALL),
         _QRDQN,
-        _sac("sac_pendulum", "Pendulum-v1", {"sb3": 2.4, "sbx": 1.5}),
+        _sac("sac_pendulum", "Pendulum-v1", {"sb3": 2.4, "sbx": 1.5, **_XUANCE}),
         _sac("sac_halfcheetah", "HalfCheetah-v5", {"sb3": 2.4}),
         _sac("sac_pendulum_two_threads", "Pendulum-v1", {"sb3": 2.2}, threads=2),
         _sac("sac_halfcheetah_two_threads", "HalfCheetah-v5", {"sb3": 2.2}, threads=2),

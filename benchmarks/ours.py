@@ -32,6 +32,7 @@ from benchmarks.window import Measurement, RunOptions, measure, parse_options
 PRESETS = {
     "ppo_cartpole_8": "cartpole_ppo",
     "ppo_cartpole_64": "cartpole_ppo",
+    "ppo_cartpole_64_envpool": "cartpole_ppo",
     "ppo_cartpole_256": "cartpole_ppo",
     "ppo_cartpole_1024": "cartpole_ppo",
     "recurrent_ppo_cartpole": "cartpole_ppo",
@@ -76,6 +77,8 @@ def overrides(case: Case) -> list[str]:
         "policy.collect.n_sample": case.iteration_steps,
         "run.jit_threads": case.threads,
     }
+    if case.envpool:
+        keys["env.backend"] = "envpool"
     if case.image:
         keys |= {
             "env.env_kwargs": {"shape": list(case.image)},

@@ -224,7 +224,7 @@ def beside_table(record: Record) -> str:
 
 def versions_of(machine: Record) -> str:
     """The versions of each side, which has an interpreter of its own; `machine` is from `report.describe_machine`."""
-    sides = [side for side in ("minding", "peers") if machine.get(side)]
+    sides = [side for side in ("minding", "peers", "xuance") if machine.get(side)]
     return "; ".join(f"{side}: {', '.join(f'{k} {v}' for k, v in machine[side].items())}" for side in sides)
 
 

@@ -7,7 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.cases import Case
@@ -23,8 +23,30 @@ PEER_MODULES = {
     "pymarl_style": "benchmarks.peers.pymarl_style_qmix",
     "mappo_style": "benchmarks.peers.mappo_style",
     "d3rlpy": "benchmarks.peers.d3rlpy",
+    "xuance": "benchmarks.peers.xuance",
 }
-PEERS_PYTHON_VARIABLE = "MINDING_PEERS_PYTHON"
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """A virtual environment of peers.
+
+    Attributes:
+      variable: names its interpreter instead.
+      folder: where it is made otherwise, in the repository root.
+      packages: files of requirements, each with further arguments of pip.
+    """
+
+    variable: str
+    folder: str
+    packages: tuple[tuple[str, ...], ...]
+
+
+HOME = Home("MINDING_PEERS_PYTHON", ".venv-peers", (("requirements.txt",), ("alone.txt", "--no-deps")))
+HOMES = {
+    "xuance": Home("MINDING_XUANCE_PYTHON", ".venv-xuance", (("xuance.txt",), ("xuance_alone.txt", "--no-deps"))),
+}
+"""Where peers live that need MindSpore, which is never installed beside the others; all others live in `HOME`."""
 
 
 class RunFailed(RuntimeError):
@@ -150,12 +172,14 @@ class Plan:
       scale: length of the timed windows, in units of each case's own.
       peers_python: interpreter that has torch, jax and the peers.
       timeout: seconds after which a process is ended.
+      pythons: interpreters of the peers that live elsewhere.
     """
 
     pairs: int
     scale: float
     peers_python: str
     timeout: float
+    pythons: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def compare(case: Case, peer: str, plan: Plan, tell: Callable[[str], None]) -> Comparison:
@@ -168,7 +192,7 @@ def compare(case: Case, peer: str, plan: Plan, tell: Callable[[str], None]) -> C
       tell: told one line after every pair.
     """
     result = Comparison(case.name, peer, case.targets[peer])
-    ours, theirs = Side.ours(), Side.peer(peer, plan.peers_python, case.threads)
+    ours, theirs = Side.ours(), Side.peer(peer, plan.pythons.get(peer, plan.peers_python), case.threads)
     for pair in range(1, plan.pairs + 1):
         try:
             # The pair's number seeds both sides, so that pairs differ and the halves of a pair do not.
@@ -193,26 +217,24 @@ def comparisons(cases: list[Case]) -> Iterator[tuple[Case, str]]:
             yield case, peer
 
 
-def find_peers_python(tell: Callable[[str], None]) -> str:
-    """Returns the interpreter of the peers, making their virtual environment on first use.
-
-    `$MINDING_PEERS_PYTHON` wins; else it is `.venv-peers` in the repository root.
+def find_peers_python(tell: Callable[[str], None], home: Home = HOME) -> str:
+    """Returns the interpreter of the peers that live in `home`, making their virtual environment on first use.
 
     Raises:
       RunFailed: the variable points nowhere, or the environment cannot be made.
     """
-    chosen = os.environ.get(PEERS_PYTHON_VARIABLE)
+    chosen = os.environ.get(home.variable)
     if chosen:
         if not Path(chosen).is_file():
-            raise RunFailed(f"${PEERS_PYTHON_VARIABLE} must be a Python interpreter, no such file: {chosen!r}")
+            raise RunFailed(f"${home.variable} must be a Python interpreter, no such file: {chosen!r}")
         return chosen
-    folder = ROOT / ".venv-peers"
+    folder = ROOT / home.folder
     ready = folder / "installed"
     python = str(folder / "bin" / "python")
     if not ready.exists():
-        tell(f"making {folder.name} for the peers (torch, jax, stable-baselines3); this takes minutes")
+        tell(f"making {folder.name} for the peers of {home.packages[0][0]}; this takes minutes")
         call([sys.executable, "-m", "venv", "--clear", str(folder)], {}, timeout=300)
-        for name, *how in (["requirements.txt"], ["alone.txt", "--no-deps"]):
+        for name, *how in home.packages:
             install = [python, "-m", "pip", "install", "-q", *how, "-r", str(ROOT / "benchmarks" / "peers" / name)]
             call(install, {"PYTHONPATH": ""}, timeout=3600)
         # Written last, so that an interrupted installation is made again instead of used.

@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from benchmarks.window import Measurement
 
 PACKAGES = (
     "mindspore", "torch", "stable_baselines3", "sb3_contrib", "sbx_rl", "d3rlpy", "jax", "cpprb", "gymnasium", "mujoco",
-    "mpe2", "numpy", "open_spiel",
+    "mpe2", "numpy", "open_spiel", "xuance",
 )  # fmt: skip
 SPEED_COLUMNS = (
     "work",
@@ -85,8 +85,13 @@ def peer_versions(python: str) -> dict[str, str]:
     return answer
 
 
-def describe_machine(peers_python: str | None) -> dict[str, Any]:
-    """What a reader needs to judge the numbers; `load` is the average of the last minute."""
+def describe_machine(peers_python: str | None, elsewhere: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What a reader needs to judge the numbers; `load` is the average of the last minute.
+
+    Args:
+      peers_python: interpreter of the peers.
+      elsewhere: by peer, the interpreters of those that have one of their own.
+    """
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -94,6 +99,7 @@ def describe_machine(peers_python: str | None) -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2),
         "minding": own_versions(),
         "peers": peer_versions(peers_python) if peers_python else {},
+        **{peer: peer_versions(python) for peer, python in (elsewhere or {}).items()},
     }
 
 
@@ -194,8 +200,12 @@ class Report:
         record = {
             "date": self.date,
             "machine": self.machine,
-            # Without the interpreter's path, which says nothing about the numbers.
-            "plan": {key: value for key, value in dataclasses.asdict(self.plan).items() if key != "peers_python"},
+            # Without the interpreters' paths, which say nothing about the numbers.
+            "plan": {
+                key: value
+                for key, value in dataclasses.asdict(self.plan).items()
+                if key not in ("peers_python", "pythons")
+            },
             "results": [comparison_record(result) for result in self.results],
             "readings": [{**dataclasses.asdict(reading), "met": reading.met} for reading in self.readings],
         }

@@ -52,9 +52,11 @@ def run(args: argparse.Namespace, console: Console) -> Report:
         console.print(line, markup=False, highlight=False)
 
     chosen = [case for case in CASES.values() if not args.only or case.name in args.only]
-    python = pairs.find_peers_python(tell) if chosen else ""
-    plan = Plan(args.pairs, args.scale, python, args.timeout)
-    machine = describe_machine(python or None)
+    peers = {peer for _, peer in pairs.comparisons(chosen)}
+    python = pairs.find_peers_python(tell) if peers - set(pairs.HOMES) else ""
+    elsewhere = {peer: pairs.find_peers_python(tell, home) for peer, home in pairs.HOMES.items() if peer in peers}
+    plan = Plan(args.pairs, args.scale, python, args.timeout, elsewhere)
+    machine = describe_machine(python or None, elsewhere)
     results = [pairs.compare(case, peer, plan, tell) for case, peer in pairs.comparisons(chosen)]
     readings = [probes.read(name, args.timeout) for name in probes.PROBES if not args.only or name in args.only]
     return Report(machine, plan, results, readings)

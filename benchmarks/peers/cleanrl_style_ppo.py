@@ -4,6 +4,7 @@
 hyper-parameters as that script: synchronous vector environment that resets in the step of an end,
 preallocated rollout tensors, GAE by a backward loop, shuffled minibatches, clipped policy and value losses,
 gradient norm clipping, Adam with eps 1e-5, learning rate annealed to zero. No logging.
+In cases with `envpool`, EnvPool's environments replace the vector environment.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -80,6 +82,20 @@ class Rollout:
         return cls(torch.zeros(rows + obs_shape), action, *floats)
 
 
+def environments(case: PPOCase, seed: int) -> tuple[Any, gym.Space, gym.Space]:
+    """The environments of a case, with the spaces of one of them."""
+    if case.envpool:
+        import envpool
+
+        envs = envpool.make_gymnasium(case.env_id, num_envs=case.num_envs, seed=seed)
+        return envs, envs.observation_space, envs.action_space
+    envs = SyncVectorEnv(
+        [lambda: RecordEpisodeStatistics(gym.make(case.env_id))] * case.num_envs,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+    )
+    return envs, envs.single_observation_space, envs.single_action_space
+
+
 class Trainer:
     """Holds what lives on from one iteration to the next.
 
@@ -93,15 +109,12 @@ class Trainer:
         self.case = case
         torch.manual_seed(seed)
         self.rng = np.random.default_rng(seed)
-        self.envs = SyncVectorEnv(
-            [lambda: RecordEpisodeStatistics(gym.make(case.env_id))] * case.num_envs,
-            autoreset_mode=AutoresetMode.SAME_STEP,
-        )
-        obs_shape = self.envs.single_observation_space.shape
-        self.agent = Agent(math.prod(obs_shape), int(self.envs.single_action_space.n), case.hidden)
+        self.envs, observation, action = environments(case, seed)
+        obs_shape = observation.shape
+        self.agent = Agent(math.prod(obs_shape), int(action.n), case.hidden)
         self.optimizer = torch.optim.Adam(self.agent.parameters(), lr=case.learning_rate, eps=1e-5)
         self.rollout = Rollout.empty(case.rollout_length, case.num_envs, obs_shape)
-        self.next_obs = torch.as_tensor(self.envs.reset(seed=seed)[0])
+        self.next_obs = torch.as_tensor((self.envs.reset() if case.envpool else self.envs.reset(seed=seed))[0])
         self.next_done = torch.zeros(case.num_envs)
         self.env_steps, self.total_steps = 0, total_steps
 
@@ -124,9 +137,11 @@ class Trainer:
             rollout.action[t], rollout.log_prob[t], rollout.value[t] = self.agent.act(self.next_obs)
             obs, reward, terminated, truncated, _ = self.envs.step(rollout.action[t].numpy())
             rollout.reward[t] = torch.as_tensor(reward)
+            # EnvPool resets an environment in the step after its end, which does not count.
+            resets = int(self.next_done.sum()) if self.case.envpool else 0
             self.next_obs = torch.as_tensor(obs)
             self.next_done = torch.as_tensor(np.logical_or(terminated, truncated), dtype=torch.float32)
-            self.env_steps += self.case.num_envs
+            self.env_steps += self.case.num_envs - resets
 
     @torch.no_grad()
     def advantages(self) -> Tensor:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minding.engine.types import Array
+from minding.policies.acting.numpy_encoders import ImageDecoder
 from minding.policies.acting.numpy_layers import GRU, MLP, Encoder, Linear, Outputs
 
 
@@ -182,15 +183,31 @@ class PredictedLeaf(NamedTuple):
 
 
 class Decoder:
-    """Features ``(B, F)`` to the leaves of an observation, in the observation's units."""
+    """Features ``(B, F)`` to the leaves of an observation, in the observation's units.
 
-    def __init__(self, torso: MLP, linear: Linear, leaves: Sequence[PredictedLeaf]) -> None:
-        self.torso, self.linear, self.leaves = torso, linear, tuple(leaves)
+    Args:
+      torso: hidden layers.
+      linear: predicts all leaves without a decoder of their own; None if there are none.
+      leaves: the leaves.
+      images: for each leaf, its own decoder, or None.
+    """
+
+    def __init__(
+        self,
+        torso: MLP,
+        linear: Linear | None,
+        leaves: Sequence[PredictedLeaf],
+        images: Sequence[ImageDecoder | None],
+    ) -> None:
+        self.torso, self.linear, self.leaves, self.images = torso, linear, tuple(leaves), tuple(images)
 
     def __call__(self, x: Array) -> list[Array]:
-        row = self.linear(self.torso(x))
-        parts = np.split(row, np.cumsum([leaf.size for leaf in self.leaves])[:-1], axis=1)
-        return [leaf.of(part) for leaf, part in zip(self.leaves, parts)]
+        features = self.torso(x)
+        sizes = [leaf.size for leaf, image in zip(self.leaves, self.images) if image is None]
+        numbers = [] if self.linear is None else np.split(self.linear(features), np.cumsum(sizes)[:-1], axis=1)
+        parts = iter(numbers)
+        rows = [next(parts) if image is None else image(features) for image in self.images]
+        return [leaf.of(row) for leaf, row in zip(self.leaves, rows)]
 
 
 class Imagination:

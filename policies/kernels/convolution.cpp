@@ -1,5 +1,6 @@
 // Convolutions as kernels of a MindSpore graph: the product of an image's patches with the weights, bias and ReLU in
-// one kernel, and two kernels for the gradient.
+// one kernel, and two kernels for the gradient. A transposed convolution exchanges the parts: what is the gradient of
+// the images there is its result, and its gradient is a convolution.
 //
 // The patches of some images at a time are written as rows of a matrix that stays in the second-level cache
 // (Chellapilla et al., 2006, https://inria.hal.science/inria-00112631), and oneDNN or this package's code multiplies
@@ -168,6 +169,10 @@ struct Work {
   float* result;
   float* dbias;
   Index block;
+  // The result of a transposed convolution with ReLU: its gradient counts where that is positive.
+  const float* mask = nullptr;
+  // Whether a transposed convolution applies a ReLU.
+  bool relu = false;
 
   // Pointer to image `first`.
   ALWAYS_INLINE const float* floats(Index first) const {
@@ -185,9 +190,10 @@ ALWAYS_INLINE float* patches_of(const Work& work, Index first, Index count) {
   float* patches = workspace.floats(work.block * size + LANES);
   for (Index i = 0; i < count; i++) {
     const float* image = work.floats(first + i);
-    if (s.bytes || s.line() % LANES) {
+    if (s.bytes || work.mask || s.line() % LANES) {
       float* numbers = of_image.floats(s.pixels() + LANES);
       if (s.bytes) to_floats(work.pixels(first + i), s.pixels(), numbers);
+      else if (work.mask) change_before<Relu>(image, work.mask + (first + i) * s.pixels(), s.pixels(), numbers);
       else std::memcpy(numbers, image, s.pixels() * sizeof(float));
       image = numbers;
     }
@@ -229,7 +235,7 @@ CLONED void forward_part(const void* data, Index number) {
     onednn_multiply('N', 'T', count * places, s.filters, s.terms(), patches, s.terms(), work.weight, s.terms(),
                     product);
   else by_transposed(count * places, s.filters, s.terms(), patches, work.weight, product);
-  for (Index row = 0; row < count * places; row++) {
+  for (Index row = 0; work.bias && row < count * places; row++) {
     float* of_row = product + row * s.filters;
     Index o = 0;
     for (; o + LANES <= s.filters; o += LANES) {
@@ -248,6 +254,18 @@ CLONED void forward_part(const void* data, Index number) {
         result[(i * s.filters + o) * places + p] = product[(i * places + p) * s.filters + o];
 }
 
+// Adds the bias to an image, and applies the ReLU of a transposed convolution.
+ALWAYS_INLINE void finish_image(const Shape& s, const float* bias, bool relu, float* image) {
+  const Index planes = s.channels_last ? 1 : s.channels, size = s.height * s.width;
+  const Index depth = s.channels / planes;
+  for (Index c = 0; c < planes; c++)
+    for (Index p = 0; p < size; p++)
+      for (Index d = 0; d < depth; d++, image++) {
+        const float sum = *image + bias[c + d];
+        *image = relu && sum < 0.0f ? 0.0f : sum;
+      }
+}
+
 CLONED void input_gradient_part(const void* data, Index number) {
   static thread_local Workspace workspace;
   const Work& work = *static_cast<const Work*>(data);
@@ -261,7 +279,10 @@ CLONED void input_gradient_part(const void* data, Index number) {
   else plain(count * places, s.terms(), s.filters, before, work.weight, patches);
   float* result = work.result + first * s.pixels();
   std::memset(result, 0, count * s.pixels() * sizeof(float));
-  for (Index i = 0; i < count; i++) add_patches(s, patches + i * places * s.terms(), result + i * s.pixels());
+  for (Index i = 0; i < count; i++) {
+    add_patches(s, patches + i * places * s.terms(), result + i * s.pixels());
+    if (work.bias) finish_image(s, work.bias, work.relu, result + i * s.pixels());
+  }
 }
 
 // The gradients of the parameters, summed over one of the PARTS of the batch.
@@ -308,6 +329,36 @@ ALWAYS_INLINE int convolve_input_gradient(const Call& call) {
   return 0;
 }
 
+// The gradient of the weights in their own order. The sums over all rows of each filter are left in `work.dbias`.
+ALWAYS_INLINE void sum_parameter_gradients(const Work& work, float* dweight) {
+  const Shape& shape = work.shape;
+  const Index size = shape.filters * shape.terms();
+  float* sums = work.result;
+  divide(PARTS, parameter_gradient_part, &work);
+  for (Index part = 1; part < PARTS; part++) {
+    for (Index i = 0; i < size; i++) sums[i] += sums[part * size + i];
+    for (Index o = 0; o < shape.filters; o++) work.dbias[o] += work.dbias[part * shape.filters + o];
+  }
+  if (shape.channels_last && shape.kernel > 1) turn_weights(shape, sums, dweight, true);
+  else std::memcpy(dweight, sums, size * sizeof(float));
+}
+
+// The sums of each channel of images, where the mask is positive.
+ALWAYS_INLINE void sum_images(const Shape& s, const float* images, const float* mask, float* sums) {
+  const Index planes = s.channels_last ? 1 : s.channels, size = s.height * s.width;
+  const Index depth = s.channels / planes;
+  std::memset(sums, 0, s.channels * sizeof(float));
+  Index at = 0;
+  for (Index i = 0; i < s.batch; i++)
+    for (Index c = 0; c < planes; c++) {
+      float plane[1] = {0.0f};
+      float* to = depth == 1 ? plane : sums;
+      for (Index p = 0; p < size; p++)
+        for (Index d = 0; d < depth; d++, at++) to[d] += mask && mask[at] <= 0.0f ? 0.0f : images[at];
+      if (depth == 1) sums[c] += plane[0];
+    }
+}
+
 // geometry (5,), gradient of the result, result, x, weight -> gradients of weight and bias
 ALWAYS_INLINE int convolve_parameter_gradient(const Call& call) {
   static thread_local Workspace workspace;
@@ -317,14 +368,47 @@ ALWAYS_INLINE int convolve_parameter_gradient(const Call& call) {
   float* sums = workspace.floats(PARTS * (size + shape.filters));
   const Work work{shape, call.data[3], nullptr, nullptr, call.floats(1), call.floats(2),
                   sums, sums + PARTS * size, shape.batch ? shape.block() : 1};
-  divide(PARTS, parameter_gradient_part, &work);
-  for (Index part = 1; part < PARTS; part++) {
-    for (Index i = 0; i < size; i++) sums[i] += sums[part * size + i];
-    for (Index o = 0; o < shape.filters; o++) work.dbias[o] += work.dbias[part * shape.filters + o];
-  }
-  if (shape.channels_last && shape.kernel > 1) turn_weights(shape, sums, dweight, true);
-  else std::memcpy(dweight, sums, size * sizeof(float));
+  sum_parameter_gradients(work, dweight);
   std::memcpy(dbias, work.dbias, shape.filters * sizeof(float));
+  return 0;
+}
+
+// geometry (5,), x (B, rows, columns, O), or (B, O, rows, columns), weight (O, C, K, K), bias (C,) -> images
+ALWAYS_INLINE int convolve_transposed(const Call& call) {
+  Shape shape(call, 0, 4, 2);
+  const bool relu = shape.relu;
+  shape.relu = false;
+  if (shape.batch == 0) return 0;
+  const Work work{shape, nullptr, weights_of_patches(shape, call.floats(2)), call.floats(3), call.floats(1), nullptr,
+                  call.floats(4), nullptr, shape.block(), nullptr, relu};
+  divide((shape.batch + work.block - 1) / work.block, input_gradient_part, &work);
+  return 0;
+}
+
+// geometry (5,), gradient of the images, images, x, weight -> gradient of x
+ALWAYS_INLINE int convolve_transposed_input_gradient(const Call& call) {
+  Shape shape(call, 0, 1, 4);
+  const float* mask = shape.relu ? call.floats(2) : nullptr;
+  shape.relu = false;
+  if (shape.batch == 0) return 0;
+  const Work work{shape, call.data[1], weights_of_patches(shape, call.floats(4)), nullptr, nullptr, nullptr,
+                  call.floats(5), nullptr, shape.block(), mask};
+  divide((shape.batch + work.block - 1) / work.block, forward_part, &work);
+  return 0;
+}
+
+// geometry (5,), gradient of the images, images, x, weight -> gradients of weight and bias
+ALWAYS_INLINE int convolve_transposed_parameter_gradient(const Call& call) {
+  static thread_local Workspace workspace;
+  Shape shape(call, 0, 1, 4);
+  const float* mask = shape.relu ? call.floats(2) : nullptr;
+  shape.relu = false;
+  const Index size = shape.filters * shape.terms();
+  float* sums = workspace.floats(PARTS * (size + shape.filters));
+  const Work work{shape, call.data[1], nullptr, nullptr, call.floats(3), nullptr,
+                  sums, sums + PARTS * size, shape.batch ? shape.block() : 1, mask};
+  sum_parameter_gradients(work, call.floats(5));
+  sum_images(shape, call.floats(1), mask, call.floats(6));
   return 0;
 }
 
@@ -336,3 +420,6 @@ DEFINE_KERNEL(convolve, minding::convolve)
 DEFINE_KERNEL(convolve_observation, minding::convolve)
 DEFINE_KERNEL(convolve_input_gradient, minding::convolve_input_gradient)
 DEFINE_KERNEL(convolve_parameter_gradient, minding::convolve_parameter_gradient)
+DEFINE_KERNEL(convolve_transposed, minding::convolve_transposed)
+DEFINE_KERNEL(convolve_transposed_input_gradient, minding::convolve_transposed_input_gradient)
+DEFINE_KERNEL(convolve_transposed_parameter_gradient, minding::convolve_transposed_parameter_gradient)

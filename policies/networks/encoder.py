@@ -96,6 +96,34 @@ class OneHot(nn.Cell):
         return numpy_encoders.OneHot(self.sizes)
 
 
+def layers_of(shape: Sequence[int], model: Any) -> Sequence[Sequence[int]]:
+    """Channels, kernel size and stride of each convolution over images of a shape ``(C, H, W)``."""
+    layers: Sequence[Sequence[int]] = model.cnn or (NATURE_CNN if min(shape[1:]) >= _LARGE_IMAGE else SMALL_CNN)
+    return layers
+
+
+def _sizes(shape: Sequence[int], layers: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
+    """Channels, height and width before the first convolution and after each of them.
+
+    Raises:
+      SpaceError: if a convolution leaves no pixel.
+    """
+    channels, height, width = shape
+    sizes = [(channels, height, width)]
+    for filters, kernel, stride in layers:
+        height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        if height < 1 or width < 1:
+            small = f"image {tuple(shape)}: too small for the convolutions {list(layers)}"
+            raise SpaceError(f"{small}; set policy.model.cnn")
+        sizes.append((filters, height, width))
+    return sizes
+
+
+def _places(count: int) -> list[str]:
+    """The place of each of some convolutions that follow each other, see `fused.fused_convolution`."""
+    return ["only"] if count == 1 else ["first", *["middle"] * (count - 2), "last"]
+
+
 class ConvNet(nn.Cell):
     """Convolutions with ReLU over images ``(B, C, H, W)``, then one linear layer to `out_features`.
 
@@ -114,36 +142,30 @@ class ConvNet(nn.Cell):
         self.scale = scale
         self.shape = tuple(shape)
         self.out_features = out_features
-        channels, height, width = shape
+        sizes = _sizes(shape, layers)
         convolutions = []
-        for filters, kernel, stride in layers:
+        for (channels, _, _), (filters, kernel, stride) in zip(sizes, layers):
             weight = fan_in_uniform((filters, channels, kernel, kernel), channels * kernel * kernel, rng)
-            convolutions.append(
-                nn.Conv2d(
-                    channels, filters, kernel, stride, pad_mode="valid", has_bias=True,
-                    weight_init=ms.Tensor(weight), bias_init="zeros",
-                )
+            convolution = nn.Conv2d(
+                channels, filters, kernel, stride, pad_mode="valid", has_bias=True, weight_init=ms.Tensor(weight),
+                bias_init="zeros",
             )  # fmt: skip
-            channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-            if height < 1 or width < 1:
-                small = f"image {self.shape}: too small for the convolutions {list(layers)}"
-                raise SpaceError(f"{small}; set policy.model.cnn")
+            # It would keep its initial weights as long as it lives.
+            convolution.weight_init = None
+            convolutions.append(convolution)
         self.convolutions = nn.CellList(convolutions)
         self.strides = [stride for _, _, stride in layers]
         self.fused: tuple[Any, ...] | None = None
         self.geometries: tuple[Any, ...] = ()
         self.relu = ops.ReLU()
-        self.flat = channels * height * width
+        self.flat = math.prod(sizes[-1])
         self.linear = Linear(self.flat, out_features, math.sqrt(2), rng)
 
     def fuse(self, kernel_of: Callable[[int, int, str, str], tuple[Any, Any]], linear: Any) -> None:
         """Computes the convolutions by kernels, see `fused.fused_convolution`, and the layer after them by `linear`,
         see `fused.fused_linear`."""
-        count = len(self.strides)
-        places = ["only"] if count == 1 else ["first", *["middle"] * (count - 2), "last"]
-        self.fused, self.geometries = zip(
-            *(kernel_of(stride, 0, place, "relu") for stride, place in zip(self.strides, places))
-        )
+        places = zip(self.strides, _places(len(self.strides)))
+        self.fused, self.geometries = zip(*(kernel_of(stride, 0, place, "relu") for stride, place in places))
         self.linear.fused = linear
 
     def host(self) -> numpy_encoders.ConvNet:
@@ -167,6 +189,90 @@ class ConvNet(nn.Cell):
         features = self.linear(x.reshape((-1, self.flat)))
         # The kernel of the layer includes its ReLU.
         return features if self.fused is not None else self.relu(features)
+
+
+class _Transposed(nn.Cell):
+    """A transposed convolution with bias: the one that a convolution `layer`, of channels, kernel size and stride, over
+    images of the size ``(C, H, W)`` makes backwards."""
+
+    def __init__(self, size: tuple[int, int, int], layer: Sequence[int], rng: np.random.Generator) -> None:
+        super().__init__()
+        filters, kernel, stride = layer
+        # So many numbers of each filter reach a pixel.
+        reach = max(1, kernel // stride) ** 2
+        weight = fan_in_uniform((filters, size[0], kernel, kernel), filters * reach, rng)
+        self.size = size
+        self.weight = ms.Parameter(ms.Tensor(weight), name="weight")
+        self.bias = ms.Parameter(ms.Tensor(np.zeros(size[0], np.float32)), name="bias")
+        self.transposed = ops.Conv2DTranspose(filters, kernel, pad_mode="valid", stride=stride)
+        self.add_bias = ops.BiasAdd()
+
+    def construct(self, x):
+        return self.add_bias(self.transposed(x, self.weight, (x.shape[0], *self.size)), self.bias)
+
+
+class ImageDecoder(nn.Cell):
+    """A linear layer with ReLU from features (B, F), then transposed convolutions with ReLU in between: the steps of a
+    `ConvNet` backwards. The result is rows of pixels ``(B, C H W)``.
+
+    Pixels that no convolution reaches, at the lower and the right edge of images that strides do not divide, are the
+    bias alone.
+
+    Args:
+      features: number F of features.
+      shape: shape ``(C, H, W)`` of the images.
+      layers: channels, kernel size and stride of each convolution of that `ConvNet`.
+    """
+
+    def __init__(
+        self, features: int, shape: Sequence[int], layers: Sequence[Sequence[int]], rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        sizes = _sizes(shape, layers)
+        self.out_features = math.prod(shape)
+        self.begun = sizes[-1]
+        # In the order in which they are computed: from the last convolution of the `ConvNet` to its first.
+        self.steps = [(sizes[k], tuple(layers[k])) for k in reversed(range(len(layers)))]
+        self.linear = Linear(features, math.prod(self.begun), math.sqrt(2), rng)
+        self.convolutions = nn.CellList([_Transposed(size, layer, rng) for size, layer in self.steps])
+        self.fused: tuple[Any, ...] | None = None
+        self.geometries: tuple[Any, ...] = ()
+        self.relu = ops.ReLU()
+
+    def fuse(self, kernel_of: Callable[[tuple[int, int], int, str, str], tuple[Any, Any]], linear: Any) -> None:
+        """Computes the convolutions by kernels, see `fused.fused_transposed_convolution`, and the layer before them by
+        `linear`, see `fused.fused_linear`."""
+        places = _places(len(self.steps))
+        self.fused, self.geometries = zip(
+            *(
+                kernel_of((height, width), stride, place, "none" if place in ("last", "only") else "relu")
+                for ((_, height, width), (_, _, stride)), place in zip(self.steps, places)
+            )
+        )
+        self.linear.fused = linear
+
+    def host(self) -> numpy_encoders.ImageDecoder:
+        steps = [
+            (each.weight.asnumpy(), each.bias.asnumpy(), size[1:], layer[2])
+            for each, (size, layer) in zip(self.convolutions, self.steps)
+        ]
+        return numpy_encoders.ImageDecoder(self.begun, steps, self.linear.host())
+
+    def construct(self, x):
+        x = self.linear(x)
+        count = len(self.steps)
+        if self.fused is not None:
+            x = x.reshape((-1, *self.begun))
+            for k in range(count):
+                convolution = self.convolutions[k]
+                x = self.fused[k](self.geometries[k], x, convolution.weight, convolution.bias)
+        else:
+            x = self.relu(x).reshape((-1, *self.begun))
+            for k in range(count):
+                x = self.convolutions[k](x)
+                if k < count - 1:
+                    x = self.relu(x)
+        return x.reshape((-1, self.out_features))
 
 
 class ObsEncoder(nn.Cell):
@@ -210,8 +316,7 @@ class ObsEncoder(nn.Cell):
     def _leaf(leaf: Leaf, model: Any, rng: np.random.Generator, whitened: bool) -> nn.Cell:
         if leaf.is_image:
             shape = leaf.space["shape"]
-            layers = model.cnn or (NATURE_CNN if min(shape[1:]) >= _LARGE_IMAGE else SMALL_CNN)
-            return ConvNet(shape, layers, model.cnn_dim, rng, 1.0 if whitened else _OF_BYTES)
+            return ConvNet(shape, layers_of(shape, model), model.cnn_dim, rng, 1.0 if whitened else _OF_BYTES)
         if leaf.space["kind"] in ("discrete", "multi_discrete"):
             return OneHot(leaf.space)
         return Vector(leaf.space, model.normalize_obs and not whitened)

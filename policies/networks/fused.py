@@ -18,7 +18,7 @@ import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
-from minding.policies.networks.encoder import ConvNet
+from minding.policies.networks.encoder import ConvNet, ImageDecoder
 from minding.policies.networks.layers import MLP, Clip, LayerNorm, Linear
 from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.networks.recurrent import GRU, LSTM
@@ -148,6 +148,45 @@ def fused_convolution(stride: int, padding: int, place: str, activation: str) ->
 
 
 @functools.cache
+def fused_transposed_convolution(size: tuple[int, int], stride: int, place: str, activation: str) -> Any:
+    """The primitive ``(geometry, x, weight, bias) -> activation(transposed convolution)`` with its gradient, and its
+    geometry.
+
+    Between convolutions channels are last; the first takes ``(B, O, rows, columns)``, and the last returns
+    ``(B, C, H, W)``.
+
+    Args:
+      size: height and width of the result.
+      stride: step of the convolution, in pixels.
+      place: 'first', 'middle', 'last' or 'only' of the convolutions that follow each other.
+      activation: 'none' or 'relu'.
+    """
+    first, last = place in ("first", "only"), place in ("last", "only")
+    geometry = ms.Tensor(np.array([stride, 0, not last, not first, activation == "relu"], np.int32))
+
+    def shape(geometry, x, weight, bias):
+        return (x[0], weight[1], *size) if last else (x[0], *size, weight[1])
+
+    name = "convolve_transposed"
+    parameter_gradient = kernel(
+        f"{name}_parameter_gradient",
+        lambda geometry, dout, out, x, weight: (weight, weight[1:2]),
+        lambda geometry, dout, out, x, weight: (weight, weight),
+    )
+    input_gradient = kernel(
+        f"{name}_input_gradient",
+        lambda geometry, dout, out, x, weight: x,
+        lambda geometry, dout, out, x, weight: weight,
+    )
+
+    def gradient(geometry, x, weight, bias, out, dout):
+        dweight, dbias = parameter_gradient(geometry, dout, out, x, weight)
+        return ops.zeros_like(geometry), input_gradient(geometry, dout, out, x, weight), dweight, dbias
+
+    return kernel(name, shape, lambda geometry, x, weight, bias: weight, gradient), geometry
+
+
+@functools.cache
 def _input_gradient(name: str) -> Any:
     """The primitive ``(gradient of the result, result, weight) -> gradient of x`` of the linear layer `name`."""
     return kernel(f"{name}_input_gradient", lambda dout, out, weight: (dout[0], weight[1]))
@@ -255,6 +294,8 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_norm("none")
         elif isinstance(cell, ConvNet):
             cell.fuse(fused_convolution, fused_linear("relu"))
+        elif isinstance(cell, ImageDecoder):
+            cell.fuse(fused_transposed_convolution, fused_linear("relu"))
         elif isinstance(cell, ResidualTower):
             cell.fuse(fused_convolution)
     for cell in cells:

@@ -21,7 +21,7 @@ from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_world_model
 from minding.policies.acting.sampling import BoundedNormal, Categorical
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import OneHot, make_encoder
+from minding.policies.networks.encoder import ImageDecoder, OneHot, layers_of, make_encoder
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import GRU
 from minding.policies.ops import imagination, primitives
@@ -374,8 +374,8 @@ class _Numbers(nn.Cell):
 
 
 class Decoder(nn.Cell):
-    """Predicts the observation from states (B, F): hidden layers and a linear layer give one row of numbers for all
-    leaves.
+    """Predicts the observation from states (B, F): after hidden layers, a linear layer gives one row of numbers for all
+    leaves. With ``model.decoder=convolutions``, the pixels of images come from an `ImageDecoder` each instead.
 
     A vector is predicted as its `symlog`, an image as pixels in [0, 1], and choices as logits. The loss of a row is the
     sum of the squared errors of numbers and pixels and of the cross-entropies of choices.
@@ -397,10 +397,29 @@ class Decoder(nn.Cell):
             for leaf, choices in zip(leaves, self.choices)
         )
         self.torso = MLP.of(features, model, None, rng)
-        self.linear = Linear(self.torso.out_features, sum(self.sizes), 1.0, rng)
+        width, apart = self.torso.out_features, model.decoder == "convolutions"
+        # The leaves that the linear layer does not predict.
+        self.apart = tuple(apart and leaf.is_image for leaf in leaves)
+        linear = sum(size for size, apart in zip(self.sizes, self.apart) if not apart)
+        self.linear = Linear(width, linear, 1.0, rng) if linear else None
+        shapes = [leaf.space["shape"] for leaf, apart in zip(leaves, self.apart) if apart]
+        self.images = nn.CellList([ImageDecoder(width, shape, layers_of(shape, model), rng) for shape in shapes])
 
     def construct(self, x):
-        return self.linear(self.torso(x))
+        x = self.torso(x)
+        numbers: Any = None if self.linear is None else self.linear(x)
+        if len(self.images) == 0:
+            return numbers
+        parts: Any = ()
+        start = image = 0
+        for k in range(len(self.sizes)):
+            if self.apart[k]:
+                parts = (*parts, self.images[image](x))
+                image = image + 1
+            else:
+                parts = (*parts, numbers[:, start : start + self.sizes[k]])
+                start = start + self.sizes[k]
+        return primitives.item(parts, 0) if len(parts) == 1 else ops.Concat(-1)(parts)
 
     def loss(self, predicted, leaves):
         """The loss, float32 (B,), of a prediction (B, n) of the leaves of an observation, (B, ...) each."""
@@ -417,7 +436,11 @@ class Decoder(nn.Cell):
         return total
 
     def host(self) -> numpy_world_model.Decoder:
-        return numpy_world_model.Decoder(self.torso.host(), self.linear.host(), self.leaves)
+        torso, linear, *images = host_of(self.torso, self.linear, *self.images)
+        decoders = iter(images)
+        return numpy_world_model.Decoder(
+            torso, linear, self.leaves, [next(decoders) if apart else None for apart in self.apart]
+        )
 
 
 class Predictions(nn.Cell):

@@ -117,6 +117,11 @@ def _dreamer_model() -> groups.Schema:
             ("observation", "full"),
             "inputs from which latents are drawn: the observation alone, or also the state of the GRU, as in the paper",
         ),
+        "decoder": opt(
+            "linear",
+            ("linear", "convolutions"),
+            "prediction of images: by a linear layer, or by the convolutions of the encoder, transposed and backwards",
+        ),
         "bins": opt(41, "[3, 16384]", "bins of the two-hot distributions of rewards and values"),
         "bin_limit": opt(20.0, "(0, 80]", "symlog of the last bin; the first bin is at minus this value"),
     }

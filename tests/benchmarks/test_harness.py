@@ -134,6 +134,17 @@ class TestPairs:
         assert result.met is True
         assert told[1] == "dqn_cartpole against sb3, pair 2: 300/s against 100/s, 3.00x"
 
+    def test_a_peer_that_lives_elsewhere_is_run_by_its_own_interpreter(self, monkeypatch):
+        asked = []
+        monkeypatch.setattr(
+            Side, "peer", staticmethod(lambda *given: asked.append(given) or fixed_speeds("xuance", [1]))
+        )
+        monkeypatch.setattr(Side, "ours", staticmethod(lambda: fixed_speeds("minding", [7])))
+        plan = Plan(1, 1.0, "python of the others", 30, {"xuance": "own python"})
+        assert pairs.compare(CASES["dqn_cartpole"], "xuance", plan, lambda line: None).ratios == [7.0]
+        pairs.compare(CASES["dqn_cartpole"], "sbx", plan, lambda line: None)
+        assert asked == [("xuance", "own python", 1), ("sbx", "python of the others", 1)]
+
     def test_the_target_is_compared_with_the_median_ratio_not_with_the_ratio_of_medians(self):
         # Medians are 400 and 100 (4x), the pairwise ratios 1.6, 8 and 1.
         rates = ([160, 800, 400], [100, 100, 400])
@@ -154,18 +165,22 @@ class TestPairs:
             ("ppo_cartpole_8", "sb3"),
             ("ppo_cartpole_8", "sbx"),
             ("ppo_cartpole_8", "cleanrl_style"),
+            ("ppo_cartpole_8", "xuance"),
             ("ppo_cartpole_64", "sb3"),
             ("ppo_cartpole_64", "sbx"),
             ("ppo_cartpole_64", "cleanrl_style"),
             ("ppo_cartpole_64", "purejaxrl_style"),
+            ("ppo_cartpole_64_envpool", "cleanrl_style"),
             ("recurrent_ppo_cartpole", "sb3_contrib"),
             ("a2c_cartpole", "sb3"),
             ("dqn_cartpole", "sb3"),
             ("dqn_cartpole", "sbx"),
+            ("dqn_cartpole", "xuance"),
             *((name, "sb3") for name in ("ppo_pixels", "dqn_pixels", "ppo_minatar", "dqn_minatar")),
             ("qrdqn_cartpole", "sb3_contrib"),
             ("sac_pendulum", "sb3"),
             ("sac_pendulum", "sbx"),
+            ("sac_pendulum", "xuance"),
             ("sac_halfcheetah", "sb3"),
             ("sac_pendulum_two_threads", "sb3"),
             ("sac_halfcheetah_two_threads", "sb3"),
@@ -384,17 +399,22 @@ class TestRun:
     def test_one_case_from_the_command_line_to_the_files(self, two_sides, monkeypatch, tmp_path, capsys):
         two_sides([500, 600], [200, 200])
         monkeypatch.setenv("MINDING_PEERS_PYTHON", sys.executable)
+        monkeypatch.setenv("MINDING_XUANCE_PYTHON", sys.executable)
         code = run.main(["--only", "dqn_cartpole", "--pairs", "2", "--output", str(tmp_path)])
         assert code == 0
         assert "pair 2: 600/s against 200/s, 3.00x" in capsys.readouterr().out
         record = json.loads((tmp_path / "latest.json").read_text())
-        assert [(r["case"], r["peer"]) for r in record["results"]] == [("dqn_cartpole", "sb3"), ("dqn_cartpole", "sbx")]
+        assert {r["case"] for r in record["results"]} == {"dqn_cartpole"}
+        assert [r["peer"] for r in record["results"]] == ["sb3", "sbx", "xuance"]
+        assert "xuance" in record["machine"]
+        assert sys.executable not in (tmp_path / "latest.json").read_text()
         assert record["results"][0]["median_ratio"] == 2.75
         assert record["readings"] == []
 
     def test_a_failed_side_gives_code_1_and_still_writes(self, two_sides, monkeypatch, tmp_path):
         two_sides([], [200])
         monkeypatch.setenv("MINDING_PEERS_PYTHON", sys.executable)
+        monkeypatch.setenv("MINDING_XUANCE_PYTHON", sys.executable)
         assert run.main(["--only", "dqn_cartpole", "--output", str(tmp_path)]) == 1
         assert "Did not run:" in (tmp_path / "latest.md").read_text()
 

@@ -6,7 +6,7 @@ import kit
 import numpy as np
 import pytest
 from action_values import linear, np_log_softmax
-from fakes import VECTOR, dict_of, discrete, mask_of, space_of
+from fakes import IMAGE, VECTOR, dict_of, discrete, mask_of, space_of
 from float64_networks import gradients
 from team_values import GATES
 from test_recurrent import gru_step, sigmoid
@@ -19,6 +19,7 @@ from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.middleware import OffPolicyLearner
+from minding.policies import get_policy_class
 from minding.policies.dreamer import start_states
 
 SMALL = {
@@ -32,6 +33,11 @@ CONTRACT = {
         CHOICE,
         discrete(3),
         {**SMALL, "policy.model.posterior": "full", "policy.learn.actor_gradient": "dynamics"},
+    ),
+    "dreamer, decoder of convolutions": (
+        dict_of(image=IMAGE, seen=VECTOR),
+        discrete(3),
+        {**SMALL, "policy.model.decoder": "convolutions"},
     ),
 }
 LEARNS = {
@@ -486,6 +492,18 @@ def test_the_numpy_form_imagines_what_the_formulas_do(built, kind):
         reward = oracle.number(oracle.logits(p, "model.reward", state))
         np.testing.assert_allclose(found.reward, reward, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found.going, sigmoid(oracle.logit_going(p, state)), rtol=1e-5)
+
+
+def test_the_decoder_of_convolutions_and_its_numpy_form_predict_the_same(tiny_config):
+    observation, action, own = CONTRACT["dreamer, decoder of convolutions"]
+    policy = get_policy_class("dreamer")(tiny_config("dreamer", observation, action, **own))
+    x = np.random.default_rng(0).standard_normal((5, policy.net.state_size)).astype(np.float32)
+    decoder = policy.root.model.observation
+    row = decoder(to_device(x)).asnumpy()
+    assert row.shape == (5, 12 * 12 + 4)
+    image, numbers = decoder.host()(x)
+    np.testing.assert_allclose(image, 255.0 * row[:, :144].reshape(5, 1, 12, 12), rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(numbers, symexp(row[:, 144:]), rtol=1e-5, atol=1e-5)
 
 
 def test_states_to_imagine_from_are_true_ones_and_each_is_drawn_as_often():

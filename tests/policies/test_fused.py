@@ -12,7 +12,7 @@ from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
 from minding.policies.learning.steps import Rows
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor, SquashedActor
-from minding.policies.networks.encoder import ConvNet
+from minding.policies.networks.encoder import ConvNet, ImageDecoder
 from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.networks.policy_value import ResidualTower
@@ -128,6 +128,30 @@ def with_biases(net):
         if p.name.endswith("bias"):
             p.asnumpy()[...] += 0.1
     return net
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [
+        # Strides that do not divide the image, two convolutions, and one.
+        ((4, 38, 45), [(8, 8, 4), (12, 3, 2), (6, 2, 1)]),
+        ((3, 7, 7), [(16, 3, 2), (32, 3, 2)]),
+        ((2, 5, 6), [(5, 3, 1)]),
+    ],
+)
+def test_decoders_of_images_have_the_values_and_gradients_of_the_plain_ones_and_a_numpy_form(shape, layers):
+    x = np.random.default_rng(2).standard_normal((9, 5)).astype(np.float32)
+    plain, fused = (Slope(with_biases(ImageDecoder(5, shape, layers, np.random.default_rng(0)))) for _ in range(2))
+    fuse_layers(fused)
+    assert (plain.net.fused is None, fused.net.fused is None) == (True, False)
+    expected, found = ([y.asnumpy() for y in net(to_device(x))] for net in (plain, fused))
+    assert len(found) == 2 + 2 * (1 + len(layers))
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5 * np.abs(a).max())
+    np.testing.assert_allclose(plain.net.host()(x), expected[0], rtol=1e-5, atol=1e-5)
+    assert found[0].shape == (9, np.prod(shape))
+    plain_layers(fused)
+    assert fused.net.fused is None
 
 
 def test_a_residual_tower_has_the_values_and_gradients_of_the_plain_one():

@@ -121,6 +121,37 @@ def test_a_convolution_and_its_gradients(sizes, form, onednn, request):
     close(channels_first(dx, last), images_of_patches(dpatches, sizes[:4], stride, padding), filters * kernel**2)
 
 
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+@pytest.mark.parametrize("form", [(False, False, False), (True, False, True), (False, True, True), (True, True, False)],
+                         ids=str)  # fmt: skip
+@pytest.mark.parametrize("sizes", [*IMAGES[:6], (3, 4, 36, 41, 16, 8, 4, 0), IMAGES[9]], ids=str)
+def test_a_transposed_convolution_and_its_gradients(sizes, form, onednn, request):
+    batch, channels, height, width, filters, kernel, stride, padding = sizes
+    last, given_last, relu = form
+    request.addfinalizer(lambda: kernels.use_onednn(kernels.onednn_has_avx512()))
+    kernels.use_onednn(onednn)
+    rows, columns = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
+    x, weight, bias = draws(5, (batch, filters, rows, columns), (filters, channels, kernel, kernel), (channels,))
+    patches = np.einsum("bors,ocij->bcrsij", x.astype(np.float64), weight.astype(np.float64))
+    expected = images_of_patches(patches, sizes[:4], stride, padding) + bias[:, None, None]
+    geometry, given = np.array([stride, padding, last, given_last, relu], np.int32), laid_out(x, given_last)
+    shape = laid_out(expected, last).shape
+    y = result("convolve_transposed", (geometry, given, weight, bias), shape)
+    terms = filters * kernel * kernel
+    close(channels_first(y, last), np.maximum(expected, 0) if relu else expected, terms)
+
+    (dout,) = draws(6, shape)
+    before = channels_first((dout * (y > 0) if relu else dout).astype(np.float64), last)
+    inputs = (geometry, dout, y, given, weight)
+    dpatches = patches_of(before, kernel, stride, padding)
+    dx = result("convolve_transposed_input_gradient", inputs, given.shape)
+    close(channels_first(dx, given_last), np.einsum("bcrsij,ocij->bors", dpatches, weight.astype(np.float64)),
+          channels * kernel**2)  # fmt: skip
+    dweight, dbias = result("convolve_transposed_parameter_gradient", inputs, weight.shape, bias.shape)
+    close(dweight, np.einsum("bors,bcrsij->ocij", x.astype(np.float64), dpatches), batch * rows * columns)
+    close(dbias, before.sum((0, 2, 3)), before[:, 0].size)
+
+
 def test_a_convolution_of_no_images_gives_empty_results_and_gradients_of_zero():
     geometry, x = np.array([1, 0, 0, 1, 1], np.int32), np.zeros((0, 2, 5, 5), np.float32)
     weight, bias = draws(0, (3, 2, 3, 3), (3,))
