@@ -173,6 +173,11 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         policy["other"] = {key: x for key, x in policy["other"].items() if key != "hindsight"}
     if policy["learn"].get("anneal_kind") == "linear":
         del policy["learn"]["anneal_kind"], policy["learn"]["anneal_points"]
+    # The first three could choose their optimizer before the others could.
+    if policy["learn"].get("optimizer") == "adam" and policy["type"] not in ("a2c", "ac", "pg"):
+        del policy["learn"]["optimizer"]
+    if policy["model"].get("decoder") == "linear":
+        policy["model"] = {key: x for key, x in policy["model"].items() if key != "decoder"}
     if policy["learn"].get("td_lambda") == 0.0:
         del policy["learn"]["td_lambda"]
     if policy["learn"].get("updates_per_step") is None:

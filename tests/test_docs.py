@@ -139,17 +139,17 @@ def ids(block):
 def test_every_code_block_is_fenced_and_names_its_language():
     indented = [name_of(page) for page in PAGES if re.search(r"\n\n {4,}\S", prose(page))]
     assert indented == []
-    assert {block.language for block in blocks()} == {"python", "bash", "diff", "text"}
+    assert {block.language for block in blocks()} == {"python", "bash", "text"}
 
 
 def test_few_blocks_are_left_out_and_each_says_why():
-    skipped = [block for block in blocks("python", "diff", "bash") if block.note("skip") is not None]
+    skipped = [block for block in blocks("python", "bash") if block.note("skip") is not None]
     assert [str(block) for block in skipped if not block.note("skip")] == []
     assert len(skipped) <= 2
 
 
 def running(slow):
-    alone = [each for each in blocks("python", "diff") if each.note("skip") is None and not each.in_order]
+    alone = [each for each in blocks("python") if each.note("skip") is None and not each.in_order]
     return [each for each in alone if each.slow == slow]
 
 
@@ -217,9 +217,6 @@ def exported(tmp_path_factory):
 @pytest.mark.parametrize("block", running(slow=True), ids=ids)
 def test_a_block_that_trains_runs(block, tmp_path, request, monkeypatch):
     code = block.code
-    if block.language == "diff":
-        # Both columns of the two chains are whole programs.
-        code = "".join(line[1:] + "\n" for line in code.splitlines())
     if block.note("after") == "export":
         tmp_path = request.getfixturevalue("exported")
     code = PREPARATIONS.get(block.note("after"), "") + code

@@ -74,7 +74,7 @@ def test_a_network_of_the_user_is_known_by_its_module_and_class(monkeypatch):
 
 def test_a_network_of_the_running_script_is_known_by_the_scripts_file(monkeypatch):
     monkeypatch.setattr(Deeper, "__module__", "__main__")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", "somewhere/my_script.py")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "somewhere/my_script.py", raising=False)
     policy = policy_of(Deeper, monkeypatch)
     arrays, network = policy.acting_arrays()
     assert network == "my_script:Deeper"

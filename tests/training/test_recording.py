@@ -89,7 +89,7 @@ def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(traine
     [
         (["absent", "--steps", "10"], "no run folder 'absent'"),
         (["RUN"], "Missing option '--steps'"),
-        (["RUN", "--steps", "0"], "0 is not in the range 1<=x"),
+        (["RUN", "--steps", "0"], "0 is not in the range"),
         (["RUN", "--steps", "10", "--ckpt", "absent"], "Directory 'absent' does not exist"),
     ],
 )

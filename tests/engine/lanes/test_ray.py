@@ -88,7 +88,7 @@ def test_a_missing_old_or_unreachable_ray_is_bad_input(monkeypatch):
         check_transport(LaneOptions(transport="ray", **options))
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    refuses(MissingExtraError, ("minding[ray]", check))
+    refuses(MissingExtraError, ("[ray]", check))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.3")
     refuses(ConfigError, ("2.9.3 is too old", lambda: check_ray("local")))
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")

@@ -197,7 +197,7 @@ def test_pictures_are_written_and_without_matplotlib_the_error_names_the_extra(t
     for name in ("curves.png", "curve.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    refuses(MissingExtraError, ("minding[plot]", lambda: plot_curves([], tmp_path / "curves.png")))
+    refuses(MissingExtraError, ("[plot]", lambda: plot_curves([], tmp_path / "curves.png")))
 
 
 def lines_of(axes, style="-"):
