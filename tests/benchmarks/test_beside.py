@@ -3,10 +3,8 @@
 import json
 
 import numpy as np
-import pytest
 
-from benchmarks import dreamer, dreamer_work, pages, search
-from benchmarks.pairs import RunFailed
+from benchmarks import dreamer, dreamer_work, pages
 
 MACHINE = {"cpu": "a processor", "load": 0.1, "minding": {"numpy": "1"}, "peers": {"numpy": "2", "torch": "2"}}
 
@@ -71,19 +69,3 @@ def test_the_work_of_dreamer_is_that_of_its_defaults_and_fills_its_buffer():
     assert {len(values) for values in rows.values()} == {dreamer_work.ROWS}
     assert rows["ended"].sum() == dreamer_work.ROWS // dreamer_work.EPISODE
     np.testing.assert_array_equal(rows["obs"][1:], rows["next_obs"][:-1])
-
-
-def test_a_search_without_an_interpreter_says_which_one_is_missing(capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["search"])
-    with pytest.raises(SystemExit):
-        search.main()
-    assert "an interpreter that has the package open-spiel" in capsys.readouterr().err
-
-
-def test_a_peer_that_fails_is_one_line(capsys, monkeypatch):
-    def call(command, environment, timeout):
-        raise RunFailed("benchmarks.dreamer returned 1: no reason")
-
-    monkeypatch.setattr(dreamer, "call", call)
-    assert dreamer.main(["--peer-python", "python"]) == 1
-    assert capsys.readouterr().err == "benchmarks.dreamer returned 1: no reason\n"

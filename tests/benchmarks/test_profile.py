@@ -13,7 +13,7 @@ import pytest
 # At the end: the root's `engine` and the like must never shadow another package.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import ours, profile, window
+from benchmarks import profile
 from benchmarks.cases import CASES
 from benchmarks.profile import PARTS, REST, Sampler
 from benchmarks.window import Measurement
@@ -75,22 +75,3 @@ def test_shares_are_of_the_whole_and_times_of_an_iteration():
 def test_the_files_of_our_parts_exist():
     patterns = [pattern for part in list(PARTS["minding"].values())[1:] for pattern in part]
     assert [pattern for pattern in patterns if not any(ROOT.glob(f"{pattern.strip('/')}*"))] == []
-
-
-def test_the_command_runs_a_side_within_the_sampler(monkeypatch, capsys):
-    def run_case(options: window.RunOptions) -> Measurement:
-        with options.around:
-            learn()
-        return Measurement(options.case.name, "minding", 400, 0.06, 0.06, 100.0)
-
-    monkeypatch.setattr(ours, "run_case", run_case)
-    profile.main(["minding", "sac_pendulum", "--scale", "0.5"])
-    printed = capsys.readouterr().out
-    assert "minding on sac_pendulum: 6,667 env steps/s" in printed
-    assert "| the rest | 100.0 % |" in printed
-
-
-def test_a_side_that_does_not_run_the_case_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        profile.main(["sb3", "qrdqn_cartpole"])
-    assert "sb3 does not run qrdqn_cartpole: its peers are sb3_contrib" in capsys.readouterr().err

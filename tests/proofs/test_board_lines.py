@@ -6,7 +6,6 @@ import pytest
 from minding import training
 from minding.configs import compile_run
 from minding.engine.run.run_dir import RunDir
-from minding.engine.search import opponents
 from minding.engine.search.solution import Solution
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from proofs.board_lines import Lines, lines_against, lines_of_run
@@ -48,13 +47,7 @@ def test_all_lines_are_counted(first):
     found = lines_against(GAME, FirstLegal(), first)
     assert found == Lines(*counted(GAME.initial(1), first))
     assert found.lost > 0
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_perfect_play_loses_no_line(first):
-    found = lines_against(GAME, FirstOptimal(), first)
-    assert found.lost == 0
-    assert found.won > 0
+    assert lines_against(GAME, FirstOptimal(), first).lost == 0
 
 
 @pytest.mark.slow
@@ -64,7 +57,3 @@ def test_the_agent_of_the_preset_loses_no_line(tmp_path):
     training.train(cfg, run_dir, progress=False)
     for lines in lines_of_run(run_dir).values():
         assert [each.lost for each in lines] == [0, 0]
-
-
-def test_an_opponent_is_a_player_too():
-    assert lines_against(GAME, opponents.random(), True).won > 0

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from proofs.mujoco_table import best_of_means, mujoco_table
-from proofs.queue import QUEUE
 from proofs.runs import Results
 
 
@@ -29,14 +28,6 @@ def lines(results, first):
     return [line for line in mujoco_table(results).splitlines() if line.startswith(first)]
 
 
-def test_what_was_not_run_says_so_beside_the_published_score(results):
-    table = mujoco_table(results).splitlines()
-    assert len([line for line in table if "not measured" in line]) == len({each.preset for each in QUEUE}) == 13
-    assert lines(results, "| PPO | Hopper-v5") == ["| PPO | Hopper-v5 | 0 | not measured |  |  |  | 2,609 ± 701 |"]
-    assert lines(results, "| SAC | Ant-v5") == ["| SAC | Ant-v5 | 0 | not measured |  |  |  | 5,850 |"]
-    assert table[-1] == "- Others: Two seeds. [Source](https://example.org)."
-
-
 def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
     rows = [row(0, 0.0, [100.0, 300.0]), row(1, 0.0, [400.0, 240.0])]
     # The means over seeds are 250 and 270; the deviation at the second step is that of 300 and 240.
@@ -44,16 +35,6 @@ def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
     assert best_of_means(rows[:1]) == (300.0, 0.0)
     # Steps that only one seed has are left out.
     assert best_of_means([row(0, 0.0, [1.0, 9.0]), row(1, 0.0, [3.0, 8.0], (50_000, 120_000))]) == (2.0, 1.0)
-
-
-def test_a_row_has_mean_interquartile_mean_and_interval_over_seeds(results):
-    results.append("learning", row(0, 1000.0, [900.0, 950.0]))
-    assert lines(results, "| PPO | Hopper") == ["| PPO | Hopper-v5 | 1 | 1,000 | 1,000 |  | 950 | 2,609 ± 701 |"]
-    for seed, mean in enumerate([2000.0, 3000.0, 8000.0], start=1):
-        results.append("learning", row(seed, mean, [900.0, 950.0]))
-    (line,) = lines(results, "| PPO | Hopper")
-    assert line.startswith("| PPO | Hopper-v5 | 4 | 3,500 | 2,500 | ")
-    assert line.endswith(" | 950 ± 0 | 2,609 ± 701 |")
 
 
 def test_shorter_runs_and_rows_without_their_best_evaluation_are_not_measured(results):

@@ -44,50 +44,12 @@ def filled(results):
     return results
 
 
-def test_before_anything_was_measured_there_is_nothing(results, tmp_path):
-    assert offline_tables.offline_table(results) == offline_tables.gail_table(results) == ""
-    offline_tables.draw(results)
-    assert not (tmp_path / "images").exists()
-
-
-def test_each_row_has_the_data_bc_the_last_and_the_best_evaluation_raw_and_normalized(filled):
-    _, _, own, other = offline_tables.offline_table(filled).splitlines()
-    # Pendulum: -1170 scores 0 and -136 scores 100; a miss stays.
-    expected = (
-        "-384.0 (76) | -468.0 (68) | [pendulum_awac](algorithms/awac.md) | -394.5 (75) | -136, -653 | -239, 1 of 2"
-    )
-    assert expected in own
-    # The best of two evaluations and the final one, per seed: -106 and -623.
-    assert own.endswith("| -364.5 (78), of 3 |")
-    assert "[pendulum_iql](algorithms/iql.md) | -239.4 (90) | -239 |  | -209.4 (93), of 3 |" in other
-
-
-def test_a_preset_without_bc_on_its_data_waits_for_it(results):
-    results.append("learning", record("pendulum_awac", 0, -136.0))
-    assert offline_tables.offline_table(results) == ""
-
-
 def test_results_on_other_data_and_of_other_settings_are_kept_apart(filled):
     filled.append("offline", record("bc", 0, 0.0, data={**REPLAY, "name": "elsewhere"}))
     filled.append("offline", record("pendulum_iql", 1, 7.0, data=REPLAY, settings_hash="b"))
     found = filled.on_data("pendulum_sac_replay")
     assert [each["eval_mean"] for each in found["bc"]] == [-450.0, -486.0]
     assert [each["eval_mean"] for each in found["pendulum_iql"]] == [7.0]
-
-
-def test_gail_stands_beside_constant_rewards_with_commands(results):
-    results.append("learning", record("acrobot_gail", 0, -80.0))
-    for study, variant, mean in (
-        ("gail_acrobot", "constant -1", -85.0),
-        ("gail_acrobot", "positive", -500.0),
-        ("gail_cartpole", "constant +1", 400.0),
-    ):
-        results.append("studies", record("acrobot_gail", 0, mean, study=study, variant=variant))
-    _, _, *rows = offline_tables.gail_table(results).splitlines()
-    assert [row.split(" | ")[1:3] for row in rows] == [
-        ["constant -1", "-85.0"], ["GAIL, `logit`", "-80.0"], ["GAIL, `positive`", "-500.0"], ["constant +1", "400.0"],
-    ]  # fmt: skip
-    assert "`minding train acrobot_gail --seeds 0-0 chain=x`" in rows[0]
 
 
 def test_pictures_are_drawn_of_what_was_measured(filled, tmp_path):
