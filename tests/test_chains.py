@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from minding.configs import compile_run
-from minding.engine import ChainError, Config, OnlineRLContext, Task, task
+from minding.engine import Config, OnlineRLContext, task
 from minding.engine.buffers import ReplayBuffer
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint
-from minding.engine.data.batch import Field
 from minding.envs import make_env_manager
 from minding.middleware import (
     CkptSaver,
@@ -124,71 +123,3 @@ def test_one_seed_gives_one_run_to_the_bit(algorithm, iterations, tmp_path):
     assert 2000 <= ctx.env_step < 2100
     second, *_ = run(settings(algorithm, "CartPole-v1", eval=seldom), iterations, tmp_path / "b")
     assert digest(first) == digest(second)
-
-
-# Chains that do not fit
-
-
-def problem(*middleware):
-    with Task().start(ctx=OnlineRLContext()) as own:
-        for each in middleware:
-            own.use(each)
-        with pytest.raises(ChainError) as caught:
-            own.run(max_step=1)
-    return str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def parts():
-    """Configuration and policy of both kinds, and environments; nothing is compiled."""
-    on_policy, off_policy = settings("ppo", "CartPole-v1"), settings("dqn", "CartPole-v1")
-    env, other = environments(on_policy)
-    yield (
-        Config(ppo=on_policy, dqn=off_policy),
-        {
-            "ppo": get_policy_class("ppo")(on_policy),
-            "dqn": get_policy_class("dqn")(off_policy),
-            "env": env,
-        },
-    )
-    env.close()
-    other.close()
-
-
-def test_an_estimator_without_a_collector_says_what_to_add(parts):
-    cfg, made = parts
-    text = problem(gae_estimator(cfg.ppo, made["ppo"].collect_mode), multistep_trainer(cfg.ppo, made["ppo"].learn_mode))
-    assert "gae_estimator at position 0 reads ctx.trajectories, which nothing before it writes; add a collector" in text
-
-
-def test_a_buffer_of_other_fields_says_how_to_make_it(parts):
-    cfg, made = parts
-    buffer = ReplayBuffer(100, {"obs": Field((3,))})
-    text = problem(
-        StepCollector(cfg.dqn, made["dqn"].collect_mode, made["env"]),
-        data_pusher(cfg.dqn, buffer),
-        OffPolicyLearner(cfg.dqn, made["dqn"].learn_mode, buffer),
-    )
-    assert "OffPolicyLearner at position 2: field 'obs' is float32 (3,) in the buffer, and the policy" in text
-    assert all(f"field '{name}'" in text for name in ("next_obs", "action", "reward", "terminated", "discount"))
-    assert "fields={**policy.learn_mode.fields, ...}" in text
-
-
-def test_an_estimator_of_a_policy_without_values_is_refused(parts):
-    cfg, made = parts
-    text = problem(
-        StepCollector(cfg.dqn, made["dqn"].collect_mode, made["env"]), gae_estimator(cfg.ppo, made["dqn"].collect_mode)
-    )
-    assert text == (
-        "gae_estimator at position 1: the policy records no state value: use an actor-critic policy such as PPO"
-    )
-
-
-def test_a_trainer_before_the_collector_is_out_of_place(parts):
-    cfg, made = parts
-    text = problem(
-        multistep_trainer(cfg.ppo, made["ppo"].learn_mode),
-        StepCollector(cfg.ppo, made["ppo"].collect_mode, made["env"]),
-        gae_estimator(cfg.ppo, made["ppo"].collect_mode),
-    )
-    assert "multistep_trainer at position 0 learns before StepCollector at position 1 collects; move it after" in text

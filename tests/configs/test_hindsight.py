@@ -22,12 +22,7 @@ def settings(env_id, algorithm="dqn", *overrides):
         ("minding/BitFlip-v0", "ppo", "seed=0", r"policy\.type='ppo': .* reads policy\.other\.buffer_size, which"),
         ("minding/BitFlip-v0", "r2d2", "seed=0", r"policy\.type='r2d2': .* reads policy\.other\.hindsight\.k, which"),
         ("minding/BitFlip-v0", "dqn", "policy.learn.nstep=3", r"nstep=3 sums rewards of one goal"),
-        (
-            "minding/BitFlip-v0",
-            "dqn",
-            "env.normalize_reward=true",
-            "would have none: turn it off; env.reward_clip clips",
-        ),
+        ("minding/BitFlip-v0", "dqn", "env.normalize_reward=true", "env.reward_clip"),
     ],
 )
 def test_it_refuses_what_has_no_goals_or_no_replay_before_anything_is_built(env_id, algorithm, override, message):

@@ -30,28 +30,13 @@ def settings(env_id="minding/TicTacToe-v0", algorithm="alphazero", *overrides):
 @pytest.mark.parametrize(
     ("env_id", "algorithm", "override", "message"),
     [
-        (
-            "CartPole-v1",
-            "alphazero",
-            "seed=0",
-            "env_id='CartPole-v1' has no rules of a board game .* no attribute `game`",
-        ),
-        (
-            "test_self_play_chain:WithoutRules",
-            "alphazero",
-            "seed=0",
-            "it has no attribute `game`; expected env.unwrapped.game",
-        ),
+        ("CartPole-v1", "alphazero", "seed=0", "env_id='CartPole-v1' has no rules"),
+        ("test_self_play_chain:WithoutRules", "alphazero", "seed=0", "no attribute `game`"),
         ("test_self_play_chain:OtherRules", "alphazero", "seed=0", "its `game` has no 'planes'"),
         ("minding/TicTacToe-v0", "dqn", "seed=0", r"policy\.type='dqn': the chain reads policy\.collect\.search"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", r"opponents=.mini. is unknown; did"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[]", "expected at least one, such as random"),
-        (
-            "minding/TicTacToe-v0",
-            "alphazero",
-            "policy.eval.opening_plies=9",
-            "no game of TicTacToe runs after that many",
-        ),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opening_plies=9", "no game of TicTacToe"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[random,uct:5,random]", "'random' is named twice"),
     ],
 )
@@ -65,11 +50,6 @@ def test_planes_that_a_wrapper_changed_are_refused():
     cfg.env.spec.observation["spaces"]["observation"]["shape"] = [18]
     with pytest.raises(ShapeError, match=r"observes \(18,\), and the planes of TicTacToe are \(2, 3, 3\)"):
         check_chain(cfg)
-
-
-def test_no_simulations_are_a_bad_value_in_self_play():
-    with pytest.raises(ConfigError, match=r"policy\.collect\.simulations=0: expected an integer in \[1, 1000000\]"):
-        settings("minding/TicTacToe-v0", "alphazero", "policy.collect.simulations=0")
 
 
 def test_it_is_the_chain_of_the_algorithm():

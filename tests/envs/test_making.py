@@ -85,12 +85,6 @@ def test_a_factory_keeps_whether_rewards_are_those_of_training(closing):
         assert (abs(reward) > 0.5).any() == (not training)
 
 
-def test_what_was_made_of_a_factory_can_travel_on(closing):
-    manager = closing(make_env_manager(CASES["sync"], 2, seed=3))
-    second = closing(travelled(closing(travelled(manager))))
-    assert play(second) == play(manager)
-
-
 def test_an_environment_of_a_function_travels_with_it(closing):
     length = 3
 
@@ -114,9 +108,7 @@ def test_a_manager_says_that_it_travels_as_a_factory_and_needs_no_weights(closin
 def test_environments_of_your_own_making_cannot_travel(closing):
     vector_env = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
     manager = closing(VectorEnvManager(vector_env))
-    with pytest.raises(
-        EnvError, match=r"cannot be rebuilt .* make_env_manager did not make them, .* without async_mode"
-    ):
+    with pytest.raises(EnvError, match=r"cannot be rebuilt .* make_env_manager did not make them, .* without"):
         manager.factory()
 
 

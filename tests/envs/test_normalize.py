@@ -53,14 +53,6 @@ def test_ended_episodes_begin_a_new_return_and_invalid_rows_do_not_count():
     assert scaler.state_dict()["returns"].tolist() == [2.0, 0.0]
 
 
-def test_the_statistics_survive_saving():
-    first, second = RewardScaler((1,), 0.9), RewardScaler((1,), 0.9)
-    for reward in (1.0, -2.0, 0.5):
-        first(np.array([reward], np.float32), None)
-    second.load_state_dict(first.state_dict())
-    assert first(np.ones(1, np.float32), None) == second(np.ones(1, np.float32), None)
-
-
 # Scales in the first steps
 
 
@@ -171,8 +163,3 @@ def test_algorithms_that_scale_by_themselves_do_not_warn(caplog):
 def test_usual_tasks_do_not_warn(caplog, env_id):
     masked = ["env.info_keys=[action_mask]"] if "Masked" in env_id else []
     assert not warnings_of(caplog, "ppo", env_id, *masked)
-
-
-def test_teams_do_not_warn(caplog):
-    for algorithm in ("mappo", "qmix"):
-        assert not warnings_of(caplog, algorithm, "minding/Battle-v0")

@@ -70,13 +70,6 @@ def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture(tmp_pat
     assert end.info == {"success": 1.0}
 
 
-def test_an_episode_is_cut_off_after_the_most_steps(tmp_path):
-    env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
-    (end,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=1)
-    assert (end.episode_length, end.episode_return) == (1, 1.0)
-    assert shades(tmp_path / "a.gif")[0] == [0, 40]
-
-
 def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
     (first,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)

@@ -111,20 +111,6 @@ def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):
     assert written == [("best", True, 10), ("best", True, 20), ("iter_20", True, 20), ("iter_30", True, 30)]
 
 
-def test_the_end_is_not_saved_twice(run):
-    saver = run(max_step=4)
-    assert names(saver.folder) == ["iter_20", "iter_40"]
-
-
-def test_only_the_last_ones_stay(run):
-    assert names(run(max_step=9, keep_last=2).folder) == ["iter_80", "iter_90"]
-
-
-def test_without_a_frequency_only_the_end_is_saved_and_without_final_nothing(run):
-    assert names(run(train_freq=None).folder) == ["iter_50"]
-    assert not run(train_freq=None, final=False, max_step=3).folder.joinpath("iter_30").exists()
-
-
 @pytest.mark.parametrize("saver_first", [False, True])
 @pytest.mark.parametrize("end", ["max_step", "finish", "exception", "SIGINT", "SIGTERM"])
 def test_the_last_state_is_saved_however_the_run_ends_and_wherever_the_saver_stands(run, tmp_path, end, saver_first):
@@ -240,10 +226,6 @@ def test_an_evaluation_that_is_there_only_at_the_end_can_be_the_best(tmp_path):
     assert (state["policy"]["params"]["net.w"].tolist(), manifest["eval_value"], saver.best) == ([10.0], 5.0, 5.0)
 
 
-def test_the_best_is_not_kept_when_not_asked_for(run):
-    assert not (run(evaluate(1.0), keep_best=False).folder / "best").exists()
-
-
 def test_counters_go_on_from_a_saved_state(run, tmp_path):
     saver = run(evaluate(3.0))
     state, _ = load_checkpoint(saver.folder / "iter_40")
@@ -279,22 +261,6 @@ def test_a_full_disk_leaves_earlier_checkpoints_and_training_goes_on(run, monkey
     assert "iter_40 was not written" in record.message
     assert "No space left on device); training continues, earlier ones stay" in record.message
     assert sorted(p.name for p in saver.folder.iterdir()) == ["iter_20", "iter_60"]
-
-
-def test_a_failed_last_save_is_tried_again_at_the_end(run, monkeypatch):
-    calls = []
-    rename = Folder.rename
-
-    def fail_once(self, name, new, to=None):
-        calls.append(new)
-        if len(calls) == 2:
-            raise OSError(28, "No space left on device")
-        rename(self, name, new, to)
-
-    monkeypatch.setattr(Folder, "rename", fail_once)
-    saver = run(max_step=4)
-    assert (calls, saver.folder_lost) == (["iter_20", "iter_40", "iter_40"], False)
-    assert names(saver.folder) == ["iter_20", "iter_40"]
 
 
 @pytest.mark.parametrize(("failing", "unsaved"), [(6, True), (4, False)])
@@ -375,16 +341,6 @@ def test_a_new_run_sets_the_checkpoints_of_an_earlier_one_aside_and_never_mixes_
     assert (len(list((tmp_path / "run").glob("left-*-ckpt"))), names(saver.folder)) == (2, ["iter_20"])
 
 
-def test_a_second_call_of_run_continues_the_same_run(tmp_path, caplog):
-    weights = Weights()
-    with Task().start(ctx=OnlineRLContext()) as task:
-        saver = CkptSaver(weights, "run", 20, out_dir=tmp_path, task=task)
-        task.use(Learner(weights)).use(saver)
-        task.run(max_step=2)
-        task.run(max_step=4)
-    assert (names(saver.folder), caplog.messages) == (["iter_20", "iter_40"], [])
-
-
 def test_a_new_run_ends_before_it_begins_where_earlier_checkpoints_cannot_be_set_aside(run, monkeypatch, tmp_path):
     rename = Folder.rename
 
@@ -405,10 +361,6 @@ def test_keeping_none_is_refused():
         CkptSaver(Weights(), "run", keep_last=0)
     with pytest.raises(ConfigError, match="train_freq=0"):
         CkptSaver(Weights(), "run", train_freq=0)
-
-
-def test_its_manifest_can_be_read_alone(run):
-    assert read_manifest(run().folder / "iter_50")["train_iter"] == 50
 
 
 def test_a_policy_with_nan_weights_is_not_saved(run, caplog):
@@ -448,12 +400,6 @@ def test_a_checkpoint_holds_the_state_at_the_end_of_the_iteration_wherever_the_s
     state, manifest = load_checkpoint(saver.folder / "iter_20")
     (count,) = (each["count"] for each in state["task"]["middleware"].values() if "count" in each)
     assert (count, state["task"]["ctx"]["total_step"], manifest["total_step"]) == (202, 2, 2)
-
-
-def test_outside_of_an_iteration_nothing_is_taken(tmp_path):
-    saver = CkptSaver(Weights(), "run", 10, out_dir=tmp_path, task=Task())
-    with pytest.raises(ChainError, match="at_boundary: no iteration is running"):
-        saver(OnlineRLContext(train_iter=10))
 
 
 def test_what_broke_off_before_anything_was_learned_does_not_replace_the_checkpoint_before_it(run, tmp_path):
@@ -521,13 +467,6 @@ def test_a_run_goes_on_from_its_newest_checkpoint(run, resume, caplog):
     assert (weights.value.tolist(), task.ctx.total_step, task.ctx.env_step) == ([70.0], 7, 700)
     assert names(saver.folder) == ["iter_40", "iter_60", "iter_70"]
     assert caplog.messages == [f"resumed {saver.folder / 'iter_40'} at env_step 400 (exact)"]
-
-
-def test_a_run_that_was_ended_in_between_saves_where_the_other_does(run, resume):
-    # 30 is the end of the first part, no multiple of the interval.
-    run(max_step=3)
-    saver, _, _ = resume(max_step=6, keep_last=9)
-    assert names(saver.folder) == ["iter_20", "iter_30", "iter_40", "iter_60"]
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_resumed(run, resume, caplog):
@@ -614,15 +553,6 @@ def test_a_checkpoint_of_another_run_is_refused_with_both_sides_and_nothing_is_l
         resume(weights=weights)
     # Nothing was saved over the checkpoints either.
     assert (weights.value.tolist(), names(folder)) == ([0.0], ["iter_20", "iter_40"])
-
-
-def test_all_that_differs_is_in_one_error(run, resume):
-    run(max_step=4)
-    with pytest.raises(CheckpointError, match=r"env\.env_id is .*; seed is .*start a new run"):
-        resume(weights=Weights(seed=7, env__env_id="Line-v1"))
-    # Where the algorithm is another one, all its settings are.
-    with pytest.raises(CheckpointError, match=r"another run: policy\.type is 'weights' there and 'other' here\. "):
-        resume(weights=Weights(policy__type="other", env__env_id="Line-v1"))
 
 
 def test_the_checkpoint_of_another_chain_is_refused_with_both_chains(run, resume):

@@ -18,7 +18,6 @@ from minding.middleware import dataset_evaluator, offline_data_fetcher
 from minding.policies import get_policy_class
 
 STATES, ACTIONS, GAMMA = 5, 2, 0.9
-WIDE = {**space_of(1, low=-2.0, high=2.0), "rescaled": True}
 
 
 class Judged:
@@ -251,12 +250,6 @@ def test_discrete_actions_are_compared_by_the_share_of_others_and_an_algorithm_w
     }
 
 
-def test_distances_are_in_the_policys_units():
-    data = dataset([log(2, np.full((2, 1), 2.0), obs=np.zeros((3, 1)))] * 2, space_of(1), WIDE)
-    still = Judged(lambda obs: np.zeros((len(obs), 1), np.float32))
-    assert evaluator(still, data).judge(0) == {"action_distance": 1.0}
-
-
 def test_it_is_due_every_freq_gradient_steps():
     still, due = Judged(lambda obs: np.zeros((len(obs), 1), np.float32)), []
     judge, ctx = evaluator(still, counting(2, 3)), OfflineRLContext()
@@ -336,8 +329,3 @@ def test_action_values_are_those_of_the_critics_for_any_number_of_rows(algorithm
     else:
         expected = np.minimum(*(q.asnumpy() for q in policy.root.critics(ms.Tensor(action), leaves)))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_bc_has_no_action_values():
-    policy = get_policy_class("bc")(tiny_config("bc"))
-    assert policy.action_values({"": np.zeros((2, 4), np.float32)}, np.zeros(2, np.int64)) is None

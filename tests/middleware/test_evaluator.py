@@ -59,15 +59,6 @@ def test_an_environment_is_forgotten_at_the_end_of_its_episode(reset_rows):
         assert len(play_episodes(Checking().eval_mode, env, 6, max_steps=100)) == 6
 
 
-def test_every_evaluation_begins_with_fresh_episodes(evaluator):
-    env = CountingEnv(lengths=(3, 1))
-    middleware, _ = evaluator(env, n_episode=2)
-    for turn in (1, 2):
-        ctx = OnlineRLContext(env_step=1000 * turn, train_iter=turn)
-        middleware(ctx)
-        assert (env.resets, ctx.eval_value) == (turn, 3.5)
-
-
 def test_it_is_due_once_every_freq_environment_steps(evaluator):
     middleware, _ = evaluator(CountingEnv())
     ctx, evaluated = OnlineRLContext(), []
@@ -94,12 +85,6 @@ def test_it_does_not_repeat_while_no_gradient_step_is_made(evaluator):
     ctx.train_iter = 6
     middleware(ctx)
     assert (ctx.eval_value, ctx.last_eval_clock) == (4.5, 400)
-
-
-def test_before_the_first_interval_there_is_no_evaluation(evaluator):
-    middleware, policy = evaluator(CountingEnv())
-    middleware(OnlineRLContext(env_step=99, train_iter=5))
-    assert policy.calls == 0
 
 
 def test_its_environments_are_closed_at_the_end_and_part_of_the_state(evaluator):

@@ -42,13 +42,6 @@ def test_ends_do_not_bootstrap_and_time_limits_do_from_the_final_observation(est
     assert by_env(data, "return", 0) == [6, 12, 3, 6]
 
 
-def test_advantages_do_not_cross_an_end(estimate):
-    data = estimate(CountingEnv(lengths=(3, 2)), gae_lambda=1.0).train_data
-    # delta 6, 2, -17 | 6 and 6, 2 | 6, 2; A_t = delta_t + 0.5 A_{t+1} within an episode.
-    assert by_env(data, "advantage", 0) == [6 + 0.5 * (2 - 8.5), 2 - 8.5, -17, 6]
-    assert by_env(data, "advantage", 1) == [7, 2, 7, 2]
-
-
 def test_reset_rows_are_marked_and_change_no_advantage_of_the_others(estimate):
     plain = estimate(CountingEnv(lengths=(3, 2)), gae_lambda=1.0).train_data
     data = estimate(CountingEnv(lengths=(3, 2), reset_rows=True), gae_lambda=1.0).train_data
@@ -58,15 +51,6 @@ def test_reset_rows_are_marked_and_change_no_advantage_of_the_others(estimate):
     assert by_env(data, "advantage", 1)[:2] == by_env(plain, "advantage", 1)[:2]
     # The new episode's first step, at the rollout's end.
     assert by_env(data, "advantage", 1)[3] == 1 + 5 - 0
-
-
-def test_two_rollouts_keep_their_ends(estimate):
-    first, second = estimate(CountingEnv(lengths=(9, 9)), iterations=2, gae_lambda=1.0)
-    # delta_t = (t + 1) + 5 (t + 1) - 10 t = 6 - 4 t; the first rollout stops at t = 3 and knows nothing of the second.
-    expected = [6 + 0.5 * (2 + 0.5 * (-2 + 0.5 * -6)), 2 + 0.5 * (-2 + 0.5 * -6), -2 + 0.5 * -6, -6]
-    assert by_env(first.train_data, "advantage", 0) == expected
-    assert by_env(second.train_data, "advantage", 0)[-1] == 6 - 4 * 7
-    assert (first.trajectory_end_idx.tolist(), second.trajectory_end_idx.tolist()) == ([6, 7], [6, 7])
 
 
 def test_all_rows_of_the_rollout_are_flat_in_one_order(estimate):

@@ -76,10 +76,6 @@ def test_it_makes_the_configured_steps_on_rows_of_the_buffer(parts):
     assert (ctx.train_iter, ctx.train_output, learner.progress) == (9, {"loss": 0.5, "grad_steps": 3}, [0.25])
 
 
-def test_a_buffer_and_a_policy_that_fit_have_no_problem(parts):
-    assert parts()[0].requirements() == []
-
-
 def test_a_buffer_of_other_fields_is_refused_with_the_fix(parts):
     (problem,) = parts(buffer_fields={"number": Field((2,)), "other": Field()})[0].requirements()
     assert problem == (
@@ -88,15 +84,6 @@ def test_a_buffer_of_other_fields_is_refused_with_the_fix(parts):
     )
     (problem,) = parts(buffer_fields={"other": Field()})[0].requirements()
     assert problem.startswith("the buffer has no field 'number', which the policy learns from; it has other.")
-
-
-def test_a_buffer_may_have_more_fields_than_the_policy_reads(parts):
-    assert parts(buffer_fields={"other": Field(), **FIELDS})[0].requirements() == []
-
-
-def test_a_warm_up_that_the_buffer_can_never_hold_is_refused(parts):
-    (problem,) = parts(capacity=9)[0].requirements()
-    assert "policy.learn.warmup=10 exceeds the buffer's capacity 9: it would never learn" in problem
 
 
 class Judge(ReadingLearner):
@@ -268,11 +255,6 @@ def test_sequences_go_to_policies_that_learn_from_them_and_rows_to_the_others(co
     assert problems(rows, True) == [
         "the buffer samples single rows, and the policy learns from sequences: make it with `sequences`"
     ]
-
-
-def test_a_policy_in_place_of_its_mode_is_refused(counting_config):
-    learner = OffPolicyLearner(counting_config(**{"policy.learn.warmup": 1}), object(), ReplayBuffer(100, FIELDS))
-    assert learner.requirements() == ["expected policy.learn_mode, got a object"]
 
 
 def test_n_step_returns_that_nothing_computes_are_missed(counting_config):

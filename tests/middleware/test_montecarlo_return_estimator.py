@@ -13,8 +13,7 @@ from treevalue import FastTreeValue
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
-from minding.engine.data.returns import outcome
-from minding.middleware import StepCollector, gae_estimator, montecarlo_return_estimator
+from minding.middleware import StepCollector, montecarlo_return_estimator
 
 CRITIC, NO_CRITIC = AgePolicy().collect_mode, AgePolicy(value=False).collect_mode
 
@@ -88,19 +87,6 @@ def test_any_partition_into_rollouts_gives_the_returns_of_the_whole_stream(confi
     check_rows([*parts, estimator.state_dict()["known"]["0"]], sums(stream, start))
 
 
-def test_what_waits_does_not_grow(config_of):
-    stream, estimator = Stream(3, 400), montecarlo_return_estimator(config_of(), NO_CRITIC)
-    waiting = []
-    for start in range(0, 400, 4):
-        estimated(estimator, stream.rollout(start, start + 4))
-        state = estimator.state_dict()
-        tail = len(state["tails"]["0"]["reward"]) if state["tails"] else 0
-        waiting.append((len(state["known"]["0"]["return"]), tail))
-    # Rollouts of twelve rows; the longest episodes take about forty steps.
-    assert max(known for known, _ in waiting) < 100
-    assert max(tail for _, tail in waiting) < 50
-
-
 def test_rows_come_in_the_order_in_which_their_episodes_end(config_of):
     ctx, cfg = OnlineRLContext(), config_of(gamma=0.5)
     collector = StepCollector(cfg, NO_CRITIC, CountingEnv(lengths=(6, 2)))
@@ -159,20 +145,6 @@ def test_of_an_episode_that_a_resumed_run_gives_up_nothing_is_learned(config_of)
     seen = estimator.state_dict()["known"]["0"]["obs"].tolist() + ctx.train_data["obs"].tolist()
     assert [0, 0, 3] not in seen
     assert [0, 1, 3] in seen
-
-
-def test_collectors_that_take_turns_keep_their_rows_apart(config_of):
-    streams, estimator = [Stream(seed, 24) for seed in (1, 2)], montecarlo_return_estimator(config_of(), NO_CRITIC)
-    parts = ([], [])
-    for start in range(0, 24, 4):
-        for number, stream in enumerate(streams):
-            rollout = stream.rollout(start, start + 4)
-            rollout.collector = number
-            data = estimated(estimator, rollout)
-            if data["valid"].all():
-                parts[number].append(data)
-    for number, stream in enumerate(streams):
-        check_rows([*parts[number], estimator.state_dict()["known"][str(number)]], sums(stream, 24))
 
 
 def learned_returns(cfg, iterations, **lanes):
@@ -242,18 +214,6 @@ def test_with_a_critic_time_limits_and_borders_bootstrap_and_true_ends_do_not(co
     np.testing.assert_allclose(data["advantage"], data["return"] - data["value"], atol=1e-5)
 
 
-def test_with_a_critic_the_rows_are_those_of_gae_with_lambda_one(counting_config):
-    rows = []
-    for estimator in (gae_estimator, montecarlo_return_estimator):
-        cfg = counting_config("a2c", **{"policy.learn.gae_lambda": 1.0 if estimator is gae_estimator else 0.3})
-        ctx = OnlineRLContext()
-        StepCollector(cfg, CRITIC, CountingEnv(reset_rows=True))(ctx)
-        estimator(cfg, CRITIC)(ctx)
-        rows.append(ctx.train_data)
-    assert rows[0].keys() == rows[1].keys()
-    assert all(np.array_equal(values, rows[1][name]) for name, values in rows[0].items())
-
-
 def test_several_agents_need_a_critic(config_of):
     cfg = config_of()
     assert montecarlo_return_estimator(cfg, NO_CRITIC).requirements() == []
@@ -261,12 +221,3 @@ def test_several_agents_need_a_critic(config_of):
     assert montecarlo_return_estimator(cfg, CRITIC).requirements() == []
     (problem,) = montecarlo_return_estimator(cfg, NO_CRITIC).requirements()
     assert problem == "the policy records no state value, without which it serves one agent: use an actor-critic policy"
-
-
-def test_the_outcome_of_trajectories_by_hand():
-    # Columns: ends; goes on; is given up after the first row, then goes on; goes on after an end.
-    ended = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]], bool)
-    cut = np.array([[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]], bool)
-    over, running = outcome(ended, cut)
-    assert over.T.tolist() == [[True] * 3, [False] * 3, [False] * 3, [True, True, False]]
-    assert running.T.tolist() == [[False] * 3, [True] * 3, [False, True, True], [False, False, True]]

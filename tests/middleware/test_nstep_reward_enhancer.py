@@ -78,20 +78,6 @@ def test_any_partition_into_rollouts_gives_the_rows_of_the_whole_stream(
             assert begun == (not before), (k, t)
 
 
-def test_collectors_that_take_turns_keep_their_rows_apart(config_of):
-    streams, enhancer = [Stream(seed, 24) for seed in (1, 2)], nstep_reward_enhancer(config_of(3))
-    parts = ([], [])
-    for start in range(0, 24, 4):
-        for number, stream in enumerate(streams):
-            rollout = stream.rollout(start, start + 4)
-            rollout.collector = number
-            rows = handed_on(enhancer, rollout)
-            assert set(rows["sequence"]) <= {number * 3 + env for env in range(3)}
-            parts[number].append(rows)
-    for stream, rows in zip(streams, parts):
-        check_rows(rows, stream.expected(3))
-
-
 def test_rows_that_wait_survive_a_checkpoint_with_nested_observations(config_of, tmp_path):
     def nested(rollout):
         trees = {
@@ -146,19 +132,6 @@ def enhanced(cfg, env):
     before = ctx.trajectories
     nstep_reward_enhancer(cfg)(ctx)
     return before, ctx.trajectories
-
-
-def test_returns_stay_within_their_episode_and_environment(counting_config):
-    cfg = counting_config(**{"policy.learn.nstep": 3, "policy.learn.gamma": 0.5})
-    before, after = enhanced(cfg, CountingEnv(lengths=(3, 9)))
-    # Environment 0: 1, 2, 3 (end), 1; environment 1: 1, 2, 3, 4.
-    assert after.ready.tolist() == [[True, True], [True, True], [True, False], [False, False]]
-    assert after.reward[:2].tolist() == [[2.75, 2.75], [3.5, 4.5]]
-    assert after.bootstrap_row[:2].tolist() == [[2, 2], [2, 3]]
-    assert after.record["discount"][:2].tolist() == [[0.125, 0.125], [0.25, 0.125]]
-    assert (after.reward[2, 0], after.bootstrap_row[2, 0], after.record["discount"][2, 0]) == (3.0, 2, 0.5)
-    assert before.reward.tolist() == [[1, 1], [2, 2], [3, 3], [1, 4]]
-    assert "discount" not in before.record
 
 
 def test_everything_else_of_the_rollout_stays(counting_config):

@@ -12,7 +12,6 @@ import pytest
 
 from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.middleware import declaration_of
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError, notes_of
 from minding.engine.run.fingerprint import tables_fingerprint
@@ -88,16 +87,6 @@ def test_what_is_no_metric_is_named_with_its_key_and_who_may_have_set_it(tmp_pat
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
 
 
-def test_numbers_of_numpy_are_metrics(tmp_path):
-    logger = logger_in(tmp_path, metrics_freq=1)
-    context = iteration(1)
-    context.train_output = {"whole": np.int64(2), "half": np.float32(0.5), "there": np.array(3.0), "flag": True}
-    logger(context)
-    logger.close()
-    names = ("train/whole", "train/half", "train/there", "train/flag")
-    assert [rows(tmp_path)[0][name] for name in names] == ["2.0", "0.5", "3.0", "1.0"]
-
-
 def test_references_normalize_evaluations(tmp_path):
     logger = online_logger(config(tmp_path), tmp_path, progress=False, references=References(-1200.0, -200.0))
     logger(iteration(1, eval_value=-450.0, last_eval_iter=2, last_eval_clock=4))
@@ -118,13 +107,6 @@ def test_rows_reach_the_file_about_once_a_second_and_before_a_checkpoint(tmp_pat
     assert written == [1, 1, 3, 3]
     logger.state_dict()
     assert len(rows(tmp_path)) == 4
-
-
-def test_the_rest_is_written_when_the_run_ends(tmp_path):
-    logger = logger_in(tmp_path)
-    logger(iteration(1))
-    logger.finish(iteration(1))
-    assert [row["env_step"] for row in rows(tmp_path)] == ["4"]
 
 
 def test_returns_are_means_over_the_last_hundred_episodes(tmp_path):
@@ -171,20 +153,6 @@ def test_every_training_episode_has_a_line(tmp_path):
     ]
     assert lines[0][3:] == ["time/seconds"]
     assert 0.0 <= float(lines[1][3]) <= float(lines[3][3]) < 60.0
-
-
-def test_more_episodes_than_a_table_takes_at_a_time_all_have_a_line(tmp_path):
-    logger = logger_in(tmp_path)
-    logger(iteration(1, episode_stats=[EpisodeEnd(0, float(number), 1) for number in range(12_345)]))
-    logger.close()
-    lines = csv.DictReader(RunDir(tmp_path).episodes.read_text().splitlines())
-    assert [float(line["return"]) for line in lines] == list(range(12_345))
-
-
-def test_nan_is_written_as_nan(tmp_path):
-    logger = logger_in(tmp_path)
-    logger(OnlineRLContext(env_step=12, train_output={"loss": math.nan}))
-    assert rows(tmp_path)[0]["train/loss"] == "nan"
 
 
 def test_policy_lag_is_written_as_least_mean_and_most_since_the_row_before(tmp_path):
@@ -257,21 +225,6 @@ def test_an_error_in_a_handler_of_the_event_ends_the_run(tmp_path):
         assert task.ctx.total_step == 2
 
 
-def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    logger = online_logger(config(tmp_path), progress=False)
-    logger(iteration(9))
-    logger.finish(iteration(9))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_is_shown_with_returns(tmp_path, capsys):
-    logger = online_logger(config(tmp_path))
-    logger(iteration(1, episode_stats=[EpisodeEnd(0, 21.0, 21)], last_eval_value=9.0))
-    logger.finish(iteration(1))
-    assert "test 4/1,000 (0%)  return 21.0  eval 9.0" in capsys.readouterr().out
-
-
 def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, capsys):
     logger = online_logger(config(tmp_path, metrics_freq=4), tmp_path, progress=True)
     ends = [EpisodeEnd(0, 1.0, 5, {"battle_won": won, "return.a": 3.0}) for won in (1.0, 1.0, 0.0, 1.0)]
@@ -299,16 +252,3 @@ def test_of_self_play_games_plies_and_the_score_against_each_opponent_are_shown(
 
 
 SCORES = {"score_uct_100": 1.0, "score_minimax": 0.5}
-
-
-def test_tensorboard_files_are_written_unless_turned_off(tmp_path):
-    logger = logger_in(tmp_path, loggers=["tensorboard"])
-    logger(iteration(3))
-    logger.finish(iteration(3))
-    logger.close()
-    assert len(list(RunDir(tmp_path).tensorboard.iterdir())) == 1
-
-
-def test_it_declares_that_it_writes_nothing(tmp_path):
-    declaration = declaration_of(logger_in(tmp_path))
-    assert (declaration.name, declaration.writes) == ("online_logger", ())

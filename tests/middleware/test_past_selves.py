@@ -14,7 +14,7 @@ from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import EnvStep, EpisodeEnd, LaneContext, Shippable
 from minding.middleware import opponent_rater, past_selves
-from minding.middleware.past_selves import Contest, expected_score, hard_first
+from minding.middleware.past_selves import Contest, hard_first
 from minding.training import make_policy
 
 
@@ -113,12 +113,6 @@ def play(contest, steps):
 
 def opponents(contest):
     return np.array(contest._env.taken)[..., 1]
-
-
-def test_elo_expects_ten_to_one_of_400_points():
-    assert expected_score(1000, 1000) == 0.5
-    assert expected_score(1400, 1000) == pytest.approx(10 / 11)
-    assert expected_score(1000, 1400) == pytest.approx(1 / 11)
 
 
 def test_who_is_rarely_beaten_is_drawn_often():
@@ -221,16 +215,6 @@ def test_new_versions_of_the_pool_are_taken_into_play_and_stay_in_it(tmp_path):
         past_selves(contest_of(size=1), pool).load_state_dict(middleware.state_dict())
 
 
-def test_everything_is_restored():
-    one = contest_of(7, 9)
-    play(one, 7)
-    other = contest_of(7, 9)
-    other.load_state_dict(one.state_dict())
-    play(one, 9)
-    play(other, 9)
-    assert np.array_equal(one._env.taken[-9:], other._env.taken[-9:])
-
-
 def test_in_a_lane_versions_arrive_as_weights_and_each_collector_draws_its_own():
     here = contest_of(7, 9)
     sent = {name: array.copy() for name, array in here.weights().items()}
@@ -250,9 +234,7 @@ def test_in_a_lane_versions_arrive_as_weights_and_each_collector_draws_its_own()
 
 
 def test_misuse_is_named():
-    with pytest.raises(
-        ConfigError, match=r"opponent_rater\(score='score'\): episodes report 'won', 'opponent'; declare"
-    ):
+    with pytest.raises(ConfigError, match=r"opponent_rater\(score='score'\): episodes report 'won', 'opponent'"):
         opponent_rater(contest_of(7), "score")(ended((1, 1.0)))
     with pytest.raises(ChainError, match="no past self is in play: put model_pool"):
         play(contest_of(), 1)

@@ -14,7 +14,6 @@ from minding.engine.types import LaneContext
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.middleware import SelfPlayCollector, episode_pusher, symmetry_enhancer
-from minding.middleware.board_search import openings
 from minding.middleware.self_play import RunningGames
 
 
@@ -112,11 +111,6 @@ def test_plies_after_the_sampled_ones_are_the_best_and_earlier_ones_follow_the_s
     np.testing.assert_allclose(share, policy, atol=4 * np.sqrt(0.25 / len(drawn)))
 
 
-def test_a_policy_without_a_mask_is_shown_planes_alone():
-    games, _, _ = play(collector_of(TicTacToe(), masked=False), 9)
-    assert games[0]["obs"].shape[1:] == (2, 3, 3)
-
-
 def test_a_collector_restored_within_games_goes_on_to_the_bit():
     first, second = collector_of(ConnectFour(), search="gumbel"), collector_of(ConnectFour(), search="gumbel")
     play(first, 7)
@@ -129,14 +123,6 @@ def test_a_collector_restored_within_games_goes_on_to_the_bit():
             k: v.tobytes() for k, v in other.items() if k != "obs"
         }
     assert fingerprint(first.state_dict()) == fingerprint(second.state_dict())
-
-
-def test_a_saved_state_does_not_change_with_the_games():
-    collector = collector_of(TicTacToe())
-    state = collector.state_dict()
-    before = fingerprint(state)
-    play(collector, 4)
-    assert fingerprint(state) == before
 
 
 def test_each_worker_draws_its_own_numbers():
@@ -228,8 +214,3 @@ def test_symmetric_games_follow_each_game_and_reach_the_buffer():
 def test_without_episodes_it_is_a_field_error(middleware):
     with pytest.raises(FieldError, match=r"expects ctx\.episodes to be a list of episodes"):
         middleware(OnlineRLContext())
-
-
-def test_openings_are_all_sequences_of_plies():
-    assert [len(openings(ConnectFour(), plies)[0]) for plies in (0, 1, 2, 3)] == [1, 7, 49, 343]
-    assert len(openings(TicTacToe(), 2)[0]) == 72

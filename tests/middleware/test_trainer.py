@@ -70,12 +70,6 @@ def test_with_fewer_rows_than_minibatches_each_is_a_minibatch(train):
     assert ctx.train_output["grad_steps"] == 3
 
 
-def test_the_seed_decides_the_order(train):
-    assert train(data(8))[1] == train(data(8))[1]
-    assert train(data(8))[1] != train(data(8), seed=1)[1]
-    assert train(data(8), times=2)[1][:6] != train(data(8), times=2)[1][6:]
-
-
 def test_the_order_goes_on_from_a_saved_state(counting_config):
     cfg = counting_config("ppo")
     learners = [ReadingLearner(FIELDS) for _ in range(2)]
@@ -216,12 +210,6 @@ def test_a_policy_with_memory_gets_whole_sequences_in_the_order_of_time(sequence
     passes = [orders[i : i + 4] for i in (0, 4, 8)]
     assert all(sorted(one) == [0, 1, 2, 3] for one in passes)
     assert passes[0] != passes[1] != passes[2]
-
-
-def test_the_plain_trainer_takes_all_sequences_in_one_step(sequence_trainer):
-    middleware, learner = sequence_trainer(trainer)
-    middleware(context(train_data=sequence_data(2, 3)))
-    assert [step["number"].tolist() for step in learner.steps] == [[[0, 10, 20], [1, 11, 21]]]
 
 
 def test_environments_that_do_not_divide_into_minibatches_are_refused(sequence_trainer):

@@ -52,13 +52,6 @@ def test_rows_of_resets_are_marked_and_cut(train):
     assert rows["cut"].tolist() == [[0, 1], [0, 1], [1, 0], [1, 1]]
 
 
-def test_every_gradient_step_takes_the_whole_rollout(train):
-    ctx, learner = train(CountingEnv(), n_epoch=3)
-    assert len(learner.steps) == 3
-    assert learner.steps[0]["reward"].tolist() == learner.steps[2]["reward"].tolist()
-    assert ctx.train_iter == 10
-
-
 def test_minibatches_are_the_rows_of_some_environments_in_a_new_order_for_each_pass(counting_config):
     cfg = counting_config("coma", **{"policy.learn.n_epoch": 3, "policy.learn.n_minibatch": 2})
     cfg.env.collector_env_num = 4
@@ -81,13 +74,6 @@ def test_minibatches_are_the_rows_of_some_environments_in_a_new_order_for_each_p
     again(ctx)
     found = [step["reward"].tolist() for step in learner.steps]
     assert found[6:12] == found[12:] != found[:6]
-
-
-def test_minibatches_that_do_not_divide_the_environments_are_refused(counting_config):
-    cfg = counting_config("coma", **{"policy.learn.n_minibatch": 3})
-    cfg.env.collector_env_num = 4
-    (problem,) = trajectory_trainer(cfg, ReadingLearner(FIELDS)).requirements()
-    assert "policy.learn.n_minibatch=3 does not divide the environments (env.collector_env_num=4)" in problem
 
 
 def test_a_rollout_that_minibatches_do_not_divide_is_refused(counting_config):

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from worlds import Both, Counter, Faulty, Nested
+from worlds import Counter, Faulty, Nested
 
 from minding.engine.data import trees
 from minding.engine.errors import ConfigError, EnvError
@@ -50,25 +50,6 @@ def test_all_autoreset_modes_give_the_same_transitions_and_episodes(world):
         shortest = min(map(len, ends))
         assert shortest >= 8
         assert ends[0][:shortest] == ends[1][:shortest] == ends[2][:shortest]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_no_transition_crosses_an_episode_and_reset_rows_are_not_counted(mode):
-    manager = VectorEnvManager(vector_env(Counter, mode), seed=0)
-    streams, ends = transitions(manager, 300, np.zeros(3, np.int64))
-    for env in range(3):
-        assert all(after == [start, steps + 1] for [[start, steps]], [after], *_ in streams[env])
-        assert all(total == length * (length + 1) / 2 for total, length in ends[env])
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_termination_wins_over_truncation_in_the_same_step(mode):
-    manager = VectorEnvManager(vector_env(Both, mode))
-    manager.reset()
-    step = manager.step(np.zeros(3, np.int64))
-    assert step.terminated.all()
-    assert not step.truncated.any()
-    assert len(step.episodes) == 3
 
 
 def test_the_row_after_an_end_is_invalid_in_next_step_mode():
@@ -205,13 +186,4 @@ def test_native_cartpole_agrees_with_single_environments_on_every_transition():
             checked += 1
         obs = step.obs
     assert checked > 370
-    manager.close()
-
-
-def test_the_time_limit_of_a_native_environment_can_be_replaced():
-    cfg = {"env_id": "CartPole-v1", "backend": "native", "max_episode_steps": 3}
-    manager = make_env_manager(cfg, 12, 0)
-    manager.reset()
-    steps = [manager.step(np.arange(12) % 2) for _ in range(3)]
-    assert [bool(step.truncated.all()) for step in steps] == [False, False, True]
     manager.close()

@@ -174,32 +174,6 @@ def legal_actions(mask, rng):
     return np.where(mask, rng.random(mask.shape), -1).argmax(axis=-1)
 
 
-@pytest.mark.parametrize("name", ["3v3", "5v6"])
-def test_the_vector_form_plays_the_game_of_single_battles(name):
-    rng = np.random.default_rng(3)
-    vector = BattleVector(4, name, global_state=True)
-    vector.reset(seed=1)
-    singles = [Battle(name) for _ in range(4)]
-    for n, single in enumerate(singles):
-        single.battles.units[0] = vector.units[n]
-        single._look()
-    over = np.zeros(4, bool)
-    for _ in range(30):
-        actions = np.stack([legal_actions(np.array(single.get_avail_actions()), rng) for single in singles])
-        obs, reward, terminated, truncated, info = vector.step(actions)
-        for n, single in enumerate(singles):
-            got, ended, said = single.step(actions[n])
-            if over[n]:
-                continue
-            assert got == pytest.approx(reward[n])
-            assert ended == (terminated | truncated)[n]
-            assert np.array_equal(single.get_obs(), obs["observation"][n])
-            assert np.array_equal(single.get_state(), obs["state"][n])
-            assert {key: said[key] for key in info} == {key: value[n] for key, value in info.items()}
-            over[n] = ended
-    assert over.any() or name != "3v3"
-
-
 def test_battles_that_begin_anew_change_nothing_that_is_seen_in_others():
     rng = np.random.default_rng(0)
     vector = BattleVector(5, "3v3", global_state=True)

@@ -47,17 +47,6 @@ def test_which_action_goes_right_is_drawn_for_each_cell():
     assert 0 < one.mean() < 1
 
 
-def test_random_play_finds_the_reward_in_one_of_16_episodes():
-    manager = make_env_manager({"env_id": "minding/DeepSea-v0", "env_kwargs": {"size": SIZE}}, 64, 0)
-    rng, returns = np.random.default_rng(0), []
-    for _ in range(64 * SIZE):
-        returns += [end.episode_return for end in manager.step(rng.integers(2, size=64)).episodes]
-    manager.close()
-    assert len(returns) == 64 * 64
-    # Standard deviation of the share 0.004.
-    assert np.mean(np.asarray(returns) > 0.5) == pytest.approx(1 / 16, abs=0.015)
-
-
 def test_the_vector_version_plays_the_same_game_and_resumes_exactly():
     cfg = {"env_id": "minding/DeepSea-v0", "backend": "native", "env_kwargs": {"size": SIZE}}
     manager, other = make_env_manager(cfg, 3, 0), make_env_manager(cfg, 3, 1)

@@ -35,19 +35,6 @@ def test_who_names_the_symbol_of_four_steps_before_earns_1(env):
             assert play(env, lambda seen, k=wrong: seen[max(0, len(seen) - 1 - k)], seed)[0] < 0.7
 
 
-def test_nothing_is_asked_for_while_there_is_nothing_to_repeat(env):
-    obs, _ = env.reset(seed=0)
-    first = int(obs.argmax())
-    assert [env.step(first)[1] for _ in range(DELAY)] == [0.0] * DELAY
-    assert env.step(first)[1] == pytest.approx(1 / ANSWERS)
-
-
-def test_without_memory_a_quarter_is_right_on_average(env):
-    for act in (lambda seen: seen[-1], lambda seen: 2):
-        totals = [play(env, act, seed)[0] for seed in range(60)]
-        assert np.mean(totals) == pytest.approx(1 / SYMBOLS, abs=0.05)
-
-
 def test_the_vector_version_plays_the_same_game_and_resumes_exactly():
     cfg = {"env_id": "minding/RepeatPrevious-v0", "backend": "native"}
     manager, other = make_env_manager(cfg, 3, 0), make_env_manager(cfg, 3, 1)

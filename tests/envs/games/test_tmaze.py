@@ -1,7 +1,5 @@
 """TMaze: the game, what can be reached in it with and without memory, and its vector version."""
 
-import itertools
-
 import gymnasium
 import numpy as np
 import pytest
@@ -60,28 +58,6 @@ def test_the_other_side_earns_nothing_and_walls_cost(env):
     assert rewards == [-0.025, -0.025, -0.025, 0.0, -0.025, 0.0, *[0.0] * LENGTH, -0.025]
     truncated = [env.step(WEST)[3] for _ in range(100 - len(steps))]
     assert truncated == [False] * (len(truncated) - 1) + [True]
-
-
-def test_without_memory_no_policy_earns_more_than_half():
-    """Exactly, for every deterministic policy; a random one is a mixture of them in each cell, and its mean return at
-    the junction is as linear as theirs: the cell says nothing about the side."""
-    best = 0.0
-    for choice in itertools.product(range(4), repeat=4):
-        acts = dict(zip(CELLS, choice))
-        total = 0.0
-        for side in ("north", "south"):
-            position, steps = 0, 0
-            while steps < 100:
-                cell = side if position == 0 else "junction" if position == LENGTH else "corridor"
-                action, steps = acts[cell], steps + 1
-                if position == LENGTH and action in (NORTH, SOUTH):
-                    total += float((action == NORTH) == (side == "north"))
-                    break
-                moved = min(max(position + {EAST: 1, WEST: -1}.get(action, 0), 0), LENGTH)
-                total += -0.025 * (moved == position)
-                position = moved
-        best = max(best, total / 2)
-    assert best == 0.5
 
 
 def test_the_vector_version_plays_the_same_game():

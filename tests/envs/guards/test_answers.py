@@ -182,9 +182,7 @@ def test_a_reset_without_a_seed_is_told_what_to_take():
         def reset(self):
             return super().reset()
 
-    with pytest.raises(
-        EnvError, match=r"argument 'seed'; reset has to take seed and options: def reset\(self, \*, seed"
-    ):
+    with pytest.raises(EnvError, match=r"argument 'seed'; reset has to take seed and options: def reset\(self, \*"):
         make_env_manager({}, 1, 0, env_fn=Old).reset()
 
 
