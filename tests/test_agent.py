@@ -246,25 +246,6 @@ def test_callbacks_that_fail_are_replaced_and_the_run_goes_on(tmp_path, caplog):
     again.close()
 
 
-def test_a_callback_that_cannot_read_its_state_is_the_users_mistake(tmp_path, caplog):
-    made = agent("ppo", tmp_path, *PARTS["ppo"])
-    made.learn(128, use=Stopper)
-    made.close()
-
-    class Misread(Stopper):
-        def load_state_dict(self, state):
-            self.count = state["number"]
-
-    Misread.__name__ = "Stopper"
-    again = minding.load(made.run_dir, progress=False)
-    with pytest.raises(KeyError, match="number") as raised:
-        again.learn(128, use=Misread)
-    assert f"{__file__}:" in raised.value.__notes__[0]
-    assert "damaged" not in caplog.text
-    assert again.learn(128, use=Stopper).env_step == 256
-    again.close()
-
-
 @pytest.mark.parametrize("use", [5, [5], "own_parts:Count", {"call": print}])
 def test_what_is_no_callback_is_refused(use, tmp_path):
     with pytest.raises(ConfigError, match=r"use.*expected a middleware"):
@@ -670,27 +651,6 @@ def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(
     # The folder that the program itself makes current is meant.
     monkeypatch.chdir(tmp_path / "runs")
     assert minding.load("../saved", trust=True).save("other", evaluate=0) == tmp_path / "runs" / "other"
-
-
-def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_path, monkeypatch, capfd):
-    lines = ["import os", "os.makedirs('assets', exist_ok=True)", "os.chdir('assets')"]
-    lines += ["from minding.envs.games.tmaze import TMaze", "Moving = TMaze"]
-    (tmp_path / "moving_module.py").write_text("\n".join(lines))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.syspath_prepend(tmp_path)
-    length = ["run.max_env_step=128", "policy.collect.n_sample=64", *SMALL[:6]]
-    assert command(["train", "ppo", "--env=moving_module:Moving", *length, "--no-progress"]) == 0
-    assert os.getcwd() == str(tmp_path / "assets")
-    assert "in runs/moving-module-Moving_ppo" in capfd.readouterr().out
-    run = "runs/moving-module-Moving_ppo"
-    assert command(["eval", run, "--episodes=1", "--trust"]) == 0
-    assert command(["data", "record", run, "--steps=20", "--out=recorded", "--trust"]) == 0
-    learned = ["policy.other.data=recorded", "run.max_train_iter=8", "policy.learn.batch_size=8"]
-    assert command(["train", "bc", "--env=moving_module:Moving", *learned, "--no-progress"]) == 0
-    made = {each.name for each in tmp_path.iterdir()} - {"__pycache__"}
-    assert made == {"assets", "moving_module.py", "recorded", "runs"}
-    assert os.listdir(tmp_path / "assets") == []
 
 
 def test_what_is_no_agent_is_refused(pole, tmp_path):

@@ -494,16 +494,6 @@ def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, refuse
         assert message in refused(*command, "--steps", text)
 
 
-def test_check_env_counts_its_errors_in_words_that_fit(capsys, monkeypatch):
-    from minding.envs.check import Finding
-
-    for count, text in ((1, "CartPole-v1: 1 error\n"), (2, "CartPole-v1: 2 errors\n")):
-        found = [Finding("error", "x")] * count
-        monkeypatch.setattr("minding.envs.check.iter_findings", lambda *_, found=found, **__: iter(found))
-        assert run(["check-env", "CartPole-v1"]) == 1
-        assert capsys.readouterr().out.endswith(text)
-
-
 def test_check_env_prints_findings_as_they_are_made_and_its_limit_first(capsys, monkeypatch):
     from minding.envs.check import Finding
 
@@ -574,17 +564,6 @@ def test_doctor_says_why_there_are_no_kernels(files, compiler, found, fix, tmp_p
     _, what, how = _kernels()
     assert re.search(f"{found}.*; learning is slower", what)
     assert fix in how
-
-
-@pytest.mark.parametrize(("count", "text"), [(1, "1 fault: see the column `fix`"), (2, "2 faults: see the column")])
-def test_doctor_counts_its_faults_in_words_that_fit(count, text, monkeypatch, capsys):
-    # As an attribute of the package, the name is the command.
-    module = sys.modules["minding.cli.doctor"]
-    rows = {"_packages": [("x", "0.1", "pip install x")] * count, "_settings": [], "_self_test": []}
-    for name, found in rows.items():
-        monkeypatch.setattr(module, name, lambda found=found: iter(found))
-    assert run(["doctor"]) == 1
-    assert text in capsys.readouterr().out
 
 
 @needs_kernels

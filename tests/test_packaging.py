@@ -149,7 +149,7 @@ def test_no_file_holds_a_path_of_one_machine():
 
 def test_the_command_pytest_finds_what_python_m_pytest_finds():
     """Only the second puts the current folder on the path."""
-    command = [Path(sys.executable).with_name("pytest"), "--collect-only", "-q", "-n0", "tests/proofs/test_defaults.py"]
+    command = [Path(sys.executable).with_name("pytest"), "--collect-only", "-q", "-n0", "tests/proofs/test_queue.py"]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert out.returncode == 0, out.stdout
 

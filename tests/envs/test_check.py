@@ -219,15 +219,6 @@ def test_an_environment_that_hangs_in_close_is_not_fit_and_is_closed_no_more(qui
     assert "close: close() did not return within 0.2 s (env.step_timeout)" in last.text
 
 
-def test_an_environment_that_raises_in_close_is_fit_with_a_warning():
-    class Busy(Small):
-        def close(self):
-            raise OSError("device busy")
-
-    (found,) = troubles(Busy).values()
-    assert (found.level, found.text.partition(" (/")[0]) == ("warn", "close: OSError: device busy")
-
-
 class Pausing(Counter):
     """Pauses at every step from the first measurement of eight environments on, for so many steps."""
 
@@ -322,12 +313,6 @@ def test_what_there_is_no_time_for_is_named(monkeypatch):
         "the time did not suffice to check the speed of 8 environments",
     ]
     assert not [found for found in findings if "steps/s" in found.text]
-
-
-def test_without_an_episode_in_that_time_the_fix_is_more_time(monkeypatch):
-    clock = Clock(monkeypatch)
-    found = troubles(clock.environment(step=20.0), steps=100)
-    assert "raise the limit of 30 s" in found["no episode ended in 1 step"].fix
 
 
 def test_findings_come_as_they_are_made():

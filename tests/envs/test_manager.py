@@ -1,7 +1,5 @@
 """The manager over all backends: accounting, seeds, actions, aliasing, resume."""
 
-import json
-
 import gymnasium
 import numpy as np
 import pytest
@@ -125,13 +123,6 @@ def test_box_actions_are_mapped_from_unit_range_to_the_bounds_and_clipped(make):
     assert step.obs.tolist() == [[-2.0, 0.5], [4.0, 1.0], [6.0, 0.0]]
 
 
-def test_a_box_with_an_infinite_bound_is_not_rescaled_and_says_so(make, caplog):
-    manager = make("Torque", 1, env_kwargs={"high": np.inf})
-    assert "infinite bounds" in caplog.text
-    manager.reset()
-    assert manager.step(np.array([[900.0, 0.25]])).obs.tolist() == [[900.0, 0.25]]
-
-
 def test_a_nan_action_names_environment_and_step(make):
     manager = make("Torque", 2)
     manager.reset()
@@ -237,14 +228,6 @@ def test_a_restored_manager_goes_on_as_if_nothing_had_happened(make, world, env)
     assert [original.step(np.ones(4, np.int64)).episodes for _ in range(20)] == [
         restored.step(np.ones(4, np.int64)).episodes for _ in range(20)
     ]
-
-
-def test_state_holds_only_arrays_and_json_values(make):
-    for world, backend in (("Counter", "sync"), ("CartPole-v1", "native")):
-        manager = make(world, 2, backend=backend)
-        manager.reset()
-        play(manager, 3)
-        json.dumps(manager.state_dict(), default=lambda leaf: leaf.tolist())
 
 
 def test_an_environment_that_ignores_its_seed_resumes_at_an_episode_boundary(make, caplog):

@@ -163,12 +163,6 @@ def test_a_state_that_cannot_be_saved_ends_the_run_before_the_first_step_or_afte
     assert not (tmp_path / "run" / "ckpt").exists() or names(tmp_path / "run" / "ckpt") == []
 
 
-def test_a_run_that_saves_nothing_may_have_any_state(run):
-    keeps = Keeps({1}, {2})
-    run(lambda task: keeps, train_freq=None, final=False, keep_best=False)
-    assert keeps.calls == 5
-
-
 def evaluate(*values):
     """Middleware that evaluates to these values in the first iterations."""
 
@@ -214,34 +208,6 @@ def test_the_best_has_the_weights_that_were_measured_where_they_are_no_longer_th
     assert last["policy"]["params"]["net.w"].tolist() == [40.0]
 
 
-def test_an_evaluation_that_is_there_only_at_the_end_can_be_the_best(tmp_path):
-    weights, task = NamedWeights(), Task()
-    with task.start(ctx=OnlineRLContext()):
-        saver = CkptSaver(weights, "run", out_dir=tmp_path, task=task)
-        task.use(Learner(weights)).use(saver)
-        task.run(max_step=2)
-        task.ctx.eval_value, task.ctx.eval_params = 5.0, {"net.w": np.array([10.0])}
-        saver.finish(task.ctx)
-    state, manifest = load_checkpoint(saver.folder / "best")
-    assert (state["policy"]["params"]["net.w"].tolist(), manifest["eval_value"], saver.best) == ([10.0], 5.0, 5.0)
-
-
-def test_counters_go_on_from_a_saved_state(run, tmp_path):
-    saver = run(evaluate(3.0))
-    state, _ = load_checkpoint(saver.folder / "iter_40")
-    weights, task = Weights(), Task()
-    with task.start(ctx=OnlineRLContext()):
-        resumed = CkptSaver(weights, "run", 20, out_dir=tmp_path, task=task)
-        task.use(Learner(weights)).use(evaluate(3.0)(task)).use(resumed)
-        task.load_state_dict(state["task"])
-        assert (resumed.best, task.ctx.train_iter) == (3.0, 40)
-        task.run(max_step=task.ctx.total_step + 2)
-    # The next one is due 20 gradient steps after the one resumed from.
-    assert names(saver.folder) == ["iter_20", "iter_40", "iter_60"]
-    # The course of the run that was abandoned with this is kept, as after `start(resume=...)`.
-    assert len(list(saver.folder.glob("left-*-iter_50"))) == 1
-
-
 def test_a_full_disk_leaves_earlier_checkpoints_and_training_goes_on(run, monkeypatch, caplog):
     real = os.fsync
 
@@ -272,19 +238,6 @@ def test_it_knows_whether_the_last_state_of_the_run_could_be_saved(run, monkeypa
     fill = at_iteration(3, lambda task, ctx: monkeypatch.setattr(os, "fsync", full))
     free = at_iteration(failing, lambda task, ctx: monkeypatch.setattr(os, "fsync", real))
     assert run(fill, free, max_step=5).unsaved is unsaved
-
-
-def test_a_second_process_cannot_begin_or_resume_the_run_and_changes_nothing(run, resume, tmp_path):
-    run(max_step=4)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    with open(tmp_path / "run" / ".lock") as other:
-        # A lock of another open file conflicts as that of another process does.
-        fcntl.flock(other, fcntl.LOCK_EX)
-        for start in (run, resume):
-            with pytest.raises(RunInUseError, match="is in use by process"):
-                start(max_step=9)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    assert names(resume(max_step=6)[0].folder) == ["iter_20", "iter_40", "iter_60"]
 
 
 @pytest.mark.parametrize("kind", ["removed", "renamed"])
@@ -469,21 +422,6 @@ def test_a_run_goes_on_from_its_newest_checkpoint(run, resume, caplog):
     assert caplog.messages == [f"resumed {saver.folder / 'iter_40'} at env_step 400 (exact)"]
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_resumed(run, resume, caplog):
-    folder = run(max_step=4).folder
-    (folder / "iter_40" / "manifest.json").write_text("{")
-    _, weights, _ = resume(max_step=2)
-    assert weights.value.tolist() == [20.0]
-    assert "skipped damaged checkpoint" in caplog.text
-
-
-@pytest.mark.parametrize("what", ["run", "run/ckpt/iter_20"])
-def test_a_run_folder_and_a_checkpoint_folder_can_be_named(run, resume, tmp_path, what):
-    run(max_step=4)
-    _, weights, _ = resume(tmp_path / what, max_step=0)
-    assert weights.value.tolist() == [40.0 if what == "run" else 20.0]
-
-
 def test_what_came_after_the_checkpoint_that_was_named_is_set_aside(run, resume, tmp_path, caplog):
     run(max_step=5)
     saver, _, _ = resume(tmp_path / "run" / "ckpt" / "iter_20", max_step=3)
@@ -506,21 +444,6 @@ def test_latest_is_the_newest_run_in_the_folder_also_where_an_earlier_one_got_fu
         ["iter_20", "iter_40", "iter_50"],
         ["iter_40", "iter_60", "iter_80"],
     ]
-
-
-def test_on_a_read_only_disk_what_came_after_keeps_its_name_with_a_warning(run, resume, tmp_path, caplog, monkeypatch):
-    rename = Folder.rename
-
-    def refuse(self, name, new, to=None):
-        if new.startswith("left-"):
-            raise OSError(30, "Read-only file system")
-        rename(self, name, new, to)
-
-    run(max_step=4)
-    monkeypatch.setattr(Folder, "rename", refuse)
-    saver, _, _ = resume(tmp_path / "run" / "ckpt" / "iter_20", max_step=3)
-    assert names(saver.folder) == ["iter_20", "iter_30", "iter_40"]
-    assert "iter_40 keeps its name" in caplog.text
 
 
 def test_changed_settings_are_listed_and_hold(run, resume, caplog):

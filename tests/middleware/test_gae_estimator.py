@@ -63,13 +63,6 @@ def test_all_rows_of_the_rollout_are_flat_in_one_order(estimate):
     assert data["advantage"].dtype == data["return"].dtype == np.float32
 
 
-def test_a_policy_without_a_state_value_is_refused(counting_config):
-    cfg = counting_config("ppo")
-    assert gae_estimator(cfg, AgePolicy().collect_mode).requirements() == []
-    (problem,) = gae_estimator(cfg, AgePolicy(value=False).collect_mode).requirements()
-    assert problem == "the policy records no state value: use an actor-critic policy such as PPO"
-
-
 def agents_rollout(reward, alive, last_alive, final_alive=None, ends=(), truncated=False, valid=None):
     """Steps of one environment with two agents, whose values are 10 and 20 everywhere."""
     steps = len(reward)

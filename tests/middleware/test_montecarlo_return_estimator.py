@@ -8,11 +8,9 @@ from fakes import AgePolicy, CountingEnv, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import GAMMA, Stream
-from treevalue import FastTreeValue
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
-from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.middleware import StepCollector, montecarlo_return_estimator
 
 CRITIC, NO_CRITIC = AgePolicy().collect_mode, AgePolicy(value=False).collect_mode
@@ -104,31 +102,6 @@ def test_rows_come_in_the_order_in_which_their_episodes_end(config_of):
     assert made[1]["return"].tolist() == [2.0, 2.0, 2.0, 2.0, 3.75, 5.5, 7.0, 8.0]
     assert made[2]["obs"][:4].tolist() == [[0, 0, 4], [1, 2, 0], [0, 0, 5], [1, 2, 1]]
     assert made[2]["return"][:4].tolist() == [8.0, 2.0, 6.0, 2.0]
-
-
-def test_rows_that_wait_survive_a_checkpoint_with_nested_observations(config_of, tmp_path):
-    def nested(rollout):
-        trees = {
-            name: FastTreeValue({"a": value, "b": {"c": value[..., 0]}})
-            for name in ("obs", "last_obs", "final_obs")
-            if (value := getattr(rollout, name)) is not None
-        }
-        return dataclasses.replace(rollout, **trees)
-
-    stream = Stream(5, 40, resets=True)
-    estimator, resumed = (montecarlo_return_estimator(config_of(), NO_CRITIC) for _ in range(2))
-    for start in (0, 9):
-        estimated(estimator, nested(stream.rollout(start, start + 9)))
-    state = estimator.state_dict()
-    assert state["tails"]
-    assert len(state["known"]["0"]["return"])
-    save_checkpoint(tmp_path / "iter_1", state, {})
-    resumed.load_state_dict(load_checkpoint(tmp_path / "iter_1")[0])
-    for start in range(18, 36, 6):
-        one, two = (estimated(each, nested(stream.rollout(start, start + 6))) for each in (estimator, resumed))
-        assert one.keys() == two.keys() >= {"obs.a", "obs.b.c"}
-        for name, values in one.items():
-            assert values.tobytes() == two[name].tobytes()
 
 
 def test_of_an_episode_that_a_resumed_run_gives_up_nothing_is_learned(config_of):

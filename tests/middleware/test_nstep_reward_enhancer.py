@@ -126,21 +126,6 @@ def _four_steps(cfg):
     return cfg
 
 
-def enhanced(cfg, env):
-    ctx = OnlineRLContext()
-    StepCollector(cfg, AgePolicy().collect_mode, env)(ctx)
-    before = ctx.trajectories
-    nstep_reward_enhancer(cfg)(ctx)
-    return before, ctx.trajectories
-
-
-def test_everything_else_of_the_rollout_stays(counting_config):
-    before, after = enhanced(counting_config(**{"policy.learn.nstep": 2}), CountingEnv())
-    for name in ("obs", "last_obs", "final_obs", "ends", "action", "terminated", "truncated", "valid"):
-        assert getattr(after, name) is getattr(before, name)
-    assert np.array_equal(after.record["value"], before.record["value"])
-
-
 def rows_by_collector(cfg, iterations, **lanes):
     """What a data_pusher would push, by collector; with `lanes` they collect in lanes."""
     found = {}

@@ -211,20 +211,6 @@ def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
     assert (told, heard[0][2]["eval/return_mean"]) == ([1.0, 1.0, 1.0], None)
 
 
-def test_an_error_in_a_handler_of_the_event_ends_the_run(tmp_path):
-    def fail(row, clock):
-        raise ZeroDivisionError
-
-    task = Task()
-    with task.start(ctx=OnlineRLContext()):
-        task.on("metrics", fail)
-        task.use(lambda ctx: vars(ctx).update(env_step=ctx.env_step + 4))
-        task.use(online_logger(config(tmp_path), tmp_path, progress=False, task=task))
-        with pytest.raises(ZeroDivisionError):
-            task.run(max_step=6)
-        assert task.ctx.total_step == 2
-
-
 def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, capsys):
     logger = online_logger(config(tmp_path, metrics_freq=4), tmp_path, progress=True)
     ends = [EpisodeEnd(0, 1.0, 5, {"battle_won": won, "return.a": 3.0}) for won in (1.0, 1.0, 0.0, 1.0)]

@@ -82,14 +82,6 @@ def test_the_order_goes_on_from_a_saved_state(counting_config):
     assert after[0] == after[1]
 
 
-def test_rows_that_do_not_divide_into_minibatches_are_refused(counting_config):
-    cfg = counting_config("ppo", **{"policy.learn.n_minibatch": 3})
-    (problem,) = multistep_trainer(cfg, ReadingLearner(FIELDS)).requirements()
-    assert problem == (
-        "policy.collect.n_sample=8 does not divide by policy.learn.n_minibatch=3: use policy.collect.n_sample=12"
-    )
-
-
 LONE = {"policy.learn.n_minibatch": 8}
 COMPARED = {
     "normalized advantages": ("ppo", multistep_trainer, LONE, "policy.learn.normalize_advantage=false"),

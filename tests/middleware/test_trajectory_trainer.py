@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv, ReadingLearner
 
-from minding.engine import ChainError, OnlineRLContext, Task
+from minding.engine import OnlineRLContext
 from minding.engine.data.batch import Field
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import StepCollector, trajectory_trainer
@@ -93,12 +93,3 @@ def test_rows_that_are_not_finite_never_reach_the_learner(counting_config):
     with pytest.raises(NonFiniteError, match="trajectory_trainer, trajectories: field 'reward' of row 5 is inf"):
         trajectory_trainer(cfg, learner)(ctx)
     assert learner.steps == []
-
-
-def test_a_policy_that_does_not_learn_from_trajectories_is_refused(counting_config):
-    cfg = counting_config("impala")
-    with Task().start(ctx=OnlineRLContext()) as own:
-        own.use(StepCollector(cfg, AgePolicy().collect_mode, CountingEnv()))
-        own.use(trajectory_trainer(cfg, ReadingLearner({"obs": Field((3,)), "advantage": Field()})))
-        with pytest.raises(ChainError, match="the policy does not learn from trajectories: use gae_estimator"):
-            own.run(max_step=1)

@@ -5,22 +5,16 @@ import importlib
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from benchmarks.memory import slope
 from benchmarks.pages import filled, lanes_table
-from minding.configs import compile_run, load_preset
-from minding.engine.checkpoint import save_checkpoint
-from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
-from proofs.data_sets import CROSSED, data_sets
 from proofs.data_sets import jobs as jobs_on_data
-from proofs.kills import make_job
 from proofs.queue import PRESETS
-from proofs.recordings import Source, folder_name
+from proofs.recordings import Source
 from proofs.run import main, parse_arguments, plan
-from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, head_of, parameter_digest
+from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, head_of
 from proofs.studies import STUDIES
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
@@ -65,17 +59,6 @@ def test_the_table_is_written_between_the_markers_and_the_curve_is_drawn(results
     assert "1 of 2 seeds reach 475. Mean over seeds 485.0." in text
     assert "`minding train cartpole_ppo seed=S`" in text
     assert (tmp_path / "img" / "cartpole_ppo.png").is_file()
-
-
-def test_a_run_that_is_killed_makes_enough_updates_and_checkpoints():
-    job = make_job("cartpole_dqn_per", kills=2)
-    assert (job.kills, job.changes) == (2, ())
-    assert job.gradient_steps >= 1000
-    cfg = compile_run(load_preset("cartpole_dqn_per"), job.overrides)
-    assert cfg.run.max_env_step == job.env_step
-    # The buffer is full before the end, and there are several checkpoints to be killed between.
-    assert cfg.policy.other.buffer_size < job.env_step
-    assert job.gradient_steps / cfg.run.ckpt_freq >= 10
 
 
 def test_the_variants_of_a_study_are_runs_of_their_own():
@@ -136,14 +119,6 @@ def test_what_is_done_with_the_same_configuration_is_not_run_again(results):
     assert not results.has(Job("learning", "cartpole_ppo", 1, 50_000))
 
 
-def test_every_setting_changes_the_hash_of_the_configuration():
-    hashes = {
-        config_hash("cartpole_ppo", overrides)
-        for overrides in ((), ("seed=1",), ("policy.learn.gamma=0.9",), ("env.collector_env_num=4",))
-    }
-    assert len(hashes) == 4
-
-
 def test_the_plan_has_all_seeds_of_what_is_asked_for():
     jobs = plan(parse_arguments(["--only", "cartpole_ppo", "--only", "memory", "--seeds", "2"]))
     assert [str(job) for job in jobs] == [
@@ -170,23 +145,6 @@ def test_a_preset_that_learns_from_recorded_data_runs_for_its_own_gradient_steps
         parse_arguments(["--only", "async:cartpole_bc"])
 
 
-def test_bc_learns_from_all_recorded_data_and_some_presets_from_those_of_others(tmp_path):
-    known = data_sets()
-    assert {preset for each in known.values() for preset in each.presets} == {
-        preset for preset, proof in LEARNING.items() if proof.recorded and load_preset(preset).policy.type != "bc"
-    }
-    made = jobs_on_data(1)
-    cloned = [job for job in made if job.preset == "bc"]
-    assert [folder_name(job.recorded, job.env_id) for job in cloned] == list(known)
-    assert len(made) == len(cloned) + sum(map(len, CROSSED.values()))
-    # The same settings on other data are another result, in another folder.
-    assert len({job.config_hash for job in made}) == len({job.folder for job in made}) == len(made)
-    assert known["Pendulum-v1_random_20000"].title == "Pendulum: 20,000 steps of random play"
-    explored = known["pendulum_sac_explored_20000"]
-    assert explored.title == "Pendulum: 20,000 steps of `pendulum_sac`, exploring"
-    assert known["pendulum_sac_replay"].title == "Pendulum: all that `pendulum_sac` did while it learned"
-
-
 def test_what_is_proved_is_what_the_presets_say():
     assert LEARNING["cartpole_ppo"] == Learning("cartpole_ppo", 100_000, 475.0, seeds=5)
     assert LEARNING["halfcheetah_sac"] == Learning("halfcheetah_sac", 1_000_000, None, seeds=3)
@@ -203,16 +161,6 @@ def test_short_trials_never_reach_the_published_pages(capsys):
     with pytest.raises(SystemExit):
         main(["--steps", "100"])
     assert "--docs" in capsys.readouterr().err
-
-
-def test_the_digest_sees_a_changed_bit_of_a_parameter(tmp_path):
-    digests = set()
-    for number, value in enumerate([0.0, 0.0, np.nextafter(0.0, 1.0)]):
-        run_dir = RunDir(tmp_path / str(number))
-        state = {"policy": {"params": {"w": np.array([value, 1.0])}}}
-        save_checkpoint(run_dir.checkpoints / "iter_1", state, {})
-        digests.add(parameter_digest(run_dir))
-    assert len(digests) == 2
 
 
 def test_the_slope_leaves_out_the_warm_up():

@@ -1,6 +1,5 @@
 """Vector environments of every autoreset mode in one form."""
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -8,7 +7,7 @@ from worlds import Counter, Faulty, Nested
 
 from minding.engine.data import trees
 from minding.engine.errors import ConfigError, EnvError
-from minding.envs import VectorEnvManager, make_env_manager
+from minding.envs import VectorEnvManager
 
 MODES = list(AutoresetMode)
 
@@ -50,16 +49,6 @@ def test_all_autoreset_modes_give_the_same_transitions_and_episodes(world):
         shortest = min(map(len, ends))
         assert shortest >= 8
         assert ends[0][:shortest] == ends[1][:shortest] == ends[2][:shortest]
-
-
-def test_the_row_after_an_end_is_invalid_in_next_step_mode():
-    manager = VectorEnvManager(vector_env(Nested, AutoresetMode.NEXT_STEP, 1))
-    manager.reset()
-    action = np.zeros((1, 2), np.int64)
-    steps = [manager.step(action) for _ in range(5)]
-    assert [step.valid is None or step.valid[0] for step in steps] == [True, True, True, False, True]
-    assert [step.terminated[0] for step in steps] == [False, False, True, False, False]
-    assert [int(step.obs.camera.max()) for step in steps] == [1, 2, 3, 0, 1]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -165,25 +154,3 @@ def test_a_native_state_that_no_checkpoint_can_hold_is_found_in_the_first_reset(
     env.native_state, env.odd = ("odd",), value
     with pytest.raises(EnvError, match=f"its native_state names 'odd', which is {message}"):
         VectorEnvManager(env, seed=0).reset()
-
-
-def test_native_cartpole_agrees_with_single_environments_on_every_transition():
-    manager = make_env_manager({"env_id": "CartPole-v1", "backend": "native"}, 4, 0)
-    single = gymnasium.make("CartPole-v1").unwrapped
-    single.reset(seed=0)
-    obs = manager.reset()
-    assert obs.flags["C_CONTIGUOUS"]
-    rng = np.random.default_rng(0)
-    checked = 0
-    for _ in range(100):
-        action = rng.integers(2, size=4)
-        step = manager.step(action)
-        for env in np.flatnonzero(step.valid if step.valid is not None else np.ones(4, bool)):
-            single.state, single.steps_beyond_terminated = obs[env].astype(np.float64), None
-            expected, _, terminated, *_ = single.step(int(action[env]))
-            np.testing.assert_allclose(step.next_obs[env], expected, rtol=1e-5, atol=1e-6)
-            assert terminated == step.terminated[env]
-            checked += 1
-        obs = step.obs
-    assert checked > 370
-    manager.close()

@@ -133,15 +133,6 @@ def test_what_a_unit_sees():
     assert not seen[0, 16:22].any()
 
 
-def test_the_state_tells_all_units_and_the_time():
-    battles = placed((1, 1, 40, 0), (0, 0, 0, 0), (4, 5, 8, 1), (9, 7, 40, 0))
-    battles.steps[:] = 15
-    state = Views(battles.field).state(survey(battles.field, battles.units), battles.steps)[0]
-    assert state[4:8].tolist() == [0, 0, 0, 0]
-    assert state[8:10].tolist() == pytest.approx([0.2, 0.5])
-    assert state[-1] == 0.25
-
-
 def test_the_limit_cuts_off_what_is_not_decided():
     battle = Battle("3v3", seed=0)
     battle.battles.steps[:] = 58
@@ -235,27 +226,6 @@ def test_backends_give_the_same_arrays(native_and_single):
         alive, mask = one.obs.alive, one.obs.action_mask
     assert not first
     assert not alive.all()
-
-
-@pytest.mark.parametrize("backend", ["native", "sync"])
-def test_running_battles_resume_exactly(backend):
-    env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "5v5"}, "backend": backend, "global_state": True}
-    one, other = (make_env_manager(env, 3, seed) for seed in (0, 1))
-    rng = np.random.default_rng(0)
-    obs = one.obs
-    for _ in range(25):
-        obs = one.step(legal_actions(obs.action_mask, rng)).obs
-    other.load_state_dict(one.state_dict())
-    assert other.resume_guarantee == "exact"
-    for _ in range(40):
-        actions = legal_actions(one.obs.action_mask, rng)
-        left, right = one.step(actions), other.step(actions)
-        assert np.array_equal(left.obs.observation, right.obs.observation)
-        assert np.array_equal(left.obs.state, right.obs.state)
-        assert np.array_equal(left.reward, right.reward)
-        assert left.episodes == right.episodes
-    one.close()
-    other.close()
 
 
 def test_a_map_is_changed_by_its_name_alone():

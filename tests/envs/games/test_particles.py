@@ -137,23 +137,6 @@ def test_episodes_begin_all_over_the_square_at_rest():
     assert obs["observation"][:, 0, 2:4] == pytest.approx(vector.positions[:, 0])
 
 
-@pytest.mark.parametrize("name", ["spread", "tag"])
-def test_running_episodes_resume_exactly(name):
-    env = settings(name, env_kwargs={"max_cycles": 9}, global_state=True, normalize_reward=True)
-    one, other = (make_env_manager(env, 6, seed) for seed in (0, 1))
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        one.step(drawn(one, rng))
-    assert one.resume_guarantee == "exact"
-    other.load_state_dict(one.state_dict())
-    for _ in range(20):
-        action = drawn(one, rng)
-        a, b = one.step(action), other.step(action)
-        assert_same_rows(a.next_obs, b.next_obs, slice(None))
-        assert np.array_equal(a.reward, b.reward)
-        assert a.episodes == b.episodes
-
-
 @pytest.mark.parametrize(
     ("kwargs", "reason"),
     [({"curriculum": True}, "curriculum=True is for single worlds alone"), ({"num_agent_neighbors": 1}, "neighbors=1")],

@@ -85,15 +85,6 @@ def test_a_mask_of_one_agent_alone_is_joined_with_what_the_others_have(mixed):
     assert ["action_mask" in spaces for spaces in own] == [False, True, False]
 
 
-def test_the_mask_of_a_smaller_multi_discrete_space_lies_choice_by_choice(mixed):
-    manager = mixed(length=6, actions="pairs", mask="a")
-    assert manager.obs.action_mask[0].astype(int).tolist() == [
-        [0, 1, 0, 0, 0, 0, 1],
-        [1, 1, 1, 1, 1, 1, 0],
-        [1, 1, 1, 0, 1, 0, 0],
-    ]
-
-
 @pytest.mark.parametrize("kwargs", [{}, {"mask": "b"}, {"actions": "pairs"}, {"actions": "pairs", "mask": "a"}])
 def test_the_own_view_of_an_agent_has_the_sizes_of_its_own_description(mixed, kwargs):
     manager = mixed(2, length=6, **kwargs)

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from worlds import Counter, Permit
 
-from minding.engine.data.masks import masked_obs, random_legal, without_legal
+from minding.engine.data.masks import masked_obs, random_legal
 from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 from minding.envs.backends.envpool import EnvPoolVectorEnv
@@ -108,19 +108,6 @@ def test_a_restart_after_a_fault_brings_a_mask(make):
     assert manager.fault_count > 1
 
 
-def test_running_episodes_resume_with_their_masks(make):
-    first, second = single(make, "sync", "info"), single(make, "sync", "info")
-    for _ in range(7):
-        first.step(the_legal_ones(first.obs))
-    second.load_state_dict(first.state_dict())
-    assert second.resume_guarantee == "exact"
-    for _ in range(9):
-        steps = [manager.step(the_legal_ones(manager.obs)) for manager in (first, second)]
-        assert np.array_equal(steps[0].next_obs.observation, steps[1].next_obs.observation)
-        assert np.array_equal(steps[0].next_obs.action_mask, steps[1].next_obs.action_mask)
-        assert np.array_equal(steps[0].info["spot"], steps[1].info["spot"])
-
-
 def test_descriptions_say_what_the_mask_covers_and_what_info_holds():
     description = describe_env({"env_id": "worlds:Permit", "info_keys": KEYS})
     assert description["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [3]}
@@ -187,12 +174,6 @@ def test_random_actions_are_legal_and_every_legal_one_is_as_likely():
     pairs = np.stack([random_legal(mask, [2, 3], rng)[:1] for _ in range(3000)])
     assert set(map(tuple, pairs[:, 0])) == {(1, 1), (1, 2)}
     assert random_legal(np.zeros((2, 3), bool), [3], rng).tolist() == [0, 0]
-
-
-def test_a_choice_without_a_legal_entry_is_found():
-    mask = np.array([[1, 0, 0, 1, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1]], bool)
-    assert without_legal(mask, [5]).tolist() == [False] * 3
-    assert without_legal(mask, [2, 3]).tolist() == [False, True, True]
 
 
 def test_sampling_respects_starts_and_several_choices():
@@ -301,12 +282,6 @@ def test_the_mask_of_a_method_is_read(backend):
         ends += len(manager.step(the_legal_ones(obs)).episodes)
     assert ends > 10
     manager.close()
-
-
-def test_check_env_finds_the_method_of_a_mask():
-    first, *others = check_env({}, steps=50, env_fn=Methodical)
-    assert (first.level, "action_masks()" in first.text) == ("warn", True)
-    assert troubles(others) == []
 
 
 class Pool:
