@@ -33,15 +33,6 @@ def by_env(data, name, env):
     return data[name].reshape(4, 2, -1)[:, env, 0].tolist()
 
 
-def test_ends_do_not_bootstrap_and_time_limits_do_from_the_final_observation(estimate):
-    data = estimate(CountingEnv(lengths=(3, 2))).train_data
-    # lambda 0: r + 0.5 V(s') - V(s). True end at age 3; the rollout's end bootstraps from the last observation.
-    assert by_env(data, "advantage", 0) == [1 + 5 - 0, 2 + 10 - 10, 3 + 0 - 20, 1 + 5 - 0]
-    # Time limits at age 2 bootstrap from V = 20 and not from the new episode's V = 0.
-    assert by_env(data, "advantage", 1) == [1 + 5 - 0, 2 + 10 - 10, 1 + 5 - 0, 2 + 10 - 10]
-    assert by_env(data, "return", 0) == [6, 12, 3, 6]
-
-
 def test_reset_rows_are_marked_and_change_no_advantage_of_the_others(estimate):
     plain = estimate(CountingEnv(lengths=(3, 2)), gae_lambda=1.0).train_data
     data = estimate(CountingEnv(lengths=(3, 2), reset_rows=True), gae_lambda=1.0).train_data

@@ -1,16 +1,13 @@
 """Versions are added when they are due and when they were measured, once, in a resumed run as in one that ran on."""
 
-import logging
 import shutil
 
 import numpy as np
 import pytest
 
 from minding.engine import OfflineRLContext, OnlineRLContext, Task, declare
-from minding.engine.errors import ConfigError
 from minding.engine.run.pool import ModelPool
 from minding.middleware import CkptSaver, model_pool
-from proofs.disk_faults import FailingOs, installed
 
 
 class Number:
@@ -84,11 +81,6 @@ def test_a_version_is_what_was_measured_before_the_iteration_learned(tmp_path):
     assert pool.find(1).network == "module:Net"
 
 
-def test_another_score_takes_the_place_of_evaluations(tmp_path):
-    pool = train(tmp_path, 5, score=iter((1.0, 3.0, 2.0)).__next__)
-    assert [(each.iteration, each.score) for each in pool.versions] == [(0, 1.0), (2, 3.0), (4, 2.0)]
-
-
 def test_of_an_asynchronous_evaluation_it_is_the_weights_that_were_measured(tmp_path):
     policy, pool = Number(), ModelPool(tmp_path)
     policy.value += 7
@@ -147,16 +139,3 @@ def test_versions_of_an_earlier_run_are_set_aside(tmp_path, caplog):
     (aside,) = (tmp_path / "run").glob("left-*-models")
     assert len(ModelPool(aside).versions) == 2
     assert "holds versions of an earlier run: it is now" in caplog.text
-
-
-def test_a_full_disk_is_reported_and_training_goes_on(tmp_path, caplog):
-    caplog.set_level(logging.WARNING)
-    policy, pool = Number(), ModelPool(tmp_path / "models")
-    middleware = model_pool(policy, pool, 1)
-    with installed(FailingOs(1, 28, lasting=True)):
-        middleware(OnlineRLContext())
-    assert "no version was added" in caplog.text
-    middleware(OnlineRLContext())
-    assert len(pool.versions) == 1
-    with pytest.raises(ConfigError, match="freq=0"):
-        model_pool(policy, pool, 0)

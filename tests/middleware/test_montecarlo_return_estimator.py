@@ -120,6 +120,20 @@ def test_of_an_episode_that_a_resumed_run_gives_up_nothing_is_learned(config_of)
     assert [0, 1, 3] in seen
 
 
+def test_collectors_that_take_turns_keep_their_rows_apart(config_of):
+    streams, estimator = [Stream(seed, 24) for seed in (1, 2)], montecarlo_return_estimator(config_of(), NO_CRITIC)
+    parts = ([], [])
+    for start in range(0, 24, 4):
+        for number, stream in enumerate(streams):
+            rollout = stream.rollout(start, start + 4)
+            rollout.collector = number
+            data = estimated(estimator, rollout)
+            if data["valid"].all():
+                parts[number].append(data)
+    for number, stream in enumerate(streams):
+        check_rows([*parts[number], estimator.state_dict()["known"][str(number)]], sums(stream, 24))
+
+
 def learned_returns(cfg, iterations, **lanes):
     """The returns that are learned from, by collector; with `lanes` they collect in lanes."""
     found = {}

@@ -78,6 +78,20 @@ def test_any_partition_into_rollouts_gives_the_rows_of_the_whole_stream(
             assert begun == (not before), (k, t)
 
 
+def test_collectors_that_take_turns_keep_their_rows_apart(config_of):
+    streams, enhancer = [Stream(seed, 24) for seed in (1, 2)], nstep_reward_enhancer(config_of(3))
+    parts = ([], [])
+    for start in range(0, 24, 4):
+        for number, stream in enumerate(streams):
+            rollout = stream.rollout(start, start + 4)
+            rollout.collector = number
+            rows = handed_on(enhancer, rollout)
+            assert set(rows["sequence"]) <= {number * 3 + env for env in range(3)}
+            parts[number].append(rows)
+    for stream, rows in zip(streams, parts):
+        check_rows(rows, stream.expected(3))
+
+
 def test_rows_that_wait_survive_a_checkpoint_with_nested_observations(config_of, tmp_path):
     def nested(rollout):
         trees = {

@@ -2,7 +2,6 @@
 
 import copy
 import csv
-import itertools
 import math
 import pickle
 import time
@@ -14,8 +13,6 @@ from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError, notes_of
-from minding.engine.run.fingerprint import tables_fingerprint
-from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger
@@ -175,26 +172,6 @@ def test_the_context_is_only_read(tmp_path):
     assert ctx == before
 
 
-def test_a_resumed_logger_writes_the_rows_of_the_run_that_was_not_killed(tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    straight = logger_in(whole)
-    for number in range(1, 9):
-        straight(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
-    first = logger_in(killed)
-    for number in range(1, 8):
-        if number == 5:
-            state = first.state_dict()
-        first(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
-    resumed = logger_in(killed)
-    resumed.load_state_dict(state)
-    for number in range(5, 9):
-        resumed(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
-    straight.close()
-    resumed.close()
-    assert tables_fingerprint(RunDir(killed)) == tables_fingerprint(RunDir(whole))
-    assert (len(rows(whole)), len(RunDir(killed).episodes.read_text().splitlines())) == (3, 9)
-
-
 def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
     task, heard, told = Task(), [], []
     with task.start(ctx=OnlineRLContext()):
@@ -220,21 +197,3 @@ def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, cap
     assert "eval 1.0  battle_won 0.75" in shown
     assert "return.a" not in shown
     assert (rows(tmp_path)[0]["eval/battle_won"], rows(tmp_path)[0]["eval/return.a"]) == ("0.75", "3.0")
-
-
-def test_of_self_play_games_plies_and_the_score_against_each_opponent_are_shown(tmp_path, capsys):
-    logger = online_logger(Config({**config(tmp_path), "chain": "self_play"}), progress=False)
-    now = itertools.count(0.0, 10.0)
-    logger.show(Progress(1000, "test", clock=lambda: next(now)))
-    first, second = (EpisodeEnd(number, score, 7, {key: score}) for number, (key, score) in enumerate(SCORES.items()))
-    for number in (1, 76):
-        evaluated = {"eval_value": 0.75, "eval_output": [first, second], "last_eval_iter": 2, "last_eval_value": 0.75}
-        logger(iteration(number, env_episode=12 * number, last_eval_clock=4, **evaluated))
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "test 4/1,000 (0%)  12 games  score_uct_100 1.00  score_minimax 0.50  0:30"
-    # 300 plies within the 30 seconds between the two lines.
-    assert "912 games  score_uct_100 1.00  score_minimax 0.50  10 plies/s" in shown[1]
-    assert "return" not in shown[1]
-
-
-SCORES = {"score_uct_100": 1.0, "score_minimax": 0.5}

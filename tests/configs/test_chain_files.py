@@ -163,8 +163,8 @@ def board_settings(env_id="minding/TicTacToe-v0", algorithm="alphazero", *overri
     ("env_id", "algorithm", "override", "message"),
     [
         ("CartPole-v1", "alphazero", "seed=0", "env_id='CartPole-v1' has no rules"),
-        ("test_chains_of_configs:WithoutRules", "alphazero", "seed=0", "no attribute `game`"),
-        ("test_chains_of_configs:OtherRules", "alphazero", "seed=0", "its `game` has no 'planes'"),
+        ("test_chain_files:WithoutRules", "alphazero", "seed=0", "no attribute `game`"),
+        ("test_chain_files:OtherRules", "alphazero", "seed=0", "its `game` has no 'planes'"),
         ("minding/TicTacToe-v0", "dqn", "seed=0", r"policy\.type='dqn': the chain reads policy\.collect\.search"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", r"opponents=.mini. is unknown; did"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[]", "expected at least one, such as random"),
