@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from of_algorithms import SMALL, environment, recorded, short_run
+from of_algorithms import SMALL, environment, short_run
 from safetensors.numpy import save_file
 
 import minding
@@ -24,7 +24,6 @@ from minding.cli import run as command
 from minding.configs import compile_run
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import trees
-from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import (
     ChainError,
     CheckpointError,
@@ -543,19 +542,6 @@ def test_a_loaded_agent_learns_on_with_the_last_rate_and_the_moments_of_its_opti
     loaded.close()
 
 
-def test_an_agent_that_is_loaded_and_saved_again_keeps_its_place_in_the_schedule(tmp_path):
-    made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
-    made.learn(512)
-    folder = made.save(tmp_path / "first", evaluate=0)
-    made.close()
-    again = minding.load(folder, progress=False).save(tmp_path / "second", evaluate=0)
-    assert (again / "learner").is_dir()
-    loaded = minding.load(again, progress=False)
-    loaded.learn(128)
-    assert rates_of(loaded) == pytest.approx([0.0025])
-    loaded.close()
-
-
 def test_a_loaded_agent_explores_as_little_as_when_it_was_saved(tmp_path):
     made = agent("dqn", tmp_path, *PARTS["dqn"], "policy.other.eps.decay=1000", "policy.other.eps.end=0.1")
     steps = made.learn(500).env_step
@@ -829,15 +815,6 @@ def test_what_does_not_go_with_a_vector_environment_is_refused(make, settings, m
         minding.Agent("ppo", make(), n_sample=64, settings=settings, progress=False).learn(64)
 
 
-def test_a_function_that_always_returns_one_environment_begins_no_run(tmp_path):
-    one = Corridor()
-    made = minding.Agent("ppo", lambda: one, settings=[f"run.out_dir={tmp_path}", *SMALL], progress=False)
-    for use in (lambda: made.learn(64), lambda: made.evaluate(2)):
-        with pytest.raises(ConfigError, match="returned the same environment as before: training makes several"):
-            use()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
     cfg = compile_run("ppo", ["seed=3"], env_fn=Corridor)
     assert (cfg.seed, cfg.env.env_id) == (3, f"{__name__}:Corridor")
@@ -849,23 +826,6 @@ def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
             each.close()
     with pytest.raises(ConfigError, match="expected a class or function that makes one"):
         compile_run("ppo", env_fn=Corridor())
-
-
-def test_recorded_data_take_the_place_of_an_environment(tmp_path):
-    data = recorded("Pendulum-v1")
-    short = {"batch_size": 32, "hidden": [8], "settings": [f"run.out_dir={tmp_path}", *SMALL[:2]], "progress": False}
-    alone = minding.Agent("iql", dataset=data, **short)
-    assert alone.cfg.env.env_id == "data"
-    assert alone.learn(32).train_iter == 32
-    assert alone.predict(np.zeros(3, np.float32)).shape == (1,)
-    judged = minding.Agent("iql", "Pendulum-v1", dataset=str(data), **short)
-    assert np.isfinite(judged.learn(32).eval_return)
-    for made in (alone, judged):
-        made.close()
-    with pytest.raises(ConfigError, match="save_dataset"):
-        minding.Agent("iql", dataset=load_dataset(data))
-    with pytest.raises(ConfigError, match=r"unknown key 'policy\.other\.data'"):
-        minding.Agent("ppo", "CartPole-v1", dataset=data)
 
 
 def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):
@@ -888,8 +848,3 @@ def test_the_chain_is_shown(pole):
     assert "StepCollector" in str(pole)
     assert repr(pole) == "Agent('ppo', 'CartPole-v1', seed=0)"
     assert "gae_estimator" in str(minding.Agent("ppo", "CartPole-v1"))
-
-
-@pytest.mark.parametrize(("env", "target"), [(None, 475.0), ("CartPole-v1", 475.0), ("Acrobot-v1", None)])
-def test_the_target_of_a_preset_does_not_move_to_another_environment(env, target):
-    assert minding.Agent("cartpole_ppo", env).cfg.run.target == target

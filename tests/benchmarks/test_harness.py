@@ -15,7 +15,6 @@ import pytest
 
 from benchmarks import (
     async_overlap,
-    async_presets,
     dreamer,
     dreamer_work,
     ours,
@@ -157,15 +156,6 @@ class TestProbes:
         reading = probes.read("import_time", timeout=30)
         assert (reading.met, reading.error) == (None, "imports mindspore, which must load later")
 
-    def test_replay_is_measured_in_turns_and_shown_beside_the_peer(self, monkeypatch):
-        monkeypatch.setattr(probes, "find_peers_python", lambda tell: "python")
-        probe_answer(
-            monkeypatch, *[{"ms": ms} for pair in zip((0.5, 0.2, 0.4, 0.9, 0.3), (4, 1, 2, 3, 5)) for ms in pair]
-        )
-        reading = probes.read("prioritized_replay", timeout=30)
-        assert (reading.value, reading.met, reading.beside) == (0.4, True, "cpprb 3.00 ms, 5 pairs")
-        assert report.reading_row(reading)[-1] == reading.beside
-
 
 @pytest.fixture
 def finished() -> report.Report:
@@ -254,19 +244,6 @@ class TestOverlap:
             }
         )
 
-    def test_what_lies_between_is_beyond_the_longer_part_of_an_iteration(self):
-        case = async_presets.Case("case", "preset", (), warmup=1, iterations=2)
-        # Each iteration: 1 ms of hand-over, 4 ms of learning, 1 ms of logging; 3 ms of collecting elsewhere.
-        starts = [6000 * n for n in range(3)]
-        learned = [("multistep_trainer", start + 1000, 4000) for start in starts]
-        logged = [("online_logger", start + 5000, 1000) for start in starts]
-        collected = [("StepCollector", start, 3000) for start in starts]
-        spans = learned + logged + collected
-        events = [{"name": name, "ts": float(ts), "dur": float(dur)} for name, ts, dur in spans]
-        assert async_presets.figures(events, case) == pytest.approx(
-            {"iteration": 6.0, "collect": 3.0, "learn": 4.0, "logging": 1.0, "between": 2.0}
-        )
-
 
 class TestScaling:
     @pytest.fixture
@@ -326,20 +303,6 @@ class TestScaling:
 
 
 MACHINE = {"cpu": "a processor", "load": 0.1, "minding": {"numpy": "1"}, "peers": {"numpy": "2", "torch": "2"}}
-
-
-def test_each_row_of_search_has_both_peers_and_ours_is_the_median():
-    figures = {"pairs": 5, "lowest": 1.5, "highest": 3.0}
-    rows = [
-        {"peer": "python", "games": 1, "ours": 100, "peer_value": 50, "ratio": 2.0, **figures},
-        {"peer": "cpp", "games": 1, "ours": 300, "peer_value": 6000, "ratio": 0.05, **figures},
-        {"peer": "python_puct", "games": 64, "ours": 9000, "peer_value": 3000, "ratio": 3.0, **figures},
-    ]
-    table = pages.search_table({"rows": rows}).splitlines()[2:]
-    assert table == [
-        "| 1 | UCT | 200 | 50 | 2.00x (1.50 - 3.00) | 6,000 | 0.05x (1.50 - 3.00) |",
-        "| 64 | PUCT | 9,000 | 3,000 | 3.00x (1.50 - 3.00) |  |  |",
-    ]
 
 
 def test_processes_alternate_and_ratios_are_medians_of_pairs(monkeypatch, tmp_path):

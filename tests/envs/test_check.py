@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import worlds
 from gymnasium import spaces
-from worlds import Counter, Faulty, Recycler, Small, Torque, Unseeded
+from worlds import Counter, Recycler, Small, Torque, Unseeded
 
 from minding.engine.errors import ConfigError
 from minding.envs import check, check_env, describe_env
@@ -61,23 +61,6 @@ def test_environments_without_end_or_with_infinite_bounds_are_found():
     assert found["no episode ended in 100 steps"].fix == "set env.max_episode_steps"
     assert any("infinite bounds" in text for text in found)
     assert "a random policy met no reward but 0" in found
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("nan", r"observation is \[nan nan\]"),
-        ("reward", "reward is inf"),
-        ("raise", "motor stalled"),
-        ("shape", "shape"),
-    ],
-)
-def test_faults_are_errors_and_end_the_check(kind, text):
-    last = check_env({"env_kwargs": {"kind": kind}}, 100, env_fn=Faulty)[-1]
-    assert last.level == "error"
-    assert re.match(f"step 3: .*{text}", last.text)
-    fixes = {"raise": "at the place that is named", "shape": "the shape and dtype that observation_space declares"}
-    assert fixes.get(kind, "finite rewards") in last.fix
 
 
 def test_wrong_dtypes_bounds_and_large_rewards_are_found():
@@ -160,30 +143,6 @@ def test_the_fix_for_actions_that_no_policy_decides_is_another_space(space):
     (found,) = check_env({}, 10, env_fn=Odd)
     assert "ActionWrapper" in found.text
     assert found.fix.startswith("use spaces that have an array form")
-
-
-@pytest.mark.parametrize(
-    ("answer", "text", "fix"),
-    [
-        ("1.0", "step 1: reward is '1.0'; expected a number", "finite rewards"),
-        (np.ones(2), "step 1: reward is array([1., 1.]); expected a number", "finite rewards"),
-        (np.nan, "step 1: reward is nan", "finite rewards"),
-        (SystemExit("license"), "step 1: SystemExit: license (", "must not end the process"),
-        (ValueError("odd"), "step 1: ValueError: odd (", "at the place that is named"),
-    ],
-    ids=repr,
-)
-def test_the_fix_fits_the_fault_and_the_step_is_named(answer, text, fix):
-    class Wrong(Counter):
-        def step(self, action):
-            if isinstance(answer, BaseException):
-                raise answer
-            obs, _, *rest = super().step(action)
-            return obs, answer, *rest
-
-    found = check_env({}, 10, env_fn=Wrong)[-1]
-    assert found.text.startswith(text)
-    assert fix in found.fix
 
 
 def test_what_makes_no_environment_is_told_as_what_it_is(monkeypatch):

@@ -108,6 +108,11 @@ def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):
     assert written == [("best", True, 10), ("best", True, 20), ("iter_20", True, 20), ("iter_30", True, 30)]
 
 
+def test_without_a_frequency_only_the_end_is_saved_and_without_final_nothing(run):
+    assert names(run(train_freq=None).folder) == ["iter_50"]
+    assert not run(train_freq=None, final=False, max_step=3).folder.joinpath("iter_30").exists()
+
+
 @pytest.mark.parametrize("saver_first", [False, True])
 @pytest.mark.parametrize("end", ["max_step", "finish", "exception", "SIGINT", "SIGTERM"])
 def test_the_last_state_is_saved_however_the_run_ends_and_wherever_the_saver_stands(run, tmp_path, end, saver_first):

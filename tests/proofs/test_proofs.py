@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from benchmarks.memory import slope
 from benchmarks.pages import filled, lanes_table
 from proofs import pages as proof_pages
 from proofs.data_sets import jobs as jobs_on_data
@@ -111,14 +110,6 @@ def test_results_of_other_settings_are_left_out(results):
     assert [(each["seed"], each["eval_mean"]) for each in results.of("learning", "cartpole_ppo")] == [(1, 490.0)]
 
 
-def test_what_is_done_with_the_same_configuration_is_not_run_again(results):
-    assert not results.has(JOB)
-    results.append("learning", record(1, 490.0, config_hash=JOB.config_hash))
-    assert results.has(JOB)
-    assert not results.has(Job("learning", "cartpole_ppo", 2, 100_000))
-    assert not results.has(Job("learning", "cartpole_ppo", 1, 50_000))
-
-
 def test_the_plan_has_all_seeds_of_what_is_asked_for():
     jobs = plan(parse_arguments(["--only", "cartpole_ppo", "--only", "memory", "--seeds", "2"]))
     assert [str(job) for job in jobs] == [
@@ -161,10 +152,3 @@ def test_short_trials_never_reach_the_published_pages(capsys):
     with pytest.raises(SystemExit):
         main(["--steps", "100"])
     assert "--docs" in capsys.readouterr().err
-
-
-def test_the_slope_leaves_out_the_warm_up():
-    growing = [(3600.0 * hour, 1_000_000 * hour, 100.0 if hour < 2 else 500.0 + hour) for hour in range(10)]
-    percent_an_hour, mb_a_million = slope(growing)
-    assert percent_an_hour == pytest.approx(100.0 / 505.5)
-    assert mb_a_million == pytest.approx(1.0)

@@ -66,27 +66,6 @@ def test_a_run_that_was_stopped_and_continued_ends_as_without_a_stop(tmp_path):
     assert Results(tmp_path / "docs").has(JOB)
 
 
-def test_a_row_has_both_definitions_of_a_score_and_the_processor(tmp_path, monkeypatch):
-    summary = {"eval_return": 9.0, "eval_std": 1.0, "n_eval_episodes": 100, "eval_info": {}, "env_step": 3000}
-    summary |= {"train_iter": 7, "wall_time": 1.25, "unit": "env_step"}
-
-    def train(job, folder, more, resume):
-        run_dir = RunDir(folder / job.preset)
-        run_dir.path.mkdir(parents=True)
-        (folder / COMMITS).write_text("0123abcd\n0123abcd\n4567cdef+\n")
-        run_dir.summary.write_text(json.dumps(summary))
-        run_dir.metrics.write_text("env_step,eval/return_mean\n1000,8.0\n2000,12.004\n3000,10.0\n")
-        return run_dir
-
-    monkeypatch.setattr("proofs.runs.train", train)
-    row = run_learning(JOB, tmp_path)
-    assert (row["eval_mean"], row["eval_episodes"]) == (9.0, 100)
-    assert row["best"] == {"env_step": 2000, "eval_mean": 12.0, "eval_episodes": 3}
-    assert row["curve"] == {"env_step": [1000, 2000, 3000], "eval_return": [8.0, 12.0, 10.0]}
-    assert row["versions"]["commit"] == "0123abcd, 4567cdef+"
-    assert row["processor"]
-
-
 def test_runs_with_a_lower_priority_number_are_first_and_others_in_the_order_of_the_list():
     listed = [Queued("a", 0, 10, 1), Queued("b", 0, 10, 0), Queued("a", 1, 10, 1), Queued("b", 1, 10, 0)]
     assert [(job.preset, job.seed) for job in in_order(listed)] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]

@@ -7,7 +7,6 @@ import types
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, rows_of, space_of
-from treevalue import FastTreeValue
 
 from minding import training
 from minding.configs import compile_run, load_preset
@@ -20,17 +19,17 @@ from minding.engine.search.solution import Solution
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.policies import get_policy_class, sac
 from minding.training.assembly import build
-from proofs import offline_tables, tag_crossplay
+from proofs import tag_crossplay
 from proofs.board_lines import Lines, lines_against, lines_of_run
 from proofs.constant_rewards import Constant, minus_one, plus_one
 from proofs.coverage import SETS, draw
 from proofs.critics_first import CriticsFirstCell
 from proofs.data_sets import data_sets
 from proofs.defaults import NAME, online, small_task, steps_of
-from proofs.mujoco_table import best_of_means, mujoco_table
+from proofs.mujoco_table import best_of_means
 from proofs.recordings import folder_name
-from proofs.runs import ROOT, Results
-from proofs.spread_controller import controller, mean_return, random_play
+from proofs.runs import ROOT
+from proofs.spread_controller import controller
 from proofs.studies import STUDIES
 
 # Lines of play
@@ -151,19 +150,6 @@ def row(seed, mean, returns, steps=(50_000, 100_000), **more):
     return {**head, "eval_mean": mean, "env_step": 1_001_472, "best": best, "curve": curve, **more}
 
 
-@pytest.fixture
-def scores_of_others(tmp_path):
-    (tmp_path / "scores_of_others").mkdir()
-    scores = {"hopper_ppo": [2609.3, 700.8], "ant_sac": [5850.2]}
-    source = {"source": "https://example.org", "note": "Two seeds.", "scores": scores}
-    (tmp_path / "scores_of_others" / "published.json").write_text(json.dumps({"mujoco": {"Others": source}}))
-    return Results(tmp_path)
-
-
-def table_lines(scores_of_others, first):
-    return [line for line in mujoco_table(scores_of_others).splitlines() if line.startswith(first)]
-
-
 def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
     rows = [row(0, 0.0, [100.0, 300.0]), row(1, 0.0, [400.0, 240.0])]
     # The means over seeds are 250 and 270; the deviation at the second step is that of 300 and 240.
@@ -173,52 +159,7 @@ def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
     assert best_of_means([row(0, 0.0, [1.0, 9.0]), row(1, 0.0, [3.0, 8.0], (50_000, 120_000))]) == (2.0, 1.0)
 
 
-def test_shorter_runs_and_rows_without_their_best_evaluation_are_not_measured(scores_of_others):
-    scores_of_others.append("learning", row(0, 1000.0, [900.0, 950.0], env_step=300_000))
-    old = row(1, 1000.0, [900.0, 950.0])
-    del old["best"]
-    scores_of_others.append("learning", old)
-    assert "not measured" in table_lines(scores_of_others, "| PPO | Hopper")[0]
-
-
 # Recorded data
-
-
-REPLAY = {"name": "pendulum_sac_replay", "steps": 15_000, "episodes": 75, "return_mean": -384.0, "return_std": 9.0}
-
-
-def record(preset, seed, mean, **more):
-    command = f"minding train {preset} seed={seed} chain=x"
-    curve = {"train_iter": [100, 200], "eval_return": [mean - 50.0, mean + 30.0]}
-    head = {"preset": preset, "seed": seed, "settings_hash": "a", "command": command}
-    return {**head, "eval_mean": mean, "eval_std": 1.0, "curve": curve, **more}
-
-
-@pytest.fixture
-def results(tmp_path):
-    return Results(tmp_path)
-
-
-@pytest.fixture
-def filled(results):
-    """BC, a preset on its own data with one miss, and one on the data of others."""
-    for seed, mean in enumerate((-450.0, -486.0)):
-        results.append("offline", record("bc", seed, mean, data=REPLAY))
-    for seed, mean in enumerate((-136.0, -653.0)):
-        results.append("learning", record("pendulum_awac", seed, mean))
-    results.append("offline", record("pendulum_iql", 0, -239.4, data=REPLAY))
-    return results
-
-
-def test_pictures_are_drawn_of_what_was_measured(filled, tmp_path):
-    pytest.importorskip("matplotlib")
-    (tmp_path / "results" / "switch.json").write_text(
-        '{"offline": {"train_iter": [1, 2], "eval_return": [-900, -150]}, '
-        '"online": {"env_step": [500], "eval_return": [-160]}}'
-    )
-    offline_tables.draw(filled)
-    names = {path.name for path in (tmp_path / "images").iterdir()}
-    assert names == {"offline_best_last.png", "offline_switch.png"}
 
 
 def test_coverage_is_drawn_of_the_data_of_presets(tmp_path):
@@ -264,34 +205,9 @@ def test_the_nearest_pair_goes_first_and_brakes():
     assert controller(seen)[0, 0] == 2
 
 
-def test_the_controller_is_far_better_than_random_play():
-    pytest.importorskip("mpe2", reason="needs the extra 'mpe'")
-    rng = np.random.default_rng(0)
-    random, _ = mean_return(lambda seen: random_play(rng, seen), 16)
-    assert mean_return(controller, 16)[0] > random + 25
-
-
 # Predators against the prey of another run
 
 
 def test_the_last_agent_is_the_prey():
     ones, twos = (lambda obs, k=k: np.full((2, 4), k) for k in (1, 2))
     assert tag_crossplay.crossed(ones, twos)(None).tolist() == [[1, 1, 1, 2]] * 2
-
-
-def test_random_play_is_legal():
-    mask = np.tile(np.array([True, False, True, True, False]), (50, 4, 1))
-    obs = FastTreeValue({"action_mask": mask, "alive": np.ones((50, 4), bool)})
-    assert set(tag_crossplay.random_play(0)(obs).ravel()) == {0, 2, 3}
-
-
-def test_touches_are_what_a_predator_earns():
-    pytest.importorskip("mpe2")
-
-    def act(obs):
-        return np.zeros(obs.alive.shape, np.int64)
-
-    # Who does not move is rarely where another one is.
-    mean, error = tag_crossplay.touches(act, 8)
-    assert 0.0 <= mean < 5.0
-    assert error >= 0.0
