@@ -314,16 +314,21 @@ def test_a_run_that_another_process_has_is_bad_input_that_names_it(training, com
     assert run(["resume", str(folder)]) == 0
 
 
-def test_a_fault_while_training_is_one_message_and_exit_code_1(training, compiled, capsys):
-    def train(cfg, run_dir, *, progress, resume, raise_signals):
-        assert not raise_signals
-        error = EnvError("environment 3, step 12: reward is nan")
-        error.__notes__ = ["in StepCollector"]
+@pytest.mark.parametrize(
+    ("error", "notes", "shown"),
+    [
+        (EnvError("step 12: reward is nan"), ["in StepCollector"], "step 12: reward is nan\n  in StepCollector\n"),
+        (MemoryError("Unable to allocate 6.94 EiB"), [], "not enough memory: Unable to allocate 6.94 EiB\n"),
+    ],
+)
+def test_a_fault_while_training_is_one_message_and_exit_code_1(error, notes, shown, training, compiled, capsys):
+    def train(cfg, run_dir, **_):
+        error.__notes__ = notes
         raise error
 
     training.train = train
     assert run(["train", "cartpole_ppo"]) == 1
-    assert capsys.readouterr().err == "minding: environment 3, step 12: reward is nan\n  in StepCollector\n"
+    assert capsys.readouterr().err == f"minding: {shown}"
 
 
 def test_debug_shows_the_traceback(training, compiled):

@@ -94,6 +94,12 @@ class TestMeasurement:
 
 
 class TestPairs:
+    def test_the_target_is_compared_with_the_median_ratio_not_with_the_ratio_of_medians(self):
+        # Medians are 400 and 100 (4x), the pairwise ratios 1.6, 8 and 1.
+        rates = ([160, 800, 400], [100, 100, 400])
+        ours_side, peer_side = ([speed(rate) for rate in side] for side in rates)
+        assert Comparison("dqn_cartpole", "sb3", 2.0, ours_side, peer_side).met is False
+
     @pytest.mark.parametrize("case", ["sac_pendulum", "sac_pendulum_two_threads"])
     def test_both_sides_get_the_threads_of_the_case(self, case):
         threads = CASES[case].threads

@@ -31,6 +31,11 @@ def test_nested_observations_and_their_dtypes_as_handed_out():
     assert description["max_episode_steps"] is None
 
 
+def test_bounds_of_images_are_one_pair_of_numbers():
+    description = describe_env({"env_id": "minding/PixelCatch-v0"})["observation"]
+    assert description == {"kind": "box", "shape": [1, 21, 21], "dtype": "uint8", "low": 0, "high": 255}
+
+
 def test_descriptions_are_plain_enough_for_json_and_yaml():
     for env_id in ("CartPole-v1", "worlds:Nested", "minding/PixelCatch-v0"):
         description = describe_env({"env_id": env_id})

@@ -215,6 +215,16 @@ def test_new_versions_of_the_pool_are_taken_into_play_and_stay_in_it(tmp_path):
         past_selves(contest_of(size=1), pool).load_state_dict(middleware.state_dict())
 
 
+def test_everything_is_restored():
+    one = contest_of(7, 9)
+    play(one, 7)
+    other = contest_of(7, 9)
+    other.load_state_dict(one.state_dict())
+    play(one, 9)
+    play(other, 9)
+    assert np.array_equal(one._env.taken[-9:], other._env.taken[-9:])
+
+
 def test_in_a_lane_versions_arrive_as_weights_and_each_collector_draws_its_own():
     here = contest_of(7, 9)
     sent = {name: array.copy() for name, array in here.weights().items()}

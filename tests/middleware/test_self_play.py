@@ -111,6 +111,11 @@ def test_plies_after_the_sampled_ones_are_the_best_and_earlier_ones_follow_the_s
     np.testing.assert_allclose(share, policy, atol=4 * np.sqrt(0.25 / len(drawn)))
 
 
+def test_a_policy_without_a_mask_is_shown_planes_alone():
+    games, _, _ = play(collector_of(TicTacToe(), masked=False), 9)
+    assert games[0]["obs"].shape[1:] == (2, 3, 3)
+
+
 def test_a_collector_restored_within_games_goes_on_to_the_bit():
     first, second = collector_of(ConnectFour(), search="gumbel"), collector_of(ConnectFour(), search="gumbel")
     play(first, 7)

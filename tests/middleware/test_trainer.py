@@ -70,6 +70,12 @@ def test_with_fewer_rows_than_minibatches_each_is_a_minibatch(train):
     assert ctx.train_output["grad_steps"] == 3
 
 
+def test_the_seed_decides_the_order(train):
+    assert train(data(8))[1] == train(data(8))[1]
+    assert train(data(8))[1] != train(data(8), seed=1)[1]
+    assert train(data(8), times=2)[1][:6] != train(data(8), times=2)[1][6:]
+
+
 def test_the_order_goes_on_from_a_saved_state(counting_config):
     cfg = counting_config("ppo")
     learners = [ReadingLearner(FIELDS) for _ in range(2)]

@@ -211,6 +211,12 @@ def test_a_controller_reaches_every_goal_in_time_and_that_ends_the_episode(point
         assert rewards == [-1.0] * (len(rewards) - 1) + [0.0]
 
 
+def test_start_and_goal_are_apart(point):
+    for seed in range(200):
+        obs, _ = point.reset(seed=seed)
+        assert not point.unwrapped.compute_terminated(obs["achieved_goal"], obs["desired_goal"], {})
+
+
 def test_the_rules_of_point_reach_take_one_goal_or_many(point):
     rules, goals = point.unwrapped, np.float32([[0.0, 0.0], [0.03, 0.039], [0.04, 0.04]])
     assert rules.compute_reward(goals, goals[0], {}).tolist() == [0.0, 0.0, -1.0]
