@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from of_algorithms import SMALL, environment, short_run
+from of_algorithms import SMALL, environment, recorded, short_run
 from safetensors.numpy import save_file
 
 import minding
@@ -24,6 +24,7 @@ from minding.cli import run as command
 from minding.configs import compile_run
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import trees
+from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import (
     ChainError,
     CheckpointError,
@@ -575,6 +576,22 @@ def test_a_folder_without_the_state_of_learning_is_smaller_and_acts_alike(pole, 
         assert np.array_equal(minding.load(folder, progress=False).predict(obs), pole.predict(obs))
 
 
+def test_an_earlier_checkpoint_continues_from_there(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="minding")
+    settings = [*PARTS["ppo"], "run.ckpt_freq=1", "policy.learn.n_epoch=1", "policy.learn.n_minibatch=1"]
+    made = agent("ppo", tmp_path, *settings)
+    made.learn(512)
+    made.close()
+    newest = newest_checkpoint(made.run_dir / "ckpt")
+    earlier = sorted((made.run_dir / "ckpt").glob("iter_*"), key=lambda each: int(each.name[5:]))[-2]
+    assert earlier != newest
+    again = minding.load(earlier, progress=False)
+    summary = again.learn(128)
+    assert f"resumed {earlier} at env_step 384" in caplog.text
+    assert (summary.env_step, summary.train_iter) == (512, 4)
+    again.close()
+
+
 def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_path, monkeypatch):
     made = agent("ppo", tmp_path, *PARTS["ppo"])
     with monkeypatch.context() as broken:
@@ -637,6 +654,27 @@ def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(
     # The folder that the program itself makes current is meant.
     monkeypatch.chdir(tmp_path / "runs")
     assert minding.load("../saved", trust=True).save("other", evaluate=0) == tmp_path / "runs" / "other"
+
+
+def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_path, monkeypatch, capfd):
+    lines = ["import os", "os.makedirs('assets', exist_ok=True)", "os.chdir('assets')"]
+    lines += ["from minding.envs.games.tmaze import TMaze", "Moving = TMaze"]
+    (tmp_path / "moving_module.py").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(tmp_path)
+    length = ["run.max_env_step=128", "policy.collect.n_sample=64", *SMALL[:6]]
+    assert command(["train", "ppo", "--env=moving_module:Moving", *length, "--no-progress"]) == 0
+    assert os.getcwd() == str(tmp_path / "assets")
+    assert "in runs/moving-module-Moving_ppo" in capfd.readouterr().out
+    run = "runs/moving-module-Moving_ppo"
+    assert command(["eval", run, "--episodes=1", "--trust"]) == 0
+    assert command(["data", "record", run, "--steps=20", "--out=recorded", "--trust"]) == 0
+    learned = ["policy.other.data=recorded", "run.max_train_iter=8", "policy.learn.batch_size=8"]
+    assert command(["train", "bc", "--env=moving_module:Moving", *learned, "--no-progress"]) == 0
+    made = {each.name for each in tmp_path.iterdir()} - {"__pycache__"}
+    assert made == {"assets", "moving_module.py", "recorded", "runs"}
+    assert os.listdir(tmp_path / "assets") == []
 
 
 def test_what_is_no_agent_is_refused(pole, tmp_path):
@@ -828,6 +866,23 @@ def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
         compile_run("ppo", env_fn=Corridor())
 
 
+def test_recorded_data_take_the_place_of_an_environment(tmp_path):
+    data = recorded("Pendulum-v1")
+    short = {"batch_size": 32, "hidden": [8], "settings": [f"run.out_dir={tmp_path}", *SMALL[:2]], "progress": False}
+    alone = minding.Agent("iql", dataset=data, **short)
+    assert alone.cfg.env.env_id == "data"
+    assert alone.learn(32).train_iter == 32
+    assert alone.predict(np.zeros(3, np.float32)).shape == (1,)
+    judged = minding.Agent("iql", "Pendulum-v1", dataset=str(data), **short)
+    assert np.isfinite(judged.learn(32).eval_return)
+    for made in (alone, judged):
+        made.close()
+    with pytest.raises(ConfigError, match="save_dataset"):
+        minding.Agent("iql", dataset=load_dataset(data))
+    with pytest.raises(ConfigError, match=r"unknown key 'policy\.other\.data'"):
+        minding.Agent("ppo", "CartPole-v1", dataset=data)
+
+
 def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):
     def nowhere():
         return Corridor()
@@ -848,3 +903,8 @@ def test_the_chain_is_shown(pole):
     assert "StepCollector" in str(pole)
     assert repr(pole) == "Agent('ppo', 'CartPole-v1', seed=0)"
     assert "gae_estimator" in str(minding.Agent("ppo", "CartPole-v1"))
+
+
+def test_a_preset_is_an_agent():
+    made = minding.Agent("cartpole_dqn", seed=3, hidden=[32])
+    assert (made.cfg.policy.type, made.cfg.seed, made.cfg.policy.model.hidden) == ("dqn", 3, [32])

@@ -440,6 +440,12 @@ def test_a_list_has_one_line_each_which_only_a_terminal_cuts(what, terminal, pri
     assert len(set(names)) == len(names)
 
 
+def test_list_presets_says_what_to_expect(printed, monkeypatch):
+    in_terminal(monkeypatch)
+    (line,) = [line for line in listed(printed, "presets") if line.startswith("  pendulum_sac ")]
+    assert re.match(r"  pendulum_sac +SAC on Pendulum-v1: .* -200 +15k$", line)
+
+
 @pytest.mark.parametrize(
     ("name", "texts"),
     [

@@ -125,6 +125,13 @@ def test_a_file_of_an_older_checkpoint_does_not_play_and_is_exit_code_1(make_run
     assert "return" not in captured.out
 
 
+def test_an_older_checkpoint_is_exported_when_it_is_named(make_run, printed):
+    run_dir, policy = make_run("cartpole")
+    save(run_dir, policy, 4)
+    older = str(run_dir.checkpoints / "iter_3")
+    assert "ppo on CartPole-v1, iter_3" in printed("export", run_dir.path, "--format", "onnx", "--ckpt", older)
+
+
 def test_a_file_of_another_environment_is_refused(make_run, capsys):
     cartpole, pendulum = make_run("cartpole")[0], make_run("pendulum")[0]
     assert run(["export", str(pendulum.path), "--format", "onnx"]) == 0

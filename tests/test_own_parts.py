@@ -120,6 +120,15 @@ def test_an_encoder_trains_in_lanes_and_is_evaluated_in_a_new_process(tmp_path):
     assert "return" in evaluated.stdout
 
 
+def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
+    from own_parts import Both
+
+    made = agent(tmp_path, encoder=Both)
+    assert made.cfg.policy.model.encoder == "own_parts:Both"
+    made.learn(64)
+    made.close()
+
+
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [

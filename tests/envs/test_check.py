@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import worlds
 from gymnasium import spaces
-from worlds import Counter, Recycler, Small, Torque, Unseeded
+from worlds import Counter, Faulty, Recycler, Small, Torque, Unseeded
 
 from minding.engine.errors import ConfigError
 from minding.envs import check, check_env, describe_env
@@ -156,6 +156,21 @@ def test_what_makes_no_environment_is_told_as_what_it_is(monkeypatch):
     ):
         with pytest.raises(ConfigError, match=text):
             describe_env({"env_id": f"odd_module:{name}"})
+
+
+def test_an_environment_that_hangs_is_an_error_of_the_check():
+    found = check_env({"env_kwargs": {"kind": "hang"}, "step_timeout": 0.2}, 100, env_fn=Faulty)[-1]
+    assert found.level == "error"
+    assert "step() did not return within 0.2 s (env.step_timeout)" in found.text
+
+
+def test_an_environment_that_raises_in_close_is_fit_with_a_warning():
+    class Busy(Small):
+        def close(self):
+            raise OSError("device busy")
+
+    (found,) = troubles(Busy).values()
+    assert (found.level, found.text.partition(" (/")[0]) == ("warn", "close: OSError: device busy")
 
 
 class HangsInClose(Counter):

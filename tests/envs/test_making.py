@@ -85,6 +85,12 @@ def test_a_factory_keeps_whether_rewards_are_those_of_training(closing):
         assert (abs(reward) > 0.5).any() == (not training)
 
 
+def test_what_was_made_of_a_factory_can_travel_on(closing):
+    manager = closing(make_env_manager(CASES["sync"], 2, seed=3))
+    second = closing(travelled(closing(travelled(manager))))
+    assert play(second) == play(manager)
+
+
 def test_an_environment_of_a_function_travels_with_it(closing):
     length = 3
 

@@ -163,3 +163,8 @@ def test_algorithms_that_scale_by_themselves_do_not_warn(caplog):
 def test_usual_tasks_do_not_warn(caplog, env_id):
     masked = ["env.info_keys=[action_mask]"] if "Masked" in env_id else []
     assert not warnings_of(caplog, "ppo", env_id, *masked)
+
+
+def test_teams_do_not_warn(caplog):
+    for algorithm in ("mappo", "qmix"):
+        assert not warnings_of(caplog, algorithm, "minding/Battle-v0")

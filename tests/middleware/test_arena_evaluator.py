@@ -73,6 +73,19 @@ def test_every_opening_is_played_from_both_sides():
     assert set(info_means(games)) == {"score_noting_1"}
 
 
+def test_fewer_games_than_openings_are_spread_over_them_and_more_repeat_them():
+    game, noting = ConnectFour(), Noting()
+    arena(settings(game, simulations=0, opening_plies=1), Prefers(1.0), game, [noting], 5)
+    # Of the 7 columns, three where the agent moves first and two where it moves second.
+    second = next(state for state in noting.seen if int(state[1][0]).bit_count() == 1)
+    assert (len(noting.seen[0][0]), len(second[0])) == (3, 2)
+    assert (np.log2(second[1].astype(float)) // 7).tolist() == [0, 3]
+    noting.seen.clear()
+    arena(settings(game, simulations=0, opening_plies=1), Prefers(1.0), game, [noting], 28)
+    second = next(state for state in noting.seen if int(state[1][0]).bit_count() == 1)
+    assert (np.log2(second[1].astype(float)) // 7).tolist() == [*range(7), *range(7)]
+
+
 def evaluator(*players, **evaluation):
     cfg = settings(**evaluation)
     task = types.SimpleNamespace(interrupted_by=None)

@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 import minding.middleware as library
-from minding.engine import OfflineRLContext, OnlineRLContext, Task
-from minding.engine.chain.check import order_problems
+from minding.engine import ChainError, OfflineRLContext, OnlineRLContext, Task
+from minding.engine.chain.check import check_chain, order_problems
 from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.chain.pipeline import chain_nodes
 
@@ -88,6 +88,14 @@ def test_exactly_the_wrong_orders_of_two_middleware_are_refused_by_a_text_that_n
                 assert second in text
                 wrong.setdefault(first, set()).add(second)
     assert wrong == WORDS[words]
+
+
+def test_a_chain_with_a_wrong_order_does_not_start():
+    names = ("StepCollector", "nstep_reward_enhancer", "reward_estimator", "data_pusher")
+    with pytest.raises(ChainError, match="reward_estimator at position 2"):
+        check_chain([Declared(DECLARED[name]) for name in names], OnlineRLContext)
+    right = [Declared(DECLARED[name]) for name in (names[0], names[2], names[1], names[3])]
+    check_chain(right, OnlineRLContext)
 
 
 @pytest.mark.parametrize("name", ["nstep_reward_enhancer", "priority_calculator"])

@@ -165,6 +165,12 @@ def test_a_state_that_cannot_be_saved_ends_the_run_before_the_first_step_or_afte
     assert not (tmp_path / "run" / "ckpt").exists() or names(tmp_path / "run" / "ckpt") == []
 
 
+def test_a_run_that_saves_nothing_may_have_any_state(run):
+    keeps = Keeps({1}, {2})
+    run(lambda task: keeps, train_freq=None, final=False, keep_best=False)
+    assert keeps.calls == 5
+
+
 def evaluate(*values):
     """Middleware that evaluates to these values in the first iterations."""
 
@@ -221,6 +227,22 @@ def test_keeping_none_is_refused():
         CkptSaver(Weights(), "run", keep_last=0)
     with pytest.raises(ConfigError, match="train_freq=0"):
         CkptSaver(Weights(), "run", train_freq=0)
+
+
+def test_counters_go_on_from_a_saved_state(run, tmp_path):
+    saver = run(evaluate(3.0))
+    state, _ = load_checkpoint(saver.folder / "iter_40")
+    weights, task = Weights(), Task()
+    with task.start(ctx=OnlineRLContext()):
+        resumed = CkptSaver(weights, "run", 20, out_dir=tmp_path, task=task)
+        task.use(Learner(weights)).use(evaluate(3.0)(task)).use(resumed)
+        task.load_state_dict(state["task"])
+        assert (resumed.best, task.ctx.train_iter) == (3.0, 40)
+        task.run(max_step=task.ctx.total_step + 2)
+    # The next one is due 20 gradient steps after the one resumed from.
+    assert names(saver.folder) == ["iter_20", "iter_40", "iter_60"]
+    # The course of the run that was abandoned with this is kept, as after `start(resume=...)`.
+    assert len(list(saver.folder.glob("left-*-iter_50"))) == 1
 
 
 # When a checkpoint is taken

@@ -68,6 +68,16 @@ def test_reset_rows_are_marked_and_not_counted_and_ends_before_them_are_kept(col
     assert (ctx.env_step, ctx.env_episode) == (6, 2)
 
 
+def test_an_earlier_rollout_is_not_overwritten(counting_config):
+    collector = StepCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(lengths=(9, 9)))
+    first, second = OnlineRLContext(), OnlineRLContext()
+    collector(first)
+    kept = first.trajectories.obs.copy(), first.trajectories.reward.copy()
+    collector(second)
+    assert np.array_equal(first.trajectories.obs, kept[0])
+    assert np.array_equal(first.trajectories.reward, kept[1])
+
+
 def test_the_first_steps_are_random_as_configured(collect):
     _, policy, _ = collect(CountingEnv(), iterations=3, random_steps=9)
     assert [kwargs["random"] for kwargs in policy.kwargs] == [True] * 8 + [False] * 4

@@ -17,6 +17,7 @@ from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
 from minding.envs.games.bit_flip import BitFlip
 from minding.middleware import her_data_enhancer
+from minding.middleware.her_data_enhancer import goal_parts
 
 STEPS = 4
 FIELDS = (*(f"{when}.{what}" for when in ("obs", "next_obs") for what in ("observation", "achieved_goal")),)
@@ -328,6 +329,11 @@ def test_goals_in_a_dict_are_replaced_as_those_in_an_array(config_of):
     for goal in ("obs.desired_goal", "next_obs.desired_goal", "next_obs.achieved_goal"):
         joined = np.concatenate([found[f"{goal}.first"], found[f"{goal}.rest.both"]], axis=1)
         np.testing.assert_array_equal(joined, rows[goal])
+
+
+def test_goals_with_different_parts_are_refused():
+    with pytest.raises(ValueError, match=r"has an entry 'desired_goal\.b', but no 'achieved_goal\.b'"):
+        goal_parts(["achieved_goal.a", "desired_goal.a", "desired_goal.b"])
 
 
 def test_what_has_no_goals_is_refused(config_of):

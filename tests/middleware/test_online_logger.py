@@ -84,6 +84,24 @@ def test_what_is_no_metric_is_named_with_its_key_and_who_may_have_set_it(tmp_pat
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
 
 
+def test_numbers_of_numpy_are_metrics(tmp_path):
+    logger = logger_in(tmp_path, metrics_freq=1)
+    context = iteration(1)
+    context.train_output = {"whole": np.int64(2), "half": np.float32(0.5), "there": np.array(3.0), "flag": True}
+    logger(context)
+    logger.close()
+    names = ("train/whole", "train/half", "train/there", "train/flag")
+    assert [rows(tmp_path)[0][name] for name in names] == ["2.0", "0.5", "3.0", "1.0"]
+
+
+def test_more_episodes_than_a_table_takes_at_a_time_all_have_a_line(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(iteration(1, episode_stats=[EpisodeEnd(0, float(number), 1) for number in range(12_345)]))
+    logger.close()
+    lines = csv.DictReader(RunDir(tmp_path).episodes.read_text().splitlines())
+    assert [float(line["return"]) for line in lines] == list(range(12_345))
+
+
 def test_references_normalize_evaluations(tmp_path):
     logger = online_logger(config(tmp_path), tmp_path, progress=False, references=References(-1200.0, -200.0))
     logger(iteration(1, eval_value=-450.0, last_eval_iter=2, last_eval_clock=4))

@@ -130,6 +130,14 @@ def test_a_collector_restored_within_games_goes_on_to_the_bit():
     assert fingerprint(first.state_dict()) == fingerprint(second.state_dict())
 
 
+def test_a_saved_state_does_not_change_with_the_games():
+    collector = collector_of(TicTacToe())
+    state = collector.state_dict()
+    before = fingerprint(state)
+    play(collector, 4)
+    assert fingerprint(state) == before
+
+
 def test_each_worker_draws_its_own_numbers():
     factory = RunningGames(TicTacToe(), 4, 3).factory()
     streams = [factory(LaneContext(index, {})).rng.random(4).tolist() for index in (0, 0, 1)]

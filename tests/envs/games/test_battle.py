@@ -134,6 +134,15 @@ def test_what_a_unit_sees():
     assert not seen[0, 16:22].any()
 
 
+def test_the_state_tells_all_units_and_the_time():
+    battles = placed((1, 1, 40, 0), (0, 0, 0, 0), (4, 5, 8, 1), (9, 7, 40, 0))
+    battles.steps[:] = 15
+    state = Views(battles.field).state(survey(battles.field, battles.units), battles.steps)[0]
+    assert state[4:8].tolist() == [0, 0, 0, 0]
+    assert state[8:10].tolist() == pytest.approx([0.2, 0.5])
+    assert state[-1] == 0.25
+
+
 def test_the_limit_cuts_off_what_is_not_decided():
     battle = Battle("3v3", seed=0)
     battle.battles.steps[:] = 58

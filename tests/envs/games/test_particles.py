@@ -17,7 +17,7 @@ GAMES = {
         "env_kwargs": {"N": 5, "continuous_actions": True, "local_ratio": 0.3, "dynamic_rescaling": False},
         "team_reward": True,
     },
-    "tag": {"max_episode_steps": STEPS},
+    "tag": {"max_episode_steps": STEPS, "team_reward": True},
     "tag, 4 against 2": {
         "env_kwargs": {
             **{"num_good": 2, "num_adversaries": 4, "num_obstacles": 0},

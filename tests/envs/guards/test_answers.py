@@ -67,6 +67,8 @@ WRONG = {
     "a reward of nan": (put(1, np.nan), "reward is nan", FINITE),
     "an observation of nan": (put(0, np.full(2, np.nan, np.float32)), "observation is [nan nan]", FINITE),
     "another shape": (put(0, np.zeros(1, np.float32)), "shape (2,), got (1,)", SHAPE),
+    "no observation": (put(0, None), "expected shape (2,), got ()", SHAPE),
+    "an observation in words": (put(0, ["a", "b"]), "dtype float32, got <U1", SHAPE),
     "another dtype": (put(0, np.zeros(2, complex)), "dtype float32, got complex", SHAPE),
     "nothing": (lambda answer: None, "step returned None", "step"),
     "an exit": (fail(SystemExit("license")), "SystemExit: license (", "must not end the process"),

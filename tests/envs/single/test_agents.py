@@ -140,6 +140,10 @@ def test_one_reward_for_the_team_is_the_sum(squad):
     assert np.array_equal(step.team_reward, step.reward)
 
 
+def test_the_sum_of_individual_rewards_is_the_team_s(squad):
+    assert squad(2).step(actions(2)).team_reward.tolist() == [33, 33]
+
+
 @pytest.mark.parametrize("place", ["obs", "info"])
 def test_each_agent_has_its_mask_and_one_that_is_not_there_may_do_anything(squad, place):
     env = {"info_keys": ["action_mask"]} if place == "info" else {}
