@@ -5,7 +5,7 @@ import pytest
 from agent_worlds import Squad
 
 from minding.engine.data import trees
-from minding.engine.errors import ConfigError, EnvError, MissingExtraError, ShapeError
+from minding.engine.errors import ConfigError, EnvError, MissingExtraError, ShapeError, SpaceError
 from minding.engine.types import EpisodeEnd
 from minding.envs import describe_env, make_env_manager
 
@@ -200,6 +200,11 @@ def test_normalized_rewards_share_one_scale(squad):
     # Returns so far: 0 before the first step, 1, 11, 21 of each, then 0.99 times these plus 2, 12, 22.
     returns = np.array([0, 0, 0, 1, 11, 21, 2.99, 22.89, 42.79] * 2)
     assert reward[0] == pytest.approx(np.array([2, 12, 22]) / returns.std(), rel=1e-5)
+
+
+def test_a_reserved_name_in_an_observation_is_refused(squad):
+    with pytest.raises(SpaceError, match="'alive'"):
+        squad(odd="reserved")
 
 
 @pytest.mark.parametrize(
