@@ -14,7 +14,7 @@ class Squad:
       leave: step in which 'b' terminates, None: with the others.
       late: step after which 'c' appears, 0: from the start.
       mask: where the masks are: 'info', 'obs', or None; of agent m, action (m + steps) % 2 is legal.
-      odd: what is wrong: 'spaces', 'shape', 'missing', 'nan', 'reserved', 'raise', 'keeps' (who ended stays listed),
+      odd: what is wrong: 'shape', 'missing', 'nan', 'reserved', 'raise', 'keeps' (who ended stays listed),
         'nobody' (after a reset), and from step 2 on: 'no reward', 'no termination' or 'no truncation' of 'b', a
         stranger 'z' with an observation ('seen'), with a reward ('paid') or among the agents ('listed').
       length: of every episode, None: 2 to 6.
@@ -27,8 +27,7 @@ class Squad:
         self.agents = []
 
     def observation_space(self, agent):
-        size = 5 if self.odd == "spaces" and agent == "c" else 4
-        space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        space = spaces.Box(-np.inf, np.inf, (4,), np.float32)
         if self.odd == "reserved":
             return spaces.Dict(alive=space)
         return space if self.mask != "obs" else spaces.Dict(seen=space, action_mask=spaces.MultiBinary(2))

@@ -156,19 +156,6 @@ def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
     assert summary["env_step"] == 1152
 
 
-def test_a_traced_agent_has_the_picture_of_its_time_line_that_a_traced_command_has(tmp_path):
-    made = agent("ppo", tmp_path, *PARTS["ppo"], "run.trace=true")
-    made.learn(128)
-    first = (made.run_dir / "trace.png").read_bytes()
-    made.learn(256)
-    made.close()
-    assert {"trace.json", "trace.png"} <= {each.name for each in made.run_dir.iterdir()}
-    # Of all that it has learned so far.
-    assert (made.run_dir / "trace.png").read_bytes() != first
-    names = {event.get("name") for event in json.loads((made.run_dir / "trace.json").read_text())["traceEvents"]}
-    assert "StepCollector" in names
-
-
 def rates_of(made):
     rates = read_metrics(made.run_dir / "metrics.csv")["train/learning_rate"]
     return rates[np.isfinite(rates)].tolist()
@@ -256,25 +243,6 @@ def test_callbacks_that_fail_are_replaced_and_the_run_goes_on(tmp_path, caplog):
     assert "use: Stopper has no state in the checkpoint and starts new" in caplog.text
     again = minding.load(made.run_dir, progress=False)
     assert again.learn(total=768).env_step == 768
-    again.close()
-
-
-def test_a_callback_that_cannot_read_its_state_is_the_users_mistake(tmp_path, caplog):
-    made = agent("ppo", tmp_path, *PARTS["ppo"])
-    made.learn(128, use=Stopper)
-    made.close()
-
-    class Misread(Stopper):
-        def load_state_dict(self, state):
-            self.count = state["number"]
-
-    Misread.__name__ = "Stopper"
-    again = minding.load(made.run_dir, progress=False)
-    with pytest.raises(KeyError, match="number") as raised:
-        again.learn(128, use=Misread)
-    assert f"{__file__}:" in raised.value.__notes__[0]
-    assert "damaged" not in caplog.text
-    assert again.learn(128, use=Stopper).env_step == 256
     again.close()
 
 
@@ -575,36 +543,6 @@ def test_a_loaded_agent_learns_on_with_the_last_rate_and_the_moments_of_its_opti
     loaded.close()
 
 
-def test_learn_without_steps_continues_a_loaded_run_as_resume_does(tmp_path):
-    settings = [*PARTS["ppo"], "run.max_env_step=900"]
-    whole = agent("ppo", tmp_path / "whole", *settings)
-    whole.learn()
-    whole.close()
-    parts = agent("ppo", tmp_path / "parts", *settings)
-    parts.learn(500, total=900)
-    parts.close()
-    resumed = minding.load(parts.run_dir, progress=False)
-    resumed.learn()
-    resumed.close()
-    assert state_of(resumed) == state_of(whole)
-
-
-@pytest.mark.parametrize(("steps", "rate"), [(512, 0.0025), (0, 0.01)])
-def test_an_agent_that_is_loaded_and_saved_again_keeps_its_place_in_the_schedule(steps, rate, tmp_path):
-    made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
-    if steps:
-        made.learn(128)
-        made.learn(steps)
-    folder = made.save(tmp_path / "first", evaluate=0)
-    made.close()
-    again = minding.load(folder, progress=False).save(tmp_path / "second", evaluate=0)
-    assert (again / "learner").is_dir()
-    loaded = minding.load(again, progress=False)
-    loaded.learn(128)
-    assert rates_of(loaded) == pytest.approx([rate])
-    loaded.close()
-
-
 def test_a_loaded_agent_explores_as_little_as_when_it_was_saved(tmp_path):
     made = agent("dqn", tmp_path, *PARTS["dqn"], "policy.other.eps.decay=1000", "policy.other.eps.end=0.1")
     steps = made.learn(500).env_step
@@ -665,27 +603,6 @@ def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_pat
     made.close()
 
 
-@pytest.mark.parametrize(
-    ("use", "message"),
-    [
-        (lambda: compile_run(None), r"compile_run\(None\): expected the name of a preset or of an algorithm, or a"),
-        (lambda: compile_run(5), r"compile_run\(5\): expected the name"),
-        (lambda: compile_run("cartpole_ppo", [5]), "override 5: expected a string"),
-        (lambda: compile_run("cartpole_ppo", 5), "overrides=5: expected a list of strings"),
-        (lambda: minding.load(5), r"load\(5\): expected the path of a folder"),
-        (lambda: minding.load(""), r"load\(''\): expected the path of a folder"),
-        (lambda: training.evaluate(None), r"\(None\): expected the path of a folder"),
-        (lambda: encoded(Instance()), "encoder=a Instance: expected your own class, as in encoder=MyEncoder"),
-        (lambda: encoded(lambda space, model, rng: None), "encoder=a function: expected your own class"),
-        (lambda: encoded(nn.Dense), "encoder=Dense: expected your own class"),
-        (lambda: minding.Agent("ppo", "CartPole-v1", gamma=Instance()), "gamma: a Instance cannot be part of a"),
-    ],
-)
-def test_arguments_of_a_wrong_kind_are_one_line(use, message):
-    with pytest.raises(ConfigError, match=message):
-        use()
-
-
 class Instance:
     """Something that no configuration holds."""
 
@@ -716,7 +633,7 @@ def test_the_home_folder_is_meant_by_its_sign(pole, tmp_path, monkeypatch, capfd
     assert f"video: {tmp_path}/films/one.gif, in place of an earlier file" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("call", ["__init__", "reset", "step"])
+@pytest.mark.parametrize("call", ["__init__", "step"])
 def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kwargs = [f"env.env_kwargs.moves={call}", f"env.env_kwargs.to={tmp_path / 'away'}"]
@@ -800,29 +717,13 @@ def test_a_saved_folder_that_was_changed_is_refused(pole, tmp_path):
         changed = change(whole)
         assert changed != whole
         (folder / name).write_bytes(changed)
-        message = (
-            "does not hold the checksums of a saved policy"
-            if name == "checksums.json"
-            else "has changed since it was saved"
-        )
         for use in (minding.load, lambda path: training.evaluate(path, 1)):
-            with pytest.raises(CheckpointError, match=f"{name} {message}"):
+            with pytest.raises(CheckpointError, match=name):
                 use(folder)
         (folder / name).write_bytes(whole)
     (folder / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match="No such file"):
         minding.load(folder)
-
-
-def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
-    folder = pole.save(tmp_path / "saved", evaluate=0)
-    assert command(["eval", str(folder), "--episodes", "5"]) == 0
-    assert f"return {pole.evaluate(5).mean:.1f} ± " in capsys.readouterr().out
-    assert command(["eval", str(folder), "--ckpt", "best"]) == 2
-    data = tmp_path / "data"
-    assert command(["data", "record", str(folder), "--steps", "20", "--explore", "--out", str(data)]) == 0
-    assert command(["resume", str(folder)]) == 2
-    assert "is a saved policy, not a run: minding.load" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -835,11 +736,7 @@ def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
         (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of strings"),
         (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),
         (("ppo", Corridor()), {}, r"it has no spec; pass a function, such as lambda: Corridor\(...\)"),
-        (
-            ("ppo", Plain(gymnasium.make("CartPole-v1"))),
-            {},
-            r"its wrapper Plain does not record .* lambda: Plain\(gymnasium.make\('CartPole-v1'\)\)",
-        ),
+        (("ppo", Plain(gymnasium.make("CartPole-v1"))), {}, "its wrapper Plain"),
         (("ppo", "CartPole-v1"), {"gamma": 2.0}, "policy.learn.gamma"),
         (("ppo", 7), {}, "expected an id"),
     ],
@@ -871,33 +768,33 @@ def test_a_signal_after_updates_is_the_one_that_was_sent_and_the_next_call_conti
     made.close()
 
 
-def given_what(what):
-    return lambda pole: minding.Agent(what, "CartPole-v1")
-
-
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "words"),
     [
-        (given_what(None), r"Agent\(None\): expected the name of an algorithm or preset"),
-        (given_what({"seed": object()}), r"Agent\(\{...\}\): a object cannot be part of a configuration"),
-        (lambda pole: pole.evaluate("x"), r"evaluate\(episodes='x'\): expected an integer of 1 or more"),
-        (lambda pole: pole.evaluate(None), r"evaluate\(episodes=None\)"),
-        (lambda pole: pole.evaluate(1.5), r"evaluate\(episodes=1.5\)"),
-        (lambda pole: pole.learn(10**13), "expected an integer of 1,000,000,000,000 or less"),
-        (lambda pole: pole.save(None), r"save\(None\): expected the path of a folder"),
-        (lambda pole: pole.save("x", evaluate="y"), r"save\(evaluate='y'\): expected an integer of 0 or more"),
-        (lambda pole: minding.load(5), r"load\(5\): expected the path of a folder"),
+        (lambda pole: compile_run(None), r"compile_run\(None\)"),
+        (lambda pole: compile_run("cartpole_ppo", [5]), "override 5"),
+        (lambda pole: compile_run("cartpole_ppo", 5), "overrides=5"),
+        (lambda pole: minding.load(5), r"load\(5\)"),
+        (lambda pole: minding.load(""), r"load\(''\)"),
+        (lambda pole: training.evaluate(None), r"\(None\)"),
+        (lambda pole: encoded(Instance()), "encoder=a Instance"),
+        (lambda pole: encoded(lambda space, model, rng: None), "encoder=a function"),
+        (lambda pole: encoded(nn.Dense), "encoder=Dense"),
+        (lambda pole: minding.Agent("ppo", "CartPole-v1", gamma=Instance()), "gamma: a Instance"),
+        (lambda pole: minding.Agent(None, "CartPole-v1"), r"Agent\(None\)"),
+        (lambda pole: minding.Agent({"seed": object()}, "CartPole-v1"), "a object cannot"),
+        (lambda pole: pole.evaluate("x"), r"evaluate\(episodes='x'\)"),
+        (lambda pole: pole.learn(10**13), "1,000,000,000,000"),
+        (lambda pole: pole.learn(0), "1 or more"),
+        (lambda pole: pole.learn(1e5), "1 or more"),
+        (lambda pole: pole.learn(True), "1 or more"),
+        (lambda pole: pole.save(None), r"save\(None\)"),
+        (lambda pole: pole.save("x", evaluate="y"), r"save\(evaluate='y'\)"),
     ],
 )
-def test_arguments_of_another_kind_are_refused_in_one_line(call, message, pole):
-    with pytest.raises(ConfigError, match=message):
+def test_arguments_of_another_kind_are_refused(call, words, pole):
+    with pytest.raises(ConfigError, match=words):
         call(pole)
-
-
-@pytest.mark.parametrize("steps", [0, -1, 1e5, True])
-def test_steps_that_are_none_are_refused(pole, steps):
-    with pytest.raises(ConfigError, match="expected an integer of 1 or more"):
-        pole.learn(steps)
 
 
 def test_environments_are_given_as_what_a_program_has():
@@ -945,11 +842,7 @@ def test_a_vector_environment_is_collected_from_as_it_is(tmp_path, monkeypatch):
         (vector, ["env.collector_env_num=2"], "holds 4: leave the setting out"),
         (vector, ["env.backend=sync"], r"env.backend='sync' has no effect on a vector environment, which is"),
         (vector, ["env.max_episode_steps=9"], "env.max_episode_steps=9 has no effect on a vector environment"),
-        (
-            vector,
-            ["lanes.async_mode=true"],
-            "cannot be rebuilt in another process, .* made them from a vector environment",
-        ),
+        (vector, ["lanes.async_mode=true"], "cannot be rebuilt in another process"),
         (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(vector()), [], "wraps the whole vector"),
         (lambda: gymnasium.vector.SyncVectorEnv([Corridor]), [], "has no spec"),
     ],
@@ -958,15 +851,6 @@ def test_what_does_not_go_with_a_vector_environment_is_refused(make, settings, m
     settings = [f"run.out_dir={tmp_path}", *SMALL[:1], *settings]
     with pytest.raises(MindingError, match=message):
         minding.Agent("ppo", make(), n_sample=64, settings=settings, progress=False).learn(64)
-
-
-def test_a_function_that_always_returns_one_environment_begins_no_run(tmp_path):
-    one = Corridor()
-    made = minding.Agent("ppo", lambda: one, settings=[f"run.out_dir={tmp_path}", *SMALL], progress=False)
-    for use in (lambda: made.learn(64), lambda: made.evaluate(2)):
-        with pytest.raises(ConfigError, match="returned the same environment as before: training makes several"):
-            use()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
@@ -978,12 +862,8 @@ def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
         assert [each.reset().shape[1:] for each in made] == [(1,), (1,)]
         for each in made:
             each.close()
-    with pytest.raises(ConfigError, match=r"unknown configuration 'cartpole_pp'.*cartpole_ppo"):
-        compile_run("cartpole_pp")
     with pytest.raises(ConfigError, match="expected a class or function that makes one"):
         compile_run("ppo", env_fn=Corridor())
-    with pytest.raises(ConfigError, match="expected a list of strings"):
-        compile_run("cartpole_ppo", "seed=1")
 
 
 def test_recorded_data_take_the_place_of_an_environment(tmp_path):
@@ -1028,8 +908,3 @@ def test_the_chain_is_shown(pole):
 def test_a_preset_is_an_agent():
     made = minding.Agent("cartpole_dqn", seed=3, hidden=[32])
     assert (made.cfg.policy.type, made.cfg.seed, made.cfg.policy.model.hidden) == ("dqn", 3, [32])
-
-
-@pytest.mark.parametrize(("env", "target"), [(None, 475.0), ("CartPole-v1", 475.0), ("Acrobot-v1", None)])
-def test_the_target_of_a_preset_does_not_move_to_another_environment(env, target):
-    assert minding.Agent("cartpole_ppo", env).cfg.run.target == target

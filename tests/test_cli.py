@@ -29,7 +29,7 @@ from minding.cli.seeds import _print_seeds as print_seeds
 from minding.configs import PRESETS
 from minding.engine import Config, OnlineRLContext
 from minding.engine.chain.lanes import WorkerStatus
-from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
+from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.compiler import load_config, save_config, setting_paths
 from minding.engine.config.options import setting_at
 from minding.engine.errors import EnvError
@@ -114,53 +114,20 @@ def compiled(monkeypatch, tmp_path):
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
 
 
-def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(["train", "cartpole_ppo", "--async", "--collectors", "2", "lanes.max_staleness=3"]) == 0
-    ((cfg, _),) = training.calls
-    assert dict(cfg.lanes) == {
-        "async_mode": True,
-        "collectors": 2,
-        "shards": 1,
-        "address": "local",
-        "max_staleness": 3,
-        "pin": "auto",
-        "order": "exact",
-        "timeout": None,
-        "start_timeout": 60.0,
-        "insecure": False,
-        "transport": "processes",
-        "inference": "local",
-        "max_batch": 256,
-        "max_wait_ms": 2.0,
-        "limiter_timeout": 600.0,
-        "resources": {},
-    }
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (["--seed", "3", "seed=4"], "--seed 3 and seed=4 contradict each other"),
         (["--async", "lanes.async_mode=false"], "--async and lanes.async_mode=false contradict each other"),
-        (["--async", "lanes={async_mode: false}"], "--async and lanes.async_mode=false contradict each other"),
         (["--out", "a", "run.out_dir=b"], "--out a and run.out_dir=b contradict each other"),
         (["--trace", "run.trace=false"], "--trace and run.trace=false contradict each other"),
-        (["--profile", "run.profile=no"], "--profile and run.profile=false contradict each other"),
         (["--async", "--collectors", "2", "lanes.collectors=1"], "--collectors 2 and lanes.collectors=1 contradict"),
         (["--collectors", "3"], "lanes.collectors=3 has no effect on a run without lanes: add --async"),
         (["--cluster", "local"], "lanes.transport=ray has no effect on a run without lanes: add --async"),
         (["--async", "lanes.address=b:1"], "lanes.address=b:1 is for lanes.transport=ray, not processes"),
-        (["--async", "lanes.insecure=true"], "lanes.insecure=true is for lanes.transport=ray, not processes"),
-        (
-            ["--async", "--cluster", "local", "lanes.transport=threads"],
-            "--cluster local and lanes.transport=threads contra",
-        ),
-        (["lanes.shards=4"], "lanes.shards=4 has no effect on a run without lanes: add --async"),
-        (["--async", "lanes.shards=3"], "lanes.shards=3 does not divide env.collector_env_num=8, and each shard has"),
-        (["--async", "--collectors", "6", "lanes.shards=4"], "lanes.shards=4 does not divide lanes.collectors=6, and"),
-        (["--async", "--collectors", "1000000"], "lanes.collectors=1000000: expected an integer in [1, 4096]"),
-        (["lanes.max_staleness=3"], "lanes.max_staleness=3 has no effect on a run without lanes: add --async"),
+        (["--async", "--cluster", "local", "lanes.transport=threads"], "lanes.transport=threads contra"),
+        (["--async", "lanes.shards=3"], "lanes.shards=3 does not divide"),
+        (["--async", "--collectors", "1000000"], "lanes.collectors=1000000"),
     ],
 )
 def test_options_that_contradict_each_other_or_do_nothing_are_bad_input(
@@ -177,13 +144,6 @@ def test_options_that_repeat_what_a_setting_says_are_fine(training, tmp_path, mo
     assert run(["train", "cartpole_ppo", *repeated, "lanes.collectors=null", "lanes.pin=auto"]) == 0
     assert run(["train", "cartpole_ppo", "lanes.async_mode=true", "--collectors", "2"]) == 0
     assert [(cfg.seed, cfg.lanes.collectors) for cfg, _ in training.calls] == [(3, None), (0, 2)]
-
-
-def test_resuming_with_settings_of_lanes_that_the_run_has_not_is_bad_input(training, tmp_path, refused):
-    folder = train_to_a_checkpoint(tmp_path).path
-    assert "lanes.collectors=2 has no effect on a run without lanes: add lanes.async_mode=true" in refused(
-        "resume", folder, "lanes.collectors=2"
-    )
 
 
 def test_help_is_there_within_half_a_second():
@@ -237,15 +197,12 @@ def test_without_a_command_the_help_is_shown(printed):
         (["trian"], "No such command 'trian'"),
         (["train"], "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an"),
         (["train", "--env", "CartPole-v1"], "nothing to train is given"),
-        (["train", "cartpole_pp"], "unknown configuration 'cartpole_pp'"),
         (["train", "cartpole_pp"], "did you mean 'cartpole_ppo'?"),
         (["train", "Cartpole_PPO"], "did you mean 'cartpole_ppo'?"),
         (["list", "CartPole_PPO"], "did you mean 'cartpole_ppo'?"),
         (["train", "PPO"], "did you mean 'ppo'?"),
-        (["train", "PPO", "--env", "CartPole-v1"], "did you mean 'ppo'?"),
         (["train", "ppo", "--env", "cartpole-v1"], "did you mean 'CartPole-v1'?"),
         (["train", "--algo", "PPO", "--env", "CartPole-v1"], "did you mean 'ppo'?"),
-        (["train", "CartPole"], "did you mean one of cartpole_a2c, "),
         (["train", "cartpole_ppo", "policy.learn.Gamma=0.9"], "did you mean 'gamma'?"),
         (["train", "cartpole_ppo", "GAMMA=0.9"], "did you mean 'policy.learn.gamma'?"),
         (["train", "cartpole_ppo", "use=[{Call: x}]"], "did you mean 'call'?"),
@@ -253,9 +210,6 @@ def test_without_a_command_the_help_is_shown(printed):
         (["eval", ""], "'' is empty: expected a run folder, such as runs/cartpole_ppo"),
         (["plot", "absent", " "], "' ' is empty: expected a run folder"),
         (["compare", ""], "'' is empty: expected a run folder"),
-        (["record", ""], "'' is empty: expected a run folder"),
-        (["resume", ""], "'' is empty: expected a run folder"),
-        (["export", "", "--format", "onnx"], "'' is empty: expected a run folder"),
         (["data", "record", "", "--steps", "9"], "'' is empty: expected a run folder"),
         (["train", "nope"], "neither a preset, an algorithm, a file nor a run folder. `minding list` shows"),
         (["train", "cartpole"], "did you mean one of cartpole_a2c, "),
@@ -272,10 +226,7 @@ def test_without_a_command_the_help_is_shown(printed):
         (["eval", "absent", "--episodes", "0"], "0 is not in the range"),
         (["eval", "absent", "--episodes", "9" * 20], "is not in the range 1<=x<=1000000000000"),
         (["record", "absent", "--seed", "9" * 20], "is not in the range 0<=x<=1000000000000"),
-        (["data", "record", "absent", "--steps", "9" * 20], "is not in the range 1<=x<=1000000000000"),
-        (["check-env", "CartPole-v1", "--steps", "9" * 20], "is not in the range 1<=x<=1000000000000"),
         (["train", "cartpole_ppo", "run.max_env_step=99999999999999999999"], "it exceeds 10**12"),
-        (["train", "cartpole_ppo", "--seed", "99999999999999999999"], "it exceeds 10**12"),
         (["eval", "absent", "--ckpt", "bets"], "Directory 'bets' does not exist"),
         (["eval", "absent", "--ckpt", ".", "--exported", __file__], "--ckpt and --exported name two agents"),
         (["plot", "absent"], "no run folder 'absent'"),
@@ -316,15 +267,6 @@ def test_the_name_of_an_algorithm_means_it_even_beside_a_folder_of_that_name(tra
     assert training.calls[0][0].policy.type == "ppo"
 
 
-def test_bad_input_is_found_before_mindspore_loads():
-    code = (
-        "import sys; from minding.cli import run; print(run(['train', 'cartpole_pp'])); "
-        "print('mindspore' in sys.modules)"
-    )
-    out = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
-    assert out.stdout.split() == ["2", "False"]
-
-
 def test_train_ends_with_a_summary_the_folder_and_the_curve(training, compiled, capsys, tmp_path):
     assert run(["train", "cartpole_ppo", "policy.learn.gamma=0.9", "--seed", "7", "--no-progress"]) == 0
     (call,) = training.calls
@@ -362,12 +304,6 @@ def test_a_run_without_a_picture_of_its_curve_says_why(metrics, reason, curve, t
     # Nothing was saved that could be played or continued.
     assert "minding eval" not in out
     assert f"minding train {folder}/config.yaml" in out
-
-
-def test_options_are_settings(training, compiled):
-    run(["train", "cartpole_ppo", "--out", "elsewhere", "--profile"])
-    cfg, progress = training.calls[0]
-    assert (cfg.overrides, progress) == (['run.out_dir="elsewhere"', "run.profile=true"], True)
 
 
 @pytest.mark.parametrize(("reason", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("stop_value", 0)])
@@ -413,28 +349,21 @@ def test_a_run_that_another_process_has_is_bad_input_that_names_it(training, com
     assert run(["resume", str(folder)]) == 0
 
 
-def test_a_fault_while_training_is_one_message_and_exit_code_1(training, compiled, capsys):
-    def train(cfg, run_dir, *, progress, resume, raise_signals):
-        assert not raise_signals
-        error = EnvError("environment 3, step 12: reward is nan")
-        error.__notes__ = ["in StepCollector"]
+@pytest.mark.parametrize(
+    ("error", "notes", "shown"),
+    [
+        (EnvError("step 12: reward is nan"), ["in StepCollector"], "step 12: reward is nan\n  in StepCollector\n"),
+        (MemoryError("Unable to allocate 6.94 EiB"), [], "not enough memory: Unable to allocate 6.94 EiB\n"),
+    ],
+)
+def test_a_fault_while_training_is_one_message_and_exit_code_1(error, notes, shown, training, compiled, capsys):
+    def train(cfg, run_dir, **_):
+        error.__notes__ = notes
         raise error
 
     training.train = train
     assert run(["train", "cartpole_ppo"]) == 1
-    assert capsys.readouterr().err == "minding: environment 3, step 12: reward is nan\n  in StepCollector\n"
-
-
-def test_a_lack_of_memory_is_one_line(training, compiled, capsys):
-    def train(cfg, run_dir, *, progress, resume, raise_signals):
-        assert not raise_signals
-        raise MemoryError("Unable to allocate 6.94 EiB")
-
-    training.train = train
-    assert run(["train", "cartpole_ppo"]) == 1
-    message = capsys.readouterr().err
-    assert message == "minding: not enough memory: Unable to allocate 6.94 EiB\n"
-    assert message.count("\n") == 1
+    assert capsys.readouterr().err == f"minding: {shown}"
 
 
 def test_debug_shows_the_traceback(training, compiled):
@@ -454,13 +383,6 @@ def test_eval_plays_with_the_seed_of_the_run(training, compiled, capsys, tmp_pat
     assert training.calls == [(2, 3, None, None)]
     out = capsys.readouterr().out
     assert "return 490.0 ± 10.0 over 2 episodes, from 480.0 to 500.0\nmean success 0.5\n" in out
-
-
-def test_eval_plays_the_checkpoint_that_is_named(training, compiled, capsys, tmp_path):
-    run(["train", "cartpole_ppo"])
-    training.calls.clear()
-    assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--ckpt", str(tmp_path)]) == 0
-    assert training.calls == [(100, 3, None, tmp_path)]
 
 
 def test_the_word_best_is_the_checkpoint_of_the_best_evaluation(
@@ -626,20 +548,6 @@ def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, refuse
         assert message in refused(*command, "--steps", text)
 
 
-def test_check_env_of_an_unknown_environment_is_bad_input(refused):
-    assert "CartPole" in refused("check-env", "CartPol-v1")
-
-
-def test_check_env_counts_its_errors_in_words_that_fit(capsys, monkeypatch):
-    from minding.envs.check import Finding
-
-    for count, text in ((1, "CartPole-v1: 1 error\n"), (2, "CartPole-v1: 2 errors\n")):
-        found = [Finding("error", "x")] * count
-        monkeypatch.setattr("minding.envs.check.iter_findings", lambda *_, found=found, **__: iter(found))
-        assert run(["check-env", "CartPole-v1"]) == 1
-        assert capsys.readouterr().out.endswith(text)
-
-
 def test_check_env_prints_findings_as_they_are_made_and_its_limit_first(capsys, monkeypatch):
     from minding.envs.check import Finding
 
@@ -693,12 +601,7 @@ def test_training_without_the_kernels_says_where_the_fix_is(compiled, training, 
     [
         ([], None, r"there is no C\+\+ compiler", "install g++"),
         ([], "/usr/bin/g++", r"although there is /usr/bin/g\+\+ now", "pip install -v"),
-        (
-            ["_kernels.so", "other"],
-            None,
-            r"compiled from other sources \(.*_kernels.so has no function",
-            "install minding",
-        ),
+        (["_kernels.so", "other"], None, "compiled from other sources", "install minding"),
         (["_kernels.so"], None, r"cannot be loaded \(.*_kernels.so: file too short\)", "install minding again"),
     ],
 )
@@ -715,17 +618,6 @@ def test_doctor_says_why_there_are_no_kernels(files, compiler, found, fix, tmp_p
     _, what, how = _kernels()
     assert re.search(f"{found}.*; learning is slower", what)
     assert fix in how
-
-
-@pytest.mark.parametrize(("count", "text"), [(1, "1 fault: see the column `fix`"), (2, "2 faults: see the column")])
-def test_doctor_counts_its_faults_in_words_that_fit(count, text, monkeypatch, capsys):
-    # As an attribute of the package, the name is the command.
-    module = sys.modules["minding.cli.doctor"]
-    rows = {"_packages": [("x", "0.1", "pip install x")] * count, "_settings": [], "_self_test": []}
-    for name, found in rows.items():
-        monkeypatch.setattr(module, name, lambda found=found: iter(found))
-    assert run(["doctor"]) == 1
-    assert text in capsys.readouterr().out
 
 
 @needs_kernels
@@ -748,11 +640,6 @@ def test_doctor_names_the_fix_for_a_setting_that_corrupts_results(tmp_path):
     assert "unset" in out.stdout
 
 
-def test_a_run_folder_of_the_train_command_can_be_opened(training, compiled, tmp_path):
-    run(["train", "cartpole_ppo"])
-    assert RunDir.open(tmp_path / "runs" / "cartpole_ppo").load_config().exp_name == "cartpole_ppo"
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -761,9 +648,9 @@ def test_a_run_folder_of_the_train_command_can_be_opened(training, compiled, tmp
         ("env.env_id=CartPol-v1", "CartPole-v1"),
         ("device=TPU", "device='TPU': expected one of 'auto', 'CPU', 'Ascend', 'GPU'"),
         ("device=Ascend", "device='Ascend' was asked for, but there is none here"),
-        ("device=GPU", "device='GPU' was asked for, but there is none here"),
         ("chain=on_polcy", "chain='on_polcy' is unknown; did you mean 'on_policy'?"),
         ("env.backend=envpool", "pip install -e '.[envpool]' in your clone of minding"),
+        ("env={env_id: minding/PixelCatch-v0, backend: native}", "has no vector version"),
         ("env.env_kwargs.gravity=9", "env.env_kwargs={'gravity': 9} does not fit CartPole-v1"),
         ("policy.typ=ppo", "unknown key 'policy.typ'; did you mean 'type'?"),
         ("policy.type=dqn", "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn"),
@@ -774,12 +661,6 @@ def test_a_wrong_setting_makes_no_run_folder(override, message, refused, tmp_pat
     monkeypatch.setattr(runtime, "_DEVICE_FILES", {"Ascend": "absent*", "GPU": "absent*"})
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert message in refused("train", "cartpole_ppo", override, "--out", tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_backend_that_the_environment_has_not_makes_no_run_folder(refused, tmp_path):
-    settings = ["env.env_id=minding/PixelCatch-v0", "env.backend=native", "--out", str(tmp_path / "runs")]
-    assert "has no vector version" in refused("train", "cartpole_ppo", *settings)
     assert not (tmp_path / "runs").exists()
 
 
@@ -800,9 +681,10 @@ def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(training, tmp_
         assert message in refused("record", tmp_path / "cartpole_ppo", "--out", file)
 
 
-def test_a_wrong_setting_is_found_before_mindspore_loads():
+def test_bad_input_is_found_before_mindspore_loads():
     code = (
         "import sys; from minding.cli import run\n"
+        "assert run(['train', 'cartpole_pp']) == 2\n"
         "for wrong in 'policy.learn.gamma=2', 'chain=typo', 'env.backend=native env.env_id=minding/PixelCatch-v0':\n"
         "    assert run(['train', 'cartpole_ppo', *wrong.split(), '--out', '/dev/null/x']) == 2\n"
         "print('mindspore' in sys.modules)"
@@ -901,22 +783,6 @@ def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, cap
     assert run(["train", "cartpole_ppo"]) == 0
     found = " ".join(capsys.readouterr().out.split())
     assert "cartpole_ppo-1 (removed or renamed during the run: it holds only files written later)" in found
-
-
-@pytest.mark.parametrize("command", [["resume", "cartpole_ppo"], ["train", "cartpole_ppo", "--resume", "--out", "."]])
-def test_resume_where_no_checkpoint_is_whole_is_bad_input(training, tmp_path, refused, monkeypatch, command):
-    # Its folder is empty.
-    train_to_a_checkpoint(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    # Checkpoints are read by training, with MindSpore.
-    training.train = lambda cfg, run_dir, **kwargs: newest_checkpoint(run_dir.checkpoints)
-    monkeypatch.setattr(runtime, "is_loaded", lambda: True)
-    assert "none of the 1 checkpoints is whole; name another run" in refused(*command)
-
-
-def test_resume_without_a_checkpoint_is_bad_input(training, tmp_path, refused):
-    run(["train", "cartpole_ppo", "--out", str(tmp_path)])
-    assert "no checkpoint in" in refused("resume", tmp_path / "cartpole_ppo")
 
 
 @pytest.fixture
@@ -1029,14 +895,6 @@ def test_of_runs_without_returns_tables_show_what_recorded_data_say(seeds, capsy
         "compare", run_dir.path
     )
     assert wrong_figure({"data_eval": {"td_error": "2"}}).startswith("data_eval={'td_error': '2'}: expected numbers")
-
-
-def test_a_folder_of_seeds_is_plotted(seeds, printed):
-    for folder in seeds.glob("seed_*"):
-        (folder / "metrics.csv").write_text("env_step,eval/return_mean\n0,20.0\n2048,487.5\n")
-    out = printed("plot", seeds, "-o", seeds / "curves.png")
-    assert "(mean of 3 seeds, 95 % interval)" in out
-    assert "final evaluation 200.0 (100.0, 300.0)" in out
 
 
 @pytest.mark.parametrize("command", [["eval"], ["resume"], ["train"], ["export", "--format", "onnx"]])

@@ -87,8 +87,3 @@ def test_a_version_of_another_network_is_refused(pooled):
     pool.add({"net.w": np.zeros(3)}, 0, 0, network=ModelPool(run_dir.models).find(1).network)
     with pytest.raises(CheckpointError, match="belongs to another network"):
         load_policy(run_dir, pool.find(1))
-
-
-def test_settings_of_a_pool_that_is_not_there_are_refused():
-    with pytest.raises(ValueError, match=r"pool\.last=3 has no effect without pool\.freq"):
-        compile_run("cartpole_ppo", ["pool.last=3"])

@@ -170,29 +170,17 @@ def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp
 @pytest.mark.parametrize(
     ("space", "args", "message"),
     [
-        (
-            "policy.learn.lerning_rate: [0.1]",
-            [],
-            "space 'SPACE': unknown key 'policy.learn.lerning_rate'; did you mean",
-        ),
+        ("policy.learn.lerning_rate: [0.1]", [], "space 'SPACE': unknown key 'policy.learn.lerning_rate'"),
         ("", [], "'SPACE' is empty: expected settings"),
         ("{}", [], "space 'SPACE' names no setting"),
-        (
-            "policy.learn.gamma: 0.9",
-            [],
-            "policy.learn.gamma=0.9: expected values as {low: 1e-5, high: 1e-2, log: true}",
-        ),
+        ("policy.learn.gamma: 0.9", [], "policy.learn.gamma=0.9: expected values"),
         ("policy.learn.gamma: {low: 1, high: 0.5}", [], "with low below high"),
         ("policy.learn.gamma: [0.9, 2.0]", [], "policy.learn.gamma=2.0: expected a number in [0, 1]"),
         ("policy.model.hidden: {low: 1, high: 3}", [], "policy.model.hidden=1: expected a list"),
         ("policy.eval.freq: [10, 20]", [], "policy.eval.freq cannot be searched, because trials"),
         ("seed: [0, 1]", [], "seed cannot be searched"),
         (None, ["--space", "absent.yaml"], "cannot read the configuration 'absent.yaml'"),
-        (
-            None,
-            ["policy.eval.freq=2000"],
-            "a trial needs at least 3 evaluations before its end: add policy.eval.freq=250",
-        ),
+        (None, ["policy.eval.freq=2000"], "add policy.eval.freq=250"),
         (None, ["--trials", "0"], "0 is not in the range"),
         (None, ["--jobs", "2", *ALONE], "--jobs 2 with env.single_instance=true: only one environment can exist"),
     ],

@@ -60,17 +60,24 @@ def first_lines(source):
                 yield name, text.partition("\n")[0]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_docstring_names_its_subject(folder):
+def sources(folder):
+    """The modules of a folder, by their path in the tree."""
     paths = sorted(path for path in (ROOT / folder).rglob("*.py") if path.is_file())
     assert paths
-    clauses = [
-        f"{path.relative_to(ROOT)}: {name}: {line}"
-        for path in paths
-        for name, line in first_lines(path.read_text(encoding="utf-8"))
-        if CLAUSE.match(line)
-    ]
-    assert clauses == []
+    return {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in paths}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_docstrings_and_messages_have_no_habit_of_the_first_drafts(folder):
+    found = []
+    for path, source in sources(folder).items():
+        found += [f"{path}: {name}: {line}" for name, line in first_lines(source) if CLAUSE.match(line)]
+        found += [f"{path}:{line}: {habit}; better: {HABITS[habit]}" for line, habit in habits_in(source)]
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                lines = NOUNLESS.finditer(ast.get_docstring(node) or "")
+                found += [f"{path}: an argument without a noun: {line[0].strip()}" for line in lines]
+    assert found == []
 
 
 def test_a_clause_is_found():
@@ -90,28 +97,6 @@ def texts(source):
 
 def habits_in(source):
     return sorted({(line, habit) for line, text in texts(source) for habit in HABITS if re.search(habit, text)})
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_no_docstring_or_message_has_a_habit_of_the_first_drafts(folder):
-    paths = sorted(path for path in (ROOT / folder).rglob("*.py") if path.is_file())
-    found = [
-        f"{path.relative_to(ROOT)}:{line}: {habit}; better: {HABITS[habit]}"
-        for path in paths
-        for line, habit in habits_in(path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_description_of_an_argument_has_a_noun(folder):
-    found = []
-    for path in sorted(path for path in (ROOT / folder).rglob("*.py") if path.is_file()):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                lines = NOUNLESS.finditer(ast.get_docstring(node) or "")
-                found += [f"{path.relative_to(ROOT)}: {line[0].strip()}" for line in lines]
-    assert found == []
 
 
 def test_a_description_without_a_noun_is_found():

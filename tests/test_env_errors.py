@@ -57,12 +57,6 @@ def test_a_module_that_cannot_be_imported_is_one_line_and_exit_code_2(capsys):
     assert "broken.py, line 1" in error
 
 
-def test_a_module_that_ends_the_process_when_it_is_imported_is_one_line_and_exit_code_2(capsys):
-    Path("leaving.py").write_text("import sys\nsys.exit(3)\n")
-    assert run(["check-env", "leaving:World"]) == 2
-    assert "importing 'leaving' failed: SystemExit: 3" in capsys.readouterr().err
-
-
 def test_a_configuration_that_ends_the_process_is_one_line_and_exit_code_2(capsys):
     Path("leaving_config.py").write_text("raise SystemExit(3)\n")
     assert run(["train", "leaving_config.py"]) == 2

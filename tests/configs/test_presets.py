@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from easydict import EasyDict
 from fakes import needs_kernels
-from of_algorithms import environment
 
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.configs.chains import get_chain
@@ -35,7 +34,13 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
     where, _, rest = name.partition(f"_{cfg.policy.type}")
     assert rest == "" or rest.startswith("_")
     assert re.sub(r"[_-]", "", where) in re.sub(r"[_-]", "", cfg.env.env_id.lower())
-    assert "Expected: " in importlib.import_module(f"minding.configs.{cfg.exp_name}").__doc__
+    _, said, expected = importlib.import_module(f"minding.configs.{cfg.exp_name}").__doc__.rpartition("Expected: ")
+    assert said
+    mean = re.search(r"evaluation mean of at least (-?[\d.]+\d|-?\d)", " ".join(expected.split()))
+    assert cfg.run.get("target") == (float(mean[1]) if mean else None)
+    # It says only what differs from the defaults.
+    schema = get_algorithm(cfg.policy.pop("type")).config_schema()
+    assert repeated(cfg.policy, schema_defaults(schema)) == repeated(cfg.env, schema_defaults(config_schema())) == []
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -52,14 +57,6 @@ def test_a_preset_compiles(name, monkeypatch, tmp_path):
         get_chain(cfg.chain).check(cfg)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_says_only_what_differs_from_the_defaults(name):
-    user = load_preset(name)
-    schema = get_algorithm(user.policy.pop("type")).config_schema()
-    assert repeated(user.policy, schema_defaults(schema)) == []
-    assert repeated(user.env, schema_defaults(config_schema())) == []
-
-
 def repeated(user, defaults, prefix=""):
     """Paths at which a preset says the default again."""
     paths = []
@@ -73,11 +70,6 @@ def repeated(user, defaults, prefix=""):
 
 def compile_cartpole(*overrides, algorithm="ppo"):
     return compile_run(Config(env={"env_id": "CartPole-v1"}, policy={"type": algorithm}), overrides)
-
-
-def test_the_environment_fills_in_shapes():
-    spec = compile_cartpole().env.spec
-    assert (spec.observation.shape, spec.action.n, spec.max_episode_steps) == ([4], 2, 500)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +97,9 @@ def test_an_action_space_that_the_algorithm_cannot_act_in_is_refused():
         compile_cartpole("env.collector_env_num=1", algorithm="sac")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
-    cfg = compile_run(Config(env={"env_id": environment(algorithm)}, policy={"type": algorithm}))
-    assert cfg.policy.collect.get("n_sample", 0) % cfg.env.collector_env_num == 0
-
-
-TABLE, TIMES = "policy.other.replay=table", "policy.other.table.max_times_sampled=1"
+BUFFER, LIMITER, TABLE = "policy.other.buffer_size", "policy.other.table.limiter", "policy.other.replay=table"
+TIMES = [TABLE, "policy.other.table.max_times_sampled=1", "policy.learn.batch_size=2000"]
+UPDATES = "policy.learn.update_per_collect={}"
 
 
 @pytest.mark.parametrize(
@@ -119,80 +107,32 @@ TABLE, TIMES = "policy.other.replay=table", "policy.other.table.max_times_sample
     [
         ("dqn", ["run.max_env_step=900"], ["policy.learn.warmup=1000", "run.max_env_step, 900"]),
         ("dqn", ["run.max_step=10"], ["policy.learn.warmup=1000", "run.max_step x policy.collect.n_sample, 80"]),
-        ("dqn", ["policy.other.buffer_size=900"], ["policy.learn.warmup=1000", "policy.other.buffer_size=900"]),
-        (
-            "dqn",
-            ["policy.other.buffer_size=100", "policy.learn.warmup=1"],
-            ["policy.learn.batch_size=128", "policy.other.buffer_size=100"],
-        ),
-        (
-            "dqn",
-            ["policy.learn.updates_per_step=1e-5", "policy.learn.update_per_collect=1"],
-            ["policy.learn.updates_per_step=1e-05 is never reached", "bring 0.99 gradient steps"],
-        ),
-        (
-            "sac",
-            ["policy.collect.random_steps=5000", "run.max_env_step=5000"],
-            ["policy.collect.random_steps=5000", "run.max_env_step"],
-        ),
+        ("dqn", [f"{BUFFER}=900"], ["policy.learn.warmup=1000", f"{BUFFER}=900"]),
+        ("dqn", [f"{BUFFER}=100", "policy.learn.warmup=1"], ["policy.learn.batch_size=128", f"{BUFFER}=100"]),
+        ("dqn", ["policy.learn.updates_per_step=1e-5"], ["policy.learn.updates_per_step=1e-05 is never reached"]),
+        ("sac", ["policy.collect.random_steps=5000", "run.max_env_step=5000"], ["policy.collect.random_steps=5000"]),
         ("c51", ["policy.model.v_max=-10"], ["policy.model.v_min=-10.0", "policy.model.v_max=-10.0"]),
         ("c51", ["policy.model.v_max=.inf"], ["policy.model.v_min=-10.0", "policy.model.v_max=inf"]),
         ("ppo", ["run.stop_value=1", "run.max_env_step=5000"], ["run.stop_value=1.0", "policy.eval.freq=10000"]),
         ("dqn", ["policy.other.eps.points=[[0, 1], [1, 0]]"], ["policy.other.eps.points=", "has no effect"]),
-        ("dqn", ["policy.other.eps.kind=piecewise"], ["policy.other.eps.points=[]: expected pairs"]),
-        ("ppo", ["policy.learn.anneal_kind=piecewise"], ["policy.learn.anneal_points=[]: expected pairs"]),
-        (
-            "dqn",
-            ["policy.other.table.limiter=ratio"],
-            ["policy.other.table.limiter='ratio' has no effect without policy.other.replay=table"],
-        ),
-        (
-            "dqn",
-            [TABLE, "policy.other.table.samples_per_insert=4"],
-            ["policy.other.table.samples_per_insert=4.0 has no effect without policy.other.table.limiter=ratio"],
-        ),
+        ("dqn", ["policy.other.eps.kind=piecewise"], ["policy.other.eps.points=[]"]),
+        ("ppo", ["policy.learn.anneal_kind=piecewise"], ["policy.learn.anneal_points=[]"]),
+        ("dqn", [f"{LIMITER}=ratio"], [f"{LIMITER}='ratio' has no effect without {TABLE}"]),
+        ("dqn", [TABLE, "policy.other.table.samples_per_insert=4"], [f"has no effect without {LIMITER}=ratio"]),
         ("ppo", ["contest.opponents=[a]"], ["contest.opponents=['a'] has no effect without chain=contest"]),
         ("ppo", ["contest.size=3"], ["contest.size=3 has no effect without chain=contest"]),
         ("ppo", ["pool.last=3"], ["pool.last=3 has no effect without pool.freq"]),
         ("dqn", ["policy.other.data=x"], ["policy.other.data='x' has no effect without chain=offline or prior_data"]),
         ("dqn", ["policy.other.hindsight.k=8"], ["policy.other.hindsight.k=8 has no effect without chain=hindsight"]),
-        ("ppo", ["env.team_reward=true"], ["env.team_reward=true, which", "needs an environment with several agents"]),
-        ("ppo", ["env.global_state=true"], ["env.global_state=true, which", "an environment with several agents"]),
-        ("ppo", ["env.episodic_life=true"], ["env.episodic_life=true and the wrapper", "CartPole", "gives none"]),
-        ("ppo", ["env.wrappers=[episodic_life]"], ["the wrapper episodic_life need info['lives']"]),
-        (
-            "dqn",
-            [TABLE, "policy.other.table.limiter=min_size", "policy.other.table.limiter_rows=1000000"],
-            ["policy.other.table.limiter_rows=1000000 exceeds policy.other.buffer_size=50000"],
-        ),
-        (
-            "dqn",
-            [TABLE, "policy.other.table.limiter=ratio", "policy.other.table.limiter_error=1"],
-            ["policy.other.table.limiter_error=1: expected at least 8, the larger of 1 and policy.other.table.samp"],
-        ),
-        (
-            # 2 minibatches of 2,000 need 4,000 of 3,000 samples, 3 of them 6,000 of 5,000.
-            "dqn",
-            [
-                TABLE,
-                TIMES,
-                "policy.learn.batch_size=2000",
-                "policy.learn.update_per_collect=2",
-                "run.max_env_step=3000",
-            ],
-            [f"{TIMES} with run.max_env_step, 3000 transitions: they last for 3000 samples", "draws 4000"],
-        ),
-        (
-            "dqn",
-            [
-                TABLE,
-                TIMES,
-                "policy.learn.batch_size=2000",
-                "policy.learn.update_per_collect=3",
-                "policy.other.buffer_size=5000",
-            ],
-            [f"{TIMES} with policy.other.buffer_size, 5000 transitions", "draws 6000"],
-        ),
+        ("ppo", ["env.team_reward=true"], ["env.team_reward=true"]),
+        ("ppo", ["env.global_state=true"], ["env.global_state=true"]),
+        ("ppo", ["env.episodic_life=true"], ["env.episodic_life=true", "CartPole"]),
+        ("ppo", ["env.wrappers=[episodic_life]"], ["episodic_life", "info['lives']"]),
+        ("dqn", [TABLE, f"{LIMITER}=min_size", f"{LIMITER}_rows=1000000"], [f"{LIMITER}_rows=1000000", BUFFER]),
+        ("dqn", [TABLE, f"{LIMITER}=ratio", f"{LIMITER}_error=1"], [f"{LIMITER}_error=1"]),
+        # 2 minibatches of 2,000 need 4,000 of 3,000 samples, 3 of them 6,000 of 5,000.
+        ("dqn", [*TIMES, UPDATES.format(2), "run.max_env_step=3000"], [TIMES[1], "3000 samples", "draws 4000"]),
+        ("dqn", [*TIMES, UPDATES.format(3), f"{BUFFER}=5000"], [TIMES[1], BUFFER, "draws 6000"]),
     ],
 )
 def test_a_run_that_would_do_nothing_of_what_it_is_asked_for_is_refused(algorithm, overrides, both):
@@ -217,24 +157,9 @@ def test_an_algorithm_of_actions_in_the_unit_box_refuses_other_limits():
         ALGORITHMS["sac"].check_actions({"kind": "box", "low": float("-inf"), "high": 1.0})
 
 
-def test_an_unknown_algorithm_names_the_nearest():
-    with pytest.raises(ConfigError, match="'ppoo'; did you mean 'ppo'"):
-        compile_cartpole(algorithm="ppoo")
-
-
-def test_an_unknown_environment_names_the_nearest():
-    with pytest.raises(ConfigError, match=r"env\.env_id.*CartPole-v1"):
-        compile_cartpole("env.env_id=CartPol-v1")
-
-
 def test_two_loads_of_a_preset_share_nothing():
     load_preset("pong_ppo").policy.model.hidden.append(1)
     assert load_preset("pong_ppo").policy.model.hidden == [512]
-
-
-def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(ConfigError, match="unknown preset 'cartpole_pppo'; did you mean 'cartpole_ppo'"):
-        load_preset("cartpole_pppo")
 
 
 def test_a_saved_configuration_is_found_by_file_and_by_run_folder(tmp_path):
@@ -263,12 +188,6 @@ def test_a_python_file_in_the_manner_of_di_engine_gives_its_main_config(tmp_path
     assert (cfg.exp_name, cfg.seed, cfg.policy.learn.gamma) == ("mine", 7, 0.5)
     assert isinstance(cfg.policy.learn, EasyDict)
     assert vars(cfg) == {}
-
-
-def test_a_python_file_gives_its_main_config(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text("from minding.engine import Config\nmain_config = Config(seed=7, policy=dict(type='ppo'))\n")
-    assert load_user_config(path).policy.type == "ppo"
 
 
 @pytest.mark.parametrize(
@@ -316,13 +235,6 @@ def test_only_one_gradient_step_with_the_kernels_makes_a_short_update(name, over
     monkeypatch.setattr(runtime, "prepare", asked.append)
     prepare_process.prepare(compile_run(load_preset(name), [override]))
     assert [settings.short_graphs for settings in asked] == [short]
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_target_of_a_preset_is_the_mean_return_that_it_says_to_expect(name):
-    expected = importlib.import_module(f"minding.configs.{name}").__doc__.rpartition("Expected: ")[2]
-    said = re.search(r"evaluation mean of at least (-?[\d.]+\d|-?\d)", " ".join(expected.split()))
-    assert load_preset(name).run.get("target") == (float(said[1]) if said else None)
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,13 @@ def test_defaults_are_fresh_plain_values_with_a_line_of_documentation_each():
 
 
 def test_unknown_keys_wrong_types_and_ranges_name_the_key():
-    with pytest.raises(ConfigError, match=r"env\.backnd: unknown key; did you mean 'backend'"):
-        env_settings({"backnd": "sync"})
-    with pytest.raises(ConfigError, match=r"env\.collector_env_num=0"):
-        env_settings({"collector_env_num": 0})
-    with pytest.raises(ConfigError, match=r"env\.backend='synk'.*did you mean 'sync'"):
-        env_settings({"backend": "synk"})
-
-
-def test_the_description_that_the_compiler_adds_is_no_unknown_key():
-    assert env_settings({"spec": {"num_agents": 1}})["backend"] == "auto"
+    for settings, words in (
+        ({"backnd": "sync"}, r"env\.backnd: .*'backend'"),
+        ({"collector_env_num": 0}, r"env\.collector_env_num=0"),
+        ({"backend": "synk"}, r"env\.backend='synk'.*'sync'"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            env_settings(settings)
 
 
 def test_an_environment_of_a_missing_package_names_the_extra(monkeypatch):

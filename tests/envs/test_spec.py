@@ -11,15 +11,6 @@ from minding.engine.errors import SpaceError
 from minding.envs import describe_env, describe_space, register_env
 
 
-def test_cartpole():
-    description = describe_env({"env_id": "CartPole-v1"})
-    assert description["action"] == {"kind": "discrete", "n": 2, "start": 0}
-    assert description["observation"]["shape"] == [4]
-    assert description["observation"]["dtype"] == "float32"
-    assert description["max_episode_steps"] == 500
-    assert description["num_agents"] == 1
-
-
 def test_box_actions_are_described_as_policies_see_them():
     rescaled = describe_env({"env_id": "Pendulum-v1"})["action"]
     assert rescaled == {"kind": "box", "shape": [1], "dtype": "float32", "low": [-1.0], "high": [1.0]}
@@ -38,13 +29,6 @@ def test_nested_observations_and_their_dtypes_as_handed_out():
     ]
     assert description["action"] == {"kind": "multi_discrete", "nvec": [3, 2]}
     assert description["max_episode_steps"] is None
-
-
-def test_wrappers_and_time_limits_are_part_of_the_description():
-    cfg = {"env_id": "CartPole-v1", "wrappers": [{"frame_stack": {"size": 3}}], "max_episode_steps": 60}
-    description = describe_env(cfg)
-    assert description["observation"]["shape"] == [12]
-    assert description["max_episode_steps"] == 60
 
 
 def test_bounds_of_images_are_one_pair_of_numbers():

@@ -7,7 +7,6 @@ from fakes import AgePolicy, CountingEnv, CountingPolicy
 from minding.engine import ChainError, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.types import EpisodeEnd
-from minding.envs import make_env_manager
 from minding.middleware import EpisodeCollector, StepCollector
 
 
@@ -69,13 +68,6 @@ def test_reset_rows_are_marked_and_not_counted_and_ends_before_them_are_kept(col
     assert (ctx.env_step, ctx.env_episode) == (6, 2)
 
 
-def test_episodes_go_on_over_iterations_and_counters_add_up(collect):
-    _, _, ctx = collect(CountingEnv(lengths=(6, 9)), iterations=2)
-    assert ctx.trajectories.obs[:, 0].tolist() == [[0, 0, 4], [0, 0, 5], [0, 1, 0], [0, 1, 1]]
-    assert ctx.episode_stats == [EpisodeEnd(0, 21.0, 6)]
-    assert (ctx.env_step, ctx.env_episode) == (16, 1)
-
-
 def test_an_earlier_rollout_is_not_overwritten(counting_config):
     collector = StepCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(lengths=(9, 9)))
     first, second = OnlineRLContext(), OnlineRLContext()
@@ -110,28 +102,6 @@ def test_the_environments_are_part_of_the_state_and_are_closed_at_the_end(collec
     assert restored.obs.tolist() == [[0, 0, 4], [1, 0, 4]]
     collector.close()
     assert env.closed
-
-
-@pytest.mark.parametrize("backend", ["sync", "native"])
-def test_real_environments_give_true_successors(counting_config, backend):
-    """CartPole falls left in about 9 steps; its native form spends a step on each reset."""
-    env = make_env_manager({"env_id": "CartPole-v1", "backend": backend}, 2, 0)
-    ctx = OnlineRLContext()
-
-    class Left(AgePolicy):
-        def _act(self, obs):
-            return np.zeros(len(obs), np.int64)
-
-    StepCollector(counting_config("ppo", **{"policy.collect.n_sample": 80}), Left().collect_mode, env)(ctx)
-    env.close()
-    rollout = ctx.trajectories
-    successor, valid = rollout.next_obs(), np.ones((40, 2), bool) if rollout.valid is None else rollout.valid
-    # CartPole moves its position by 0.02 times its velocity, in every transition and over no reset.
-    moved = rollout.obs[..., 0] + 0.02 * rollout.obs[..., 1]
-    np.testing.assert_allclose(successor[..., 0][valid], moved[valid], atol=1e-5)
-    fallen = np.abs(successor[..., 2]) > 12 * np.pi / 180
-    assert np.array_equal(fallen & valid, rollout.terminated)
-    assert 6 <= rollout.terminated.sum() == len(ctx.episode_stats) == len(rollout.ends)
 
 
 # Memory: the policy counts the observations of an episode, which is their age.
@@ -240,8 +210,3 @@ def test_the_share_of_whole_episodes_stays_where_environments_are_divided(counti
     ctx = OnlineRLContext()
     collector(ctx)
     assert [len(episode["reward"]) for episode in ctx.episodes] == [4, 4]
-
-
-def test_episodes_that_cannot_be_shared_evenly_are_refused(counting_config):
-    collector = EpisodeCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(), n_episode=3)
-    assert collector.requirements() == ["n_episode=3 is not a multiple of the 2 environments"]

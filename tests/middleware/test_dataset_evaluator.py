@@ -165,15 +165,7 @@ def small_fit(episodes, gamma, steps):
     return cfg, dataset(episodes, space_of(3), choices(2))
 
 
-@pytest.mark.parametrize(
-    ("length", "gamma", "steps"),
-    [
-        (10, 0.99, 5000),
-        (25, 0.99, 5000),
-        (50, 0.99, 5000),
-        pytest.param(10, 0.999, 50_000, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("length", "gamma", "steps"), [(10, 0.99, 5000), (50, 0.99, 5000)])
 def test_values_travel_further_than_a_recorded_episode(length, gamma, steps):
     cfg, data = small_fit(endless(length), gamma, steps)
     one = Judged(lambda obs: np.ones(len(obs), np.int64), fitted=get_policy_class("discrete_cql")(cfg).fitted_q)
@@ -182,7 +174,7 @@ def test_values_travel_further_than_a_recorded_episode(length, gamma, steps):
     assert judge.judge(0)["fqe_value"] == pytest.approx(-1 / (1 - gamma), rel=0.02)
 
 
-@pytest.mark.parametrize(("limit", "gamma", "steps"), [(10_000, 0.98, 4000), (10, 0.98, 4000), (10_000, 1.0, 6000)])
+@pytest.mark.parametrize(("limit", "gamma", "steps"), [(10, 0.98, 4000), (10_000, 1.0, 6000)])
 def test_values_that_end_within_an_episode_and_those_of_a_policy_that_never_ends_one(limit, gamma, steps):
     cfg, data = small_fit(corridor(600, limit), gamma, steps)
     act = [1]
@@ -336,8 +328,3 @@ def test_action_values_are_those_of_the_critics_for_any_number_of_rows(algorithm
     else:
         expected = np.minimum(*(q.asnumpy() for q in policy.root.critics(ms.Tensor(action), leaves)))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_bc_has_no_action_values():
-    policy = get_policy_class("bc")(tiny_config("bc"))
-    assert policy.action_values({"": np.zeros((2, 4), np.float32)}, np.zeros(2, np.int64)) is None

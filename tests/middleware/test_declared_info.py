@@ -1,16 +1,12 @@
 """Masks and declared info on their way from the environments through collector, buffer, evaluator and log."""
 
-import csv
-
 import numpy as np
 import pytest
 
-from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.envs import make_env_manager
-from minding.middleware import EpisodeCollector, StepCollector, gae_estimator, interaction_evaluator
+from minding.middleware import EpisodeCollector, StepCollector, gae_estimator
 from minding.middleware.data_pusher import transitions
-from minding.middleware.online_logger import online_logger
 
 ENV = {"env_id": "minding/MaskedGrid-v0", "env_kwargs": {"side": 4}, "info_keys": ["action_mask", "success"]}
 
@@ -74,18 +70,3 @@ def test_whole_episodes_hold_them_too(cfg, env):
         assert episode["info.success"].shape == episode["reward"].shape
         assert episode["obs"].action_mask.any(axis=1).all()
         assert not episode["final_obs"].action_mask.any()
-
-
-def test_evaluations_report_the_share_of_successes(cfg, env, tmp_path):
-    ctx = OnlineRLContext(env_step=4, train_iter=2)
-    interaction_evaluator(cfg, FirstLegal(), env)(ctx)
-    won = [end.episode_return == 15 for end in ctx.eval_output]
-    assert [end.info for end in ctx.eval_output] == [{"success": float(each)} for each in won]
-    assert 0 < sum(won) < 8
-    run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "loggers": []}
-    logger = online_logger(Config(exp_name="test", run=run), tmp_path, progress=False)
-    logger(ctx)
-    logger.close()
-    with open(tmp_path / "metrics.csv", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert float(row["eval/success"]) == sum(won) / 8

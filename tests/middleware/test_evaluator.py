@@ -10,7 +10,6 @@ from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.errors import EnvError
 from minding.engine.types import EpisodeEnd
-from minding.envs import make_env_manager
 from minding.middleware import StepCollector, interaction_evaluator
 from minding.middleware.evaluator import play_episodes
 
@@ -59,15 +58,6 @@ def test_an_environment_is_forgotten_at_the_end_of_its_episode(reset_rows):
         assert len(play_episodes(Checking().eval_mode, env, 6, max_steps=100)) == 6
 
 
-def test_every_evaluation_begins_with_fresh_episodes(evaluator):
-    env = CountingEnv(lengths=(3, 1))
-    middleware, _ = evaluator(env, n_episode=2)
-    for turn in (1, 2):
-        ctx = OnlineRLContext(env_step=1000 * turn, train_iter=turn)
-        middleware(ctx)
-        assert (env.resets, ctx.eval_value) == (turn, 3.5)
-
-
 def test_it_is_due_once_every_freq_environment_steps(evaluator):
     middleware, _ = evaluator(CountingEnv())
     ctx, evaluated = OnlineRLContext(), []
@@ -94,12 +84,6 @@ def test_it_does_not_repeat_while_no_gradient_step_is_made(evaluator):
     ctx.train_iter = 6
     middleware(ctx)
     assert (ctx.eval_value, ctx.last_eval_clock) == (4.5, 400)
-
-
-def test_before_the_first_interval_there_is_no_evaluation(evaluator):
-    middleware, policy = evaluator(CountingEnv())
-    middleware(OnlineRLContext(env_step=99, train_iter=5))
-    assert policy.calls == 0
 
 
 def test_its_environments_are_closed_at_the_end_and_part_of_the_state(evaluator):
@@ -154,36 +138,6 @@ def test_without_a_signal_a_task_that_ends_lets_the_evaluation_end_first(evaluat
     assert (values, middleware.resume_guarantee) == ([4.5], "exact")
 
 
-def test_the_evaluation_after_a_resume_is_the_one_that_would_have_come(tiny_config):
-    cfg = tiny_config("dqn", **{"policy.eval.freq": 10, "policy.eval.n_episode": 3})
-
-    def evaluator():
-        env = make_env_manager({"env_id": "fakes:Hunt"}, 2, seed=3, training=False)
-        return interaction_evaluator(cfg, Walker(), env)
-
-    whole = evaluator()
-    for evaluations in range(3):
-        resumed = evaluator()
-        resumed.load_state_dict(whole.state_dict())
-        ctx, again = (OnlineRLContext(env_step=100 * (evaluations + 1), train_iter=evaluations + 1) for _ in range(2))
-        whole(ctx)
-        resumed(again)
-        assert again.eval_output == ctx.eval_output
-        whole_state, state = whole.state_dict()["env"]["source"], resumed.state_dict()["env"]["source"]
-        assert state["episode"].tolist() == whole_state["episode"].tolist()
-        # Between evaluations no episode runs: there is nothing to replay.
-        assert (state["actions"], state["obs"]) == ({}, {})
-
-
-class Walker:
-    """Goes right."""
-
-    def forward(self, obs):
-        return np.ones(len(obs.place), np.int64)
-
-    def reset(self, env_ids=None): ...
-
-
 def test_episodes_that_never_end_are_cut_off_and_their_returns_so_far_count(caplog):
     env = CountingEnv(lengths=(3, 10**9))
     episodes = play_episodes(AgePolicy().eval_mode, env, 4, max_steps=5)
@@ -199,16 +153,6 @@ def test_environments_that_something_else_steps_are_refused(evaluator, counting_
     assert middleware.clashes([middleware, own]) == []
     (problem,) = middleware.clashes([middleware, shared])
     assert problem.startswith("it plays in the environments of another middleware, and would end their episodes")
-
-
-def test_a_mode_for_something_else_is_refused(evaluator, counting_config):
-    env, policy, cfg = CountingEnv(), AgePolicy(), counting_config(**{"policy.collect.n_sample": 4})
-    assert evaluator(env)[0].requirements() == []
-    (problem,) = interaction_evaluator(cfg, policy.collect_mode, env).requirements()
-    assert problem.startswith("expected policy.eval_mode, got a ")
-    assert problem.endswith(", which explores")
-    (problem,) = StepCollector(cfg, object(), env).requirements()
-    assert problem == "expected policy.collect_mode, got a object"
 
 
 class Broken(CountingEnv):

@@ -108,19 +108,6 @@ def test_goals_are_what_was_reached_at_this_or_a_later_step_of_the_same_episode(
     assert goals_of(buffer.rows()) == {0: {1, 2}, 1: {2}, 2: {4, 5}, 3: {5}}
 
 
-def test_rewards_and_ends_are_those_of_the_goal_and_nothing_else_changes(config_of):
-    buffer, _ = enhanced(config_of(), rollout())
-    rows = buffer.rows()
-    action, reached = rows["action"].tolist(), numbers(rows["next_obs.achieved_goal"])
-    assert reached == [[1, 2, 4, 5][t] for t in action]
-    assert numbers(rows["obs.observation"]) == [[0, 1, 3, 4][t] for t in action]
-    hit = np.array(numbers(rows["obs.desired_goal"])) == reached
-    assert 0 < hit[rows["action"] == 0].sum() < 30
-    assert rows["terminated"].tolist() == hit.tolist()
-    assert rows["reward"].tolist() == (hit - 1.0).tolist()
-    assert rows["reward"].dtype == np.float32
-
-
 def test_rows_of_resets_are_left_out_and_end_what_was_given_up(config_of):
     valid = np.array([[True], [True], [False], [True]])
     buffer, _ = enhanced(config_of(), rollout(valid))
@@ -209,24 +196,6 @@ def test_any_partition_into_rollouts_pushes_the_same_copies_of_whole_episodes(co
         assert rows["terminated"][k] == (goal == at)
 
 
-def test_with_rollouts_of_one_step_goals_come_from_the_whole_episode(config_of):
-    stream = Stream(3, 60, envs=2)
-    rollouts = [with_goals(stream, t, t + 1) for t in range(60)]
-    buffer, _ = enhanced(config_of(k=200), *rollouts, env=Plane(), capacity=100_000)
-    rows = buffer.rows()
-    drawn = {}
-    for own, goal in zip(rows["obs.achieved_goal"], rows["obs.desired_goal"], strict=True):
-        drawn.setdefault(tuple(own), set()).add(float(goal[1]))
-    episodes = episodes_of(stream)
-    longest = max(len(episode) for episode in episodes)
-    assert longest >= 8
-    assert drawn == {
-        (env, t): {then for _, _, then in episode[place:]}
-        for episode in episodes
-        for place, (env, t, _) in enumerate(episode)
-    }
-
-
 def test_collectors_that_take_turns_keep_their_episodes_apart(config_of):
     streams = [Stream(seed, 24) for seed in (1, 2)]
     alone = [enhanced(config_of(k=1), with_goals(stream, 0, 24), env=Plane())[0].rows() for stream in streams]
@@ -288,14 +257,6 @@ class Parking(Effort):
 
     def compute_reward(self, achieved_goal, desired_goal, info, p=0.5):
         return -np.power(np.abs(achieved_goal - desired_goal) @ np.array([1.0, 0.3, 0.0]), p)
-
-
-def test_a_rule_is_given_the_info_of_the_step(config_of):
-    effort = np.array([[0.25], [0.5], [0.75], [1.0]], np.float32)
-    buffer, _ = enhanced(config_of(), rollout(info={"effort": effort}), env=Effort())
-    rows = buffer.rows()
-    hit = (rows["obs.desired_goal"] == rows["next_obs.achieved_goal"]).all(1)
-    np.testing.assert_array_equal(rows["reward"], hit - 1.0 - effort[rows["action"], 0])
 
 
 def test_without_compute_terminated_a_copy_ends_where_the_transition_ended(config_of):

@@ -76,29 +76,6 @@ def test_it_makes_the_configured_steps_on_rows_of_the_buffer(parts):
     assert (ctx.train_iter, ctx.train_output, learner.progress) == (9, {"loss": 0.5, "grad_steps": 3}, [0.25])
 
 
-def test_a_buffer_and_a_policy_that_fit_have_no_problem(parts):
-    assert parts()[0].requirements() == []
-
-
-def test_a_buffer_of_other_fields_is_refused_with_the_fix(parts):
-    (problem,) = parts(buffer_fields={"number": Field((2,)), "other": Field()})[0].requirements()
-    assert problem == (
-        "field 'number' is float32 (2,) in the buffer, and the policy learns from float32 (): create the buffer for "
-        "this environment and with these settings"
-    )
-    (problem,) = parts(buffer_fields={"other": Field()})[0].requirements()
-    assert problem.startswith("the buffer has no field 'number', which the policy learns from; it has other.")
-
-
-def test_a_buffer_may_have_more_fields_than_the_policy_reads(parts):
-    assert parts(buffer_fields={"other": Field(), **FIELDS})[0].requirements() == []
-
-
-def test_a_warm_up_that_the_buffer_can_never_hold_is_refused(parts):
-    (problem,) = parts(capacity=9)[0].requirements()
-    assert "policy.learn.warmup=10 exceeds the buffer's capacity 9: it would never learn" in problem
-
-
 class Judge(ReadingLearner):
     """Gives a row the size of its number as its priority."""
 
@@ -120,17 +97,6 @@ def test_a_prioritized_buffer_learns_the_priorities_of_the_rows_that_were_drawn(
     middleware(OnlineRLContext())
     # Equal priorities draw each row once; then they are the numbers.
     assert buffer.state_dict()["priorities"] == pytest.approx([6, 7, 8, 9])
-
-
-def test_a_buffer_that_wants_priorities_from_a_policy_without_them_is_refused_with_the_fix(counting_config):
-    middleware = OffPolicyLearner(
-        counting_config(), ReadingLearner(FIELDS), ReplayBuffer(10_000, FIELDS, priority=Priority())
-    )
-    (problem,) = middleware.requirements()
-    assert problem == (
-        "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
-        "algorithm has it, or make the buffer without `priority`"
-    )
 
 
 # Ratio of updates to environment steps
@@ -250,29 +216,6 @@ def test_one_ratio_for_several_learners_is_refused(parts):
     (one, *_), (two, *_) = (parts(updates_per_step=0.5) for _ in range(2))
     assert "counts the gradient steps of all learners of the chain" in one.clashes([one, two])[0]
     assert one.clashes([one]) == []
-
-
-def test_sequences_go_to_policies_that_learn_from_them_and_rows_to_the_others(counting_config):
-    cfg = counting_config(**{"policy.learn.warmup": 1})
-    sequences, rows = ReplayBuffer(100, FIELDS, sequences=Sequences(4)), ReplayBuffer(100, FIELDS)
-
-    def problems(buffer, learns):
-        learner = ReadingLearner(FIELDS)
-        learner.sequences = learns
-        return OffPolicyLearner(cfg, learner, buffer).requirements()
-
-    assert problems(sequences, True) == problems(rows, False) == problems(sequences, None) == problems(rows, None) == []
-    assert problems(sequences, False) == [
-        "the buffer samples sequences, and the policy learns from single rows: make it without `sequences`"
-    ]
-    assert problems(rows, True) == [
-        "the buffer samples single rows, and the policy learns from sequences: make it with `sequences`"
-    ]
-
-
-def test_a_policy_in_place_of_its_mode_is_refused(counting_config):
-    learner = OffPolicyLearner(counting_config(**{"policy.learn.warmup": 1}), object(), ReplayBuffer(100, FIELDS))
-    assert learner.requirements() == ["expected policy.learn_mode, got a object"]
 
 
 def test_n_step_returns_that_nothing_computes_are_missed(counting_config):

@@ -1,6 +1,5 @@
 """Versions are added when they are due and when they were measured, once, in a resumed run as in one that ran on."""
 
-import logging
 import shutil
 
 import numpy as np
@@ -10,7 +9,6 @@ from minding.engine import OfflineRLContext, OnlineRLContext, Task, declare
 from minding.engine.errors import ConfigError
 from minding.engine.run.pool import ModelPool
 from minding.middleware import CkptSaver, model_pool
-from proofs.disk_faults import FailingOs, installed
 
 
 class Number:
@@ -157,16 +155,3 @@ def test_versions_of_an_earlier_run_are_set_aside(tmp_path, caplog):
     (aside,) = (tmp_path / "run").glob("left-*-models")
     assert len(ModelPool(aside).versions) == 2
     assert "holds versions of an earlier run: it is now" in caplog.text
-
-
-def test_a_full_disk_is_reported_and_training_goes_on(tmp_path, caplog):
-    caplog.set_level(logging.WARNING)
-    policy, pool = Number(), ModelPool(tmp_path / "models")
-    middleware = model_pool(policy, pool, 1)
-    with installed(FailingOs(1, 28, lasting=True)):
-        middleware(OnlineRLContext())
-    assert "no version was added" in caplog.text
-    middleware(OnlineRLContext())
-    assert len(pool.versions) == 1
-    with pytest.raises(ConfigError, match="freq=0"):
-        model_pool(policy, pool, 0)

@@ -8,13 +8,10 @@ from fakes import AgePolicy, CountingEnv, tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import GAMMA, Stream
-from treevalue import FastTreeValue
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
-from minding.engine.checkpoint import load_checkpoint, save_checkpoint
-from minding.engine.data.returns import outcome
-from minding.middleware import StepCollector, gae_estimator, montecarlo_return_estimator
+from minding.middleware import StepCollector, montecarlo_return_estimator
 
 CRITIC, NO_CRITIC = AgePolicy().collect_mode, AgePolicy(value=False).collect_mode
 
@@ -88,19 +85,6 @@ def test_any_partition_into_rollouts_gives_the_returns_of_the_whole_stream(confi
     check_rows([*parts, estimator.state_dict()["known"]["0"]], sums(stream, start))
 
 
-def test_what_waits_does_not_grow(config_of):
-    stream, estimator = Stream(3, 400), montecarlo_return_estimator(config_of(), NO_CRITIC)
-    waiting = []
-    for start in range(0, 400, 4):
-        estimated(estimator, stream.rollout(start, start + 4))
-        state = estimator.state_dict()
-        tail = len(state["tails"]["0"]["reward"]) if state["tails"] else 0
-        waiting.append((len(state["known"]["0"]["return"]), tail))
-    # Rollouts of twelve rows; the longest episodes take about forty steps.
-    assert max(known for known, _ in waiting) < 100
-    assert max(tail for _, tail in waiting) < 50
-
-
 def test_rows_come_in_the_order_in_which_their_episodes_end(config_of):
     ctx, cfg = OnlineRLContext(), config_of(gamma=0.5)
     collector = StepCollector(cfg, NO_CRITIC, CountingEnv(lengths=(6, 2)))
@@ -118,31 +102,6 @@ def test_rows_come_in_the_order_in_which_their_episodes_end(config_of):
     assert made[1]["return"].tolist() == [2.0, 2.0, 2.0, 2.0, 3.75, 5.5, 7.0, 8.0]
     assert made[2]["obs"][:4].tolist() == [[0, 0, 4], [1, 2, 0], [0, 0, 5], [1, 2, 1]]
     assert made[2]["return"][:4].tolist() == [8.0, 2.0, 6.0, 2.0]
-
-
-def test_rows_that_wait_survive_a_checkpoint_with_nested_observations(config_of, tmp_path):
-    def nested(rollout):
-        trees = {
-            name: FastTreeValue({"a": value, "b": {"c": value[..., 0]}})
-            for name in ("obs", "last_obs", "final_obs")
-            if (value := getattr(rollout, name)) is not None
-        }
-        return dataclasses.replace(rollout, **trees)
-
-    stream = Stream(5, 40, resets=True)
-    estimator, resumed = (montecarlo_return_estimator(config_of(), NO_CRITIC) for _ in range(2))
-    for start in (0, 9):
-        estimated(estimator, nested(stream.rollout(start, start + 9)))
-    state = estimator.state_dict()
-    assert state["tails"]
-    assert len(state["known"]["0"]["return"])
-    save_checkpoint(tmp_path / "iter_1", state, {})
-    resumed.load_state_dict(load_checkpoint(tmp_path / "iter_1")[0])
-    for start in range(18, 36, 6):
-        one, two = (estimated(each, nested(stream.rollout(start, start + 6))) for each in (estimator, resumed))
-        assert one.keys() == two.keys() >= {"obs.a", "obs.b.c"}
-        for name, values in one.items():
-            assert values.tobytes() == two[name].tobytes()
 
 
 def test_of_an_episode_that_a_resumed_run_gives_up_nothing_is_learned(config_of):
@@ -242,18 +201,6 @@ def test_with_a_critic_time_limits_and_borders_bootstrap_and_true_ends_do_not(co
     np.testing.assert_allclose(data["advantage"], data["return"] - data["value"], atol=1e-5)
 
 
-def test_with_a_critic_the_rows_are_those_of_gae_with_lambda_one(counting_config):
-    rows = []
-    for estimator in (gae_estimator, montecarlo_return_estimator):
-        cfg = counting_config("a2c", **{"policy.learn.gae_lambda": 1.0 if estimator is gae_estimator else 0.3})
-        ctx = OnlineRLContext()
-        StepCollector(cfg, CRITIC, CountingEnv(reset_rows=True))(ctx)
-        estimator(cfg, CRITIC)(ctx)
-        rows.append(ctx.train_data)
-    assert rows[0].keys() == rows[1].keys()
-    assert all(np.array_equal(values, rows[1][name]) for name, values in rows[0].items())
-
-
 def test_several_agents_need_a_critic(config_of):
     cfg = config_of()
     assert montecarlo_return_estimator(cfg, NO_CRITIC).requirements() == []
@@ -261,12 +208,3 @@ def test_several_agents_need_a_critic(config_of):
     assert montecarlo_return_estimator(cfg, CRITIC).requirements() == []
     (problem,) = montecarlo_return_estimator(cfg, NO_CRITIC).requirements()
     assert problem == "the policy records no state value, without which it serves one agent: use an actor-critic policy"
-
-
-def test_the_outcome_of_trajectories_by_hand():
-    # Columns: ends; goes on; is given up after the first row, then goes on; goes on after an end.
-    ended = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]], bool)
-    cut = np.array([[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]], bool)
-    over, running = outcome(ended, cut)
-    assert over.T.tolist() == [[True] * 3, [False] * 3, [False] * 3, [True, True, False]]
-    assert running.T.tolist() == [[False] * 3, [True] * 3, [False, True, True], [False, False, True]]

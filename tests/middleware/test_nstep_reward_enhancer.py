@@ -140,34 +140,6 @@ def _four_steps(cfg):
     return cfg
 
 
-def enhanced(cfg, env):
-    ctx = OnlineRLContext()
-    StepCollector(cfg, AgePolicy().collect_mode, env)(ctx)
-    before = ctx.trajectories
-    nstep_reward_enhancer(cfg)(ctx)
-    return before, ctx.trajectories
-
-
-def test_returns_stay_within_their_episode_and_environment(counting_config):
-    cfg = counting_config(**{"policy.learn.nstep": 3, "policy.learn.gamma": 0.5})
-    before, after = enhanced(cfg, CountingEnv(lengths=(3, 9)))
-    # Environment 0: 1, 2, 3 (end), 1; environment 1: 1, 2, 3, 4.
-    assert after.ready.tolist() == [[True, True], [True, True], [True, False], [False, False]]
-    assert after.reward[:2].tolist() == [[2.75, 2.75], [3.5, 4.5]]
-    assert after.bootstrap_row[:2].tolist() == [[2, 2], [2, 3]]
-    assert after.record["discount"][:2].tolist() == [[0.125, 0.125], [0.25, 0.125]]
-    assert (after.reward[2, 0], after.bootstrap_row[2, 0], after.record["discount"][2, 0]) == (3.0, 2, 0.5)
-    assert before.reward.tolist() == [[1, 1], [2, 2], [3, 3], [1, 4]]
-    assert "discount" not in before.record
-
-
-def test_everything_else_of_the_rollout_stays(counting_config):
-    before, after = enhanced(counting_config(**{"policy.learn.nstep": 2}), CountingEnv())
-    for name in ("obs", "last_obs", "final_obs", "ends", "action", "terminated", "truncated", "valid"):
-        assert getattr(after, name) is getattr(before, name)
-    assert np.array_equal(after.record["value"], before.record["value"])
-
-
 def rows_by_collector(cfg, iterations, **lanes):
     """What a data_pusher would push, by collector; with `lanes` they collect in lanes."""
     found = {}

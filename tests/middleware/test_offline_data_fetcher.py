@@ -95,12 +95,6 @@ def test_the_last_steps_of_a_run_are_made_one_by_one_and_none_beyond_its_end(lim
     assert made == sizes
 
 
-def test_a_minibatch_larger_than_the_data_is_refused(fetcher):
-    (problem,) = fetcher(3, 4).requirements()
-    assert problem.startswith("policy.learn.batch_size=4 exceeds the 3 recorded steps")
-    assert fetcher(4, 4).requirements() == []
-
-
 def test_a_run_does_not_go_on_with_other_data(fetcher):
     state = fetcher(10, 4).state_dict()
     fetcher(10, 4).load_state_dict(state)

@@ -2,7 +2,6 @@
 
 import copy
 import csv
-import itertools
 import math
 import pickle
 import time
@@ -12,11 +11,8 @@ import pytest
 
 from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.middleware import declaration_of
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError, notes_of
-from minding.engine.run.fingerprint import tables_fingerprint
-from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger
@@ -98,6 +94,14 @@ def test_numbers_of_numpy_are_metrics(tmp_path):
     assert [rows(tmp_path)[0][name] for name in names] == ["2.0", "0.5", "3.0", "1.0"]
 
 
+def test_more_episodes_than_a_table_takes_at_a_time_all_have_a_line(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(iteration(1, episode_stats=[EpisodeEnd(0, float(number), 1) for number in range(12_345)]))
+    logger.close()
+    lines = csv.DictReader(RunDir(tmp_path).episodes.read_text().splitlines())
+    assert [float(line["return"]) for line in lines] == list(range(12_345))
+
+
 def test_references_normalize_evaluations(tmp_path):
     logger = online_logger(config(tmp_path), tmp_path, progress=False, references=References(-1200.0, -200.0))
     logger(iteration(1, eval_value=-450.0, last_eval_iter=2, last_eval_clock=4))
@@ -118,13 +122,6 @@ def test_rows_reach_the_file_about_once_a_second_and_before_a_checkpoint(tmp_pat
     assert written == [1, 1, 3, 3]
     logger.state_dict()
     assert len(rows(tmp_path)) == 4
-
-
-def test_the_rest_is_written_when_the_run_ends(tmp_path):
-    logger = logger_in(tmp_path)
-    logger(iteration(1))
-    logger.finish(iteration(1))
-    assert [row["env_step"] for row in rows(tmp_path)] == ["4"]
 
 
 def test_returns_are_means_over_the_last_hundred_episodes(tmp_path):
@@ -173,20 +170,6 @@ def test_every_training_episode_has_a_line(tmp_path):
     assert 0.0 <= float(lines[1][3]) <= float(lines[3][3]) < 60.0
 
 
-def test_more_episodes_than_a_table_takes_at_a_time_all_have_a_line(tmp_path):
-    logger = logger_in(tmp_path)
-    logger(iteration(1, episode_stats=[EpisodeEnd(0, float(number), 1) for number in range(12_345)]))
-    logger.close()
-    lines = csv.DictReader(RunDir(tmp_path).episodes.read_text().splitlines())
-    assert [float(line["return"]) for line in lines] == list(range(12_345))
-
-
-def test_nan_is_written_as_nan(tmp_path):
-    logger = logger_in(tmp_path)
-    logger(OnlineRLContext(env_step=12, train_output={"loss": math.nan}))
-    assert rows(tmp_path)[0]["train/loss"] == "nan"
-
-
 def test_policy_lag_is_written_as_least_mean_and_most_since_the_row_before(tmp_path):
     logger = logger_in(tmp_path)
     for number, lag in ((1, 0), (2, 2), (3, 1)):
@@ -207,26 +190,6 @@ def test_the_context_is_only_read(tmp_path):
     assert ctx == before
 
 
-def test_a_resumed_logger_writes_the_rows_of_the_run_that_was_not_killed(tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    straight = logger_in(whole)
-    for number in range(1, 9):
-        straight(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
-    first = logger_in(killed)
-    for number in range(1, 8):
-        if number == 5:
-            state = first.state_dict()
-        first(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
-    resumed = logger_in(killed)
-    resumed.load_state_dict(state)
-    for number in range(5, 9):
-        resumed(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
-    straight.close()
-    resumed.close()
-    assert tables_fingerprint(RunDir(killed)) == tables_fingerprint(RunDir(whole))
-    assert (len(rows(whole)), len(RunDir(killed).episodes.read_text().splitlines())) == (3, 9)
-
-
 def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
     task, heard, told = Task(), [], []
     with task.start(ctx=OnlineRLContext()):
@@ -243,35 +206,6 @@ def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
     assert (told, heard[0][2]["eval/return_mean"]) == ([1.0, 1.0, 1.0], None)
 
 
-def test_an_error_in_a_handler_of_the_event_ends_the_run(tmp_path):
-    def fail(row, clock):
-        raise ZeroDivisionError
-
-    task = Task()
-    with task.start(ctx=OnlineRLContext()):
-        task.on("metrics", fail)
-        task.use(lambda ctx: vars(ctx).update(env_step=ctx.env_step + 4))
-        task.use(online_logger(config(tmp_path), tmp_path, progress=False, task=task))
-        with pytest.raises(ZeroDivisionError):
-            task.run(max_step=6)
-        assert task.ctx.total_step == 2
-
-
-def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    logger = online_logger(config(tmp_path), progress=False)
-    logger(iteration(9))
-    logger.finish(iteration(9))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_is_shown_with_returns(tmp_path, capsys):
-    logger = online_logger(config(tmp_path))
-    logger(iteration(1, episode_stats=[EpisodeEnd(0, 21.0, 21)], last_eval_value=9.0))
-    logger.finish(iteration(1))
-    assert "test 4/1,000 (0%)  return 21.0  eval 9.0" in capsys.readouterr().out
-
-
 def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, capsys):
     logger = online_logger(config(tmp_path, metrics_freq=4), tmp_path, progress=True)
     ends = [EpisodeEnd(0, 1.0, 5, {"battle_won": won, "return.a": 3.0}) for won in (1.0, 1.0, 0.0, 1.0)]
@@ -281,34 +215,3 @@ def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, cap
     assert "eval 1.0  battle_won 0.75" in shown
     assert "return.a" not in shown
     assert (rows(tmp_path)[0]["eval/battle_won"], rows(tmp_path)[0]["eval/return.a"]) == ("0.75", "3.0")
-
-
-def test_of_self_play_games_plies_and_the_score_against_each_opponent_are_shown(tmp_path, capsys):
-    logger = online_logger(Config({**config(tmp_path), "chain": "self_play"}), progress=False)
-    now = itertools.count(0.0, 10.0)
-    logger.show(Progress(1000, "test", clock=lambda: next(now)))
-    first, second = (EpisodeEnd(number, score, 7, {key: score}) for number, (key, score) in enumerate(SCORES.items()))
-    for number in (1, 76):
-        evaluated = {"eval_value": 0.75, "eval_output": [first, second], "last_eval_iter": 2, "last_eval_value": 0.75}
-        logger(iteration(number, env_episode=12 * number, last_eval_clock=4, **evaluated))
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "test 4/1,000 (0%)  12 games  score_uct_100 1.00  score_minimax 0.50  0:30"
-    # 300 plies within the 30 seconds between the two lines.
-    assert "912 games  score_uct_100 1.00  score_minimax 0.50  10 plies/s" in shown[1]
-    assert "return" not in shown[1]
-
-
-SCORES = {"score_uct_100": 1.0, "score_minimax": 0.5}
-
-
-def test_tensorboard_files_are_written_unless_turned_off(tmp_path):
-    logger = logger_in(tmp_path, loggers=["tensorboard"])
-    logger(iteration(3))
-    logger.finish(iteration(3))
-    logger.close()
-    assert len(list(RunDir(tmp_path).tensorboard.iterdir())) == 1
-
-
-def test_it_declares_that_it_writes_nothing(tmp_path):
-    declaration = declaration_of(logger_in(tmp_path))
-    assert (declaration.name, declaration.writes) == ("online_logger", ())

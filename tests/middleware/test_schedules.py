@@ -7,17 +7,12 @@ from fakes import tiny_config
 
 from minding.engine import OnlineRLContext, Task
 from minding.middleware import CkptSaver
-from minding.middleware.learning import rate_jump, schedule_steps
+from minding.middleware.learning import rate_jump
 
 
 def config(**settings):
     overrides = {"policy.learn.learning_rate": 1e-3, "run.max_env_step": 1000, **settings}
     return tiny_config("ppo", **overrides)
-
-
-def test_schedules_run_over_the_whole_run_or_their_own_steps():
-    assert schedule_steps(config()) == 1000
-    assert schedule_steps(config(**{"policy.learn.anneal_steps": 300})) == 300
 
 
 def test_a_lengthened_run_whose_learning_rate_jumps_says_both_rates_and_the_setting_that_keeps_the_earlier_one():
@@ -32,11 +27,6 @@ def test_a_lengthened_run_whose_learning_rate_jumps_says_both_rates_and_the_sett
 )
 def test_the_same_schedule_is_not_mentioned(settings):
     assert rate_jump(config(), config(**settings), clock=996) is None
-
-
-def test_without_annealing_a_lengthened_run_changes_no_rate():
-    constant = {"policy.learn.anneal_lr": False}
-    assert rate_jump(config(**constant), config(**constant, **{"run.max_env_step": 2000}), clock=996) is None
 
 
 class State:

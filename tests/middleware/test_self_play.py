@@ -14,7 +14,6 @@ from minding.engine.types import LaneContext
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.middleware import SelfPlayCollector, episode_pusher, symmetry_enhancer
-from minding.middleware.board_search import openings
 from minding.middleware.self_play import RunningGames
 
 
@@ -228,8 +227,3 @@ def test_symmetric_games_follow_each_game_and_reach_the_buffer():
 def test_without_episodes_it_is_a_field_error(middleware):
     with pytest.raises(FieldError, match=r"expects ctx\.episodes to be a list of episodes"):
         middleware(OnlineRLContext())
-
-
-def test_openings_are_all_sequences_of_plies():
-    assert [len(openings(ConnectFour(), plies)[0]) for plies in (0, 1, 2, 3)] == [1, 7, 49, 343]
-    assert len(openings(TicTacToe(), 2)[0]) == 72

@@ -82,9 +82,3 @@ class ExpertEnv(CountingEnv):
 
     def _observe(self):
         return super()._observe() + np.float32([2, 0, 0])
-
-
-def test_returns_of_several_steps_are_refused(counting_config):
-    cfg = counting_config("dqn", **{"policy.learn.nstep": 3})
-    (problem,) = sqil_data_pusher(cfg, ReplayBuffer(20, COUNTING_FIELDS), False).requirements()
-    assert problem.startswith("policy.learn.nstep=3 sums rewards of the environment")

@@ -88,14 +88,6 @@ def test_the_order_goes_on_from_a_saved_state(counting_config):
     assert after[0] == after[1]
 
 
-def test_rows_that_do_not_divide_into_minibatches_are_refused(counting_config):
-    cfg = counting_config("ppo", **{"policy.learn.n_minibatch": 3})
-    (problem,) = multistep_trainer(cfg, ReadingLearner(FIELDS)).requirements()
-    assert problem == (
-        "policy.collect.n_sample=8 does not divide by policy.learn.n_minibatch=3: use policy.collect.n_sample=12"
-    )
-
-
 LONE = {"policy.learn.n_minibatch": 8}
 COMPARED = {
     "normalized advantages": ("ppo", multistep_trainer, LONE, "policy.learn.normalize_advantage=false"),
@@ -216,12 +208,6 @@ def test_a_policy_with_memory_gets_whole_sequences_in_the_order_of_time(sequence
     passes = [orders[i : i + 4] for i in (0, 4, 8)]
     assert all(sorted(one) == [0, 1, 2, 3] for one in passes)
     assert passes[0] != passes[1] != passes[2]
-
-
-def test_the_plain_trainer_takes_all_sequences_in_one_step(sequence_trainer):
-    middleware, learner = sequence_trainer(trainer)
-    middleware(context(train_data=sequence_data(2, 3)))
-    assert [step["number"].tolist() for step in learner.steps] == [[[0, 10, 20], [1, 11, 21]]]
 
 
 def test_environments_that_do_not_divide_into_minibatches_are_refused(sequence_trainer):

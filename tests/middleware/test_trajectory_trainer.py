@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv, ReadingLearner
 
-from minding.engine import ChainError, OnlineRLContext, Task
+from minding.engine import OnlineRLContext
 from minding.engine.data.batch import Field
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import StepCollector, trajectory_trainer
@@ -52,13 +52,6 @@ def test_rows_of_resets_are_marked_and_cut(train):
     assert rows["cut"].tolist() == [[0, 1], [0, 1], [1, 0], [1, 1]]
 
 
-def test_every_gradient_step_takes_the_whole_rollout(train):
-    ctx, learner = train(CountingEnv(), n_epoch=3)
-    assert len(learner.steps) == 3
-    assert learner.steps[0]["reward"].tolist() == learner.steps[2]["reward"].tolist()
-    assert ctx.train_iter == 10
-
-
 def test_minibatches_are_the_rows_of_some_environments_in_a_new_order_for_each_pass(counting_config):
     cfg = counting_config("coma", **{"policy.learn.n_epoch": 3, "policy.learn.n_minibatch": 2})
     cfg.env.collector_env_num = 4
@@ -83,13 +76,6 @@ def test_minibatches_are_the_rows_of_some_environments_in_a_new_order_for_each_p
     assert found[6:12] == found[12:] != found[:6]
 
 
-def test_minibatches_that_do_not_divide_the_environments_are_refused(counting_config):
-    cfg = counting_config("coma", **{"policy.learn.n_minibatch": 3})
-    cfg.env.collector_env_num = 4
-    (problem,) = trajectory_trainer(cfg, ReadingLearner(FIELDS)).requirements()
-    assert "policy.learn.n_minibatch=3 does not divide the environments (env.collector_env_num=4)" in problem
-
-
 def test_a_rollout_that_minibatches_do_not_divide_is_refused(counting_config):
     cfg = counting_config("coma", **{"policy.learn.n_minibatch": 4})
     learner, ctx = ReadingLearner(FIELDS), OnlineRLContext()
@@ -107,12 +93,3 @@ def test_rows_that_are_not_finite_never_reach_the_learner(counting_config):
     with pytest.raises(NonFiniteError, match="trajectory_trainer, trajectories: field 'reward' of row 5 is inf"):
         trajectory_trainer(cfg, learner)(ctx)
     assert learner.steps == []
-
-
-def test_a_policy_that_does_not_learn_from_trajectories_is_refused(counting_config):
-    cfg = counting_config("impala")
-    with Task().start(ctx=OnlineRLContext()) as own:
-        own.use(StepCollector(cfg, AgePolicy().collect_mode, CountingEnv()))
-        own.use(trajectory_trainer(cfg, ReadingLearner({"obs": Field((3,)), "advantage": Field()})))
-        with pytest.raises(ChainError, match="the policy does not learn from trajectories: use gae_estimator"):
-            own.run(max_step=1)

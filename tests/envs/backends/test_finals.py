@@ -193,7 +193,5 @@ def test_a_last_info_that_is_missing_is_told():
             manager.step(manager.obs.action_mask.argmax(axis=1))
 
     manager.reset()
-    with pytest.raises(
-        EnvError, match=r"info\['final_info'\] is missing.*the info of the last step of each that ended"
-    ):
+    with pytest.raises(EnvError, match=r"info\['final_info'\] is missing.*the info of the last step of each that"):
         play()

@@ -116,7 +116,7 @@ def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_
     assert wait_for_end([int(pid) for pid in output.split()])
 
 
-@pytest.mark.parametrize(("kind", "stopped"), [("hang", False), ("none", False), ("none", True)])
+@pytest.mark.parametrize(("kind", "stopped"), [("hang", False), ("none", True)])
 def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs_or_they_are_stopped(kind, stopped):
     parent = start_script(f"""
         import numpy as np

@@ -1,6 +1,5 @@
 """Vector environments of every autoreset mode in one form."""
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -8,7 +7,7 @@ from worlds import Both, Counter, Faulty, Nested
 
 from minding.engine.data import trees
 from minding.engine.errors import ConfigError, EnvError
-from minding.envs import VectorEnvManager, make_env_manager
+from minding.envs import VectorEnvManager
 
 MODES = list(AutoresetMode)
 
@@ -53,15 +52,6 @@ def test_all_autoreset_modes_give_the_same_transitions_and_episodes(world):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_transition_crosses_an_episode_and_reset_rows_are_not_counted(mode):
-    manager = VectorEnvManager(vector_env(Counter, mode), seed=0)
-    streams, ends = transitions(manager, 300, np.zeros(3, np.int64))
-    for env in range(3):
-        assert all(after == [start, steps + 1] for [[start, steps]], [after], *_ in streams[env])
-        assert all(total == length * (length + 1) / 2 for total, length in ends[env])
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_termination_wins_over_truncation_in_the_same_step(mode):
     manager = VectorEnvManager(vector_env(Both, mode))
     manager.reset()
@@ -69,16 +59,6 @@ def test_termination_wins_over_truncation_in_the_same_step(mode):
     assert step.terminated.all()
     assert not step.truncated.any()
     assert len(step.episodes) == 3
-
-
-def test_the_row_after_an_end_is_invalid_in_next_step_mode():
-    manager = VectorEnvManager(vector_env(Nested, AutoresetMode.NEXT_STEP, 1))
-    manager.reset()
-    action = np.zeros((1, 2), np.int64)
-    steps = [manager.step(action) for _ in range(5)]
-    assert [step.valid is None or step.valid[0] for step in steps] == [True, True, True, False, True]
-    assert [step.terminated[0] for step in steps] == [False, False, True, False, False]
-    assert [int(step.obs.camera.max()) for step in steps] == [1, 2, 3, 0, 1]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -184,34 +164,3 @@ def test_a_native_state_that_no_checkpoint_can_hold_is_found_in_the_first_reset(
     env.native_state, env.odd = ("odd",), value
     with pytest.raises(EnvError, match=f"its native_state names 'odd', which is {message}"):
         VectorEnvManager(env, seed=0).reset()
-
-
-def test_native_cartpole_agrees_with_single_environments_on_every_transition():
-    manager = make_env_manager({"env_id": "CartPole-v1", "backend": "native"}, 4, 0)
-    single = gymnasium.make("CartPole-v1").unwrapped
-    single.reset(seed=0)
-    obs = manager.reset()
-    assert obs.flags["C_CONTIGUOUS"]
-    rng = np.random.default_rng(0)
-    checked = 0
-    for _ in range(100):
-        action = rng.integers(2, size=4)
-        step = manager.step(action)
-        for env in np.flatnonzero(step.valid if step.valid is not None else np.ones(4, bool)):
-            single.state, single.steps_beyond_terminated = obs[env].astype(np.float64), None
-            expected, _, terminated, *_ = single.step(int(action[env]))
-            np.testing.assert_allclose(step.next_obs[env], expected, rtol=1e-5, atol=1e-6)
-            assert terminated == step.terminated[env]
-            checked += 1
-        obs = step.obs
-    assert checked > 370
-    manager.close()
-
-
-def test_the_time_limit_of_a_native_environment_can_be_replaced():
-    cfg = {"env_id": "CartPole-v1", "backend": "native", "max_episode_steps": 3}
-    manager = make_env_manager(cfg, 12, 0)
-    manager.reset()
-    steps = [manager.step(np.arange(12) % 2) for _ in range(3)]
-    assert [bool(step.truncated.all()) for step in steps] == [False, False, True]
-    manager.close()

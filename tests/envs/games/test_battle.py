@@ -8,6 +8,7 @@ import pytest
 from minding.engine.data import trees
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle import Battle, BattleVector, parallel_env
+from minding.envs.games.battle.duel import parallel_env as duel_env
 from minding.envs.games.battle.rules import LIFE, MAPS, WAIT, BattleMap, Battles, Orders, attack_nearest, survey
 from minding.envs.games.battle.views import Views
 from minding.envs.single.smac import SmacParallel
@@ -172,32 +173,6 @@ def legal_actions(mask, rng):
     return np.where(mask, rng.random(mask.shape), -1).argmax(axis=-1)
 
 
-@pytest.mark.parametrize("name", ["3v3", "5v6"])
-def test_the_vector_form_plays_the_game_of_single_battles(name):
-    rng = np.random.default_rng(3)
-    vector = BattleVector(4, name, global_state=True)
-    vector.reset(seed=1)
-    singles = [Battle(name) for _ in range(4)]
-    for n, single in enumerate(singles):
-        single.battles.units[0] = vector.units[n]
-        single._look()
-    over = np.zeros(4, bool)
-    for _ in range(30):
-        actions = np.stack([legal_actions(np.array(single.get_avail_actions()), rng) for single in singles])
-        obs, reward, terminated, truncated, info = vector.step(actions)
-        for n, single in enumerate(singles):
-            got, ended, said = single.step(actions[n])
-            if over[n]:
-                continue
-            assert got == pytest.approx(reward[n])
-            assert ended == (terminated | truncated)[n]
-            assert np.array_equal(single.get_obs(), obs["observation"][n])
-            assert np.array_equal(single.get_state(), obs["state"][n])
-            assert {key: said[key] for key in info} == {key: value[n] for key, value in info.items()}
-            over[n] = ended
-    assert over.any() or name != "3v3"
-
-
 def test_battles_that_begin_anew_change_nothing_that_is_seen_in_others():
     rng = np.random.default_rng(0)
     vector = BattleVector(5, "3v3", global_state=True)
@@ -219,29 +194,32 @@ def test_battles_that_begin_anew_change_nothing_that_is_seen_in_others():
         assert np.array_equal(obs[key], before[key])
 
 
-@pytest.fixture(scope="module")
-def native_and_single():
-    """Both backends, brought to the same battles."""
-    managers = []
-    for backend in ("native", "sync"):
-        env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "3v3"}, "backend": backend}
-        env |= {"global_state": True, "info_keys": ["battle_won"]}
-        managers.append(make_env_manager(env, 6, 0))
-    yield managers
-    for manager in managers:
-        manager.close()
+def same_battle(env, units):
+    """Puts a single environment into the battle with these units."""
+    parallel = env.unwrapped.parallel
+    if hasattr(parallel, "_duels"):
+        parallel._duels.battles.units[0] = units
+        parallel._duels.look()
+    else:
+        parallel.env.battles.units[0] = units
+        parallel.env._look()
 
 
-def test_backends_give_the_same_arrays(native_and_single):
-    native, single = native_and_single
+@pytest.mark.parametrize(
+    ("env_id", "settings"),
+    [
+        ("minding/Battle-v0", {"global_state": True, "info_keys": ["battle_won"]}),
+        ("minding/Duel-v0", {"info_keys": ["score"]}),
+    ],
+)
+def test_backends_give_the_same_arrays(env_id, settings):
+    native, single = (make_env_manager({"env_id": env_id, "backend": b, **settings}, 6, 0) for b in ("native", "sync"))
     native.reset()
     single.reset()
-    rng = np.random.default_rng(0)
     for n, env in enumerate(single._source._group._envs):
-        battle = env.unwrapped.parallel.env
-        battle.battles.units[0] = native._source._env.units[n]
-        battle._look()
-    alive, mask, first = np.ones((6, 3), bool), np.asarray(native.obs.action_mask), True
+        same_battle(env, native._source._env.units[n])
+    (told,) = settings["info_keys"]
+    rng, mask, ends = np.random.default_rng(0), np.asarray(native.obs.action_mask), 0
     for _ in range(60):
         actions = legal_actions(mask, rng)
         one, other = native.step(actions), single.step(actions)
@@ -251,35 +229,15 @@ def test_backends_give_the_same_arrays(native_and_single):
         for (path, a), (_, b) in zip(trees.leaves(one.next_obs), trees.leaves(other.next_obs), strict=True):
             assert a.dtype == b.dtype, path
             assert np.array_equal(a, b), path
-        assert np.array_equal(one.info["battle_won"], other.info["battle_won"])
-        if one.episodes:
-            assert [end.info for end in one.episodes] == [end.info for end in other.episodes]
-            first = False
+        assert np.array_equal(one.info[told], other.info[told])
+        assert [end.info for end in one.episodes] == [end.info for end in other.episodes]
+        ends += len(one.episodes)
+        if ends:
             break
-        alive, mask = one.obs.alive, one.obs.action_mask
-    assert not first
-    assert not alive.all()
-
-
-@pytest.mark.parametrize("backend", ["native", "sync"])
-def test_running_battles_resume_exactly(backend):
-    env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "5v5"}, "backend": backend, "global_state": True}
-    one, other = (make_env_manager(env, 3, seed) for seed in (0, 1))
-    rng = np.random.default_rng(0)
-    obs = one.obs
-    for _ in range(25):
-        obs = one.step(legal_actions(obs.action_mask, rng)).obs
-    other.load_state_dict(one.state_dict())
-    assert other.resume_guarantee == "exact"
-    for _ in range(40):
-        actions = legal_actions(one.obs.action_mask, rng)
-        left, right = one.step(actions), other.step(actions)
-        assert np.array_equal(left.obs.observation, right.obs.observation)
-        assert np.array_equal(left.obs.state, right.obs.state)
-        assert np.array_equal(left.reward, right.reward)
-        assert left.episodes == right.episodes
-    one.close()
-    other.close()
+        mask = one.obs.action_mask
+    assert ends
+    native.close()
+    single.close()
 
 
 def test_a_map_is_changed_by_its_name_alone():
@@ -305,16 +263,18 @@ class Obedient(SmacParallel):
         return super().step(legal)
 
 
-def test_battles_pass_the_tests_of_pettingzoo():
+@pytest.mark.parametrize("make", [parallel_env, duel_env])
+def test_battles_and_duels_pass_the_tests_of_pettingzoo(make):
     with warnings.catch_warnings():
         # Its tests import environments in a way that it has deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         from pettingzoo.test import parallel_api_test, parallel_seed_test, seed_test
         from pettingzoo.utils.conversions import parallel_to_aec
 
-    parallel_api_test(parallel_env("3v3"), num_cycles=100)
-    parallel_seed_test(lambda: Obedient(Battle("3v3")), num_cycles=40)
-    seed_test(lambda: parallel_to_aec(parallel_env("3v3")), num_cycles=40)
+    parallel_api_test(make("3v3"), num_cycles=100)
+    seed_test(lambda: parallel_to_aec(make("3v3")), num_cycles=40)
+    if make is parallel_env:
+        parallel_seed_test(lambda: Obedient(Battle("3v3")), num_cycles=40)
 
 
 def test_a_battle_is_drawn():

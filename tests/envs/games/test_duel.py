@@ -1,13 +1,10 @@
 """The duel: both teams see the battle as their own, and earn what the other one loses."""
 
-import warnings
-
 import numpy as np
 import pytest
 
-from minding.engine.data import trees
-from minding.envs import describe_env, make_env_manager
-from minding.envs.games.battle.duel import Duels, DuelVector, parallel_env
+from minding.envs import describe_env
+from minding.envs.games.battle.duel import Duels, DuelVector
 from minding.envs.games.battle.rules import BattleMap
 
 STAY, NORTH, SOUTH, EAST, WEST, SHOOT = range(1, 7)
@@ -63,33 +60,6 @@ def test_who_falls_together_has_not_won():
     assert (step.score[0], step.over[0]) == (0.5, True)
 
 
-def test_backends_give_the_same_arrays():
-    native, single = (
-        make_env_manager({"env_id": "minding/Duel-v0", "backend": backend, "info_keys": ["score"]}, 4, 0)
-        for backend in ("native", "sync")
-    )
-    native.reset()
-    single.reset()
-    for n, env in enumerate(single._source._group._envs):
-        duels = env.unwrapped.parallel._duels
-        duels.battles.units[0] = native._source._env.units[n]
-        duels.look()
-    rng, mask = np.random.default_rng(0), np.asarray(native.obs.action_mask)
-    for _ in range(60):
-        actions = np.where(mask, rng.random(mask.shape), -1).argmax(axis=-1)
-        one, other = native.step(actions), single.step(actions)
-        assert one.reward == pytest.approx(other.reward, abs=1e-6)
-        for (path, a), (_, b) in zip(trees.leaves(one.next_obs), trees.leaves(other.next_obs), strict=True):
-            assert np.array_equal(a, b), path
-        assert np.array_equal(one.info["score"], other.info["score"])
-        if one.episodes:
-            break
-        mask = one.obs.action_mask
-    assert len(one.episodes) == len(other.episodes) > 0
-    native.close()
-    single.close()
-
-
 def test_the_rewards_of_both_teams_are_summed_where_one_is_asked_for():
     each, both = (DuelVector(6, team_reward=summed) for summed in (False, True))
     rng, paid = np.random.default_rng(0), 0
@@ -111,14 +81,3 @@ def test_a_duel_needs_teams_of_one_size():
     assert spec["num_agents"] == 10
     with pytest.raises(ValueError, match="a duel needs teams of one size"):
         DuelVector(2, "5v6")
-
-
-def test_duels_pass_the_api_test_of_pettingzoo():
-    with warnings.catch_warnings():
-        # Its tests import environments in a way that it has deprecated.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from pettingzoo.test import parallel_api_test, seed_test
-        from pettingzoo.utils.conversions import parallel_to_aec
-
-    parallel_api_test(parallel_env("3v3"), num_cycles=100)
-    seed_test(lambda: parallel_to_aec(parallel_env("3v3")), num_cycles=40)

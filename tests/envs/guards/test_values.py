@@ -219,16 +219,6 @@ def test_odd_environments_are_errors_that_say_why(odd):
     assert any(found.level == "error" and re.search(text, found.text) for found in check_env({}, 20, env_fn=env_fn))
 
 
-def test_an_environment_that_exits_is_a_fault():
-    class Exits(Counter):
-        def step(self, action):
-            raise SystemExit("license expired")
-
-    with pytest.raises(EnvError, match=r"environment 0 .*SystemExit: license expired"):
-        make_env_manager({}, 1, 0, env_fn=Exits).step(ZEROS[:1])
-    assert "SystemExit: license expired" in check_env({}, 20, env_fn=Exits)[-1].text
-
-
 def test_a_mask_may_be_empty_only_where_an_episode_has_ended():
     space = spaces.Dict(action_mask=spaces.MultiBinary(5), a=spaces.Box(-1e9, 1e9, (1,)))
     values = ValueCheck(ObsLayout(space, spaces.MultiDiscrete([2, 3])))

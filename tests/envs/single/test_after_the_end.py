@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from worlds import Permit
 
 from minding.engine.errors import EnvError
-from minding.envs import VectorEnvManager, check_env, make_env_manager
+from minding.envs import VectorEnvManager, make_env_manager
 from minding.envs.video import Film
 
 STATE = {"global_state": True, "info_keys": ["action_mask"]}
@@ -46,14 +46,6 @@ def test_a_time_limit_that_takes_the_state_away_is_a_fault_with_the_fix(garbage,
         manager.step(np.zeros((1, 3), np.int64))
 
 
-def test_that_fix_works():
-    manager = manager_of({"global_state": True, "max_episode_steps": 2}, length=3)
-    start = manager.obs.state[0, 0]
-    for _ in range(2):
-        last = manager.step(np.zeros((1, 3), np.int64))
-    assert (last.truncated.tolist(), last.next_obs.state.tolist()) == ([True], [[start, 2, 3]])
-
-
 @pytest.mark.parametrize("length", [2, 3])
 def test_joined_observations_replace_a_missing_state_to_the_last_step(length):
     manager = make_env_manager({"global_state": True}, 1, 0, env_fn=lambda: Mixed(length=length))
@@ -83,12 +75,6 @@ def test_a_mask_that_an_agent_cut_off_lacks_is_a_fault():
         step(manager)
     with pytest.raises(EnvError, match="the info of 'a' has no entry 'action_mask'"):
         step(manager)
-
-
-def test_such_an_environment_is_fit_for_training():
-    found = check_env(STATE, 60, env_fn=lambda: Vanishing(length=2))
-    assert not [each.text for each in found if each.level == "error"]
-    assert any("30 episodes of 2 steps" in each.text for each in found)
 
 
 class NoMaskAtTheEnd(Permit):

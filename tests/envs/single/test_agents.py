@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 from agent_worlds import Squad
-from gymnasium import spaces
 
 from minding.engine.data import trees
 from minding.engine.errors import ConfigError, EnvError, MissingExtraError, ShapeError, SpaceError
 from minding.engine.types import EpisodeEnd
 from minding.envs import describe_env, make_env_manager
 
-BACKENDS = ["sync", "subprocess"]
 A, B, C = range(3)
 
 
@@ -36,11 +34,7 @@ def test_the_description_is_that_of_one_agent_and_names_all():
     assert description["agents"] == {"names": ["a", "b", "c"], "spaces": [own] * 3, "state": None, "team_reward": False}
 
 
-def test_an_environment_of_one_agent_says_nothing_of_agents():
-    assert "agents" not in describe_env({"env_id": "worlds:Counter"})
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["sync", "subprocess"])
 def test_each_agent_has_its_place_and_ends_are_those_of_the_team(squad, backend):
     manager = squad(3, env={"backend": backend, "workers": 2})
     obs = manager.obs
@@ -184,26 +178,8 @@ def test_info_of_the_last_step_alone_is_zero_before():
     assert loads == [[[0, 0, 0]], [[0, 0, 0]], [[3, 103, 203]], [[0, 0, 0]]]
 
 
-def test_agents_with_binary_actions_act_together():
-    class Binary(Squad):
-        def action_space(self, agent):
-            return spaces.MultiBinary(2)
-
-        def step(self, actions):
-            taken.append([action.tolist() for action in actions.values()])
-            assert all(self.action_space(agent).contains(action) for agent, action in actions.items())
-            return super().step(dict.fromkeys(actions, 5))
-
-    taken = []
-    manager = make_env_manager({}, 1, 0, env_fn=Binary)
-    manager.reset()
-    manager.step(np.array([[[1, 0], [0, 1], [1, 1]]]))
-    assert taken == [[[1, 0], [0, 1], [1, 1]]]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_state_of_a_manager_restores_everything(squad, backend):
-    env = {"backend": backend, "normalize_reward": True}
+def test_the_state_of_a_manager_restores_everything(squad):
+    env = {"normalize_reward": True}
     first, second = squad(2, 3, leave=2, env=env), squad(2, 9, leave=2, env=env)
     for _ in range(9):
         first.step(actions(2, 1))
@@ -226,15 +202,9 @@ def test_normalized_rewards_share_one_scale(squad):
     assert reward[0] == pytest.approx(np.array([2, 12, 22]) / returns.std(), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "error", "words"),
-    [
-        ({"odd": "reserved"}, SpaceError, "entry 'alive', a reserved name"),
-    ],
-)
-def test_spaces_that_do_not_fit_are_refused(squad, kwargs, error, words):
-    with pytest.raises(error, match=words):
-        squad(**kwargs)
+def test_a_reserved_name_in_an_observation_is_refused(squad):
+    with pytest.raises(SpaceError, match="'alive'"):
+        squad(odd="reserved")
 
 
 @pytest.mark.parametrize(
@@ -267,13 +237,6 @@ def test_the_last_step_of_an_episode_owes_each_agent_the_same(squad, odd):
         manager.step(actions(1))
 
 
-def test_one_that_leaves_in_a_step_is_owed_its_reward(squad):
-    manager = squad(1, odd="no reward", leave=2, length=4)
-    manager.step(actions(1))
-    with pytest.raises(EnvError, match="the reward of agent 'b' is missing"):
-        manager.step(actions(1))
-
-
 def test_nothing_is_owed_to_one_that_was_gone_before(squad):
     manager = squad(1, odd="no reward", leave=1, length=4)
     assert [manager.step(actions(1)).reward[0].tolist() for _ in range(3)] == [[1, 11, 21], [2, 0, 22], [3, 0, 23]]
@@ -297,14 +260,8 @@ def test_a_fault_can_restart_the_environment(squad):
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        (
-            {"env_id": "worlds:Counter", "global_state": True},
-            "global_state=true, .* needs an environment with several agents",
-        ),
-        (
-            {"env_id": "worlds:Counter", "team_reward": True},
-            "team_reward=true, .* needs an environment with several agents",
-        ),
+        ({"env_id": "worlds:Counter", "global_state": True}, "global_state=true"),
+        ({"env_id": "worlds:Counter", "team_reward": True}, "team_reward=true"),
         ({"env_id": "worlds:Squad", "wrappers": ["flatten"]}, "wrappers.* need an environment with one agent"),
         ({"env_id": "worlds:TakingTurns"}, "AEC environment.*is_parallelizable"),
         ({"env_id": "worlds:Nobody"}, "possible_agents is empty"),
@@ -317,9 +274,7 @@ def test_settings_that_do_not_fit_are_refused(env, words):
 
 def test_actions_without_the_axis_are_refused(squad):
     manager = squad(2)
-    with pytest.raises(
-        ShapeError, match=r"expected integer \(N, 3\), of 3 agents in each environment, got int64 \(2,\)"
-    ):
+    with pytest.raises(ShapeError, match="3 agents"):
         manager.step(np.zeros(2, np.int64))
 
 

@@ -6,9 +6,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from minding import training
-from minding.configs import compile_run
-from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.errors import ConfigError, SpaceError
 from minding.envs import check_env, describe_env
 from minding.envs.single import minigrid as ours
@@ -92,17 +89,3 @@ def test_it_is_fit_for_training_and_resumes_exactly():
     assert "the action mask leaves" in texts
     assert "time limit 250" in texts
     assert "a running episode can be resumed exactly" in texts
-
-
-@pytest.mark.slow
-def test_a_network_with_memory_takes_the_planes():
-    user = Config(
-        env={"env_id": "MiniGrid-MemoryS7-v0", "wrappers": ["minigrid"], "collector_env_num": 2},
-        policy={"type": "ppo", "model": {"hidden": [8], "cnn_dim": 8, "encoder_dim": 8, "memory": "gru"}},
-    )
-    short = ("policy.collect.n_sample=32", "policy.learn.n_epoch=1", "policy.learn.n_minibatch=2")
-    task = Task()
-    with task.start(ctx=OnlineRLContext()):
-        training.build(task, compile_run(user, [*short, "policy.eval.freq=1000000"]))
-        task.run(max_step=2)
-        assert task.ctx.train_iter == 4

@@ -26,9 +26,8 @@ def act(manager, rows):
     return manager.step(np.broadcast_to(rows, (manager.num_envs, *np.shape(rows))))
 
 
-@pytest.mark.parametrize("backend", ["sync", "subprocess"])
-def test_smaller_observations_end_with_zeros(mixed, backend):
-    manager = mixed(2, length=6, env={"backend": backend, "workers": 2})
+def test_smaller_observations_end_with_zeros(mixed):
+    manager = mixed(2, length=6)
     obs = act(manager, np.array([1, 3, 2])).obs
     start = obs.observation[:, 0, 0]
     assert obs.observation.shape == (2, 3, 4)
@@ -84,15 +83,6 @@ def test_a_mask_of_one_agent_alone_is_joined_with_what_the_others_have(mixed):
     assert described["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [4]}
     own = [each["observation"]["spaces"] for each in described["agents"]["spaces"]]
     assert ["action_mask" in spaces for spaces in own] == [False, True, False]
-
-
-def test_the_mask_of_a_smaller_multi_discrete_space_lies_choice_by_choice(mixed):
-    manager = mixed(length=6, actions="pairs", mask="a")
-    assert manager.obs.action_mask[0].astype(int).tolist() == [
-        [0, 1, 0, 0, 0, 0, 1],
-        [1, 1, 1, 1, 1, 1, 0],
-        [1, 1, 1, 0, 1, 0, 0],
-    ]
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"mask": "b"}, {"actions": "pairs"}, {"actions": "pairs", "mask": "a"}])
@@ -213,10 +203,7 @@ def test_environments_of_pettingzoo_are_ids_by_family_and_name():
         ("pettingzoo/classic/rps_v3", "unknown environment; did you mean 'pettingzoo/classic/rps_v2'"),
         ("pettingzoo/chess/rps_v2", "pettingzoo has no 'chess'"),
         ("pettingzoo/rps_v2", "unknown environment"),
-        (
-            "pettingzoo/classic/connect_four_v3",
-            "classic environments are turn-based games.*; 'minding/ConnectFour-v0' is this game against an opponent$",
-        ),
+        ("pettingzoo/classic/connect_four_v3", "turn-based games.* 'minding/ConnectFour-v0'"),
         ("classic/chess_v6", "classic environments are turn-based games.* whose agents act simultaneously$"),
         ("classic/rps_v3", "unknown environment; did you mean 'classic/rps_v2'"),
         ("sisl/multiwalker_v8", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
@@ -227,11 +214,6 @@ def test_environments_of_pettingzoo_are_ids_by_family_and_name():
 def test_ids_that_lead_to_nothing_that_can_be_used_are_refused(env_id, words):
     with pytest.raises(ConfigError, match=words):
         describe_env({"env_id": env_id})
-
-
-@pytest.mark.filterwarnings("ignore:The old environment creation API")
-def test_the_families_of_pettingzoo_are_ids():
-    assert parallel_source("classic/rps_v2") is parallel_source("pettingzoo/classic/rps_v2")
 
 
 @pytest.mark.parametrize("family", ["atari", "butterfly"])

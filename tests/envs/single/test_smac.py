@@ -8,7 +8,6 @@ import pytest
 
 from minding.engine.errors import ConfigError
 from minding.envs import describe_env, make_env_manager
-from minding.envs.games.battle import Battle
 
 
 class Skirmish:
@@ -93,13 +92,6 @@ def test_a_victory_is_a_true_end():
     assert (step.truncated.tolist(), step.terminated.tolist()) == ([False], [True])
     assert step.episodes[0].info == {"battle_won": 1, "dead_allies": 1}
     assert not step.next_obs.alive.any()
-
-
-def test_the_battle_itself_is_an_object_with_the_interface():
-    manager = make_env_manager({"env_id": "minding.envs.games.battle:Battle", "global_state": True}, 1, 0)
-    sizes = Battle("3v3").get_env_info()
-    assert manager.obs.observation.shape == (1, 3, sizes["obs_shape"])
-    assert manager.obs.state.shape == (1, sizes["state_shape"])
 
 
 def test_a_map_of_the_game_is_an_id(monkeypatch):

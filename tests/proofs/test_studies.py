@@ -1,0 +1,213 @@
+"""The programs of single studies: their parts by numbers, and what they have measured."""
+
+import copy
+import json
+import types
+
+import numpy as np
+import pytest
+from fakes import VECTOR, Batches, rows_of, space_of
+
+from minding import training
+from minding.configs import compile_run, load_preset
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.data.batch import RowLayout
+from minding.engine.data.dataset import Dataset
+from minding.engine.run.run_dir import RunDir
+from minding.engine.search.solution import Solution
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+from minding.policies import get_policy_class, sac
+from minding.training.assembly import build
+from proofs import tag_crossplay
+from proofs.board_lines import Lines, lines_against, lines_of_run
+from proofs.constant_rewards import Constant, minus_one, plus_one
+from proofs.coverage import SETS, draw
+from proofs.critics_first import CriticsFirstCell
+from proofs.data_sets import data_sets
+from proofs.defaults import NAME, online, small_task, steps_of
+from proofs.mujoco_table import best_of_means
+from proofs.recordings import folder_name
+from proofs.runs import ROOT
+from proofs.spread_controller import controller
+from proofs.studies import STUDIES
+
+# Lines of play
+
+
+GAME = TicTacToe()
+
+
+class FirstLegal:
+    name = "first legal"
+
+    def __call__(self, game, state, rng):
+        return game.legal(state).argmax(axis=1)
+
+
+class FirstOptimal:
+    name = "first optimal"
+    solution = Solution(GAME)
+
+    def __call__(self, game, state, rng):
+        return self.solution.optimal(state).argmax(axis=1)
+
+
+def counted(state, own):
+    """[won, drawn, lost] of `FirstLegal`, one position at a time."""
+    total = np.zeros(3, int)
+    legal = np.flatnonzero(GAME.legal(state)[0])
+    for action in legal[:1] if own else legal:
+        following, over, outcome = GAME.play(state, np.array([action]))
+        if over[0]:
+            # A ply that wins leaves -1 for the player to move next.
+            total[1 if outcome[0] == 0 else (0 if own else 2)] += 1
+        else:
+            total += counted(following, not own)
+    return total
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_all_lines_are_counted(first):
+    found = lines_against(GAME, FirstLegal(), first)
+    assert found == Lines(*counted(GAME.initial(1), first))
+    assert found.lost > 0
+    assert lines_against(GAME, FirstOptimal(), first).lost == 0
+
+
+@pytest.mark.slow
+def test_the_agent_of_the_preset_loses_no_line(tmp_path):
+    cfg = compile_run("tictactoe_alphazero", ["policy.eval.freq=1000000", f"run.out_dir={tmp_path}"])
+    run_dir = RunDir.create(cfg)
+    training.train(cfg, run_dir, progress=False)
+    for lines in lines_of_run(run_dir).values():
+        assert [each.lost for each in lines] == [0, 0]
+
+
+# The SAC whose critics step before the actor
+
+
+BATCH = 16
+
+
+def stepped(policy, state, batch):
+    """All parameters after one step from a state, by name."""
+    policy.load_state_dict(copy.deepcopy(state))
+    policy.learn_mode.forward(batch)
+    return {name: value.copy() for name, value in policy.state_dict()["params"].items()}
+
+
+def of(part, params):
+    return {name: value for name, value in params.items() if name.startswith(f"{part}.")}
+
+
+def test_the_actor_steps_as_in_sac_with_critics_that_have_stepped(tiny_config, monkeypatch):
+    cfg = tiny_config("sac", VECTOR, space_of(2), **{"policy.learn.alpha": 0.2})
+    policy = get_policy_class("sac")(cfg)
+    monkeypatch.setattr(sac.SAC, "step_class", CriticsFirstCell)
+    other = get_policy_class("sac")(cfg)
+    rows = rows_of(RowLayout(policy.learn_mode.fields), BATCH, np.random.default_rng(0))
+    batch, same = (Batches(x, BATCH)(rows, [range(BATCH)]) for x in (policy, other))
+    state = policy.state_dict()
+    at_once, critics_first = stepped(policy, state, batch), stepped(other, state, same)
+    for part in ("critics", "targets"):
+        assert of(part, at_once)
+        for name, value in of(part, at_once).items():
+            np.testing.assert_array_equal(critics_first[name], value, err_msg=name)
+    assert any((critics_first[name] != value).any() for name, value in of("net", at_once).items())
+    # Critics that are ahead already
+    ahead = copy.deepcopy(state)
+    ahead["params"].update(of("critics", at_once))
+    for name, value in of("net", stepped(policy, ahead, batch)).items():
+        np.testing.assert_allclose(critics_first[name], value, rtol=1e-6, atol=1e-8, err_msg=name)
+    assert critics_first["log_alpha"] == pytest.approx(at_once["log_alpha"])
+
+
+# Defaults
+
+
+FOUND = json.loads((ROOT / "docs" / "results" / f"{NAME}.json").read_text(encoding="utf-8"))
+
+
+def test_every_algorithm_that_learns_online_is_measured():
+    assert sorted(FOUND) == sorted(online())
+
+
+@pytest.mark.parametrize("algorithm", FOUND)
+def test_its_defaults_learn_the_small_task_of_its_kind(algorithm):
+    row, task = FOUND[algorithm], small_task(algorithm)
+    assert (row["env_id"], row["env_step"], row["floor"]) == (task.env_id, steps_of(algorithm), task.floor)
+    assert row["return"] >= task.floor
+
+
+# MuJoCo
+
+
+def row(seed, mean, returns, steps=(50_000, 100_000), **more):
+    best = {"env_step": 50_000, "eval_mean": max(returns), "eval_episodes": 10}
+    head = {"preset": "hopper_ppo", "seed": seed, "config_hash": f"{seed}", "settings_hash": "a"}
+    curve = {"env_step": list(steps), "eval_return": list(returns)}
+    return {**head, "eval_mean": mean, "env_step": 1_001_472, "best": best, "curve": curve, **more}
+
+
+def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
+    rows = [row(0, 0.0, [100.0, 300.0]), row(1, 0.0, [400.0, 240.0])]
+    # The means over seeds are 250 and 270; the deviation at the second step is that of 300 and 240.
+    assert best_of_means(rows) == (270.0, 30.0)
+    assert best_of_means(rows[:1]) == (300.0, 0.0)
+    # Steps that only one seed has are left out.
+    assert best_of_means([row(0, 0.0, [1.0, 9.0]), row(1, 0.0, [3.0, 8.0], (50_000, 120_000))]) == (2.0, 1.0)
+
+
+# Recorded data
+
+
+def test_coverage_is_drawn_of_the_data_of_presets(tmp_path):
+    pytest.importorskip("matplotlib")
+    known = data_sets()
+    assert {"random", "medium + expert", "replay"} <= {
+        name for name, sources in SETS.items() if folder_name(sources, "Pendulum-v1") in known
+    }
+    angles = np.linspace(-3, 3, 51)
+    obs = np.stack([np.cos(angles), np.sin(angles), angles], axis=1)
+    episode = {"obs": obs, "action": np.zeros((50, 1)), "reward": np.full(50, -2.0), "terminated": False}
+    toy = Dataset.of_episodes([{**episode, "truncated": True}])
+    draw({"a": toy, "b": toy}, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("chain", "value"), [(plus_one, 1.0), (minus_one, -1.0)])
+def test_a_constant_takes_the_place_of_every_reward_in_the_chain_of_gail(chain, value):
+    estimate = Constant(value).estimate(types.SimpleNamespace(shape=(3, 2)))
+    assert estimate.reward.dtype == np.float32
+    np.testing.assert_array_equal(estimate.reward, np.full((3, 2), value))
+    name = f"constant {'+' if value > 0 else '-'}1"
+    changes = STUDIES["gail_acrobot"].variants[name].changes
+    assert changes == (f"chain=proofs.constant_rewards:{chain.__name__}",)
+    cfg = compile_run(load_preset("acrobot_gail"), [*changes, "env.collector_env_num=1", "env.evaluator_env_num=1"])
+    task = Task()
+    with task.start(ctx=OnlineRLContext()):
+        build(task, cfg)
+        used = [line.split()[1] for line in repr(task).splitlines() if line[:1].isdigit()]
+    expected = ["interaction_evaluator", "StepCollector", "reward_estimator", "gae_estimator", "multistep_trainer"]
+    assert used == expected
+
+
+# Agents of simple_spread
+
+
+def test_the_nearest_pair_goes_first_and_brakes():
+    seen = np.zeros((1, 3, 18))
+    # From agent to landmark: 0 is nearest to landmark 1, left of it; of the rest, 2 is nearest to 0, above it.
+    seen[0, :, 4:10] = [[0.9, 0.9, -0.2, 0.1, 2, 2], [3, 3, 0.3, 0.3, -0.5, 1.0], [0.1, 0.4, 0.5, 0, 2, 2]]
+    assert controller(seen).tolist() == [[1, 4, 4]]
+    seen[0, 0, 0] = -1.0  # so fast to the left that it would pass the landmark
+    assert controller(seen)[0, 0] == 2
+
+
+# Predators against the prey of another run
+
+
+def test_the_last_agent_is_the_prey():
+    ones, twos = (lambda obs, k=k: np.full((2, 4), k) for k in (1, 2))
+    assert tag_crossplay.crossed(ones, twos)(None).tolist() == [[1, 1, 1, 2]] * 2
