@@ -139,7 +139,7 @@ class ImageDecoder:
 
     Args:
       begun: channels, rows and columns that the first convolution takes.
-      steps: of each convolution the weight ``(O, C, K, K)``, the bias ``(C,)``, height and width of its result, and its
+      steps: the convolutions, each as weight ``(O, C, K, K)``, bias ``(C,)``, height and width of its result, and
         stride.
       linear: the linear layer.
     """
