@@ -543,6 +543,36 @@ def test_a_loaded_agent_learns_on_with_the_last_rate_and_the_moments_of_its_opti
     loaded.close()
 
 
+def test_learn_without_steps_continues_a_loaded_run_as_resume_does(tmp_path):
+    settings = [*PARTS["ppo"], "run.max_env_step=900"]
+    whole = agent("ppo", tmp_path / "whole", *settings)
+    whole.learn()
+    whole.close()
+    parts = agent("ppo", tmp_path / "parts", *settings)
+    parts.learn(500, total=900)
+    parts.close()
+    resumed = minding.load(parts.run_dir, progress=False)
+    resumed.learn()
+    resumed.close()
+    assert state_of(resumed) == state_of(whole)
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(512, 0.0025), (0, 0.01)])
+def test_an_agent_that_is_loaded_and_saved_again_keeps_its_place_in_the_schedule(steps, rate, tmp_path):
+    made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
+    if steps:
+        made.learn(128)
+        made.learn(steps)
+    folder = made.save(tmp_path / "first", evaluate=0)
+    made.close()
+    again = minding.load(folder, progress=False).save(tmp_path / "second", evaluate=0)
+    assert (again / "learner").is_dir()
+    loaded = minding.load(again, progress=False)
+    loaded.learn(128)
+    assert rates_of(loaded) == pytest.approx([rate])
+    loaded.close()
+
+
 def test_a_loaded_agent_explores_as_little_as_when_it_was_saved(tmp_path):
     made = agent("dqn", tmp_path, *PARTS["dqn"], "policy.other.eps.decay=1000", "policy.other.eps.end=0.1")
     steps = made.learn(500).env_step
@@ -908,3 +938,44 @@ def test_the_chain_is_shown(pole):
 def test_a_preset_is_an_agent():
     made = minding.Agent("cartpole_dqn", seed=3, hidden=[32])
     assert (made.cfg.policy.type, made.cfg.seed, made.cfg.policy.model.hidden) == ("dqn", 3, [32])
+
+
+def test_a_callback_that_cannot_read_its_state_is_the_users_mistake(tmp_path, caplog):
+    made = agent("ppo", tmp_path, *PARTS["ppo"])
+    made.learn(128, use=Stopper)
+    made.close()
+
+    class Misread(Stopper):
+        def load_state_dict(self, state):
+            self.count = state["number"]
+
+    Misread.__name__ = "Stopper"
+    again = minding.load(made.run_dir, progress=False)
+    with pytest.raises(KeyError, match="number") as raised:
+        again.learn(128, use=Misread)
+    assert f"{__file__}:" in raised.value.__notes__[0]
+    assert "damaged" not in caplog.text
+    assert again.learn(128, use=Stopper).env_step == 256
+    again.close()
+
+
+def test_a_function_that_always_returns_one_environment_begins_no_run(tmp_path):
+    one = Corridor()
+    made = minding.Agent("ppo", lambda: one, settings=[f"run.out_dir={tmp_path}", *SMALL], progress=False)
+    for use in (lambda: made.learn(64), lambda: made.evaluate(2)):
+        with pytest.raises(ConfigError, match="returned the same environment as before: training makes several"):
+            use()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_traced_agent_has_the_picture_of_its_time_line_that_a_traced_command_has(tmp_path):
+    made = agent("ppo", tmp_path, *PARTS["ppo"], "run.trace=true")
+    made.learn(128)
+    first = (made.run_dir / "trace.png").read_bytes()
+    made.learn(256)
+    made.close()
+    assert {"trace.json", "trace.png"} <= {each.name for each in made.run_dir.iterdir()}
+    # Of all that it has learned so far.
+    assert (made.run_dir / "trace.png").read_bytes() != first
+    names = {event.get("name") for event in json.loads((made.run_dir / "trace.json").read_text())["traceEvents"]}
+    assert "StepCollector" in names
