@@ -445,7 +445,9 @@ def test_shares_are_of_the_whole_and_times_of_an_iteration():
     sampler = Sampler(PARTS["minding"])
     sampler.looks = 4000
     sampler.seconds.update({"environment library": 1.0, "update: compiled call": 3.0})
-    lines = profile.table(CASES["dqn_cartpole"], Measurement("dqn_cartpole", "minding", 8000, 4.0, 4.0, 100.0, 2.0), sampler)
+    lines = profile.table(
+        CASES["dqn_cartpole"], Measurement("dqn_cartpole", "minding", 8000, 4.0, 4.0, 100.0, 2.0), sampler
+    )
     assert "| environment library | 25.0 % | 0.500 |" in lines
     assert "| update: compiled call | 75.0 % | 1.500 |" in lines
     assert lines.endswith("| total | 2,000 iterations, 4,000 looks | 2.000 |")
