@@ -54,7 +54,7 @@ class Guard:
     def __init__(self, ray: Any, advice: str) -> None:
         self._ray, self._advice = ray, advice
         self.on_leave: Callable[[], None] = lambda: None
-        self._reason, self._told = "", False
+        self._reason, self._reported = "", False
         self._frozen_since: float | None = None
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []
@@ -75,7 +75,7 @@ class Guard:
 
     def is_initialized(self) -> bool:
         """Whether Ray may still be called."""
-        return not self._told and self._ray.is_initialized()
+        return not self._reported and self._ray.is_initialized()
 
     def hold(self, holder: Any) -> None:
         """Has an object, and the references that it holds, kept if the cluster is lost."""
@@ -113,7 +113,7 @@ class Guard:
             if not self._reason and (is_ending(pid) or not runs(pid, platform.node(), since)):
                 self._lose(f"Ray's {name} on this machine, process {pid}, has ended")
         if self._reason:
-            self._told = True
+            self._reported = True
             raise LaneError(f"{self._reason}: the run cannot reach its workers; {self._advice}")
 
     def close(self) -> None:
