@@ -51,6 +51,7 @@ def check_settings(cfg: Config) -> None:
     _check_stop_value(cfg)
     _check_support(cfg)
     _check_ensemble(cfg)
+    _check_munchausen(cfg)
     _check_norm(cfg)
     _check_convolutions(cfg)
     _check_reward(cfg)
@@ -209,6 +210,16 @@ def _check_support(cfg: Config) -> None:
         raise ConfigError(
             f"policy.model.v_min={low} and policy.model.v_max={high}: expected numbers with v_min below v_max, which "
             "enclose the discounted returns of the environment"
+        )
+
+
+def _check_munchausen(cfg: Config) -> None:
+    """Munchausen DQN adds the log-probability of one action to one reward."""
+    learn = cfg.policy.learn
+    if learn.get("munchausen") and learn.nstep > 1:
+        raise ConfigError(
+            f"policy.learn.munchausen={learn.munchausen:g} needs rewards of single steps, but policy.learn.nstep="
+            f"{learn.nstep}: use policy.learn.nstep=1"
         )
 
 

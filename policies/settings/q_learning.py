@@ -11,6 +11,23 @@ from minding.engine.config.space import Choice
 from minding.policies.settings import Algorithm, groups
 
 
+def dqn() -> groups.Schema:
+    """Settings of DQN."""
+    return groups.action_values(
+        learn={
+            "munchausen": opt(
+                0.0,
+                "[0, 1]",
+                "weight of the action's scaled log-probability, which is added to the reward; the target is then soft, "
+                "and `double` without effect; 0: off, the paper's value is 0.9",
+            ),
+            "munchausen_temperature": opt(
+                0.03, "(0, inf)", "temperature of the policy softmax(Q / temperature) that `munchausen` takes"
+            ),
+        }
+    )
+
+
 def c51() -> groups.Schema:
     """Settings of C51."""
     return groups.action_values(ModelSection.options("n_atoms", "v_min", "v_max"))
@@ -89,7 +106,7 @@ def r2d2() -> groups.Schema:
 
 
 ALGORITHMS = (
-    Algorithm("dqn", "DQN", groups.action_values, actions=("discrete",), chain="off_policy"),
+    Algorithm("dqn", "DQN", dqn, actions=("discrete",), chain="off_policy"),
     Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
     Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
     Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
