@@ -1,4 +1,4 @@
-"""Settings of value-based algorithms that learn from replay."""
+"""Settings of value-based algorithms."""
 
 from __future__ import annotations
 
@@ -56,6 +56,25 @@ def iqn() -> groups.Schema:
     )
 
 
+def pqn() -> groups.Schema:
+    """Settings of PQN."""
+    model = groups.model([128, 128], "relu")
+    model["norm"] = dataclasses.replace(model["norm"], default="layer")
+    learn = LearnSection.options(
+        "optimizer", "gamma", "on_nan", learning_rate=5e-4, gae_lambda=0.65, grad_norm=10.0, n_epoch=2, n_minibatch=8
+    )
+    return {
+        "model": {**model, **ModelSection.options("dueling")},
+        "learn": {
+            **groups.described(learn, gae_lambda="lambda of the lambda-returns; 0: one-step targets"),
+            **groups.anneal(True),
+        },
+        "collect": groups.collect(1024),
+        "eval": groups.evaluation(),
+        "other": groups.eps(10_000),
+    }
+
+
 def rainbow() -> groups.Schema:
     """Settings of Rainbow."""
     keys = groups.action_values(
@@ -110,6 +129,7 @@ ALGORITHMS = (
     Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
     Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
     Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
+    Algorithm("pqn", "PQN", pqn, actions=("discrete",), chain="on_policy"),
     Algorithm("rainbow", "Rainbow", rainbow, actions=("discrete",), chain="off_policy"),
     Algorithm(
         "r2d2",
