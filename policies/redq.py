@@ -7,7 +7,7 @@ Chen et al., 2021, https://arxiv.org/abs/2101.05982, algorithm 1.
     L_pi = mean[ alpha log pi(a|s) - 1/N sum_i Q_i(s, a) ],   a ~ pi(s) reparametrised
     L_alpha = -log(alpha) (log pi(a|s) + H_target)
 
-M is a random subset of the critics, drawn anew for each gradient step. The critics are updated in each step, actor and
+M is a random subset of the critics, drawn again for each gradient step. The critics are updated in each step, actor and
 temperature in every `policy_delay`-th one, with the new critics.
 """
 

@@ -36,7 +36,7 @@ def redq() -> groups.Schema:
     schema["model"] |= {"n_critics": opt(10, "[2, 100]", "critics")}
     schema["learn"] |= {
         "target_subset": opt(
-            2, "[1, 100]", "critics of which the smallest value is the target, drawn anew for each gradient step"
+            2, "[1, 100]", "critics of which the smallest value is the target, drawn again for each gradient step"
         ),
         **groups.described(
             LearnSection.options(policy_delay=20, update_per_collect=160),
