@@ -340,7 +340,7 @@ def parameter_digest(run_dir: RunDir) -> str:
 
 def run_memory(job: Job, runs: Path) -> Record:
     """Watches resident memory over a long run, in which a second compilation is an error."""
-    out = _run([sys.executable, "-m", "benchmarks.memory", job.preset, str(job.env_step), str(job.seed)])
+    out = run_module("benchmarks.memory", job.preset, str(job.env_step), str(job.seed))
     return {**head_of(job), "env_step": job.env_step, **json.loads(out.splitlines()[-1])}
 
 
@@ -355,7 +355,7 @@ def make_data(sources: Sequence[Source], env_id: str, runs: Path) -> Path:
     parts = [_part(source, env_id, folder) for source in sources]
     data = folder / folder_name(sources, env_id)
     if not data.exists():
-        _run([sys.executable, "-m", "minding", "data", "convert", *map(str, parts), "--out", str(data)])
+        run_module("minding", "data", "convert", *map(str, parts), "--out", str(data))
     return data
 
 
@@ -382,7 +382,7 @@ def _part(source: Source, env_id: str, folder: Path) -> Path:
             run_dir = train(job, folder / f"{source.preset}_{job.env_step}")
         unfinished = data.with_name(f"{data.name}.part")
         shutil.rmtree(unfinished, ignore_errors=True)
-        _run([sys.executable, "-m", *source.command(run_dir and run_dir.path, env_id, unfinished)])
+        run_module(*source.command(run_dir and run_dir.path, env_id, unfinished))
         unfinished.rename(data)
     return data
 
@@ -396,7 +396,7 @@ def train(job: Job, folder: Path, more: Sequence[str] = (), resume: bool = False
         file.write(commit().get("commit", "") + "\n")
     overrides = [*job.overrides, *more, f"run.out_dir={folder}", f"exp_name={job.preset}"]
     how = ["--resume", "--no-progress"] if resume else ["--no-progress"]
-    _run([sys.executable, "-m", job.program, "train", job.preset, *overrides, *how])
+    run_module(job.program, "train", job.preset, *overrides, *how)
     return last_run(folder)
 
 
@@ -412,11 +412,16 @@ def last_run(folder: Path) -> RunDir:
     return RunDir(max(finished, key=lambda path: path.stat().st_mtime).parent)
 
 
-def _run(command: list[str]) -> str:
-    """What a command prints; an exception meanwhile, such as Ctrl-C, ends it with SIGTERM and waits for it."""
+def run_module(*words: str) -> str:
+    """What ``python -m`` with these words prints; an exception meanwhile, such as Ctrl-C, sends it SIGTERM and waits.
+
+    Raises:
+      RunFailed: its exit code is not 0.
+    """
     # In a session of its own, Ctrl-C in a terminal does not reach it a second time, which would end it at once. It is
     # only in the main thread that Ctrl-C raises an exception.
     alone = threading.current_thread() is threading.main_thread()
+    command = [sys.executable, "-m", *words]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=alone
     ) as process:
