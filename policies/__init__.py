@@ -127,4 +127,7 @@ def __getattr__(name: str) -> type[BasePolicy]:
     for algorithm in ALGORITHMS.values():
         if algorithm.class_name == name:
             return get_policy_class(algorithm.name)
+    if name in ALGORITHMS:
+        # After an AttributeError, `from minding.policies import sac` imports the module.
+        raise AttributeError(f"module 'minding.policies' has no attribute {name!r} before its module is imported")
     raise missing_name("minding.policies", name)

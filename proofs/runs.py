@@ -128,6 +128,12 @@ class Job:
         return hashlib.sha256(" ".join([*own, settings]).encode()).hexdigest()[:12] if own else settings
 
     @property
+    def command(self) -> str:
+        """The command line that runs it."""
+        program = "minding" if self.program == "minding" else f"python -m {self.program}"
+        return " ".join([program, "train", self.preset, *self.overrides])
+
+    @property
     def folder(self) -> Path:
         """Where its runs are, below that of all proofs."""
         above = {ASYNC: (ASYNC,), STUDY: (STUDY, self.study, self.variant), OFFLINE: (OFFLINE, *self._data)}
@@ -241,9 +247,14 @@ class Results:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def has(self, job: Job) -> bool:
-        """Whether the job was run before with the same configuration."""
+        """Whether the command of a job was run before, on the same data; a row says with which commit.
+
+        Not whether its settings are those of today: a setting that is added or renamed changes the fingerprint of rows
+        that it does not concern. `changed_since` tells them apart, and ``--again`` runs what is to be run again.
+        """
+        data = folder_name(job.recorded, job.env_id) if job.recorded else None
         return any(
-            record["preset"] == job.preset and record["config_hash"] == job.config_hash
+            record["command"] == job.command and (data is None or record["data"]["name"] == data)
             for record in self.lines(job.kind)
         )
 
@@ -267,6 +278,12 @@ def _records(path: Path, changed: int, size: int) -> list[Record]:
 
 def _same_settings(record: Record, other: Record) -> bool:
     return bool(record["settings_hash"] == other["settings_hash"])
+
+
+def changed_since(record: Record) -> bool:
+    """Whether a preset of today, with the changes of a record's command, has other settings than the record's."""
+    overrides = [word for word in record["command"].split(" train ")[1].split()[1:] if not word.startswith("seed=")]
+    return config_hash(record["preset"], ("seed=0", *overrides)) != record["settings_hash"]
 
 
 def run_learning(job: Job, runs: Path, resume: bool = False) -> Record:
@@ -423,7 +440,6 @@ def head_of(job: Job, folder: Path | None = None) -> Record:
         of them.
     """
     packages = ("minding", "mindspore", "numpy", "gymnasium")
-    program = "minding" if job.program == "minding" else f"python -m {job.program}"
     began = {} if folder is None else _commits(folder)
     return {
         "preset": job.preset,
@@ -432,7 +448,7 @@ def head_of(job: Job, folder: Path | None = None) -> Record:
         "config_hash": job.config_hash,
         # That of seed 0: the same for all seeds of one experiment.
         "settings_hash": dataclasses.replace(job, seed=0).config_hash,
-        "command": " ".join([program, "train", job.preset, *job.overrides]),
+        "command": job.command,
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}, **commit(), **began},
         "processor": cpu_model(),
     }

@@ -27,7 +27,7 @@ from proofs.coverage import SETS, draw
 from proofs.critics_first import CriticsFirstCell
 from proofs.data_sets import data_sets
 from proofs.defaults import NAME, online, small_task, steps_of
-from proofs.mujoco_table import best_of_means
+from proofs.mujoco_table import aggregate_table, best_of_means, draw_grid
 from proofs.peer_defaults import NAME as PEER
 from proofs.peer_defaults import improvement, peer_defaults_table
 from proofs.recordings import folder_name
@@ -199,6 +199,37 @@ def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
     assert best_of_means(rows[:1]) == (300.0, 0.0)
     # Steps that only one seed has are left out.
     assert best_of_means([row(0, 0.0, [1.0, 9.0]), row(1, 0.0, [3.0, 8.0], (50_000, 120_000))]) == (2.0, 1.0)
+
+
+def test_environments_are_put_together_in_units_of_the_published_means(tmp_path):
+    published = {"mujoco": {"Tianshou": {"scores": {"hopper_ppo": [200.0, 1.0], "ant_ppo": [100.0, 1.0]}}}}
+    results = Results(tmp_path)
+    for line in (
+        row(0, 100.0, [1.0, 2.0]),
+        row(1, 300.0, [1.0, 2.0]),
+        {**row(0, 90.0, [1.0, 2.0]), "preset": "ant_ppo"},
+    ):
+        results.append("learning", line)
+    (tmp_path / "results" / "published.json").write_text(json.dumps(published))
+    # Of 0.5, 1.5 and 0.9 none is left out: with both (0.5 + 1.5 + 0.9) / 3.
+    lines = aggregate_table(results).splitlines()
+    assert lines[2].startswith("| PPO | 2 | 3 | 0.97 | 0.97 | ")
+    assert lines[3] == "| SAC | 0 | 0 | not measured |  |  |"
+
+
+def test_the_grid_has_a_panel_for_each_pair_and_a_picture_for_each_background(tmp_path):
+    matplotlib_image = pytest.importorskip("matplotlib.image")
+    results = Results(tmp_path)
+    draw_grid(results)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "images").mkdir()
+    results.append("learning", row(0, 100.0, [1.0, 2.0]))
+    results.append("learning", row(1, 100.0, [1.5, 2.5]))
+    draw_grid(results)
+    light, dark = (matplotlib_image.imread(tmp_path / "images" / f"mujoco_{name}.png") for name in ("light", "dark"))
+    # Both have no background of their own; the words of the dark page are brighter.
+    assert light[0, 0, 3] == dark[0, 0, 3] == 0.0
+    assert dark[dark[..., 3] == 1.0].mean() > light[light[..., 3] == 1.0].mean()
 
 
 # Recorded data
