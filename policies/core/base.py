@@ -79,6 +79,8 @@ class BasePolicy:
     """Whether learning takes sequences, see `LearnView.sequences`."""
     host_fields: ClassVar[tuple[str, ...]] = ()
     """Row fields that only `inputs` reads; gradient steps do not."""
+    second_order: ClassVar[bool] = False
+    """Whether gradient steps differentiate gradients of the network; its layers then keep their plain form."""
     counts_steps: ClassVar[bool] = False
     """Whether the number of gradient steps, `learn_steps`, is part of the state."""
 
@@ -112,7 +114,8 @@ class BasePolicy:
             else:
                 self.root = _ActingRoot(self.net)
         # Done in every process, so that a worker's graph computes the same as the learner's.
-        fuse_layers(self.root)
+        if not self.second_order:
+            fuse_layers(self.root)
         # Naming the parameters by their paths gives one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
         self.normalizers = normalizers_of(self.root)

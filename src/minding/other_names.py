@@ -195,7 +195,7 @@ _RELATIVES = {
     "maddpg": ("matd3", "facmac"),
     "mappo": ("happo", "hatrpo", "mat"),
     "pg": ("reinforce", "vpg"),
-    "ppo": ("ppo2", "ppg", "trpo", "maskableppo", "recurrentppo", "appo", "icm", "ngu"),
+    "ppo": ("ppo2", "ppg", "maskableppo", "recurrentppo", "appo", "icm", "ngu"),
     "qmix": ("qtran", "qplex", "wqmix"),
     "qrdqn": ("tqc",),
     "r2d2": ("drqn", "agent57"),
