@@ -7,8 +7,8 @@ Schulman et al., 2015, https://arxiv.org/abs/1502.05477, eq. 14 and appendix C; 
     subject to            mean[ KL(pi_old(.|s) || pi(.|s)) ] <= d
     V:                    1/2 mean[ (V(s) - R)^2 ], by gradient descent
 
-A rollout gives one step of the policy and several of the value function. With ``learn.line_search`` off, the policy takes
-the whole step of the quadratic model: the natural policy gradient of Kakade, 2001,
+A rollout gives one step of the policy and several of the value function. With ``learn.line_search`` off, the policy
+takes the whole step of the quadratic model: the natural policy gradient of Kakade, 2001,
 https://papers.nips.cc/paper/2073-a-natural-policy-gradient, with a normalized length.
 
 In an asynchronous run, r is the ratio to the older policy that acted, and the divergence is that from the policy before

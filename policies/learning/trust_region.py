@@ -1,7 +1,7 @@
 """Steps along the natural gradient that stay within a trust region (compiled).
 
-The natural gradient s solves ``(F + damping I) s = g``: g is the gradient of an objective L, and F the Hessian of the mean
-divergence KL(old || new), which is the Fisher information of the policy (Kakade, 2001,
+The natural gradient s solves ``(F + damping I) s = g``: g is the gradient of an objective L, and F the Hessian of the
+mean divergence KL(old || new), which is the Fisher information of the policy (Kakade, 2001,
 https://papers.nips.cc/paper/2073-a-natural-policy-gradient). The conjugate gradient method needs only products with F,
 each of which is the gradient of a gradient (Schulman et al., 2015, https://arxiv.org/abs/1502.05477, appendix C).
 """
@@ -33,8 +33,8 @@ class TrustRegionStep(nn.Cell):
 
         x = sqrt(2 d / s^T (F + damping I) s) s
 
-    With a line search, the step is the first of x, 0.8 x, 0.8^2 x, ... for which L grows and the divergence is at most d;
-    if `TRIES` lengths fail, the parameters stay as they were.
+    With a line search, the step is the first of x, 0.8 x, 0.8^2 x, ... for which L grows and the divergence is at most
+    d; if `TRIES` lengths fail, the parameters stay as they were.
 
     Args:
       params: the parameters; their layers must have second derivatives, see `networks.fused.plain_layers`.
@@ -73,8 +73,8 @@ class TrustRegionStep(nn.Cell):
         self.first = ms.Tensor(np.int32(0))
 
     def construct(self, batch):
-        """Makes the step; returns (L before it, divergence by it, the length taken as a share of x or 0), scalars, which
-        become available after the step.
+        """Makes the step; returns (L before it, divergence by it, the length taken as a share of x or 0), scalars,
+        which become available after the step.
 
         Args:
           batch: dict that `evaluate` reads, with the leaves of observations as ``obs``.
