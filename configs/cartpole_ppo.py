@@ -10,11 +10,8 @@ main_config = EasyDict(
     env=dict(env_id="CartPole-v1"),
     policy=dict(
         type="ppo",
-        # The observations are of the order of one as they are.
-        model=dict(normalize_obs=False),
-        # Few large minibatches and a rate that ends at 0: fewest environment steps to a steady 500.
-        learn=dict(learning_rate=1e-3, anneal_lr=True, n_minibatch=2, gamma=0.98, gae_lambda=0.9),
-        collect=dict(n_sample=512),
+        # With a rate that ends at 0 what was learned stays.
+        learn=dict(anneal_lr=True),
         eval=dict(n_episode=20),
     ),
 )

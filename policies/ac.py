@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriticStep
+from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriticStep, actor_and_critic
 from minding.policies.learning.optim import Group
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
@@ -37,9 +37,7 @@ class ACCell(ActorCriticStep):
         self.objective = AdvantageLoss(learn)
 
     def groups(self, net: ActorCritic, whole: Group, learn: Mapping[str, Any]) -> dict[str, Group]:
-        critic = [*net.critic.trainable_params(), *net.value.trainable_params()]
-        valued = {id(p) for p in critic}
-        actor = [p for p in net.trainable_params() if id(p) not in valued]
+        actor, critic = actor_and_critic(net)
         return {
             "actor": dataclasses.replace(whole, params=actor),
             "critic": dataclasses.replace(whole, params=critic, rate=learn["critic_learning_rate"]),

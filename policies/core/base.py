@@ -32,7 +32,7 @@ from minding.policies.core.prepare_process import prepare
 from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
 from minding.policies.learning.steps import GradientStep, Inputs, LearnGuard, Update
 from minding.policies.networks.encoder import Normalizer, normalizers_of
-from minding.policies.networks.fused import fuse_layers
+from minding.policies.networks.fused import accurate_tanh, fuse_layers
 
 _BLOCK = 1 << 16
 """Number of recorded rows whose observations are added to the moments at a time."""
@@ -79,6 +79,8 @@ class BasePolicy:
     """Whether learning takes sequences, see `LearnView.sequences`."""
     host_fields: ClassVar[tuple[str, ...]] = ()
     """Row fields that only `inputs` reads; gradient steps do not."""
+    second_order: ClassVar[bool] = False
+    """Whether gradient steps differentiate gradients of the network. Its layers then keep their plain form."""
     counts_steps: ClassVar[bool] = False
     """Whether the number of gradient steps, `learn_steps`, is part of the state."""
 
@@ -112,7 +114,7 @@ class BasePolicy:
             else:
                 self.root = _ActingRoot(self.net)
         # Done in every process, so that a worker's graph computes the same as the learner's.
-        fuse_layers(self.root)
+        (accurate_tanh if self.second_order else fuse_layers)(self.root)
         # Naming the parameters by their paths gives one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
         self.normalizers = normalizers_of(self.root)

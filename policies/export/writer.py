@@ -36,20 +36,11 @@ from minding.policies.export.reader import (
     open_mindir,
     open_onnx,
 )
-from minding.policies.networks.fused import plain_layers
+from minding.policies.networks.fused import accurate_tanh, plain_layers
 from minding.policies.networks.layers import Tanh
 
 _CHECKED_SIZES = (1, 4)
 """Batch sizes at which a file is checked; two sizes, because an exporter may treat the first one as fixed."""
-
-
-def accurate_tanh(net: Any) -> None:
-    """Replaces MindSpore's tanh, which on CPU is wrong by up to 1e-4 where ``3 < |x|``, in a network that only acts,
-    for all graphs that are compiled from now on."""
-    for _, cell in net.cells_and_names():
-        if isinstance(getattr(cell, "activation", None), ops.Tanh):
-            del cell.activation
-            cell.activation = Tanh()
 
 
 class _Discrete(nn.Cell):

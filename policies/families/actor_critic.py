@@ -52,6 +52,13 @@ def standardized(x: Array, counted: Array | None = None) -> Array:
     return scaled
 
 
+def actor_and_critic(net: ActorCritic) -> tuple[list[ms.Parameter], list[ms.Parameter]]:
+    """The parameters of the actor, with the encoder, and those of the critic."""
+    critic = [*net.critic.trainable_params(), *net.value.trainable_params()]
+    valued = {id(p) for p in critic}
+    return [p for p in net.trainable_params() if id(p) not in valued], critic
+
+
 class ActorCriticPolicy(BasePolicy):
     """Draws actions from a distribution and records their log-probability and the state's value, if learning uses them.
 

@@ -69,6 +69,10 @@ class CategoricalHead(nn.Cell):
     def plain_log_prob_entropy(self, logits, action):
         return distributions.categorical_log_prob_entropy(logits, action)
 
+    def divergence(self, old, new):
+        """KL(old || new) of the distributions with these parameters, float32 (B,)."""
+        return distributions.categorical_divergence(old[0], new[0])
+
     def host(self) -> numpy_networks.LayerHead:
         return numpy_networks.LayerHead(self.linear.host())
 
@@ -92,6 +96,13 @@ class MultiCategoricalHead(CategoricalHead):
             log_prob, entropy = log_prob + part, entropy + part_entropy
         return log_prob, entropy
 
+    def divergence(self, old, new):
+        total = 0.0
+        for k in range(len(self.starts)):
+            start, stop = self.starts[k], self.stops[k]
+            total = total + distributions.categorical_divergence(old[0][:, start:stop], new[0][:, start:stop])
+        return total
+
 
 class GaussianHead(nn.Cell):
     """Diagonal normal with a state-independent standard deviation; parameters: mean ``(B, A)`` and log standard
@@ -113,6 +124,10 @@ class GaussianHead(nn.Cell):
         if self.fused is not None:
             return self.fused(params[0], params[1], action)
         return distributions.gaussian_log_prob_entropy(params[0], params[1], action.reshape(params[0].shape))
+
+    def divergence(self, old, new):
+        """KL(old || new) of the distributions with these parameters, float32 (B,)."""
+        return distributions.gaussian_divergence(old[0], old[1], new[0], new[1])
 
     def host(self) -> numpy_networks.GaussianHead:
         return numpy_networks.GaussianHead(self.linear.host(), self.log_std.asnumpy())

@@ -53,6 +53,42 @@ def gaussian_log_prob_entropy(mean, log_std, action):
     return log_prob, log_std.sum() + 0.5 * (1.0 + _LOG_2PI) * log_std.shape[0]
 
 
+def categorical_divergence(old, new):
+    """KL(old || new) of categorical distributions: ``sum_a p_a (log p_a - log q_a)``.
+
+    Args:
+      old, new: logits, float32 (B, A).
+
+    Returns:
+      float32 (B,).
+    """
+    log_p, log_q = _log_softmax(old), _log_softmax(new)
+    return (ops.exp(log_p) * (log_p - log_q)).sum(axis=-1)
+
+
+def _log_softmax(logits):
+    # `ops.LogSoftmax` has no second derivative.
+    shifted = logits - ops.stop_gradient(primitives.largest(logits, keepdims=True))
+    return shifted - ops.log(ops.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def gaussian_divergence(old_mean, old_log_std, mean, log_std):
+    """KL(old || new) of diagonal normal distributions:
+
+        sum_i log(s_i / s_old,i) + (s_old,i^2 + (m_old,i - m_i)^2) / (2 s_i^2) - 1/2
+
+    Args:
+      old_mean, mean: float32 (B, A).
+      old_log_std, log_std: float32 (A,).
+
+    Returns:
+      float32 (B,).
+    """
+    precision = ops.exp(-2.0 * log_std)
+    spread = log_std - old_log_std + 0.5 * ops.exp(2.0 * old_log_std) * precision - 0.5
+    return (0.5 * ops.square(old_mean - mean) * precision).sum(axis=-1) + spread.sum()
+
+
 def squashed_gaussian(mean, log_std, noise):
     """Reparametrised tanh-normal action and its log-probability (Haarnoja et al., 2018,
     https://arxiv.org/abs/1812.05905, eq. 26), in a form that does not overflow:

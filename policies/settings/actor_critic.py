@@ -89,6 +89,28 @@ def ppo() -> groups.Schema:
     return schema
 
 
+def trpo() -> groups.Schema:
+    """Settings of TRPO."""
+    learn = {
+        **groups.described(
+            groups.passes(80, 1),
+            n_epoch="passes of the value function over each rollout; the policy takes one step",
+            n_minibatch="minibatches per pass; the policy takes its step on the first one of a rollout",
+        ),
+        **groups.described(
+            LearnSection.options("gae_lambda", "normalize_advantage", learning_rate=1e-3, entropy_weight=0.0),
+            learning_rate="learning rate of the value function",
+        ),
+        "max_kl": opt(0.01, "(0, 1]", "largest mean divergence of the policy by a step"),
+        "cg_iterations": opt(10, "[1, 1000]", "iterations of the conjugate gradient method"),
+        "cg_damping": opt(0.1, "[0, inf)", "multiple of the identity that is added to the Fisher matrix"),
+        "line_search": opt(True, None, "shorten steps until the objective grows within max_kl; false: NPG"),
+    }
+    schema = groups.actor_critic(learn, 2048)
+    del schema["learn"]["value_weight"]
+    return schema
+
+
 def impala() -> groups.Schema:
     """Settings of IMPALA."""
     learn = {
@@ -108,5 +130,6 @@ ALGORITHMS = (
     Algorithm("a2c", "A2C", a2c, actions=ANY_ACTIONS, chain="on_policy", agents="any"),
     Algorithm("a3c", "A3C", a3c, actions=ANY_ACTIONS, chain="single_step"),
     Algorithm("ppo", "PPO", ppo, actions=ANY_ACTIONS, chain="on_policy", agents="any", env={"normalize_reward": True}),
+    Algorithm("trpo", "TRPO", trpo, actions=ANY_ACTIONS, chain="on_policy"),
     Algorithm("impala", "IMPALA", impala, actions=ANY_ACTIONS, chain="trajectory"),
 )

@@ -173,7 +173,7 @@ def short_preset(name, tmp_path):
     if has(algorithm, "collect.random_steps"):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):
-        extra.append("policy.collect.n_sample=256")
+        extra += ["policy.collect.n_sample=256", "policy.learn.n_epoch=1"]
     if get_algorithm(algorithm).chain == "self_play":
         extra.append("env.collector_env_num=8")
     if get_algorithm(algorithm).chain == "episode_replay":
@@ -183,7 +183,6 @@ def short_preset(name, tmp_path):
         extra.append("env.max_episode_steps=150")
     if user.env.env_id in SLOW:
         extra += ["run.max_env_step=512", "policy.collect.n_sample=32", "policy.model.cnn_dim=16"]
-        extra += ["policy.learn.n_epoch=1"] if has(algorithm, "learn.n_epoch") else []
     if user.env.env_id == "ALE/Pong-v5":
         # Each seed loads the game again.
         extra += ["policy.model.cnn=[[4, 8, 8]]", "env.collector_env_num=2"]
@@ -198,7 +197,7 @@ def short_preset(name, tmp_path):
 
 
 # MuJoCo's are alike, and so are those of mpe2, of which MADDPG's takes long.
-COVERED = {"Hopper-v5", "mpe2/simple_tag_v3", *(env_id for _, env_id, _ in CASES.values())}
+COVERED = {"Hopper-v5", "Walker2d-v5", "Ant-v5", "mpe2/simple_tag_v3", *(env_id for _, env_id, _ in CASES.values())}
 # Runs without a replay buffer are quicker, and take precedence.
 QUICK_LAST = sorted(PRESETS, key=lambda name: not has(load_preset(name).policy.type, "other.buffer_size"))
 BY_ENVIRONMENT = {env_id: name for name in QUICK_LAST if (env_id := load_preset(name).env.env_id) not in COVERED}

@@ -127,7 +127,7 @@ def _load(run: RunDir, ckpt: str | Path | Version | None = None) -> tuple[Config
     """Configuration, policy and checkpoint; the policy computes tanh as accurately as an exported file does."""
     policy: Any
     cfg, policy, found = load_policy(run, ckpt)
-    from minding.policies.export.writer import accurate_tanh
+    from minding.policies.networks.fused import accurate_tanh
 
     accurate_tanh(policy.net)
     return cfg, policy, found
