@@ -247,16 +247,20 @@ class Results:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def has(self, job: Job) -> bool:
-        """Whether the command of a job was run before, on the same data; a row says with which commit.
+        """Whether a job has a row that counts: of its command and data, with the settings of the newest seed of them.
 
-        Not whether its settings are those of today: a setting that is added or renamed changes the fingerprint of rows
-        that it does not concern. `changed_since` tells them apart, and ``--again`` runs what is to be run again.
+        Not whether these are the settings of today: one that is added or renamed changes the fingerprint of rows that
+        it does not concern. A row says its commit, the table which settings differ (`changed_since`), and ``--again``
+        runs what is to be run again.
         """
         data = folder_name(job.recorded, job.env_id) if job.recorded else None
-        return any(
-            record["command"] == job.command and (data is None or record["data"]["name"] == data)
+        rows = [
+            record
             for record in self.lines(job.kind)
-        )
+            if record["command"] == dataclasses.replace(job, seed=record["seed"]).command
+            and (data is None or record["data"]["name"] == data)
+        ]
+        return any(record["seed"] == job.seed and _same_settings(record, rows[-1]) for record in rows)
 
     def _path(self, kind: str) -> Path:
         return self.docs / "results" / f"{kind}.jsonl"
