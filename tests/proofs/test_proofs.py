@@ -115,6 +115,10 @@ def test_a_command_that_has_a_row_is_done_and_a_change_of_its_settings_is_said(r
     results.append("learning", row)
     assert results.has(JOB)
     assert not any(results.has(other) for other in (replace(JOB, seed=2), replace(JOB, env_step=50_000)))
+    # The row of another seed, with settings that are newer, leaves the first one out of the tables.
+    results.append("learning", {**record(2, 480.0, "newer"), "command": replace(JOB, seed=2).command})
+    assert results.has(replace(JOB, seed=2))
+    assert not results.has(JOB)
     assert changed_since(row)
     assert not changed_since({**row, "settings_hash": replace(JOB, seed=0).config_hash})
     assert "| unknown * | unknown |" in proof_pages.TABLES["seeds"](results)

@@ -20,7 +20,7 @@ from minding.engine.search.solution import Solution
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.policies import get_policy_class, sac
 from minding.training.assembly import build
-from proofs import tag_crossplay
+from proofs import benchmark_sets, tag_crossplay
 from proofs.board_lines import Lines, lines_against, lines_of_run
 from proofs.constant_rewards import Constant, minus_one, plus_one
 from proofs.coverage import SETS, draw
@@ -31,7 +31,7 @@ from proofs.mujoco_table import aggregate_table, best_of_means, draw_grid
 from proofs.peer_defaults import NAME as PEER
 from proofs.peer_defaults import improvement, peer_defaults_table
 from proofs.recordings import folder_name
-from proofs.runs import ROOT, Results
+from proofs.runs import ROOT, Results, RunFailed
 from proofs.scale_tasks import Servers, Spot, Warehouse
 from proofs.spread_controller import controller
 from proofs.studies import STUDIES
@@ -233,6 +233,39 @@ def test_the_grid_has_a_panel_for_each_pair_and_a_picture_for_each_background(tm
 
 
 # Recorded data
+
+
+def test_a_medium_policy_is_a_third_of_the_way_from_random_play_to_the_expert():
+    steps = np.array([10, 20, 30, 40])
+    # (0 - -300) / 3 = 100 above random play, which is at -300.
+    assert benchmark_sets.medium_step(steps, np.array([-201.0, -200.0, -50.0, 0.0]), random=-300.0) == 20
+    with pytest.raises(RunFailed, match=r"above random play, 0\.0"):
+        benchmark_sets.medium_step(steps, np.array([5.0, 6.0, 7.0, -1.0]), random=0.0)
+
+
+@pytest.mark.slow
+def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 600)
+    few = ["policy.eval.freq=500", "policy.eval.n_episode=1", "run.final_episodes=1"]
+    settings = ["seed=3", "policy.learn.warmup=200", "policy.collect.random_steps=200", *few]
+    cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=1000", f"run.out_dir={tmp_path}"])
+    run = RunDir.create(cfg)
+    training.train(cfg, run, progress=False)
+    given = ["pendulum_sac", str(run.path), str(tmp_path / "sets"), "--docs", str(tmp_path), "--steps", "2000"]
+    assert benchmark_sets.main([*given, "--settings", *settings]) == 0
+    rows = Results(tmp_path).lines(benchmark_sets.NAME)
+    assert [(row["name"], row["steps"]) for row in rows] == [
+        ("pendulum-random", 2000),
+        ("pendulum-expert", 2000),
+        ("pendulum-medium-replay", 600),
+        ("pendulum-medium", 2000),
+    ]
+    assert len({row["fingerprint"] for row in rows}) == 4
+    capsys.readouterr()
+    # What is there is not made again.
+    monkeypatch.setattr(benchmark_sets, "run_module", None)
+    benchmark_sets.main([*given, "--settings", *settings])
+    assert Results(tmp_path).lines(benchmark_sets.NAME)[4:] == rows
 
 
 def test_coverage_is_drawn_of_the_data_of_presets(tmp_path):
