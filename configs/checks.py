@@ -50,6 +50,8 @@ def check_settings(cfg: Config) -> None:
     _check_random_steps(cfg)
     _check_stop_value(cfg)
     _check_support(cfg)
+    _check_ensemble(cfg)
+    _check_munchausen(cfg)
     _check_norm(cfg)
     _check_convolutions(cfg)
     _check_reward(cfg)
@@ -208,6 +210,31 @@ def _check_support(cfg: Config) -> None:
         raise ConfigError(
             f"policy.model.v_min={low} and policy.model.v_max={high}: expected numbers with v_min below v_max, which "
             "enclose the discounted returns of the environment"
+        )
+
+
+def _check_munchausen(cfg: Config) -> None:
+    """Munchausen DQN adds the log-probability of one action to one reward."""
+    learn = cfg.policy.learn
+    if learn.get("munchausen") and learn.nstep > 1:
+        raise ConfigError(
+            f"policy.learn.munchausen={learn.munchausen:g} needs rewards of single steps, but policy.learn.nstep="
+            f"{learn.nstep}: use policy.learn.nstep=1"
+        )
+
+
+def _check_ensemble(cfg: Config) -> None:
+    """An ensemble of critics has what its target is made of."""
+    model, learn = cfg.policy.model, cfg.policy.learn
+    if learn.get("target_subset", 0) > model.get("n_critics", 2):
+        raise ConfigError(
+            f"policy.learn.target_subset={learn.target_subset} exceeds policy.model.n_critics={model.n_critics}: the "
+            "subset is drawn from these critics"
+        )
+    if learn.get("dropped_quantiles", 0) >= model.get("n_quantiles", math.inf):
+        raise ConfigError(
+            f"policy.learn.dropped_quantiles={learn.dropped_quantiles} leaves none of policy.model.n_quantiles="
+            f"{model.n_quantiles}: use {model.n_quantiles - 1} or less"
         )
 
 

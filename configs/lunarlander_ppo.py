@@ -19,6 +19,9 @@ main_config = EasyDict(
             # Landing takes hundreds of steps: a longer horizon than usual.
             gamma=0.999,
             gae_lambda=0.98,
+            entropy_weight=0.01,
+            value_clip=True,
+            anneal_lr=True,
         ),
         collect=dict(n_sample=4096),
         eval=dict(freq=50_000, n_episode=20),

@@ -12,7 +12,7 @@ main_config = EasyDict(
     policy=dict(
         type="ppo",
         model=dict(normalize_obs=True),
-        learn=dict(learning_rate=1e-3),
+        learn=dict(learning_rate=1e-3, n_epoch=4, n_minibatch=4, entropy_weight=0.01, value_clip=True, anneal_lr=True),
         collect=dict(n_sample=2048),
         other=dict(rnd=dict(weight=1.0, learning_rate=1e-4)),
         eval=dict(n_episode=20),

@@ -18,6 +18,8 @@ main_config = EasyDict(
             # The pendulum falls within a second: a short horizon is enough and learns faster.
             gamma=0.9,
             entropy_weight=0.0,
+            value_clip=True,
+            anneal_lr=True,
         ),
         collect=dict(n_sample=2048),
         eval=dict(freq=20_000, n_episode=20),

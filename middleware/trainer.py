@@ -81,8 +81,8 @@ class multistep_trainer:
     (`IndexedBatch.valid`). With fewer valid rows than minibatches each row is a minibatch; without valid rows there is
     no gradient step.
 
-    A policy with memory gets whole sequences: a minibatch has the rows of some of the environments in the order of
-    time, index ``(K, T, B)``, including reset rows, which the policy leaves out itself.
+    A policy with memory gets whole sequences: a minibatch has the rows of some of the environments, at least of one, in
+    the order of time, index ``(K, T, B)``, including reset rows, which the policy leaves out itself.
 
     Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
@@ -102,6 +102,8 @@ class multistep_trainer:
         self._n_sample = cfg.policy.collect.n_sample
         self._sequences = learns_from_sequences(policy)
         self._envs = cfg.env.collector_env_num
+        if self._sequences:
+            self._minibatches = min(self._minibatches, self._envs)
         self._schedule = Schedule(cfg)
         self._rng = SeedStreams(cfg.seed).generator("multistep_trainer")
 

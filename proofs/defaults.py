@@ -61,12 +61,15 @@ STEPS = {
     "iqn": 30_000,
     "mappo": 400_000,
     "pg": 400_000,
+    "pqn": 200_000,
     "qmix": 200_000,
     "qrdqn": 160_000,
     "r2d2": 60_000,
     "rainbow": 20_000,
+    "redq": 1_500,
     "sac": 10_000,
     "td3": 10_000,
+    "tqc": 10_000,
     "vdn": 200_000,
 }
 """Environment steps of algorithms that need fewer or more than `_STEPS`."""

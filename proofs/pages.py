@@ -19,6 +19,7 @@ from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
 from proofs import offline_tables
 from proofs.mujoco_table import mujoco_table
+from proofs.peer_defaults import peer_defaults_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
@@ -398,6 +399,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "memory": _memory,
     "mujoco": mujoco_table,
     "offline": lambda results: offline_tables.offline_table(results) or NOT_YET,
+    "peer_defaults": peer_defaults_table,
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,
     "signals": _signals,

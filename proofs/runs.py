@@ -213,27 +213,27 @@ class Results:
 
     def of(self, kind: str, preset: str) -> list[Record]:
         """The newest record of each seed of a preset, by seed, all of the settings of the newest one."""
-        records = [record for record in self._read(kind) if record["preset"] == preset]
+        records = [record for record in self.lines(kind) if record["preset"] == preset]
         newest = {record["seed"]: record for record in records if _same_settings(record, records[-1])}
         return [newest[seed] for seed in sorted(newest)]
 
     def of_study(self, name: str) -> dict[str, list[Record]]:
         """By variant, the newest record of each seed, of the settings of the newest one."""
-        records = [record for record in self._read(STUDY) if record["study"] == name]
+        records = [record for record in self.lines(STUDY) if record["study"] == name]
         last = {record["variant"]: record for record in records}
         newest = {(r["variant"], r["seed"]): r for r in records if _same_settings(r, last[r["variant"]])}
         return {variant: [newest[pair] for pair in sorted(newest) if pair[0] == variant] for variant in last}
 
     def on_data(self, name: str) -> dict[str, list[Record]]:
         """By preset, the newest record of each seed on these data, of the settings of the newest one; see `OFFLINE`."""
-        records = [record for record in self._read(OFFLINE) if record["data"]["name"] == name]
+        records = [record for record in self.lines(OFFLINE) if record["data"]["name"] == name]
         last = {record["preset"]: record for record in records}
         newest = {(r["preset"], r["seed"]): r for r in records if _same_settings(r, last[r["preset"]])}
         return {preset: [newest[pair] for pair in sorted(newest) if pair[0] == preset] for preset in last}
 
     def presets(self, kind: str) -> list[str]:
         """Names of the presets that have records."""
-        return sorted({record["preset"] for record in self._read(kind)})
+        return sorted({record["preset"] for record in self.lines(kind)})
 
     def single(self, kind: str) -> Record | None:
         """A result that is one file, ``<kind>.json``; None if it was not measured yet."""
@@ -244,16 +244,25 @@ class Results:
         """Whether the job was run before with the same configuration."""
         return any(
             record["preset"] == job.preset and record["config_hash"] == job.config_hash
-            for record in self._read(job.kind)
+            for record in self.lines(job.kind)
         )
 
     def _path(self, kind: str) -> Path:
         return self.docs / "results" / f"{kind}.jsonl"
 
-    def _read(self, kind: str) -> list[Record]:
+    def lines(self, kind: str) -> list[Record]:
+        """All records of a kind, in the order in which they were made; not to be changed."""
         path = self._path(kind)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        return [json.loads(line) for line in lines]
+        if not path.is_file():
+            return []
+        found = path.stat()
+        return _records(path, found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=16)
+def _records(path: Path, changed: int, size: int) -> list[Record]:
+    """Of a file in one of its states: a table for each preset reads the same one."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _same_settings(record: Record, other: Record) -> bool:

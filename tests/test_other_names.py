@@ -12,8 +12,10 @@ import minding
 from minding.configs import compile_run, load_named
 from minding.engine.config.compiler import setting_paths
 from minding.engine.config.config import Config
+from minding.engine.config.options import setting_at
 from minding.engine.errors import ConfigError
-from minding.other_names import _RELATIVES, ARGUMENTS, MODULES, NAMES, SETTINGS, relative
+from minding.other_algorithms import ANSWERS, LIBRARIES, OTHER_SPELLINGS, counterpart
+from minding.other_names import ARGUMENTS, MODULES, NAMES, SETTINGS, relative
 from minding.policies import ALGORITHMS
 
 PACKAGES = [
@@ -90,7 +92,9 @@ def test_every_middleware_of_di_engine_on_the_page_is_here_or_answered():
         ("dqn", ["lr=0.1"], "in minding it is 'policy.learn.learning_rate'"),
         ("dqn", ["callback=x"], "in minding it is 'use' (your own middleware)"),
         ("bcq", [], "the nearest relative of bcq is 'td3_bc'"),
-        ("td3bc", [], "did you mean 'td3_bc'?"),
+        ("td3bc", [], "here it is 'td3_bc'"),
+        ("ddqn", [], "here it is 'dqn' (policy.learn.double=true, the default)"),
+        ("ars", [], "random search without gradients is missing"),
     ],
 )
 def test_settings_and_algorithms_of_other_libraries_name_ours(algorithm, settings, hint):
@@ -98,7 +102,7 @@ def test_settings_and_algorithms_of_other_libraries_name_ours(algorithm, setting
         compile_run({"env": {"env_id": "Pendulum-v1"}, "policy": {"type": algorithm}}, settings)
     assert hint in str(error.value)
     if not settings:
-        with pytest.raises(ConfigError, match=r"relative|did you mean"):
+        with pytest.raises(ConfigError, match=r"relative|here it is|is missing"):
             load_named(algorithm)
 
 
@@ -123,10 +127,8 @@ def test_answers_for_settings_and_algorithms_are_ours_and_what_they_answer_for_i
     known |= set(setting_paths(Config.options()))
     answers = {answer.partition(": ")[0] for each in SETTINGS.values() for answer in each}
     assert answers <= known
-    assert {*_RELATIVES} <= {*ALGORITHMS}
-    for theirs in (each for names in _RELATIVES.values() for each in names):
-        assert theirs not in ALGORITHMS
-        assert relative(theirs.upper()) == relative(theirs).replace(theirs, theirs.upper()) != ""
+    assert relative("BCQ") == relative("bcq").replace("bcq", "BCQ") != ""
+    assert not OTHER_SPELLINGS.keys() & ALGORITHMS.keys()
 
 
 def test_the_page_on_stable_baselines3_has_the_same_answers():
@@ -165,3 +167,24 @@ def test_other_modules_are_plain_errors():
 def test_importing_minding_stays_light():
     code = "import sys, minding; print([name for name in ('numpy', 'mindspore', 'gymnasium') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_the_counterparts_of_other_libraries_algorithms_exist_and_each_of_their_algorithms_has_one():
+    named = {name for names in LIBRARIES.values() for name in names.split()}
+    assert named <= ANSWERS.keys()
+    for name, answer in ANSWERS.items():
+        assert answer.ours in ALGORITHMS or (answer.ours == "" and answer.remark), name
+        assert answer.same or answer.remark, f"{name} says what is missing"
+        for setting in re.findall(r"policy\.([\w.]+)", answer.remark):
+            # A remark without an algorithm is about those for recorded data.
+            schema = ALGORITHMS[answer.ours or "iql"].config_schema()
+            assert setting_at(schema, setting) is not None, f"{name}: policy.{setting}"
+    assert set(OTHER_SPELLINGS.values()) <= ANSWERS.keys()
+    # Of ours, each is the counterpart of something, or is our own variant.
+    assert ALGORITHMS.keys() - {answer.ours for answer in ANSWERS.values()} <= {"discrete_sqil"}
+
+
+@pytest.mark.parametrize("spelling", ["BCQ", "bcq", "TD3+BC", "td3_bc", "Discrete-CQL", "QR-DQN", "DDQN"])
+def test_a_counterpart_is_found_whatever_the_spelling(spelling):
+    assert counterpart(spelling).ours in ALGORITHMS
+    assert counterpart("no such algorithm") is None

@@ -1,8 +1,9 @@
-"""Evaluate, collect, reward novelty if configured, estimate advantages, learn from this rollout."""
+"""Evaluate, explore, collect, reward novelty if configured, estimate advantages, learn from this rollout."""
 
 from __future__ import annotations
 
 from minding.configs.chains import Chain
+from minding.configs.chains.off_policy import explores_by_chance
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -10,6 +11,7 @@ from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
     StepCollector,
+    eps_greedy_handler,
     gae_estimator,
     interaction_evaluator,
     multistep_trainer,
@@ -20,6 +22,8 @@ from minding.middleware import (
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
+    if explores_by_chance(cfg):
+        task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
     other = cfg.policy.other
     if "rnd" in other and other.rnd.weight:

@@ -6,6 +6,7 @@ settings come together: defaults, the user's tree, command-line overrides, and t
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import os
@@ -117,8 +118,8 @@ class ConfigurablePolicy(Protocol):
     """The compiler's view of an algorithm: a policy class, or its entry in a table.
 
     It may also have `chain`, the name of its chain, `unit`, the unit of its runs' clock ('env_step' by default, or
-    'train_iter'), `needs`, the switches of the section `env` that it turns on, and `check_config(cfg)`, which raises
-    ConfigError for settings that contradict each other.
+    'train_iter'), `env`, its own defaults in the section `env`, `needs`, the switches of that section that it turns on,
+    and `check_config(cfg)`, which raises ConfigError for settings that contradict each other.
     """
 
     @property
@@ -148,9 +149,11 @@ def compile_config(
       ConfigError: for an unknown key, a wrong type, a value out of range, or a saved description that no longer
         fits the environment; names the key's full path.
     """
+    own = getattr(policy, "env", {}) if env_schema else {}
+    own = {key: dataclasses.replace(env_schema[key], default=default) for key, default in own.items()}
     schema = {
         **RUN_SCHEMA,
-        "env": opt({}, "open") if env_schema is None else env_schema,
+        "env": opt({}, "open") if env_schema is None else {**env_schema, **own},
         "policy": {"type": opt(policy.name, (policy.name,), "algorithm"), **policy.config_schema()},
     }
     given = _apply_overrides(_plain_tree(user), overrides, schema)

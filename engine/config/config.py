@@ -446,7 +446,9 @@ class LearnSection(OpenSection):
     warmup: int = setting(1000, "[1, inf)", "transitions in the buffer before learning starts")
     nstep: int = setting(1, "[1, 10000]", "steps of the n-step return")
     n_epoch: int = setting(1, "[1, 10000]", "passes over each rollout")
-    n_minibatch: int = setting(1, "[1, 1e6]", "minibatches per pass, reshuffled each time")
+    n_minibatch: int = setting(
+        1, "[1, 1e6]", "minibatches per pass, reshuffled each time; with memory at most one per environment"
+    )
     grad_norm: float = setting(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping")
     on_nan: str = setting(
         "stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo the update"

@@ -22,7 +22,7 @@ from minding.policies.learning.target import equalize, make_target, target_sched
 from minding.policies.networks.return_distribution import ReturnDistribution
 from minding.policies.ops import primitives
 from minding.policies.ops.distributional import beyond, cross_entropy, moved, project
-from minding.policies.ops.values import chosen_atoms, chosen_value, one_step, value_loss
+from minding.policies.ops.values import chosen_atoms, chosen_value, log_sum_exp, one_step, value_loss
 
 _log = logging.getLogger("minding.policies")
 NOISE, NEXT_NOISE, CHOICE_NOISE = "noise", "next_noise", "choice_noise"
@@ -73,8 +73,17 @@ class QLearning(NetworkStep):
         return metrics
 
 
+LOG_LIMIT = -1.0
+"""Smallest log-probability, times the temperature, that Munchausen DQN adds to a reward (its l_0)."""
+
+
 class ExpectedQLearning(QLearning):
     """`QLearning` of expected returns, as in DQN, whose page has the formula."""
+
+    def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any], prioritized: bool = False) -> None:
+        super().__init__(net, target, learn, prioritized)
+        self.munchausen = float(learn.get("munchausen", 0.0))
+        self.temperature = float(learn.get("munchausen_temperature", 1.0))
 
     def q(self, net, obs, noise):
         """Action values, float32 (B, A); `noise` is None, or the noise of noisy layers."""
@@ -83,10 +92,22 @@ class ExpectedQLearning(QLearning):
     def td_target(self, batch):
         """y, float32 (B,)."""
         next_q = self.q(self.target, batch["next_obs"], batch.get(NEXT_NOISE))
+        if self.munchausen > 0:
+            return self.munchausen_target(batch, next_q)
         if self.double:
             choosing = self.q(self.net, batch["next_obs"], batch.get(CHOICE_NOISE))
             return one_step(batch, chosen_value(next_q, ops.Argmax(-1)(choosing)))
         return one_step(batch, primitives.largest(next_q))
+
+    def munchausen_target(self, batch, next_q):
+        """y of Munchausen DQN (Vieillard et al., 2020, https://arxiv.org/abs/2007.14430, eq. 1), float32 (B,).
+
+        With pi = softmax(Q_target / tau), ``sum_a pi (Q_target - tau log pi)`` is ``tau log sum_a exp(Q_target/tau)``.
+        """
+        q, tau = self.q(self.target, batch["obs"], batch.get(NOISE)), self.temperature
+        scaled_log_prob = chosen_value(q, batch["action"]) - tau * log_sum_exp(q / tau)
+        bonus = self.munchausen * ops.clamp(scaled_log_prob, LOG_LIMIT, 0.0)
+        return one_step(batch, tau * log_sum_exp(next_q / tau)) + bonus
 
     def loss(self, batch):
         q = self.q(self.net, batch["obs"], batch.get(NOISE))

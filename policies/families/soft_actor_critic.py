@@ -14,7 +14,7 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.target import SoftTarget, equalize
-from minding.policies.networks.actor_critic import CriticEnsemble, SquashedActor
+from minding.policies.networks.actor_critic import ActionValue, CriticEnsemble, SquashedActor
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.primitives import after
 from minding.policies.ops.values import critic_objectives
@@ -170,7 +170,12 @@ class SquashedGaussianPolicy(BasePolicy):
     """
 
     network_class = SquashedActor
+    critic_class = ActionValue
     sequences = False
+
+    @property
+    def n_critics(self) -> int:
+        return int(self.cfg.model.get("n_critics", 2))
 
     @property
     def action_size(self) -> int:
@@ -184,7 +189,9 @@ class SquashedGaussianPolicy(BasePolicy):
         return self.cfg.learn.read("target_entropy", float)
 
     def make_root(self, net: Any, rng: np.random.Generator) -> SquashedGaussianStep:
-        critics, targets = (CriticEnsemble(self.spec, self.cfg.model, rng) for _ in range(2))
+        critics, targets = (
+            CriticEnsemble(self.spec, self.cfg.model, rng, self.n_critics, self.critic_class) for _ in range(2)
+        )
         equalize(critics, targets)
         root: SquashedGaussianStep = self.step_class(net, critics, targets, self.cfg.learn, self.target_entropy)
         return root

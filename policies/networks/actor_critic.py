@@ -268,7 +268,11 @@ class ActionValue(nn.Cell):
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.action_size = math.prod(spec["action"]["shape"])
         self.torso = MLP.of(self.encoder.out_features + self.action_size, model, None, rng)
-        self.value = ScalarLinear(self.torso.out_features, None, rng)
+        self.value = self.make_head(self.torso.out_features, model, rng)
+
+    def make_head(self, in_features: int, model: Any, rng: np.random.Generator) -> Linear:
+        """The last layer."""
+        return ScalarLinear(in_features, None, rng)
 
     def construct(self, action, obs):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
@@ -283,6 +287,14 @@ class ActionValue(nn.Cell):
         return ops.Reshape()(self.torso.into(self.value, both), (count, rows))
 
 
+class ActionQuantiles(ActionValue):
+    """The return for continuous actions as M quantiles: float32 (B, M) from action (B, *shape) and observation leaves;
+    M is ``model.n_quantiles``."""
+
+    def make_head(self, in_features: int, model: Any, rng: np.random.Generator) -> Linear:
+        return Linear(in_features, model["n_quantiles"], None, rng)
+
+
 class CriticEnsemble(nn.Cell):
     """N independent critics, whose values are stacked: float32 (N, ...).
 
@@ -290,7 +302,7 @@ class CriticEnsemble(nn.Cell):
 
     Args:
       count: number of critics, N.
-      kind: class of the critics, `ActionValue` or `QNetwork`.
+      kind: class of the critics, `ActionValue`, `ActionQuantiles` or `QNetwork`.
     """
 
     def __init__(
@@ -302,7 +314,7 @@ class CriticEnsemble(nn.Cell):
             setattr(self, f"q{k}", member)
 
     def construct(self, *inputs):
-        """The values for the inputs of a critic: (N, B), or with `QNetwork` (N, B, A)."""
+        """The values for the inputs of a critic: (N, B), of a `QNetwork` (N, B, A), of `ActionQuantiles` (N, B, M)."""
         values: Any = ()
         for member in self.members:
             value = member(*inputs)

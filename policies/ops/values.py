@@ -160,6 +160,17 @@ def soft_policy_loss(q, log_prob, alpha):
     return loss, ops.stop_gradient(log_prob).mean()
 
 
+def mean_policy_loss(q, log_prob, alpha):
+    """Loss of the actor with the mean of the critics (Chen et al., 2021, https://arxiv.org/abs/2101.05982,
+    algorithm 1); q and `log_prob` belong to its action. Returns (loss, mean log-probability). No gradient flows
+    through the temperature or the mean.
+
+    L_pi = mean[ alpha log pi - 1/N sum_i Q_i ]
+    """
+    loss = (ops.stop_gradient(alpha) * log_prob - ops.ReduceMean()(q, 0)).mean()
+    return loss, ops.stop_gradient(log_prob).mean()
+
+
 class CriticObjectives(NamedTuple):
     """The functions of this module with these names, each as one kernel if kernels are usable."""
 

@@ -68,6 +68,8 @@ class Algorithm:
     needs: tuple[str, ...] = ()
     """Switches of the section `env` that the algorithm turns on, because it learns from values that environments with
     several agents only give on request."""
+    env: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Defaults of the section `env` that are other ones with the algorithm, by key."""
     searched: Mapping[str, Range | Choice] = dataclasses.field(default_factory=dict)
     """Values of a hyperparameter search that differ from `SEARCHED`, by setting."""
 

@@ -53,7 +53,8 @@ def gail() -> groups.Schema:
             0.0, "[0, inf)", "weight of the squared distance of its gradients' norm from 1, between both kinds of steps"
         ),
     }
-    return {**actor_critic.ppo(), "other": {**groups.recorded_folder(), "gail": rewards}}
+    schema = actor_critic.clipped_surrogate(groups.passes(4, 4))
+    return {**schema, "other": {**groups.recorded_folder(), "gail": rewards}}
 
 
 def sqil() -> groups.Schema:

@@ -1,4 +1,4 @@
-"""Settings of value-based algorithms that learn from replay."""
+"""Settings of value-based algorithms."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ from minding.engine.config.config import LearnSection, ModelSection, PrioritySec
 from minding.engine.config.options import MODULE_NAME, WIDTH
 from minding.engine.config.space import Choice
 from minding.policies.settings import Algorithm, groups
+
+
+def dqn() -> groups.Schema:
+    """Settings of DQN."""
+    return groups.action_values(
+        learn={
+            "munchausen": opt(
+                0.0,
+                "[0, 1]",
+                "weight of the action's scaled log-probability, which is added to the reward; the target is then soft, "
+                "and `double` without effect; 0: off, the paper's value is 0.9",
+            ),
+            "munchausen_temperature": opt(
+                0.03, "(0, inf)", "temperature of the policy softmax(Q / temperature) that `munchausen` takes"
+            ),
+        }
+    )
 
 
 def c51() -> groups.Schema:
@@ -37,6 +54,25 @@ def iqn() -> groups.Schema:
             "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
         },
     )
+
+
+def pqn() -> groups.Schema:
+    """Settings of PQN."""
+    model = groups.model([128, 128], "relu")
+    model["norm"] = dataclasses.replace(model["norm"], default="layer")
+    learn = LearnSection.options(
+        "optimizer", "gamma", "on_nan", learning_rate=5e-4, gae_lambda=0.65, grad_norm=10.0, n_epoch=2, n_minibatch=8
+    )
+    return {
+        "model": {**model, **ModelSection.options("dueling")},
+        "learn": {
+            **groups.described(learn, gae_lambda="lambda of the lambda-returns; 0: one-step targets"),
+            **groups.anneal(True),
+        },
+        "collect": groups.collect(1024),
+        "eval": groups.evaluation(),
+        "other": groups.eps(10_000),
+    }
 
 
 def rainbow() -> groups.Schema:
@@ -89,10 +125,11 @@ def r2d2() -> groups.Schema:
 
 
 ALGORITHMS = (
-    Algorithm("dqn", "DQN", groups.action_values, actions=("discrete",), chain="off_policy"),
+    Algorithm("dqn", "DQN", dqn, actions=("discrete",), chain="off_policy"),
     Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
     Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
     Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
+    Algorithm("pqn", "PQN", pqn, actions=("discrete",), chain="on_policy"),
     Algorithm("rainbow", "Rainbow", rainbow, actions=("discrete",), chain="off_policy"),
     Algorithm(
         "r2d2",

@@ -30,6 +30,35 @@ def sac() -> groups.Schema:
     return groups.replayed_critics({**learn, **groups.soft_targets(network="critics", per="gradient step")})
 
 
+def redq() -> groups.Schema:
+    """Settings of REDQ."""
+    schema = sac()
+    schema["model"] |= {"n_critics": opt(10, "[2, 100]", "critics")}
+    schema["learn"] |= {
+        "target_subset": opt(
+            2, "[1, 100]", "critics of which the smallest value is the target, drawn again for each gradient step"
+        ),
+        **groups.described(
+            LearnSection.options(policy_delay=20, update_per_collect=160),
+            policy_delay="critic updates per update of the actor",
+        ),
+    }
+    return schema
+
+
+def tqc() -> groups.Schema:
+    """Settings of TQC."""
+    schema = sac()
+    schema["model"] |= {
+        "n_critics": opt(5, "[1, 100]", "critics"),
+        "n_quantiles": opt(25, "[1, 1000]", "quantiles of each critic"),
+    }
+    schema["learn"] |= {
+        "dropped_quantiles": opt(2, "[0, 999]", "highest quantiles per critic that are left out of the target")
+    }
+    return schema
+
+
 def discrete_sac() -> groups.Schema:
     """Settings of discrete SAC."""
     learn = {
@@ -47,5 +76,7 @@ ALGORITHMS = (
     Algorithm("ddpg", "DDPG", ddpg, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("td3", "TD3", td3, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("sac", "SAC", sac, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("redq", "REDQ", redq, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("tqc", "TQC", tqc, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("discrete_sac", "DiscreteSAC", discrete_sac, actions=("discrete",), chain="off_policy"),
 )

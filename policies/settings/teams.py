@@ -67,13 +67,12 @@ def ippo() -> groups.Schema:
     de Witt et al., 2020, https://arxiv.org/abs/2011.09533.
     """
     # RND rewards novelty for one agent only, so its keys are left out.
-    return {**actor_critic.ppo(), "other": {}}
+    return actor_critic.clipped_surrogate(groups.passes(4, 4))
 
 
 def mappo() -> groups.Schema:
     """Settings of MAPPO."""
-    schema = actor_critic.ppo()
-    schema["learn"] |= {
+    learn = {
         **groups.passes(10, 1),
         **groups.described(
             LearnSection.options("value_clip", learning_rate=7e-4, value_weight=1.0, grad_norm=10.0),
@@ -90,7 +89,7 @@ def mappo() -> groups.Schema:
             "team rewards: the return of an agent that has left continues, and its value sees only its index",
         ),
     }
-    return {**schema, "other": {}}
+    return actor_critic.clipped_surrogate(learn)
 
 
 def maddpg() -> groups.Schema:

@@ -181,29 +181,6 @@ TASK_ATTRIBUTES = {
     "emit_remote": f"use emit; {_LOCAL.removeprefix(': ')}",
 }
 """Attributes of DI-engine's task that `Task` does not have."""
-_RELATIVES = {
-    "a2c": ("acktr",),
-    "alphazero": ("muzero", "efficientzero", "gumbelmuzero"),
-    "awac": ("crr", "mpo", "marwil"),
-    "bc": ("dt", "decisiontransformer"),
-    "cql": ("edac", "combo"),
-    "dreamer": ("dreamerv2", "dreamerv3", "planet", "tdmpc", "tdmpc2"),
-    "dqn": ("ddqn", "doubledqn"),
-    "gail": ("airl",),
-    "impala": ("acer", "vtrace"),
-    "iqn": ("fqf",),
-    "maddpg": ("matd3", "facmac"),
-    "mappo": ("happo", "hatrpo", "mat"),
-    "pg": ("reinforce", "vpg"),
-    "ppo": ("ppo2", "ppg", "maskableppo", "recurrentppo", "appo", "icm", "ngu"),
-    "qmix": ("qtran", "qplex", "wqmix"),
-    "qrdqn": ("tqc",),
-    "r2d2": ("drqn", "agent57"),
-    "rainbow": ("apex", "apexdqn"),
-    "sac": ("redq", "droq", "crossq"),
-    "td3_bc": ("bcq", "bear", "plas", "brac", "rebrac"),
-}
-"""Algorithms that minding lacks, under its nearest relatives; names without signs, in small letters."""
 
 
 def setting_hint(name: str, known: Container[str]) -> str:
@@ -221,14 +198,20 @@ def setting_hint(name: str, known: Container[str]) -> str:
 
 
 def relative(name: str) -> str:
-    """The nearest relative of an algorithm that minding lacks, as ``; the nearest relative ...``; empty if unknown."""
+    """What stands here for another library's algorithm, as ``; the nearest relative ...``; empty for an unknown one."""
     if name in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
         return "; the observation decides the network: give an algorithm, such as 'ppo'"
-    bare = "".join(letter for letter in name.lower() if letter.isalnum())
-    for ours, theirs in _RELATIVES.items():
-        if bare in theirs:
-            return f"; the nearest relative of {name} is {ours!r}"
-    return ""
+    # Only errors need the table.
+    from minding.other_algorithms import counterpart
+
+    found = counterpart(name)
+    if found is None:
+        return ""
+    if not found.ours:
+        return f"; {found.remark}"
+    if found.same:
+        return f"; here it is {found.ours!r}{f' ({found.remark})' if found.remark else ''}"
+    return f"; the nearest relative of {name} is {found.ours!r} ({found.remark})"
 
 
 def missing_name(module: str, name: str) -> Exception:

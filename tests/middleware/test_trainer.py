@@ -220,6 +220,13 @@ def test_environments_that_do_not_divide_into_minibatches_are_refused(sequence_t
     assert sequence_trainer(minibatches=2)[0].requirements() == []
 
 
+def test_with_memory_each_environment_is_a_minibatch_where_there_are_fewer_of_them_than_minibatches(sequence_trainer):
+    middleware, learner = sequence_trainer(minibatches=16)
+    assert middleware.requirements() == []
+    middleware(context(train_data=sequence_data(3, 4)))
+    assert [step["number"].shape for step in learner.steps] == [(3, 1)] * 12
+
+
 def test_data_that_are_no_whole_sequences_are_refused(sequence_trainer):
     middleware, _ = sequence_trainer()
     rows = sequence_data(3, 4)

@@ -21,8 +21,13 @@ def actor(p, part, obs):
 
 def value(p, part, action, obs):
     """Values (B,) of an `ActionValue`."""
+    return quantiles(p, part, action, obs)[:, 0]
+
+
+def quantiles(p, part, action, obs):
+    """Quantiles (B, M) of an `ActionQuantiles`."""
     features = _hidden(p, part, np.concatenate([obs, action], axis=1))
-    return (features @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]
+    return features @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"]
 
 
 def own_value(p, part, obs):

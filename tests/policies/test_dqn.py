@@ -23,7 +23,8 @@ from action_values import (
 )
 from fakes import VECTOR, discrete
 
-from minding.engine.errors import MindingError
+from minding.configs import compile_run
+from minding.engine.errors import ConfigError, MindingError
 
 CONTRACT = {
     "dqn": (VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
@@ -48,6 +49,7 @@ SOFT = {"double": False, "target.kind": "soft", "target.tau": 1e-12, "grad_norm"
 KINDS = {
     "double, periodic, prioritized": {**PRIORITIZED, "learn": {"target.freq": 4}, "policy.model.normalize_obs": True},
     "plain, soft, dueling": {**DUELING, "learn": SOFT},
+    "Munchausen": {"learn": {"munchausen": 0.9, "munchausen_temperature": 0.5, "target.freq": 4}},
 }
 built, bench, each = value_benches("dqn", KINDS)
 
@@ -59,8 +61,20 @@ class TestUpdate(ActionValueTests):
         return np_heads(p, part, np_features(p, part, obs))
 
     def goal(self, bench, p, rows, draw):
+        if weight := bench.settings.munchausen:
+            tau, decay = bench.settings.munchausen_temperature, rows["discount"] * (1.0 - rows["terminated"])
+            now, then = (self.policy_of(self.values(p, "target", rows[each]) / tau) for each in ("obs", "next_obs"))
+            after = (np.exp(then) * (self.values(p, "target", rows["next_obs"]) - tau * then)).sum(axis=1)
+            bonus = tau * now[AT, rows["action"]]
+            # Some are beyond the limit, and some are not.
+            assert 0 < (bonus < -1.0).sum() < len(bonus)
+            return rows["reward"] + weight * np.clip(bonus, -1.0, 0.0) + decay * after
         best = self.best(bench, p, rows["next_obs"])
         return np_returns(rows, self.of_best(p, rows["next_obs"], best)[:, None])[:, 0]
+
+    def policy_of(self, scores):
+        """Log-probabilities, (B, A)."""
+        return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
 
     def step(self, bench, p, rows, goal, draw):
         q = self.values(p, "net", rows["obs"])[AT, rows["action"]]
@@ -70,7 +84,7 @@ class TestUpdate(ActionValueTests):
         return self.values(p, "target", obs)[np.arange(len(obs)), best]
 
     def test_the_norm_of_gradients_is_reported_where_it_is_bounded(self, built):
-        for kind, bound in zip(KINDS, (True, False)):
+        for kind, bound in zip(KINDS, (True, False, True), strict=True):
             metrics = self.check_update(built(kind))[-1]
             assert (metrics["grad_norm"] > 0) == bound
 
@@ -140,3 +154,9 @@ def test_the_normalizer_learns_from_the_rows_that_were_sampled_only(bench):
         moments = cell.encoder.encoders[0].normalizer.moments
         assert moments.count == BATCH
         np.testing.assert_allclose(moments.mean, values["obs"][:BATCH].mean(0), rtol=1e-5)
+
+
+def test_munchausen_is_refused_with_rewards_of_several_steps():
+    settings = ["env.env_id=CartPole-v1", "policy.learn.munchausen=0.9", "policy.learn.nstep=3"]
+    with pytest.raises(ConfigError, match=r"use policy\.learn\.nstep=1"):
+        compile_run("dqn", settings)

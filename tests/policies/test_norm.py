@@ -64,7 +64,21 @@ def test_it_is_in_every_network_of_every_algorithm(algorithm, tiny_config):
         assert len(cell.norms) == (0 if path in own else len(cell.layers)), path
 
 
-WITH_CRITICS = {"ddpg", "td3", "td3_bc", "sac", "sqil", "cql", "iql", "awac", "discrete_sac", "discrete_sqil", "maddpg"}
+WITH_CRITICS = {
+    "ddpg",
+    "td3",
+    "td3_bc",
+    "sac",
+    "redq",
+    "tqc",
+    "sqil",
+    "cql",
+    "iql",
+    "awac",
+    "discrete_sac",
+    "discrete_sqil",
+    "maddpg",
+}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, rows_of, space_of
+from gymnasium.utils.env_checker import check_env
 
 from minding import training
 from minding.configs import compile_run, load_preset
@@ -27,8 +28,11 @@ from proofs.critics_first import CriticsFirstCell
 from proofs.data_sets import data_sets
 from proofs.defaults import NAME, online, small_task, steps_of
 from proofs.mujoco_table import best_of_means
+from proofs.peer_defaults import NAME as PEER
+from proofs.peer_defaults import improvement, peer_defaults_table
 from proofs.recordings import folder_name
-from proofs.runs import ROOT
+from proofs.runs import ROOT, Results
+from proofs.scale_tasks import Servers, Spot, Warehouse
 from proofs.spread_controller import controller
 from proofs.studies import STUDIES
 
@@ -138,6 +142,44 @@ def test_its_defaults_learn_the_small_task_of_its_kind(algorithm):
     row, task = FOUND[algorithm], small_task(algorithm)
     assert (row["env_id"], row["env_step"], row["floor"]) == (task.env_id, steps_of(algorithm), task.floor)
     assert row["return"] >= task.floor
+
+
+def test_a_run_is_better_with_the_share_of_pairs_that_it_wins():
+    assert improvement([1.0, 3.0], [2.0, 3.0]) == (0 + 0 + 1 + 0.5) / 4
+    assert improvement([5.0], [1.0, 2.0, 3.0]) == 1.0
+
+
+def test_the_table_of_defaults_shows_both_sides_after_half_and_all_of_the_steps(tmp_path):
+    results, name = Results(tmp_path), "ppo:LunarLander-v3"
+    for side, seed, means in (("minding", 0, (-20, 200)), ("minding", 1, (0, 100)), ("SB3", 0, (-10, 50))):
+        evaluations = [{"mean": mean, "seconds": 10 * k} for k, mean in enumerate(means, 1)]
+        results.append(PEER, {"side": side, "task": name, "seed": seed, "evaluations": evaluations})
+    table = peer_defaults_table(results)
+    first, second = (line for line in table.splitlines() if line.startswith("| PPO | LunarLander-v3"))
+    assert first.endswith("| 50,000 | 2 / 1 | -10.0 (-20.0 to 0.0) | -10.0 | 10 | 10 |")
+    assert second.endswith("| 100,000 | 2 / 1 | 150.0 (100.0 to 200.0) | 50.0 | 20 | 20 |")
+    assert "a probability of 0.75, the mean over rows; it is above one half in 1 of them" in peer_defaults_table(
+        results
+    )
+    assert "not measured | not measured" in table
+
+
+@pytest.mark.parametrize("env", [Servers, Warehouse, Spot])
+def test_the_tasks_of_large_scales_are_environments_as_gymnasium_wants_them(env):
+    check_env(env(), skip_render_check=True)
+
+
+def test_a_week_of_servers_and_a_day_of_the_warehouse_add_up():
+    env = Servers()
+    state, _ = env.reset(seed=0)
+    after, reward, *_ = env.step(2)
+    finished = min(int(state[0]), 8)
+    assert reward == 20_000 * finished - 90_000 - 6_000 * after[0]
+    shop = Warehouse()
+    state, _ = shop.reset(seed=0)
+    after, reward, *_ = shop.step(np.array([-1.0]))
+    sold = state[0] - after[0]
+    assert reward == after[1] - state[1] == 20 * sold - after[0]
 
 
 # MuJoCo

@@ -80,10 +80,11 @@ def _presets() -> None:
 
 
 def _algorithms() -> None:
-    from minding.policies import ALGORITHMS, summary_of
+    from minding.policies import families, summary_of
 
-    rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
-    print_lines("Algorithms: policy.type", ("name", "what", "actions", "chain"), rows, long=1)
+    for title, members in families().items():
+        rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in members]
+        print_lines(title, ("policy.type", "what", "actions", "chain"), rows, long=1)
 
 
 def _first_sentence(doc: str) -> str:

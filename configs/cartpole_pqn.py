@@ -1,0 +1,20 @@
+"""PQN on CartPole-v1: balance a pole on a cart, with action values and without replay.
+
+Expected: an evaluation mean of at least 475 of 500 within 200k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    run=dict(max_env_step=200_000, target=475.0),
+    env=dict(env_id="CartPole-v1", collector_env_num=16),
+    policy=dict(
+        type="pqn",
+        learn=dict(learning_rate=1e-3, n_epoch=4, gae_lambda=0.95),
+        collect=dict(n_sample=1024),
+        eval=dict(n_episode=20),
+        other=dict(eps=dict(decay=40_000)),
+    ),
+)
+
+proof = dict(seeds=3)

@@ -1,0 +1,103 @@
+"""REDQ: one step against float64 NumPy, the subset of the targets, the delay of the actor."""
+
+import kit
+import numpy as np
+import pytest
+from fakes import VECTOR, space_of
+from float64_networks import moved, squashed, value
+
+from minding.configs import compile_run
+from minding.engine.errors import ConfigError
+
+SMALL = {"policy.model.n_critics": 3, "policy.learn.policy_delay": 1}
+CONTRACT = {"redq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, **SMALL})}
+LEARNS = {
+    **kit.LEARNS,
+    "policy.model.n_critics": 3,
+    "policy.learn.policy_delay": 2,
+    "policy.learn.learning_rate": 0.003,
+    "policy.learn.alpha": 0.02,
+}
+RESUMES = {"REDQ": ("Pendulum-v1", ("policy.model.n_critics=3", "policy.learn.policy_delay=3"))}
+MOVES = {"policy.learn.policy_delay": 1}
+
+ALPHA, CRITICS, SUBSET = 0.2, 4, 2
+built, bench = kit.benches(
+    "redq",
+    action=space_of(kit.SIZE),
+    prepare=kit.disturb("targets"),
+    learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA, "target_subset": SUBSET, "policy_delay": 1},
+    **{"policy.model.n_critics": CRITICS},
+)
+
+
+class Step(kit.CriticStep):
+    critics = tuple(f"critics.q{k}" for k in range(1, CRITICS + 1))
+
+    def __init__(self, bench, rows):
+        super().__init__(bench, rows)
+        self.following, self.own = self.rng.standard_normal((2, 1, kit.BATCH, kit.SIZE), dtype=np.float32)[:, 0]
+        order = self.rng.permuted(np.arange(CRITICS)[None], axis=1)[0]
+        self.targets = tuple(f"targets.q{k + 1}" for k in np.flatnonzero(order < self.settings["target_subset"]))
+
+    def target(self, p):
+        action, log_prob = squashed(p, "net", self.next_obs, self.following)
+        return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs) - ALPHA * log_prob)
+
+    def actor_loss(self, p):
+        action, log_prob = squashed(p, "net", self.obs, self.own)
+        return (ALPHA * log_prob - np.mean([value(p, name, action, self.obs) for name in self.critics], axis=0)).mean()
+
+    def metrics(self, p, after):
+        # The actor is judged by the critics after their step.
+        judged = self.actor_loss(self.judging(p, after))
+        assert abs(judged - self.actor_loss(p)) > 1e-3
+        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
+        return {
+            "critic_loss": self.critic_loss(p, self.target(p)),
+            "actor_loss": judged,
+            "entropy": -log_prob,
+            "q_value": self.q_value(p),
+            "alpha": ALPHA,
+            "alpha_loss": -np.log(ALPHA) * (log_prob - kit.SIZE),
+        }
+
+    def losses(self, p, after):
+        target = self.target(p)
+        return {
+            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
+            "actor": (self.actor_loss, self.judging(p, after), "net"),
+        }
+
+
+class TestREDQ(kit.CriticTests):
+    Step = Step
+
+    def test_actor_and_temperature_move_in_the_steps_that_are_due_only_also_across_calls(self, bench):
+        bench.settings["policy_delay"] = 3
+        rows, parts = self.rows(bench), []
+        for k in range(4):
+            old = bench.params
+            self.learn(bench, rows, k % kit.STEPS)
+            parts.append(moved(old, bench.params))
+        critics = {"critics", "targets"}
+        assert parts == [critics, critics, critics | {"net", "log_alpha"}, critics]
+
+
+@pytest.mark.parametrize("subset", [1, CRITICS])
+def test_each_step_has_a_target_of_its_own_subset(bench, subset):
+    bench.settings["target_subset"] = subset
+    bench.hold_still()
+    rows, drawn = TestREDQ().rows(bench), set()
+    for _ in range(6):
+        step, p = Step(bench, rows), bench.params
+        drawn.add(step.targets)
+        metrics = TestREDQ().learn(bench, rows).metrics
+        assert metrics["critic_loss"] == pytest.approx(float(step.critic_loss(p, step.target(p))), rel=1e-5)
+    assert (len(drawn) == 1) == (subset == CRITICS)
+
+
+def test_a_subset_larger_than_the_ensemble_is_refused():
+    settings = ["env.env_id=Pendulum-v1", "policy.model.n_critics=3", "policy.learn.target_subset=5"]
+    with pytest.raises(ConfigError, match=r"target_subset=5 exceeds policy\.model\.n_critics=3"):
+        compile_run("redq", settings)

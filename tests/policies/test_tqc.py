@@ -1,0 +1,88 @@
+"""TQC: one step against float64 NumPy, the quantiles that are left out."""
+
+import kit
+import numpy as np
+import pytest
+from fakes import VECTOR, space_of
+from float64_networks import quantiles, squashed
+
+from minding.configs import compile_run
+from minding.engine.errors import ConfigError
+
+CONTRACT = {"tqc": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.model.n_quantiles": 5})}
+LEARNS = {**kit.LEARNS, "policy.model.n_critics": 2, "policy.learn.learning_rate": 0.003, "policy.learn.alpha": 0.02}
+RESUMES = {}
+"""SAC's has all that it keeps."""
+
+ALPHA, CRITICS, QUANTILES, DROPPED = 0.2, 3, 5, 2
+built, bench = kit.benches(
+    "tqc",
+    action=space_of(kit.SIZE),
+    prepare=kit.disturb("targets"),
+    learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA, "dropped_quantiles": DROPPED},
+    **{"policy.model.n_critics": CRITICS, "policy.model.n_quantiles": QUANTILES},
+)
+
+
+def quantile_loss(found, target):
+    """The mean over rows, quantiles and targets, (B, M) and (B, K), pair by pair."""
+    levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    error = target[:, None, :] - found[:, :, None]
+    size = np.abs(error)
+    huber = np.where(size <= 1.0, 0.5 * error**2, size - 0.5)
+    return (np.abs(levels[None, :, None] - (error < 0)) * huber).mean()
+
+
+class Step(kit.CriticStep):
+    critics = tuple(f"critics.q{k}" for k in range(1, CRITICS + 1))
+    targets = tuple(f"targets.q{k}" for k in range(1, CRITICS + 1))
+
+    def __init__(self, bench, rows):
+        super().__init__(bench, rows)
+        self.following, self.own = self.rng.standard_normal((2, 1, kit.BATCH, kit.SIZE), dtype=np.float32)[:, 0]
+
+    def target(self, p):
+        action, log_prob = squashed(p, "net", self.next_obs, self.following)
+        pooled = np.concatenate([quantiles(p, name, action, self.next_obs) for name in self.targets], axis=1)
+        lowest = np.sort(pooled, axis=1)[:, : CRITICS * (QUANTILES - DROPPED)]
+        rest = (self.rows["discount"] * (1.0 - self.rows["terminated"]))[:, None]
+        return self.rows["reward"][:, None] + rest * (lowest - ALPHA * log_prob[:, None])
+
+    def critic_loss(self, p, target):
+        return sum(quantile_loss(quantiles(p, name, self.action, self.obs), target) for name in self.critics)
+
+    def q_value(self, p):
+        return quantiles(p, self.critics[0], self.action, self.obs).mean()
+
+    def actor_loss(self, p):
+        action, log_prob = squashed(p, "net", self.obs, self.own)
+        q = np.mean([quantiles(p, name, action, self.obs).mean(axis=1) for name in self.critics], axis=0)
+        return (ALPHA * log_prob - q).mean()
+
+    def metrics(self, p, after):
+        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
+        return {
+            "critic_loss": self.critic_loss(p, self.target(p)),
+            "actor_loss": self.actor_loss(p),
+            "entropy": -log_prob,
+            "q_value": self.q_value(p),
+            "alpha": ALPHA,
+            "alpha_loss": -np.log(ALPHA) * (log_prob - kit.SIZE),
+        }
+
+    def losses(self, p, after):
+        target = self.target(p)
+        return {
+            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
+            "actor": (self.actor_loss, p, "net"),
+        }
+
+
+class TestTQC(kit.CriticTests):
+    Step = Step
+
+
+def test_more_dropped_quantiles_than_a_critic_has_are_refused():
+    settings = ["env.env_id=Pendulum-v1", "policy.model.n_quantiles=4", "policy.learn.dropped_quantiles=4"]
+    with pytest.raises(ConfigError, match=r"dropped_quantiles=4 leaves none of policy\.model\.n_quantiles=4"):
+        compile_run("tqc", settings)
