@@ -194,4 +194,5 @@ def test_a_module_of_an_algorithm_is_imported_from_its_package():
     """In a fresh interpreter: the name of an algorithm is also one that the answers to other names would know."""
     code = "from minding.policies import sac, dqn; print(sac.__name__, dqn.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.endswith("minding.policies.sac minding.policies.dqn\n"), done.stderr
+    # MindSpore may print its settings, too.
+    assert "minding.policies.sac minding.policies.dqn" in done.stdout, done.stderr

@@ -46,6 +46,7 @@ ANSWERS: dict[str, Counterpart] = {
     "A3C": Counterpart("a3c"),
     "AC": Counterpart("ac"),
     "ACER": Counterpart("impala", "off-policy actor-critic with truncated weights; no replay", same=False),
+    "ACKTR": Counterpart("trpo", "conjugate gradients in place of Kronecker factors", same=False),
     "AlphaZero": Counterpart("alphazero"),
     "ARS": Counterpart("", "random search without gradients is missing", same=False),
     "AWAC": Counterpart("awac"),
@@ -177,7 +178,6 @@ ANSWERS: dict[str, Counterpart] = {
 """By name, without signs. A name of a later edition of a library may be missing."""
 
 OTHER_SPELLINGS = {
-    "acktr": "TRPO",
     "agent57": "NGU",
     "airl": "GAIL",
     "apex": "Rainbow",

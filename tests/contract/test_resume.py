@@ -235,7 +235,13 @@ def kill_a_collector(ctx):
 def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_path, photographed, caplog):
     lanes = ["lanes.async_mode=true", "lanes.max_staleness=0", "lanes.shards=2"]
     often = ["pool.freq=2", "pool.last=2", "contest.size=3", "run.ckpt_freq=40", "run.max_step=20"]
-    small = ["policy.model.hidden=[8]", "policy.collect.n_sample=800", "run.loggers=[]", "run.metrics_freq=800"]
+    small = [
+        "policy.model.hidden=[8]",
+        "policy.collect.n_sample=800",
+        "policy.learn.n_epoch=1",
+        "run.loggers=[]",
+        "run.metrics_freq=800",
+    ]
     few = ["policy.eval.freq=1000000", "run.final_episodes=2"]
     cfg = compile_run("duel_ppo", [*lanes, *often, *small, *few, f"run.out_dir={tmp_path}", "exp_name=run"])
     run_dir, left = RunDir.create(cfg), RunDir(tmp_path / "left")
