@@ -49,7 +49,7 @@ class TrustRegionStep(nn.Cell):
     def __init__(
         self,
         params: Sequence[ms.Parameter],
-        evaluate: Callable[[Any], Any],
+        evaluate: Callable[[Any, Any], Any],
         divergence: Callable[[Any, Any, Any], Any],
         *,
         limit: float,
