@@ -10,7 +10,6 @@ main_config = EasyDict(
     env=dict(env_id="Acrobot-v1", collector_env_num=16, normalize_reward=False),
     policy=dict(
         type="ppo",
-        model=dict(normalize_obs=True),
         learn=dict(
             learning_rate=1e-3,
             n_epoch=4,

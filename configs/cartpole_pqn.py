@@ -11,7 +11,6 @@ main_config = EasyDict(
     policy=dict(
         type="pqn",
         learn=dict(learning_rate=1e-3, n_epoch=4, gae_lambda=0.95),
-        collect=dict(n_sample=1024),
         eval=dict(n_episode=20),
         other=dict(eps=dict(decay=40_000)),
     ),

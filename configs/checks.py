@@ -226,15 +226,17 @@ def _check_munchausen(cfg: Config) -> None:
 def _check_ensemble(cfg: Config) -> None:
     """An ensemble of critics has what its target is made of."""
     model, learn = cfg.policy.model, cfg.policy.learn
-    if learn.get("target_subset", 0) > model.get("n_critics", 2):
+    critics, subset = model.read("n_critics", int, 2), learn.read("target_subset", int, 0)
+    if subset > critics:
         raise ConfigError(
-            f"policy.learn.target_subset={learn.target_subset} exceeds policy.model.n_critics={model.n_critics}: the "
-            "subset is drawn from these critics"
+            f"policy.learn.target_subset={subset} exceeds policy.model.n_critics={critics}: the subset is drawn from "
+            "these critics"
         )
-    if learn.get("dropped_quantiles", 0) >= model.get("n_quantiles", math.inf):
+    quantiles, dropped = model.read("n_quantiles", int, 1), learn.read("dropped_quantiles", int, 0)
+    if dropped >= quantiles:
         raise ConfigError(
-            f"policy.learn.dropped_quantiles={learn.dropped_quantiles} leaves none of policy.model.n_quantiles="
-            f"{model.n_quantiles}: use {model.n_quantiles - 1} or less"
+            f"policy.learn.dropped_quantiles={dropped} leaves none of policy.model.n_quantiles={quantiles}: use "
+            f"{quantiles - 1} or less"
         )
 
 

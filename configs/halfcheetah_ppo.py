@@ -15,7 +15,6 @@ main_config = EasyDict(
             # The learning rate falls to two thirds in this run, as in the benchmark of Tianshou.
             anneal_lr=True,
             anneal_steps=3_000_000,
-            n_epoch=10,
             n_minibatch=32,
         ),
         collect=dict(n_sample=2048),

@@ -13,7 +13,6 @@ main_config = EasyDict(
         model=dict(normalize_obs=True),
         # As in pendulum_ppo: a short horizon is enough and learns faster.
         learn=dict(gamma=0.9, max_kl=0.02),
-        collect=dict(n_sample=2048),
         eval=dict(freq=20_000, n_episode=20),
     ),
 )

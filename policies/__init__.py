@@ -21,10 +21,10 @@ from minding.policies.settings import Algorithm
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
 
-__all__ = ["ALGORITHMS", "Algorithm", "families", "find_algorithms", "get_algorithm", "get_policy_class", "summary_of"]
+__all__ = ["ALGORITHMS", "Algorithm", "by_kind", "find_algorithms", "get_algorithm", "get_policy_class", "summary_of"]
 
 
-def families() -> dict[str, tuple[Algorithm, ...]]:
+def by_kind() -> dict[str, tuple[Algorithm, ...]]:
     """The tables of the modules in ``settings/``, by what the module says of them, as 'Algorithms that ...'."""
     names = [module.name for module in pkgutil.iter_modules(settings.__path__) if module.name != "groups"]
     modules = [importlib.import_module(f"minding.policies.settings.{name}") for name in names]
@@ -43,7 +43,7 @@ def find_algorithms() -> dict[str, Algorithm]:
     Raises:
       ConfigError: a policy file of this folder has no entry in these tables.
     """
-    found = {entry.name: entry for table in families().values() for entry in table}
+    found = {entry.name: entry for table in by_kind().values() for entry in table}
     # The folders here are packages of parts, not algorithms.
     for module in pkgutil.iter_modules(__path__):
         if not module.ispkg and module.name not in found:
@@ -127,4 +127,7 @@ def __getattr__(name: str) -> type[BasePolicy]:
     for algorithm in ALGORITHMS.values():
         if algorithm.class_name == name:
             return get_policy_class(algorithm.name)
+    if name in ALGORITHMS:
+        # After an AttributeError, `from minding.policies import sac` imports the module.
+        raise AttributeError(f"module 'minding.policies' has no attribute {name!r} before its module is imported")
     raise missing_name("minding.policies", name)

@@ -1,4 +1,4 @@
-"""The table of MuJoCo: what the queue has measured beside published scores."""
+"""MuJoCo: what the queue has measured beside published scores, as tables and as a grid of learning curves."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.configs import load_preset
-from minding.engine.run.aggregates import aggregate
+from minding.engine.run.aggregates import aggregate, estimate, interquartile_mean
+from minding.engine.run.curves import mean_curve
+from minding.engine.run.plotting import plot_grid
+from minding.engine.types import Array
 from proofs.queue import QUEUE, STEPS
 from proofs.runs import Record, Results
 
 PUBLISHED = "mujoco"
 """Name of the published scores in ``published.json``: by source, ``[mean, deviation]`` or ``[mean]`` of a preset."""
+REFERENCE = "Tianshou"
+"""The source of published scores that count as 1 where scores of several environments are put together."""
 NOT_MEASURED = "not measured"
+INK = {"light": "#1f2328", "dark": "#e6edf3"}
+"""By the background of a page, the color of lines and words in a picture on it."""
 
 
 def mujoco_table(results: Results) -> str:
@@ -25,13 +32,66 @@ def mujoco_table(results: Results) -> str:
     sources = (results.single("published") or {}).get(PUBLISHED, {})
     head = ["algorithm", "environment", "seeds", "mean", "IQM", "95 % interval of the IQM", "best", *sources]
     lines = [f"| {' | '.join(head)} |", f"|---|---|{'---:|' * (len(head) - 2)}"]
-    for preset in dict.fromkeys(each.preset for each in QUEUE):
+    for preset in presets():
         cfg = load_preset(preset)
-        cells = [cfg.policy.type.upper(), cfg.env.env_id, *_measured(results.of("learning", preset))]
+        cells = [cfg.policy.type.upper(), cfg.env.env_id, *_measured(whole_runs(results, preset))]
         cells += [_published(source["scores"].get(preset, ())) for source in sources.values()]
         lines.append(f"| {' | '.join(cells)} |")
     notes = [f"- {name}: {source['note']} [Source]({source['source']})." for name, source in sources.items()]
     return "\n".join([*lines, "", *notes, ""])
+
+
+def aggregate_table(results: Results) -> str:
+    """One row per algorithm: mean and IQM over runs of all environments, in units of the published means."""
+    scores = (results.single("published") or {}).get(PUBLISHED, {}).get(REFERENCE, {}).get("scores", {})
+    strata: dict[str, list[Array]] = {}
+    for preset in presets():
+        algorithm, runs = load_preset(preset).policy.type.upper(), whole_runs(results, preset)
+        strata.setdefault(algorithm, [])
+        if runs and preset in scores:
+            strata[algorithm].append(np.array([[run["eval_mean"] / scores[preset][0]] for run in runs]))
+    lines = [f"| algorithm | environments | runs | mean of score / {REFERENCE}'s | IQM | 95 % interval of the IQM |"]
+    lines.append("|---|---:|---:|---:|---:|---:|")
+    for algorithm, tasks in strata.items():
+        runs = sum(map(len, tasks))
+        cells = [algorithm, f"{len(tasks)}", f"{runs}", NOT_MEASURED, "", ""]
+        if tasks:
+            found = estimate(tasks, interquartile_mean)
+            # With one run of each environment, all draws are the same.
+            interval = f"{found.low:.2f} to {found.high:.2f}" if max(map(len, tasks)) > 1 else ""
+            cells[3:] = [f"{np.concatenate(tasks).mean():.2f}", f"{found.value:.2f}", interval]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def draw_grid(results: Results) -> None:
+    """Draws ``images/mujoco_light.png`` and ``mujoco_dark.png``: a row per algorithm, a column per environment.
+
+    An algorithm has a row once a run of it is whole.
+    """
+    if not (results.docs / "images").is_dir():
+        return
+    cells = {}
+    for preset in presets():
+        cfg, curves = load_preset(preset), [record["curve"] for record in whole_runs(results, preset)]
+        runs = [(np.array(each["env_step"]), np.array(each["eval_return"])) for each in curves]
+        cells[cfg.policy.type.upper(), cfg.env.env_id] = mean_curve(preset, runs) if runs else None
+    begun = {algorithm for (algorithm, _), curve in cells.items() if curve}
+    cells = {pair: curve for pair, curve in cells.items() if pair[0] in begun}
+    if not cells:
+        return
+    for name, ink in INK.items():
+        plot_grid(cells, results.docs / "images" / f"mujoco_{name}.png", ink)
+
+
+def presets() -> list[str]:
+    """Those of the queue, each once."""
+    return list(dict.fromkeys(each.preset for each in QUEUE))
+
+
+def whole_runs(results: Results, preset: str) -> list[Record]:
+    """The newest row of each seed that is of a whole run and says its best evaluation."""
+    return [row for row in results.of("learning", preset) if row["env_step"] >= STEPS and "best" in row]
 
 
 def best_of_means(records: Sequence[Record]) -> tuple[float, float]:
@@ -43,9 +103,8 @@ def best_of_means(records: Sequence[Record]) -> tuple[float, float]:
     return float(returns[:, best].mean()), float(returns[:, best].std())
 
 
-def _measured(records: Sequence[Record]) -> list[str]:
-    """Seeds, mean, IQM, interval, best; from rows of whole runs that say their best evaluation."""
-    whole = [record for record in records if record["env_step"] >= STEPS and "best" in record]
+def _measured(whole: Sequence[Record]) -> list[str]:
+    """Seeds, mean, IQM, interval, best."""
     if not whole:
         return ["0", NOT_MEASURED, "", "", ""]
     found = aggregate([record["eval_mean"] for record in whole])

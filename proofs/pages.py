@@ -18,9 +18,9 @@ from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
 from proofs import offline_tables
-from proofs.mujoco_table import mujoco_table
+from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
 from proofs.peer_defaults import peer_defaults_table
-from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results
+from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results, changed_since
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
 from proofs.zoo_table import ZOO, zoo_table
@@ -32,6 +32,7 @@ def update(results: Results) -> None:
     """Writes all tables and curves for which there is a marker in a page of ``results.docs``, and its pictures."""
     pages.update(results.docs, lambda name, page: table(results, name, page))
     offline_tables.draw(results)
+    draw_grid(results)
 
 
 def table(results: Results, name: str, page: Path) -> str | None:
@@ -168,12 +169,17 @@ def _seeds(results: Results) -> str:
             f"{_score(found.iqm.low)} to {_score(found.iqm.high)}" if found.n > 1 else "",
             f"{records[0]['env_step']:,}" if records[0]["env_step"] else "",
             f"`{_command_of(records)}`",
+            _enumeration(list(dict.fromkeys(r["versions"].get("commit", "unknown") for r in records)))
+            + (" *" if changed_since(records[0]) else ""),
+            _enumeration(list(dict.fromkeys(r.get("processor", "unknown") for r in records))),
         )
         rows.append(f"| {' | '.join(cells)} |")
     if not rows:
         return NOT_YET
-    head = "| preset | target | seeds that reach it | mean | IQM | 95 % interval of the IQM | env steps | command |"
-    lines = [head, "|---|---:|---|---:|---:|---|---:|---|", *rows]
+    head = "| preset | target | seeds that reach it | mean | IQM | 95 % interval of the IQM | env steps | command "
+    lines = [f"{head}| commit | processor |", "|---|---:|---|---:|---:|---|---:|---|---|---|", *rows]
+    lines += ["", "\\* The fingerprint of the settings is not that of the preset of today: a setting was added, "
+              "renamed or changed since. The command gives this result with the commit of its row."]  # fmt: skip
     if reached:
         share, runs = estimate(reached, mean), sum(map(len, reached))
         lines += ["", f"{share.value:.0%} of {runs} seeds reach the target of their preset; 95 % interval, with seeds "
@@ -398,6 +404,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "kills": _kills,
     "memory": _memory,
     "mujoco": mujoco_table,
+    "mujoco_aggregate": aggregate_table,
     "offline": lambda results: offline_tables.offline_table(results) or NOT_YET,
     "peer_defaults": peer_defaults_table,
     "repeated_runs": _repeated_runs,

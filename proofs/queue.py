@@ -9,10 +9,6 @@ from proofs.runs import Job
 
 STEPS = 1_000_000
 TASKS = ("halfcheetah", "hopper", "walker2d", "ant")
-POOL = ("pool.freq=50000", "pool.every=1")
-"""Keeps the policies on the way, of which recorded data are made."""
-RECORDED = ("halfcheetah_sac", "hopper_sac")
-"""Presets whose policies on the way are kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Queued:
     @property
     def job(self) -> Job:
         """The learning proof that the run is."""
-        return Job("learning", self.preset, self.seed, self.env_step, POOL if self.preset in RECORDED else ())
+        return Job("learning", self.preset, self.seed, self.env_step)
 
 
 QUEUE = (

@@ -2,8 +2,8 @@
 
 Each proof runs in a separate process: presets learn to a target, synchronously and in lanes, the same seed gives the
 same parameters, a long run neither grows nor compiles again, variants of a preset learn beside it. Results are lines of
-JSON in ``docs/results``; what stands there for the same configuration is not run again. After each run the tables and
-curves of the pages in ``docs`` are redrawn.
+JSON in ``docs/results``; a command that has one is not run again, unless ``--again`` is given. After each run the
+tables and curves of the pages in ``docs`` are redrawn.
 
 ``--queue`` trains what takes hours, the list in `proofs.queue`: one process at the lowest priority on one core. SIGTERM
 or Ctrl-C ends it within seconds; the run that is training saves a checkpoint, and the next call continues there.

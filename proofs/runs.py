@@ -128,6 +128,12 @@ class Job:
         return hashlib.sha256(" ".join([*own, settings]).encode()).hexdigest()[:12] if own else settings
 
     @property
+    def command(self) -> str:
+        """The command line that runs it."""
+        program = "minding" if self.program == "minding" else f"python -m {self.program}"
+        return " ".join([program, "train", self.preset, *self.overrides])
+
+    @property
     def folder(self) -> Path:
         """Where its runs are, below that of all proofs."""
         above = {ASYNC: (ASYNC,), STUDY: (STUDY, self.study, self.variant), OFFLINE: (OFFLINE, *self._data)}
@@ -241,11 +247,20 @@ class Results:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def has(self, job: Job) -> bool:
-        """Whether the job was run before with the same configuration."""
-        return any(
-            record["preset"] == job.preset and record["config_hash"] == job.config_hash
+        """Whether a job has a row that counts: of its command and data, with the settings of the newest seed of them.
+
+        Not whether these are the settings of today: one that is added or renamed changes the fingerprint of rows that
+        it does not concern. A row says its commit, the table which settings differ (`changed_since`), and ``--again``
+        runs what is to be run again.
+        """
+        data = folder_name(job.recorded, job.env_id) if job.recorded else None
+        rows = [
+            record
             for record in self.lines(job.kind)
-        )
+            if record["command"] == dataclasses.replace(job, seed=record["seed"]).command
+            and (data is None or record["data"]["name"] == data)
+        ]
+        return any(record["seed"] == job.seed and _same_settings(record, rows[-1]) for record in rows)
 
     def _path(self, kind: str) -> Path:
         return self.docs / "results" / f"{kind}.jsonl"
@@ -267,6 +282,12 @@ def _records(path: Path, changed: int, size: int) -> list[Record]:
 
 def _same_settings(record: Record, other: Record) -> bool:
     return bool(record["settings_hash"] == other["settings_hash"])
+
+
+def changed_since(record: Record) -> bool:
+    """Whether a preset of today, with the changes of a record's command, has other settings than the record's."""
+    overrides = [word for word in record["command"].split(" train ")[1].split()[1:] if not word.startswith("seed=")]
+    return config_hash(record["preset"], ("seed=0", *overrides)) != record["settings_hash"]
 
 
 def run_learning(job: Job, runs: Path, resume: bool = False) -> Record:
@@ -323,7 +344,7 @@ def parameter_digest(run_dir: RunDir) -> str:
 
 def run_memory(job: Job, runs: Path) -> Record:
     """Watches resident memory over a long run, in which a second compilation is an error."""
-    out = _run([sys.executable, "-m", "benchmarks.memory", job.preset, str(job.env_step), str(job.seed)])
+    out = run_module("benchmarks.memory", job.preset, str(job.env_step), str(job.seed))
     return {**head_of(job), "env_step": job.env_step, **json.loads(out.splitlines()[-1])}
 
 
@@ -338,7 +359,7 @@ def make_data(sources: Sequence[Source], env_id: str, runs: Path) -> Path:
     parts = [_part(source, env_id, folder) for source in sources]
     data = folder / folder_name(sources, env_id)
     if not data.exists():
-        _run([sys.executable, "-m", "minding", "data", "convert", *map(str, parts), "--out", str(data)])
+        run_module("minding", "data", "convert", *map(str, parts), "--out", str(data))
     return data
 
 
@@ -365,7 +386,7 @@ def _part(source: Source, env_id: str, folder: Path) -> Path:
             run_dir = train(job, folder / f"{source.preset}_{job.env_step}")
         unfinished = data.with_name(f"{data.name}.part")
         shutil.rmtree(unfinished, ignore_errors=True)
-        _run([sys.executable, "-m", *source.command(run_dir and run_dir.path, env_id, unfinished)])
+        run_module(*source.command(run_dir and run_dir.path, env_id, unfinished))
         unfinished.rename(data)
     return data
 
@@ -379,7 +400,7 @@ def train(job: Job, folder: Path, more: Sequence[str] = (), resume: bool = False
         file.write(commit().get("commit", "") + "\n")
     overrides = [*job.overrides, *more, f"run.out_dir={folder}", f"exp_name={job.preset}"]
     how = ["--resume", "--no-progress"] if resume else ["--no-progress"]
-    _run([sys.executable, "-m", job.program, "train", job.preset, *overrides, *how])
+    run_module(job.program, "train", job.preset, *overrides, *how)
     return last_run(folder)
 
 
@@ -395,11 +416,16 @@ def last_run(folder: Path) -> RunDir:
     return RunDir(max(finished, key=lambda path: path.stat().st_mtime).parent)
 
 
-def _run(command: list[str]) -> str:
-    """What a command prints; an exception meanwhile, such as Ctrl-C, ends it with SIGTERM and waits for it."""
+def run_module(*words: str) -> str:
+    """What ``python -m`` with these words prints; an exception meanwhile, such as Ctrl-C, sends it SIGTERM and waits.
+
+    Raises:
+      RunFailed: its exit code is not 0.
+    """
     # In a session of its own, Ctrl-C in a terminal does not reach it a second time, which would end it at once. It is
     # only in the main thread that Ctrl-C raises an exception.
     alone = threading.current_thread() is threading.main_thread()
+    command = [sys.executable, "-m", *words]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=alone
     ) as process:
@@ -423,7 +449,6 @@ def head_of(job: Job, folder: Path | None = None) -> Record:
         of them.
     """
     packages = ("minding", "mindspore", "numpy", "gymnasium")
-    program = "minding" if job.program == "minding" else f"python -m {job.program}"
     began = {} if folder is None else _commits(folder)
     return {
         "preset": job.preset,
@@ -432,7 +457,7 @@ def head_of(job: Job, folder: Path | None = None) -> Record:
         "config_hash": job.config_hash,
         # That of seed 0: the same for all seeds of one experiment.
         "settings_hash": dataclasses.replace(job, seed=0).config_hash,
-        "command": " ".join([program, "train", job.preset, *job.overrides]),
+        "command": job.command,
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}, **commit(), **began},
         "processor": cpu_model(),
     }

@@ -188,3 +188,11 @@ def test_the_counterparts_of_other_libraries_algorithms_exist_and_each_of_their_
 def test_a_counterpart_is_found_whatever_the_spelling(spelling):
     assert counterpart(spelling).ours in ALGORITHMS
     assert counterpart("no such algorithm") is None
+
+
+def test_a_module_of_an_algorithm_is_imported_from_its_package():
+    """In a fresh interpreter: the name of an algorithm is also one that the answers to other names would know."""
+    code = "from minding.policies import sac, dqn; print(sac.__name__, dqn.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    # MindSpore may print its settings, too.
+    assert "minding.policies.sac minding.policies.dqn" in done.stdout, done.stderr

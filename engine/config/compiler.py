@@ -149,11 +149,10 @@ def compile_config(
       ConfigError: for an unknown key, a wrong type, a value out of range, or a saved description that no longer
         fits the environment; names the key's full path.
     """
-    own = getattr(policy, "env", {}) if env_schema else {}
-    own = {key: dataclasses.replace(env_schema[key], default=default) for key, default in own.items()}
+    own = getattr(policy, "env", {})
     schema = {
         **RUN_SCHEMA,
-        "env": opt({}, "open") if env_schema is None else {**env_schema, **own},
+        "env": opt({}, "open") if env_schema is None else _with_defaults(env_schema, own),
         "policy": {"type": opt(policy.name, (policy.name,), "algorithm"), **policy.config_schema()},
     }
     given = _apply_overrides(_plain_tree(user), overrides, schema)
@@ -173,6 +172,10 @@ def compile_config(
     if check is not None:
         check(cfg)
     return cfg
+
+
+def _with_defaults(schema: Schema, defaults: Mapping[str, Any]) -> Schema:
+    return {**schema, **{key: dataclasses.replace(schema[key], default=value) for key, value in defaults.items()}}
 
 
 def _unit(policy: ConfigurablePolicy, chain: str | None) -> str:

@@ -183,6 +183,38 @@ def plot_run(
     save_figure(figure, path)
 
 
+def plot_grid(cells: Mapping[tuple[str, str], Curve | None], path: str | os.PathLike[str], ink: str) -> None:
+    """Draws a small panel for each pair of a row and a column, without a background, for pages of one brightness.
+
+    Args:
+      cells: by the names of row and column, a curve with its interval; None for one that was not measured.
+      path: file of the picture.
+      ink: color of axes and words, which the background of the page is to set off.
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    rows, columns = (list(dict.fromkeys(pair[k] for pair in cells)) for k in (0, 1))
+    figure, panels = _figure(height=1.9, panels=len(rows), columns=len(columns), width=2.5 * len(columns))
+    figure.patch.set_alpha(0.0)
+    for (row, column), axes in zip(itertools.product(rows, columns), panels, strict=True):
+        axes.patch.set_alpha(0.0)
+        axes.tick_params(colors=ink, labelsize=7)
+        for spine in axes.spines.values():
+            spine.set_color(ink)
+        axes.grid(alpha=0.3)
+        curve = cells.get((row, column))
+        axes.set_title(f"{row} on {column}" + (f", n = {curve.n_runs}" if curve else ""), color=ink, fontsize=8)
+        if curve is None:
+            axes.text(0.5, 0.5, "not measured", color=ink, fontsize=8, ha="center", transform=axes.transAxes)
+            axes.set(xticks=[], yticks=[])
+            continue
+        axes.plot(curve.steps, curve.mean, linewidth=1.5)
+        if curve.n_runs > 1:
+            axes.fill_between(curve.steps, curve.low, curve.high, alpha=0.25, linewidth=0)
+        _count_steps(axes)
+    save_figure(figure, path)
+
+
 def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -> None:
     """Draws a bar for each setting: the share of the differences between trials that it explains.
 

@@ -175,7 +175,7 @@ class SquashedGaussianPolicy(BasePolicy):
 
     @property
     def n_critics(self) -> int:
-        return int(self.cfg.model.get("n_critics", 2))
+        return self.cfg.model.read("n_critics", int, 2)
 
     @property
     def action_size(self) -> int:

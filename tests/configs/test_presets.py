@@ -39,8 +39,9 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
     mean = re.search(r"evaluation mean of at least (-?[\d.]+\d|-?\d)", " ".join(expected.split()))
     assert cfg.run.get("target") == (float(mean[1]) if mean else None)
     # It says only what differs from the defaults.
-    schema = get_algorithm(cfg.policy.pop("type")).config_schema()
-    assert repeated(cfg.policy, schema_defaults(schema)) == repeated(cfg.env, schema_defaults(config_schema())) == []
+    algorithm = get_algorithm(cfg.policy.pop("type"))
+    env_defaults = {**schema_defaults(config_schema()), **algorithm.env}
+    assert repeated(cfg.policy, schema_defaults(algorithm.config_schema())) == repeated(cfg.env, env_defaults) == []
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -73,7 +74,7 @@ def compile_cartpole(*overrides, algorithm="ppo"):
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1036), ("policy.learn.n_minibatch", 10, 1040)]
+    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1120), ("policy.learn.n_minibatch", 10, 1040)]
 )
 def test_a_rollout_that_does_not_divide_is_refused_with_one_that_does(name, count, fitting):
     with pytest.raises(ConfigError, match=f"does not divide by {name}={count}: use .*n_sample={fitting}"):

@@ -173,7 +173,7 @@ def short_preset(name, tmp_path):
     if has(algorithm, "collect.random_steps"):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):
-        extra.append("policy.collect.n_sample=256")
+        extra += ["policy.collect.n_sample=256", "policy.learn.n_epoch=1"]
     if get_algorithm(algorithm).chain == "self_play":
         extra.append("env.collector_env_num=8")
     if get_algorithm(algorithm).chain == "episode_replay":
@@ -183,7 +183,6 @@ def short_preset(name, tmp_path):
         extra.append("env.max_episode_steps=150")
     if user.env.env_id in SLOW:
         extra += ["run.max_env_step=512", "policy.collect.n_sample=32", "policy.model.cnn_dim=16"]
-        extra += ["policy.learn.n_epoch=1"] if has(algorithm, "learn.n_epoch") else []
     if user.env.env_id == "ALE/Pong-v5":
         # Each seed loads the game again.
         extra += ["policy.model.cnn=[[4, 8, 8]]", "env.collector_env_num=2"]
@@ -198,7 +197,7 @@ def short_preset(name, tmp_path):
 
 
 # MuJoCo's are alike, and so are those of mpe2, of which MADDPG's takes long.
-COVERED = {"Hopper-v5", "mpe2/simple_tag_v3", *(env_id for _, env_id, _ in CASES.values())}
+COVERED = {"Hopper-v5", "Walker2d-v5", "Ant-v5", "mpe2/simple_tag_v3", *(env_id for _, env_id, _ in CASES.values())}
 # Runs without a replay buffer are quicker, and take precedence.
 QUICK_LAST = sorted(PRESETS, key=lambda name: not has(load_preset(name).policy.type, "other.buffer_size"))
 BY_ENVIRONMENT = {env_id: name for name in QUICK_LAST if (env_id := load_preset(name).env.env_id) not in COVERED}
@@ -236,7 +235,13 @@ def kill_a_collector(ctx):
 def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_path, photographed, caplog):
     lanes = ["lanes.async_mode=true", "lanes.max_staleness=0", "lanes.shards=2"]
     often = ["pool.freq=2", "pool.last=2", "contest.size=3", "run.ckpt_freq=40", "run.max_step=20"]
-    small = ["policy.model.hidden=[8]", "policy.collect.n_sample=800", "run.loggers=[]", "run.metrics_freq=800"]
+    small = [
+        "policy.model.hidden=[8]",
+        "policy.collect.n_sample=800",
+        "policy.learn.n_epoch=1",
+        "run.loggers=[]",
+        "run.metrics_freq=800",
+    ]
     few = ["policy.eval.freq=1000000", "run.final_episodes=2"]
     cfg = compile_run("duel_ppo", [*lanes, *often, *small, *few, f"run.out_dir={tmp_path}", "exp_name=run"])
     run_dir, left = RunDir.create(cfg), RunDir(tmp_path / "left")

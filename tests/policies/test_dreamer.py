@@ -29,15 +29,15 @@ SMALL = {
 CHOICE = dict_of(seen=VECTOR, symbol=discrete(3))
 CONTRACT = {
     "dreamer": (VECTOR, space_of(2), SMALL),
-    "dreamer, full posterior": (
-        CHOICE,
-        discrete(3),
-        {**SMALL, "policy.model.posterior": "full", "policy.learn.actor_gradient": "dynamics"},
-    ),
-    "dreamer, decoder of convolutions": (
+    "dreamer, full posterior, decoder of convolutions": (
         dict_of(image=IMAGE, seen=VECTOR),
         discrete(3),
-        {**SMALL, "policy.model.decoder": "convolutions"},
+        {
+            **SMALL,
+            "policy.model.posterior": "full",
+            "policy.learn.actor_gradient": "dynamics",
+            "policy.model.decoder": "convolutions",
+        },
     ),
 }
 LEARNS = {
@@ -495,7 +495,7 @@ def test_the_numpy_form_imagines_what_the_formulas_do(built, kind):
 
 
 def test_the_decoder_of_convolutions_and_its_numpy_form_predict_the_same(tiny_config):
-    observation, action, own = CONTRACT["dreamer, decoder of convolutions"]
+    observation, action, own = CONTRACT["dreamer, full posterior, decoder of convolutions"]
     policy = get_policy_class("dreamer")(tiny_config("dreamer", observation, action, **own))
     x = np.random.default_rng(0).standard_normal((5, policy.net.state_size)).astype(np.float32)
     decoder = policy.root.model.observation

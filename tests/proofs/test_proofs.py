@@ -1,9 +1,9 @@
 """The proofs: what is run again, what is written down, and the tables made of it."""
 
-import functools
 import importlib
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +13,8 @@ from proofs.data_sets import jobs as jobs_on_data
 from proofs.queue import PRESETS
 from proofs.recordings import Source
 from proofs.run import main, parse_arguments, plan
-from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, head_of
+from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, changed_since, config_hash, head_of
+from proofs.scores import METRIC, scores
 from proofs.studies import STUDIES
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
@@ -82,7 +83,6 @@ def test_every_measured_variant_is_one_of_its_study():
 
 def test_all_pages_show_what_the_result_files_say(tmp_path, monkeypatch):
     """Guards every table: a change of one that is not followed by ``python -m proofs.run`` is found here."""
-    monkeypatch.setattr(Results, "_read", functools.cache(Results._read))
     monkeypatch.setattr(proof_pages, "plot_curves", lambda *_: None)
     results, unknown = Results(ROOT / "docs"), set()
 
@@ -108,6 +108,33 @@ def test_results_of_other_settings_are_left_out(results):
     results.append("learning", record(1, 400.0))
     results.append("learning", record(1, 490.0))
     assert [(each["seed"], each["eval_mean"]) for each in results.of("learning", "cartpole_ppo")] == [(1, 490.0)]
+
+
+def test_a_command_that_has_a_row_is_done_and_a_change_of_its_settings_is_said(results):
+    row = {**record(1, 490.0), "command": JOB.command}
+    results.append("learning", row)
+    assert results.has(JOB)
+    assert not any(results.has(other) for other in (replace(JOB, seed=2), replace(JOB, env_step=50_000)))
+    # The row of another seed, with settings that are newer, leaves the first one out of the tables.
+    results.append("learning", {**record(2, 480.0, "newer"), "command": replace(JOB, seed=2).command})
+    assert results.has(replace(JOB, seed=2))
+    assert not results.has(JOB)
+    assert changed_since(row)
+    assert not changed_since({**row, "settings_hash": replace(JOB, seed=0).config_hash})
+    assert "| unknown * | unknown |" in proof_pages.TABLES["seeds"](results)
+
+
+def test_the_same_command_on_other_data_is_another_job(results):
+    job = jobs_on_data()[0]
+    results.append("offline", {**record(0, 1.0), "command": job.command, "data": {"name": "other"}})
+    assert not results.has(job)
+
+
+def test_scores_are_exported_by_task_algorithm_and_run(results):
+    results.append("learning", record(1, 490.0))
+    steps = {"step_0": {"step_count": 1000, METRIC: [20.0]}, "step_1": {"step_count": 100_000, METRIC: [490.0]}}
+    run = {**steps, "absolute_metrics": {METRIC: [490.0]}}
+    assert scores(results) == {"minding": {"CartPole-v1": {"minding cartpole_ppo": {"seed_1": run}}}}
 
 
 def test_the_plan_has_all_seeds_of_what_is_asked_for():

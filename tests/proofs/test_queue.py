@@ -89,7 +89,7 @@ def test_what_has_a_row_is_not_run_again_and_a_failure_does_not_stop_the_queue(t
         ran.append((job.preset, job.seed))
         if job.seed == 1:
             raise RunFailed("out of memory")
-        row = {"preset": job.preset, "seed": job.seed, "config_hash": job.config_hash}
+        row = {"preset": job.preset, "seed": job.seed, "command": job.command}
         return {**row, "settings_hash": "x", "eval_mean": 1.0, "eval_std": 0.0, "seconds": 1.0}
 
     monkeypatch.setattr(run, "run_learning", learn)

@@ -20,18 +20,18 @@ from minding.engine.search.solution import Solution
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.policies import get_policy_class, sac
 from minding.training.assembly import build
-from proofs import tag_crossplay
+from proofs import benchmark_sets, tag_crossplay
 from proofs.board_lines import Lines, lines_against, lines_of_run
 from proofs.constant_rewards import Constant, minus_one, plus_one
 from proofs.coverage import SETS, draw
 from proofs.critics_first import CriticsFirstCell
 from proofs.data_sets import data_sets
 from proofs.defaults import NAME, online, small_task, steps_of
-from proofs.mujoco_table import best_of_means
+from proofs.mujoco_table import aggregate_table, best_of_means, draw_grid
 from proofs.peer_defaults import NAME as PEER
 from proofs.peer_defaults import improvement, peer_defaults_table
 from proofs.recordings import folder_name
-from proofs.runs import ROOT, Results
+from proofs.runs import ROOT, Results, RunFailed
 from proofs.scale_tasks import Servers, Spot, Warehouse
 from proofs.spread_controller import controller
 from proofs.studies import STUDIES
@@ -201,7 +201,71 @@ def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
     assert best_of_means([row(0, 0.0, [1.0, 9.0]), row(1, 0.0, [3.0, 8.0], (50_000, 120_000))]) == (2.0, 1.0)
 
 
+def test_environments_are_put_together_in_units_of_the_published_means(tmp_path):
+    published = {"mujoco": {"Tianshou": {"scores": {"hopper_ppo": [200.0, 1.0], "ant_ppo": [100.0, 1.0]}}}}
+    results = Results(tmp_path)
+    for line in (
+        row(0, 100.0, [1.0, 2.0]),
+        row(1, 300.0, [1.0, 2.0]),
+        {**row(0, 90.0, [1.0, 2.0]), "preset": "ant_ppo"},
+    ):
+        results.append("learning", line)
+    (tmp_path / "results" / "published.json").write_text(json.dumps(published))
+    # Of 0.5, 1.5 and 0.9 none is left out: with both (0.5 + 1.5 + 0.9) / 3.
+    lines = aggregate_table(results).splitlines()
+    assert lines[2].startswith("| PPO | 2 | 3 | 0.97 | 0.97 | ")
+    assert lines[3] == "| SAC | 0 | 0 | not measured |  |  |"
+
+
+def test_the_grid_has_a_panel_for_each_pair_and_a_picture_for_each_background(tmp_path):
+    matplotlib_image = pytest.importorskip("matplotlib.image")
+    results = Results(tmp_path)
+    draw_grid(results)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "images").mkdir()
+    results.append("learning", row(0, 100.0, [1.0, 2.0]))
+    results.append("learning", row(1, 100.0, [1.5, 2.5]))
+    draw_grid(results)
+    light, dark = (matplotlib_image.imread(tmp_path / "images" / f"mujoco_{name}.png") for name in ("light", "dark"))
+    # Both have no background of their own; the words of the dark page are brighter.
+    assert light[0, 0, 3] == dark[0, 0, 3] == 0.0
+    assert dark[dark[..., 3] == 1.0].mean() > light[light[..., 3] == 1.0].mean()
+
+
 # Recorded data
+
+
+def test_a_medium_policy_is_a_third_of_the_way_from_random_play_to_the_expert():
+    steps = np.array([10, 20, 30, 40])
+    # (0 - -300) / 3 = 100 above random play, which is at -300.
+    assert benchmark_sets.medium_step(steps, np.array([-201.0, -200.0, -50.0, 0.0]), random=-300.0) == 20
+    with pytest.raises(RunFailed, match=r"above random play, 0\.0"):
+        benchmark_sets.medium_step(steps, np.array([5.0, 6.0, 7.0, -1.0]), random=0.0)
+
+
+@pytest.mark.slow
+def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 600)
+    few = ["policy.eval.freq=500", "policy.eval.n_episode=1", "run.final_episodes=1"]
+    settings = ["seed=3", "policy.learn.warmup=200", "policy.collect.random_steps=200", *few]
+    cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=1000", f"run.out_dir={tmp_path}"])
+    run = RunDir.create(cfg)
+    training.train(cfg, run, progress=False)
+    given = ["pendulum_sac", str(run.path), str(tmp_path / "sets"), "--docs", str(tmp_path), "--steps", "2000"]
+    assert benchmark_sets.main([*given, "--settings", *settings]) == 0
+    rows = Results(tmp_path).lines(benchmark_sets.NAME)
+    assert [(row["name"], row["steps"]) for row in rows] == [
+        ("pendulum-random", 2000),
+        ("pendulum-expert", 2000),
+        ("pendulum-medium-replay", 600),
+        ("pendulum-medium", 2000),
+    ]
+    assert len({row["fingerprint"] for row in rows}) == 4
+    capsys.readouterr()
+    # What is there is not made again.
+    monkeypatch.setattr(benchmark_sets, "run_module", None)
+    benchmark_sets.main([*given, "--settings", *settings])
+    assert Results(tmp_path).lines(benchmark_sets.NAME)[4:] == rows
 
 
 def test_coverage_is_drawn_of_the_data_of_presets(tmp_path):

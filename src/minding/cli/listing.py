@@ -80,9 +80,9 @@ def _presets() -> None:
 
 
 def _algorithms() -> None:
-    from minding.policies import families, summary_of
+    from minding.policies import by_kind, summary_of
 
-    for title, members in families().items():
+    for title, members in by_kind().items():
         rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in members]
         print_lines(title, ("policy.type", "what", "actions", "chain"), rows, long=1)
 
