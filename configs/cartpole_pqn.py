@@ -10,7 +10,6 @@ main_config = EasyDict(
     env=dict(env_id="CartPole-v1", collector_env_num=16),
     policy=dict(
         type="pqn",
-        learn=dict(learning_rate=1e-3, n_epoch=4, gae_lambda=0.95),
         eval=dict(n_episode=20),
         other=dict(eps=dict(decay=40_000)),
     ),

@@ -27,8 +27,6 @@ EPISODES = 100
 def make(env_id: str) -> gym.Env[Any, Any]:
     """The environment of an id, or of `module:Class`."""
     module, _, name = env_id.partition(":")
-    if env_id.startswith("MinAtar/"):
-        importlib.import_module("minatar.gym").register_envs()
     return getattr(importlib.import_module(module), name)() if name else gym.make(env_id)
 
 

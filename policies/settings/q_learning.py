@@ -61,7 +61,7 @@ def pqn() -> groups.Schema:
     model = groups.model([128, 128], "relu")
     model["norm"] = dataclasses.replace(model["norm"], default="layer")
     learn = LearnSection.options(
-        "optimizer", "gamma", "on_nan", learning_rate=5e-4, gae_lambda=0.65, grad_norm=10.0, n_epoch=2, n_minibatch=8
+        "optimizer", "gamma", "on_nan", learning_rate=1e-3, gae_lambda=0.95, grad_norm=10.0, n_epoch=4, n_minibatch=8
     )
     return {
         "model": {**model, **ModelSection.options("dueling")},
