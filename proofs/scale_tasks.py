@@ -97,7 +97,7 @@ class Spot(gym.Env[dict[str, Any], int]):
     A board of 6 x 6 squares; the image has 6 x 6 pixels a square. A reached spot gives 1 and another one appears, each
     step costs 0.02. An episode has 60 steps.
 
-    Observation: `image` uint8 (36, 36, 1), `place` float32 (2,), row and column from 0 to 1. Action: stay, up, down,
+    Observation: `image` uint8 (1, 36, 36), `place` float32 (2,), row and column from 0 to 1. Action: stay, up, down,
     left, right.
     """
 
@@ -106,7 +106,7 @@ class Spot(gym.Env[dict[str, Any], int]):
 
     def __init__(self) -> None:
         side = self.SQUARES * self.PIXELS
-        image = spaces.Box(0, 255, (side, side, 1), np.uint8)
+        image = spaces.Box(0, 255, (1, side, side), np.uint8)
         self.observation_space = spaces.Dict({"image": image, "place": spaces.Box(0.0, 1.0, (2,))})
         self.action_space = spaces.Discrete(len(self.MOVES))
         self._step = 0
@@ -121,7 +121,7 @@ class Spot(gym.Env[dict[str, Any], int]):
     def _observation(self) -> dict[str, Any]:
         image = np.zeros(self.observation_space["image"].shape, np.uint8)  # type: ignore[index]
         row, column = self._spot * self.PIXELS
-        image[row : row + self.PIXELS, column : column + self.PIXELS] = 255
+        image[0, row : row + self.PIXELS, column : column + self.PIXELS] = 255
         return {"image": image, "place": (self._place / (self.SQUARES - 1)).astype(np.float32)}
 
     def reset(

@@ -136,7 +136,6 @@ ANSWERS: dict[str, Counterpart] = {
     "PRDC": Counterpart("td3_bc", "near the recorded action of the state", same=False),
     "ProcedureCloning": Counterpart("bc", "imitates actions only", same=False),
     "PromptPG": Counterpart("pg", "no language model", same=False),
-    "PQN": Counterpart("pqn"),
     "PSRL": Counterpart("", "learning in tables is missing", same=False),
     "QGPO": Counterpart("iql", "no diffusion model", same=False),
     "QMIX": Counterpart("qmix"),
