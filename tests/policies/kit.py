@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, rows_of, set_rate, space_of, tiny_config
-from float64_networks import finite_differences, gradients, moved, params, value
+from float64_networks import finite_differences, gradients, moved, params, squashed, value
 
 from minding.engine.seeding import generator_state, restore_generator
 from minding.policies import get_policy_class
@@ -221,6 +221,19 @@ class CriticStep:
         """The parameters with critics as they are after the step."""
         part = self.critics[0].partition(".")[0]
         return {**p, **{name: array for name, array in after.items() if name.startswith(f"{part}.")}}
+
+    def soft_metrics(self, p, alpha, actor_loss):
+        """Metrics of maximum-entropy learning, of a step whose actor draws with the noise `own`."""
+        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
+        return {
+            "critic_loss": self.critic_loss(p, self.target(p)),
+            "actor_loss": actor_loss,
+            "entropy": -log_prob,
+            "q_value": self.q_value(p),
+            "alpha": alpha,
+            # The target entropy is minus the number of actions.
+            "alpha_loss": -np.log(alpha) * (log_prob - SIZE),
+        }
 
     # Of an algorithm
 

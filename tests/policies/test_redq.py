@@ -52,15 +52,7 @@ class Step(kit.CriticStep):
         # The actor is judged by the critics after their step.
         judged = self.actor_loss(self.judging(p, after))
         assert abs(judged - self.actor_loss(p)) > 1e-3
-        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
-        return {
-            "critic_loss": self.critic_loss(p, self.target(p)),
-            "actor_loss": judged,
-            "entropy": -log_prob,
-            "q_value": self.q_value(p),
-            "alpha": ALPHA,
-            "alpha_loss": -np.log(ALPHA) * (log_prob - kit.SIZE),
-        }
+        return self.soft_metrics(p, ALPHA, judged)
 
     def losses(self, p, after):
         target = self.target(p)

@@ -27,16 +27,7 @@ class Step(kit.CriticStep):
         return (ALPHA * log_prob - self.smallest(p, self.critics, action, self.obs)).mean()
 
     def metrics(self, p, after):
-        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
-        return {
-            "critic_loss": self.critic_loss(p, self.target(p)),
-            "actor_loss": self.actor_loss(p),
-            "entropy": -log_prob,
-            "q_value": self.q_value(p),
-            "alpha": ALPHA,
-            # The target entropy is minus the number of actions.
-            "alpha_loss": -np.log(ALPHA) * (log_prob - kit.SIZE),
-        }
+        return self.soft_metrics(p, ALPHA, self.actor_loss(p))
 
     def losses(self, p, after):
         target = self.target(p)
