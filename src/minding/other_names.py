@@ -68,6 +68,7 @@ NAMES = {
     "inferencer": "a part of StepCollector and EpisodeCollector of minding.middleware",
     "interaction_evaluator_ttorch": "interaction_evaluator of minding.middleware",
     "Learner": "policy.learn_mode, which OffPolicyLearner and multistep_trainer of minding.middleware call",
+    "metric_evaluator": "dataset_evaluator of minding.middleware, which measures a policy on recorded data",
     "ModelExchanger": _LANES,
     "MSRL": "task of minding.engine, which runs the chain",
     "NaiveReplayBuffer": "ReplayBuffer of minding.engine.buffers",
