@@ -21,20 +21,7 @@ from minding.policies.settings import Algorithm
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
 
-__all__ = ["ALGORITHMS", "Algorithm", "by_kind", "find_algorithms", "get_algorithm", "get_policy_class", "summary_of"]
-
-
-def by_kind() -> dict[str, tuple[Algorithm, ...]]:
-    """The tables of the modules in ``settings/``, by what the module says of them, as 'Algorithms that ...'."""
-    names = [module.name for module in pkgutil.iter_modules(settings.__path__) if module.name != "groups"]
-    modules = [importlib.import_module(f"minding.policies.settings.{name}") for name in names]
-    return {_title(module.__doc__ or ""): module.ALGORITHMS for module in modules}
-
-
-def _title(doc: str) -> str:
-    """``Settings of algorithms that ....`` -> ``Algorithms that ...``."""
-    what = doc.partition("\n")[0].removeprefix("Settings of ").removesuffix(".")
-    return what[:1].upper() + what[1:]
+__all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class", "summary_of"]
 
 
 def find_algorithms() -> dict[str, Algorithm]:
@@ -43,7 +30,9 @@ def find_algorithms() -> dict[str, Algorithm]:
     Raises:
       ConfigError: a policy file of this folder has no entry in these tables.
     """
-    found = {entry.name: entry for table in by_kind().values() for entry in table}
+    families = [module.name for module in pkgutil.iter_modules(settings.__path__) if module.name != "groups"]
+    tables = [importlib.import_module(f"minding.policies.settings.{family}").ALGORITHMS for family in families]
+    found = {entry.name: entry for table in tables for entry in table}
     # The folders here are packages of parts, not algorithms.
     for module in pkgutil.iter_modules(__path__):
         if not module.ispkg and module.name not in found:

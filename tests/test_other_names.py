@@ -92,7 +92,7 @@ def test_every_middleware_of_di_engine_on_the_page_is_here_or_answered():
         ("dqn", ["lr=0.1"], "in minding it is 'policy.learn.learning_rate'"),
         ("dqn", ["callback=x"], "in minding it is 'use' (your own middleware)"),
         ("bcq", [], "the nearest relative of bcq is 'td3_bc'"),
-        ("td3bc", [], "here it is 'td3_bc'"),
+        ("td3bc", [], "did you mean 'td3_bc'?"),
         ("ddqn", [], "here it is 'dqn' (policy.learn.double=true, the default)"),
         ("ars", [], "random search without gradients is missing"),
     ],
@@ -102,7 +102,7 @@ def test_settings_and_algorithms_of_other_libraries_name_ours(algorithm, setting
         compile_run({"env": {"env_id": "Pendulum-v1"}, "policy": {"type": algorithm}}, settings)
     assert hint in str(error.value)
     if not settings:
-        with pytest.raises(ConfigError, match=r"relative|here it is|is missing"):
+        with pytest.raises(ConfigError, match=r"relative|here it is|is missing|did you mean"):
             load_named(algorithm)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Counterpart(NamedTuple):
-    """What a user of another library's algorithm takes here.
+    """The answer to another library's algorithm.
 
     Attributes:
       ours: value of `policy.type`; empty if there is none that is near.
@@ -66,7 +66,7 @@ ANSWERS: dict[str, Counterpart] = {
     "CQL": Counterpart("cql"),
     "CrossQ": Counterpart("sac", "with target networks and without batch normalization", same=False),
     "CRR": Counterpart("awac", "weights of the same form", same=False),
-    "D4PG": Counterpart("ddpg", "policy.learn.nstep; the critic is no distribution: TQC has one", same=False),
+    "D4PG": Counterpart("ddpg", "policy.learn.nstep; TQC has a critic that is a distribution", same=False),
     "DCG": Counterpart("qmix", "no coordination graph", same=False),
     "DDPG": Counterpart("ddpg"),
     "DDPPO": Counterpart("ppo", "lanes.collectors; there is one learner", same=False),
@@ -209,7 +209,7 @@ OTHER_SPELLINGS = {
 
 
 def counterpart(name: str) -> Counterpart | None:
-    """What stands here for an algorithm of another library; None for an unknown name.
+    """The counterpart of another library's algorithm; None for an unknown name.
 
     Args:
       name: as another library or a paper spells it, such as 'TD3+BC', 'td3_bc' or 'DiscreteCQL'.

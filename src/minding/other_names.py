@@ -199,7 +199,7 @@ def setting_hint(name: str, known: Container[str]) -> str:
 
 
 def relative(name: str) -> str:
-    """What stands here for another library's algorithm, as ``; the nearest relative ...``; empty for an unknown one."""
+    """The counterpart of another library's algorithm, as ``; the nearest relative ...``; empty for an unknown one."""
     if name in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
         return "; the observation decides the network: give an algorithm, such as 'ppo'"
     # Only errors need the table.
@@ -211,7 +211,7 @@ def relative(name: str) -> str:
     if not found.ours:
         return f"; {found.remark}"
     if found.same:
-        return f"; here it is {found.ours!r}{f' ({found.remark})' if found.remark else ''}"
+        return f"; here it is {found.ours!r} ({found.remark})" if found.remark else f"; did you mean {found.ours!r}?"
     return f"; the nearest relative of {name} is {found.ours!r} ({found.remark})"
 
 

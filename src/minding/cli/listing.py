@@ -80,11 +80,10 @@ def _presets() -> None:
 
 
 def _algorithms() -> None:
-    from minding.policies import by_kind, summary_of
+    from minding.policies import ALGORITHMS, summary_of
 
-    for title, members in by_kind().items():
-        rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in members]
-        print_lines(title, ("policy.type", "what", "actions", "chain"), rows, long=1)
+    rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
+    print_lines("Algorithms: policy.type", ("name", "what", "actions", "chain"), rows, long=1)
 
 
 def _first_sentence(doc: str) -> str:
