@@ -17,7 +17,6 @@ from minding.engine.process import runtime
 from minding.engine.process.signals import tell_senders
 from minding.policies.kernels.library import LIBRARY, compiled, function, onednn_has_avx512, use_onednn
 
-
 _numbers = itertools.count()
 
 
