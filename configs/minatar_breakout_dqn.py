@@ -13,7 +13,7 @@ main_config = EasyDict(
         model=dict(cnn=[[16, 3, 1]], cnn_dim=128, hidden=[]),
         learn=dict(learning_rate=2.5e-4, batch_size=32, warmup=5_000),
         eval=dict(freq=50_000, n_episode=20),
-        other=dict(eps=dict(end=0.05, decay=100_000)),
+        other=dict(eps=dict(decay=100_000)),
     ),
 )
 
