@@ -469,7 +469,9 @@ def test_every_key_has_a_table():
 
 
 def test_the_tables_of_backends_wrappers_and_guarantees_are_whole():
-    assert set(first_words(DOCS / "reference" / "environment_packages.md", "`env.backend`")) == set(config_schema()["backend"].allowed)
+    assert set(first_words(DOCS / "reference" / "environment_packages.md", "`env.backend`")) == set(
+        config_schema()["backend"].allowed
+    )
     assert first_words(DOCS / "reference" / "environment_packages.md", "name") == sorted(WRAPPERS)
     assert first_words(DOCS / "reliability.md", "guarantee") == list(GUARANTEES)
 
@@ -477,7 +479,9 @@ def test_the_tables_of_backends_wrappers_and_guarantees_are_whole():
 def test_the_threshold_of_the_native_backend_is_the_one_of_the_code():
     from minding.envs import making
 
-    (row,) = [row for row in table(DOCS / "reference" / "environment_packages.md", "`env.backend`") if row[0] == "`auto`"]
+    (row,) = [
+        row for row in table(DOCS / "reference" / "environment_packages.md", "`env.backend`") if row[0] == "`auto`"
+    ]
     assert f"native for {making._NATIVE_FROM} or more environments" in row[1]
 
 
@@ -508,6 +512,13 @@ def test_the_pages_keep_to_their_words():
         if draft in page.read_text()
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_is_short_enough_to_be_read(page):
+    # Tables that are written from the code or from results are looked up, not read.
+    read = re.sub(r"<!-- (generated|results):.*?<!-- /\1 -->", "", page.read_text(), flags=re.DOTALL)
+    assert len(read.split()) <= 2500, "split it: a page is a guide, a reference or a report of results"
 
 
 LIBRARIES = {
