@@ -167,7 +167,7 @@ def _score(values: list[float], references: References | None) -> str:
 
 
 def _linked(preset: str) -> str:
-    return f"[{preset}](algorithms/{load_preset(preset).policy.type}.md)"
+    return f"[{preset}](../algorithms/{load_preset(preset).policy.type}.md)"
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
