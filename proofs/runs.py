@@ -445,8 +445,8 @@ def run_module(*words: str) -> str:
 
 
 def share_as_little(pid: int) -> None:
-    """Gives the session of process `pid` the priority of this process: Linux shares processors among sessions first, and
-    priorities count within each."""
+    """Gives the session of process `pid` the priority of this process: Linux shares processors among sessions first, so
+    that a process's own priority counts only within its session."""
     # Other systems have no such file, and a process may have ended.
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(os.nice(0)))
