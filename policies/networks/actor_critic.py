@@ -18,7 +18,7 @@ from minding.policies.networks.heads import (
     action_mask,
     make_action_head,
 )
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
+from minding.policies.networks.layers import MLP, Dropout, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import make_memory
 from minding.policies.ops.primitives import as_rows
 
@@ -261,7 +261,8 @@ class StateValue(nn.Cell):
 
 
 class ActionValue(nn.Cell):
-    """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape) and observation leaves."""
+    """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape), observation leaves and, with dropout, its
+    seed."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -274,9 +275,9 @@ class ActionValue(nn.Cell):
         """The last layer."""
         return ScalarLinear(in_features, None, rng)
 
-    def construct(self, action, obs):
+    def construct(self, action, obs, seed=None):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
-        return self.torso.into(self.value, ops.Concat(-1)((features, action)))
+        return self.torso.into(self.value, ops.Concat(-1)((features, action)), seed)
 
     def of_many(self, actions, obs):
         """Q(s, a) of M actions for each row: float32 (M, B) from actions (M, B, A); each row is encoded only once."""
@@ -298,7 +299,7 @@ class ActionQuantiles(ActionValue):
 class CriticEnsemble(nn.Cell):
     """N independent critics, whose values are stacked: float32 (N, ...).
 
-    The critics are the attributes ``q1``, ``q2``, ...
+    The critics are the attributes ``q1``, ``q2``, ... Their dropouts get one seed, and each drops other numbers.
 
     Args:
       count: number of critics, N.
@@ -312,6 +313,9 @@ class CriticEnsemble(nn.Cell):
         self.members = tuple(kind(spec, model, rng) for _ in range(count))
         for k, member in enumerate(self.members, 1):
             setattr(self, f"q{k}", member)
+        dropouts = [cell for _, cell in self.cells_and_names() if isinstance(cell, Dropout)]
+        for number, dropout in enumerate(dropouts):
+            dropout.start(number)
 
     def construct(self, *inputs):
         """The values for the inputs of a critic: (N, B), of a `QNetwork` (N, B, A), of `ActionQuantiles` (N, B, M)."""

@@ -33,7 +33,10 @@ def sac() -> groups.Schema:
 def redq() -> groups.Schema:
     """Settings of REDQ."""
     schema = sac()
-    schema["model"] |= {"n_critics": opt(10, "[2, 100]", "critics")}
+    schema["model"] |= {
+        "n_critics": opt(10, "[2, 100]", "critics"),
+        "dropout": opt(0.0, "[0, 0.9]", "share of the units that each hidden layer of the critics drops while learning"),
+    }
     schema["learn"] |= {
         "target_subset": opt(
             2, "[1, 100]", "critics of which the smallest value is the target, drawn again for each gradient step"
