@@ -232,6 +232,11 @@ def _check_ensemble(cfg: Config) -> None:
             f"policy.learn.target_subset={subset} exceeds policy.model.n_critics={critics}: the subset is drawn from "
             "these critics"
         )
+    if model.get("dropout") and not model.hidden:
+        raise ConfigError(
+            f"policy.model.dropout={model.dropout:g} with policy.model.hidden=[]: there is no layer that could drop "
+            "units; give hidden layers, or policy.model.dropout=0"
+        )
     quantiles, dropped = model.read("n_quantiles", int, 1), learn.read("dropped_quantiles", int, 0)
     if dropped >= quantiles:
         raise ConfigError(

@@ -210,16 +210,18 @@ class QNetwork(nn.Cell):
 
 
 class BoundedActor(nn.Cell):
-    """Encoder, torso and a head for actions in [-1, 1]. A subclass defines `head_class` and `decision`."""
+    """Encoder, torso and a head for actions in [-1, 1]. A subclass defines `head_class` and `decision`, and may have
+    another `torso_class`."""
 
     shared_outputs = ()
     memory_size = 0
     head_class: type[SquashedGaussianHead] | type[DeterministicHead]
+    torso_class = MLP
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.torso = MLP.of(self.encoder.out_features, model, None, rng, acts=True)
+        self.torso = self.torso_class.of(self.encoder.out_features, model, None, rng, acts=True)
         self.head = self.head_class(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
 
     def construct(self, obs):
@@ -262,13 +264,15 @@ class StateValue(nn.Cell):
 
 class ActionValue(nn.Cell):
     """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape), observation leaves and, with dropout, its
-    seed."""
+    seed. A subclass may have another `torso_class`."""
+
+    torso_class = MLP
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.action_size = math.prod(spec["action"]["shape"])
-        self.torso = MLP.of(self.encoder.out_features + self.action_size, model, None, rng)
+        self.torso = self.torso_class.of(self.encoder.out_features + self.action_size, model, None, rng)
         self.value = self.make_head(self.torso.out_features, model, rng)
 
     def make_head(self, in_features: int, model: Any, rng: np.random.Generator) -> Linear:

@@ -328,8 +328,8 @@ class MLP(nn.Cell):
         return x
 
     def into(self, head, x, seed=None):
-        """``head(self(x, seed))`` for a `Linear` head and x ``(B, in)``. With this package's kernels, the last ReLU layer and
-        the head are one kernel, see `networks.fused.fused_relu_then`."""
+        """``head(self(x, seed))`` for a `Linear` head and x ``(B, in)``. With this package's kernels, the last ReLU
+        layer and the head are one kernel, see `networks.fused.fused_relu_then`."""
         is_one = head.fused_after_relu is not None and self.activation_name == "relu" and len(self.norms) == 0
         if not is_one or len(self.layers) == 0 or len(self.dropouts) > 0:
             return head(self.construct(x, seed))

@@ -35,7 +35,7 @@ def redq() -> groups.Schema:
     schema = sac()
     schema["model"] |= {
         "n_critics": opt(10, "[2, 100]", "critics"),
-        "dropout": opt(0.0, "[0, 0.9]", "share of the units that each hidden layer of the critics drops while learning"),
+        "dropout": opt(0.0, "[0, 0.9]", "share of units that hidden layers of the critics drop while they learn"),
     }
     schema["learn"] |= {
         "target_subset": opt(
@@ -44,6 +44,23 @@ def redq() -> groups.Schema:
         **groups.described(
             LearnSection.options(policy_delay=20, update_per_collect=160),
             policy_delay="critic updates per update of the actor",
+        ),
+    }
+    return schema
+
+
+def crossq() -> groups.Schema:
+    """Settings of CrossQ."""
+    schema = sac()
+    del schema["learn"]["tau"]
+    schema["model"] |= {"n_critics": opt(2, "[1, 100]", "critics")}
+    schema["learn"] |= {
+        **LearnSection.options(learning_rate=1e-3),
+        **groups.described(LearnSection.options(policy_delay=3), policy_delay="critic updates per update of the actor"),
+        "renorm_after": opt(
+            100_000,
+            "[0, inf)",
+            "gradient steps after which batches are normalized by moving averages, not by their own moments only",
         ),
     }
     return schema
@@ -80,6 +97,7 @@ ALGORITHMS = (
     Algorithm("td3", "TD3", td3, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("sac", "SAC", sac, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("redq", "REDQ", redq, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("crossq", "CrossQ", crossq, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("tqc", "TQC", tqc, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("discrete_sac", "DiscreteSAC", discrete_sac, actions=("discrete",), chain="off_policy"),
 )

@@ -70,6 +70,7 @@ WITH_CRITICS = {
     "td3_bc",
     "sac",
     "redq",
+    "crossq",
     "tqc",
     "sqil",
     "cql",

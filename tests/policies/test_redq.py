@@ -26,7 +26,12 @@ LEARNS = {
 RESUMES = {
     "DroQ": (
         "Pendulum-v1",
-        ("policy.model.n_critics=2", "policy.learn.policy_delay=3", "policy.model.norm=critics", "policy.model.dropout=0.1"),
+        (
+            "policy.model.n_critics=2",
+            "policy.learn.policy_delay=3",
+            "policy.model.norm=critics",
+            "policy.model.dropout=0.1",
+        ),
     )
 }
 MOVES = {"policy.learn.policy_delay": 1}
@@ -80,7 +85,9 @@ class Step(kit.CriticStep):
 
     def actor_loss(self, p):
         action, log_prob = squashed(p, "net", self.obs, self.own)
-        return (ALPHA * log_prob - np.mean([self.value(p, name, action, self.obs, 2) for name in self.critics], 0)).mean()
+        return (
+            ALPHA * log_prob - np.mean([self.value(p, name, action, self.obs, 2) for name in self.critics], 0)
+        ).mean()
 
     def metrics(self, p, after):
         # The actor is judged by the critics after their step.
@@ -129,4 +136,10 @@ def test_each_step_has_a_target_of_its_own_subset(bench, subset):
 def test_a_subset_larger_than_the_ensemble_is_refused():
     settings = ["env.env_id=Pendulum-v1", "policy.model.n_critics=3", "policy.learn.target_subset=5"]
     with pytest.raises(ConfigError, match=r"target_subset=5 exceeds policy\.model\.n_critics=3"):
+        compile_run("redq", settings)
+
+
+def test_dropout_without_a_hidden_layer_is_refused():
+    settings = ["env.env_id=Pendulum-v1", "policy.model.hidden=[]", "policy.model.dropout=0.1"]
+    with pytest.raises(ConfigError, match=r"policy\.model\.dropout=0\.1 .*no layer that could drop units"):
         compile_run("redq", settings)
