@@ -52,6 +52,7 @@ def check_settings(cfg: Config) -> None:
     _check_support(cfg)
     _check_ensemble(cfg)
     _check_munchausen(cfg)
+    _check_calibration(cfg)
     _check_norm(cfg)
     _check_convolutions(cfg)
     _check_reward(cfg)
@@ -220,6 +221,16 @@ def _check_munchausen(cfg: Config) -> None:
         raise ConfigError(
             f"policy.learn.munchausen={learn.munchausen:g} needs rewards of single steps, but policy.learn.nstep="
             f"{learn.nstep}: use policy.learn.nstep=1"
+        )
+
+
+def _check_calibration(cfg: Config) -> None:
+    """Cal-QL compares values with the returns of recorded rewards."""
+    kind = cfg.policy.other.read("reward", str, "raw")
+    if cfg.policy.learn.get("calibrated") and kind != "raw":
+        raise ConfigError(
+            f"policy.learn.calibrated=true compares values with recorded returns, but policy.other.reward={kind} "
+            "rescales the rewards that values are learned from: use policy.other.reward=raw"
         )
 
 
