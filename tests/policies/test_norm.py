@@ -74,6 +74,7 @@ WITH_CRITICS = {
     "tqc",
     "sqil",
     "cql",
+    "edac",
     "iql",
     "awac",
     "discrete_sac",
