@@ -54,6 +54,7 @@ def check_settings(cfg: Config) -> None:
     _check_munchausen(cfg)
     _check_calibration(cfg)
     _check_norm(cfg)
+    _check_blocks(cfg)
     _check_convolutions(cfg)
     _check_reward(cfg)
     _check_schedules(cfg)
@@ -280,6 +281,30 @@ def _check_norm(cfg: Config) -> None:
         raise ConfigError(
             f"policy.model.norm={model.norm} with policy.model.{key}={list(sizes)}: {fault}; give layers of 2 units or "
             "more, or policy.model.norm=none"
+        )
+
+
+def _check_blocks(cfg: Config) -> None:
+    """Residual blocks have one width, and their own normalization."""
+    model = cfg.policy.model
+    if model.get("block", "plain") == "plain":
+        return
+    if model.get("noisy"):
+        raise ConfigError(
+            f"policy.model.block={model.block} with policy.model.noisy=true: noisy layers have no residual form; use "
+            "policy.model.noisy=false or policy.model.block=plain"
+        )
+    sizes = model.read("hidden", list)
+    if not sizes or len(set(sizes)) > 1:
+        raise ConfigError(
+            f"policy.model.block={model.block} with policy.model.hidden={list(sizes)}: a block adds to its input, so "
+            "all blocks have the same width; give one equal number per block"
+        )
+    if model.norm != "none" or model.get("dropout"):
+        key = "dropout" if model.get("dropout") else "norm"
+        raise ConfigError(
+            f"policy.model.block={model.block} with policy.model.{key}={model[key]}: residual blocks have a "
+            f"normalization of their own and no dropout; leave policy.model.{key} out"
         )
 
 

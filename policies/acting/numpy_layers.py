@@ -183,6 +183,42 @@ class MLPPair:
         return MLPPair, self.both
 
 
+class ResidualMLP:
+    """Residual blocks after a linear layer, then a normalization; see `networks.layers`.
+
+    Args:
+      first: the linear layer.
+      blocks: normalization, wide layer and narrow layer of each block.
+      last: the normalization.
+    """
+
+    def __init__(self, first: Linear, blocks: Sequence[tuple[LayerNorm, MLP, Linear]], last: LayerNorm) -> None:
+        self.first, self.blocks, self.last = first, list(blocks), last
+
+    def __call__(self, x: Array) -> Array:
+        x = self.first(x)
+        for norm, wide, narrow in self.blocks:
+            # Normalization writes into its input.
+            x += narrow(wide(norm(x.copy())))
+        return self.last(x)
+
+
+class Both:
+    """Two layers for the same input, ``(B, F)`` to both outputs."""
+
+    def __init__(self, first: Layer, second: Layer) -> None:
+        self.both = first, second
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        first, second = self.both
+        return first(x), second(x)
+
+
+def pair_of(first: Layer, second: Layer) -> MLPPair | Both:
+    """Two layers for the same input, an `MLPPair` if they are MLPs."""
+    return MLPPair(first, second) if isinstance(first, MLP) and isinstance(second, MLP) else Both(first, second)
+
+
 def _beside(a: Array, b: Array) -> Array:
     """A view of two arrays of the same shape as one array with a leading axis of 2; the arrays must outlive it."""
     return as_strided(a, (2, *a.shape), (b.ctypes.data - a.ctypes.data, *a.strides))

@@ -19,9 +19,9 @@ from minding.policies.acting.numpy_layers import (
     Head,
     Layer,
     Linear,
-    MLPPair,
     Outputs,
     Recurrent,
+    pair_of,
 )
 
 
@@ -64,12 +64,12 @@ class ActorCritic:
         memory: Recurrent | None,
         critic: MLP,
         value: Linear,
-        actor: MLP,
+        actor: Layer,
         head: Head,
         mask: ActionMask | None,
     ) -> None:
         self.encoder, self.memory, self.value, self.head, self.mask = encoder, memory, value, head, mask
-        self.torsos = MLPPair(critic, actor)
+        self.torsos = pair_of(critic, actor)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         if self.memory is None:
@@ -287,7 +287,7 @@ class CentralActorCritic:
         num_leaves: int,
         encoder: Encoder,
         memory: Recurrent | None,
-        actor: MLP,
+        actor: Layer,
         head: Head,
         value: CentralValue,
         mask: ActionMask | None,

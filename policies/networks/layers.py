@@ -301,8 +301,8 @@ class MLP(nn.Cell):
     @classmethod
     def of(
         cls, in_features: int, model: Any, gain: float | None, rng: np.random.Generator, *, acts: bool = False
-    ) -> MLP:
-        """The hidden layers that the section `policy.model` configures.
+    ) -> MLP | ResidualMLP:
+        """The hidden layers that the section `policy.model` configures, a `ResidualMLP` if ``model.block`` says so.
 
         Args:
           in_features: size of the input.
@@ -310,6 +310,8 @@ class MLP(nn.Cell):
           acts: whether the layers belong to an actor, which has no dropout, and no normalization if ``model.norm`` is
             'critics'.
         """
+        if model.get("block", "plain") == "residual":
+            return ResidualMLP(in_features, model.hidden, model.activation, gain, rng)
         norm = model.norm
         if norm == "critics":
             norm = "none" if acts else "layer"
@@ -340,3 +342,47 @@ class MLP(nn.Cell):
 
     def host(self) -> Any:
         return numpy_layers.MLP(host_of(*self.layers), self.activation_name, host_of(*self.norms))
+
+
+EXPANSION = 4
+"""Units of the layer inside a residual block, relative to the width of the block."""
+
+
+class ResidualMLP(nn.Cell):
+    """Residual blocks after a linear layer, for x ``(B, in)`` (Lee et al., 2024, https://arxiv.org/abs/2410.09754,
+    section 4):
+
+        h_0 = W x + b
+        h_k = h_{k-1} + W_k' activation(W_k LayerNorm(h_{k-1}) + b_k) + b_k',   k = 1 .. n
+        y = LayerNorm(h_n)
+
+    Args:
+      in_features: size of the input.
+      hidden: the width of each block, n equal numbers; W_k has four times as many units.
+      activation, gain: see `MLP`.
+    """
+
+    def __init__(
+        self, in_features: int, hidden: Sequence[int], activation: str, gain: float | None, rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        size = self.out_features = hidden[0]
+        self.first = Linear(in_features, size, gain, rng)
+        self.norms = nn.CellList([LayerNorm(size) for _ in hidden])
+        self.wide = nn.CellList([MLP(size, [EXPANSION * size], activation, gain, rng) for _ in hidden])
+        self.narrow = nn.CellList([Linear(EXPANSION * size, size, gain, rng) for _ in hidden])
+        self.last = LayerNorm(size)
+
+    def construct(self, x, seed=None):
+        x = self.first(x)
+        for k in range(len(self.wide)):
+            x = x + self.wide[k].into(self.narrow[k], self.norms[k](x))
+        return self.last(x)
+
+    def into(self, head, x, seed=None):
+        """``head(self(x))``, see `MLP.into`."""
+        return head(self.construct(x))
+
+    def host(self) -> numpy_layers.ResidualMLP:
+        blocks = zip(host_of(*self.norms), host_of(*self.wide), host_of(*self.narrow), strict=True)
+        return numpy_layers.ResidualMLP(self.first.host(), list(blocks), self.last.host())

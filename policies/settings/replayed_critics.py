@@ -52,7 +52,8 @@ def redq() -> groups.Schema:
 def crossq() -> groups.Schema:
     """Settings of CrossQ."""
     schema = sac()
-    del schema["learn"]["tau"]
+    # Its hidden layers have a normalization of their own.
+    del schema["model"]["block"], schema["learn"]["tau"]
     schema["model"] |= {"n_critics": opt(2, "[1, 100]", "critics")}
     schema["learn"] |= {
         **LearnSection.options(learning_rate=1e-3),

@@ -153,9 +153,7 @@ ANSWERS: dict[str, Counterpart] = {
     "SampledAlphaZero": Counterpart("alphazero", "searches all actions", same=False),
     "SampledEfficientZero": Counterpart("dreamer", "no search", same=False),
     "SARSA": Counterpart("dqn", "learns off-policy", same=False),
-    "SimBa": Counterpart(
-        "sac", "policy.model.norm=layer policy.model.normalize_obs=true; no residual blocks", same=False
-    ),
+    "SimBa": Counterpart("sac", "policy.model.block=residual policy.model.normalize_obs=true"),
     "SoftQLearning": Counterpart("discrete_sac", "with an actor", same=False),
     "SPDQN": Counterpart("ppo", _HYBRID, same=False),
     "SQIL": Counterpart("sqil", "discrete_sqil for discrete actions"),

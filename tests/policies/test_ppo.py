@@ -9,7 +9,11 @@ from float64_networks import categorical, scores, state_value
 CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
     "ppo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
-    "ppo, box": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
+    "ppo, box": (
+        dict_of(a=VECTOR, b=discrete(2)),
+        space_of(2, 2),
+        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual"},
+    ),
     "ppo, memory": (
         dict_of(a=VECTOR, action_mask=mask_of(3)),
         discrete(3),
