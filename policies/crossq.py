@@ -85,6 +85,6 @@ class CrossQ(SquashedGaussianPolicy):
         count = len(batch.index)
         noise = self.learn_rng.standard_normal((2, *batch.index.shape, self.action_size), dtype=np.float32)
         due, number = self.due(count), self.learn_steps + np.arange(count)
-        renorm = (number >= self.cfg.learn.renorm_after).astype(np.float32)
+        renorm = (number >= self.cfg.learn.read("renorm_after", int)).astype(np.float32)
         steps = {"next_noise": noise[0], "noise": noise[1], "due": due, "renorm": renorm}
         return Inputs(steps, self.constants(progress), dict.fromkeys(self.root.of_actor, int(due.sum())))

@@ -45,7 +45,8 @@ class SoftActorCritic(GradientStep):
         self, actor: nn.Cell, critics: CriticEnsemble, targets: CriticEnsemble | None, learn: Mapping[str, Any]
     ) -> None:
         super().__init__()
-        self.net, self.critics, self.targets = actor, critics, targets
+        self.net, self.critics = actor, critics
+        self.targets: Any = targets
         self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
         of_actor = {**learn, "learning_rate": learn.get("actor_learning_rate") or learn["learning_rate"]}
         groups = {"actor": self.group(actor, of_actor), "critics": self.group(critics, learn)}

@@ -216,7 +216,7 @@ class BoundedActor(nn.Cell):
     shared_outputs = ()
     memory_size = 0
     head_class: type[SquashedGaussianHead] | type[DeterministicHead]
-    torso_class = MLP
+    torso_class: type[MLP] = MLP
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -266,7 +266,7 @@ class ActionValue(nn.Cell):
     """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape), observation leaves and, with dropout, its
     seed. A subclass may have another `torso_class`."""
 
-    torso_class = MLP
+    torso_class: type[MLP] = MLP
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()

@@ -383,6 +383,6 @@ class ResidualMLP(nn.Cell):
         """``head(self(x))``, see `MLP.into`."""
         return head(self.construct(x))
 
-    def host(self) -> numpy_layers.ResidualMLP:
+    def host(self) -> Any:
         blocks = zip(host_of(*self.norms), host_of(*self.wide), host_of(*self.narrow), strict=True)
         return numpy_layers.ResidualMLP(self.first.host(), list(blocks), self.last.host())
