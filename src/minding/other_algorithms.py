@@ -132,7 +132,7 @@ ANSWERS: dict[str, Counterpart] = {
     "PLAS": Counterpart("td3_bc", "no generative model of actions", same=False),
     "PPG": Counterpart("ppo", "no auxiliary phase", same=False),
     "PPO": Counterpart("ppo"),
-    "PPO_KL": Counterpart("ppo", "policy.learn.target_kl ends the passes; no penalty", same=False),
+    "PPO_KL": Counterpart("ppo", "policy.learn.kl_weight=1 policy.learn.clip_ratio=0.99"),
     "PRDC": Counterpart("td3_bc", "near the recorded action of the state", same=False),
     "ProcedureCloning": Counterpart("bc", "imitates actions only", same=False),
     "PromptPG": Counterpart("pg", "no language model", same=False),
