@@ -159,9 +159,9 @@ class ProximalStep(ActorCriticStep):
       compares: whether the batch of a step also has `OLD_PARAMS`, the parameters of the distributions of that policy.
     """
 
-    metrics = (*SURROGATE_METRICS, "grad_norm")
+    metrics: tuple[str, ...] = (*SURROGATE_METRICS, "grad_norm")
     compares = False
-    present_names = ("present_log_prob", "present_value", "trust")
+    present_names: tuple[str, ...] = ("present_log_prob", "present_value", "trust")
 
     def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str]) -> None:
         super().__init__(net, learn, names)
