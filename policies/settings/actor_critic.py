@@ -75,6 +75,10 @@ def clipped_surrogate(learn: groups.Schema) -> groups.Schema:
 def ppo() -> groups.Schema:
     """Settings of PPO."""
     schema = clipped_surrogate(groups.passes(4, 4))
+    schema["learn"] |= {
+        "kl_weight": opt(0.0, "[0, inf)", "initial weight of a penalty on the divergence of the policy; 0: none"),
+        "kl_aim": opt(0.01, "(0, inf)", "kl_weight: mean divergence of an update at which the weight aims"),
+    }
     schema["other"] |= OtherSection.options("rnd")
     return schema
 
