@@ -74,7 +74,7 @@ def compile_cartpole(*overrides, algorithm="ppo"):
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1036), ("policy.learn.n_minibatch", 10, 1040)]
+    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1120), ("policy.learn.n_minibatch", 10, 1040)]
 )
 def test_a_rollout_that_does_not_divide_is_refused_with_one_that_does(name, count, fitting):
     with pytest.raises(ConfigError, match=f"does not divide by {name}={count}: use .*n_sample={fitting}"):
