@@ -85,6 +85,10 @@ def ppo() -> groups.Schema:
     }
     schema = clipped_surrogate(learn)
     schema["model"] |= ModelSection.options(normalize_obs=True)
+    schema["learn"] |= {
+        "kl_weight": opt(0.0, "[0, inf)", "initial weight of a penalty on the divergence of the policy; 0: none"),
+        "kl_aim": opt(0.01, "(0, inf)", "kl_weight: mean divergence of an update at which the weight aims"),
+    }
     schema["other"] |= OtherSection.options("rnd")
     return schema
 

@@ -33,7 +33,7 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
         name = name.replace(own, algorithm)
     where, _, rest = name.partition(f"_{cfg.policy.type}")
     assert rest == "" or rest.startswith("_")
-    assert re.sub(r"[_-]", "", where) in re.sub(r"[_-]", "", cfg.env.env_id.lower())
+    assert re.sub(r"[_-]", "", where) in re.sub(r"[_/-]", "", cfg.env.env_id.lower())
     _, said, expected = importlib.import_module(f"minding.configs.{cfg.exp_name}").__doc__.rpartition("Expected: ")
     assert said
     mean = re.search(r"evaluation mean of at least (-?[\d.]+\d|-?\d)", " ".join(expected.split()))

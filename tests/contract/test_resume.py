@@ -154,7 +154,7 @@ SHORT_REPLAY = (
 
 
 LONG_EPISODES = ("HalfCheetah-v5", "Hopper-v5", "ALE/Pong-v5", "dm_control/walker-walk-v0")
-SLOW = ("ALE/Pong-v5", "dm_control/walker-walk-v0", "MiniGrid-DoorKey-5x5-v0")
+SLOW = ("ALE/Pong-v5", "dm_control/walker-walk-v0", "MiniGrid-DoorKey-5x5-v0", "MinAtar/Breakout-v1")
 
 
 def short_preset(name, tmp_path):
