@@ -13,7 +13,7 @@ CONTRACT = {
     "ppo, box": (
         dict_of(a=VECTOR, b=discrete(2)),
         space_of(2, 2),
-        {**RAW, "policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5},
+        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5, **RAW},
     ),
     "ppo, memory": (
         dict_of(a=VECTOR, action_mask=mask_of(3)),
