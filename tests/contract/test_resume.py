@@ -30,7 +30,7 @@ CASES = {
     for algorithm in ALGORITHMS
     for case, what in constant(algorithm, "RESUMES", {algorithm: (environment(algorithm), ())}).items()
 }
-TWICE = ("PPO on a vector environment, observations normalized", "DQN, n-step")
+TWICE = ("PPO on a vector environment", "DQN, n-step")
 """With rollouts and with a replay buffer; these runs are also killed between two iterations."""
 
 
