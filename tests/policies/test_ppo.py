@@ -175,7 +175,8 @@ penalized, _ = kit.benches(
     "ppo",
     count=BATCH,
     kinds={"discrete": {"action": discrete(3)}, "box": {"action": space_of(2)}},
-    learn={"kl_weight": KL_WEIGHT, "kl_aim": AIM, "learning_rate": 0.05, "grad_norm": 0.0, "value_clip": False},
+    learn={"kl_weight": KL_WEIGHT, "kl_aim": AIM, "learning_rate": 0.05, "grad_norm": 0.0, "entropy_weight": 0.01},
+    **RAW,
 )
 
 
