@@ -6,31 +6,33 @@ import pytest
 from fakes import VECTOR, dict_of, discrete, mask_of, multi_discrete, set_rate, space_of
 from float64_networks import categorical, normal, scores, state_value
 
+RAW = {"policy.model.normalize_obs": False}
 CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
     "ppo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
     "ppo, box": (
         dict_of(a=VECTOR, b=discrete(2)),
         space_of(2, 2),
-        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5},
+        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5, **RAW},
     ),
     "ppo, memory": (
         dict_of(a=VECTOR, action_mask=mask_of(3)),
         discrete(3),
-        {"policy.model.memory": "gru", "policy.model.memory_dim": 5, "policy.model.normalize_obs": True},
+        {"policy.model.memory": "gru", "policy.model.memory_dim": 5},
     ),
 }
-LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
+LEARNS = {
+    "policy.collect.n_sample": 64,
+    "policy.learn.learning_rate": 0.01,
+    "policy.learn.n_epoch": 4,
+    "policy.learn.n_minibatch": 2,
+    # Values are in units of the rewards that are learned from.
+    "env.normalize_reward": False,
+}
 ALTERNATIVES = ("policy.model.memory=gru", "policy.other.rnd.weight=0.5", "policy.learn.kl_weight=0.5")
 RESUMES = {
-    "PPO on a vector environment, observations normalized": (
-        "CartPole-v1",
-        ("env.backend=native", "policy.model.normalize_obs=true"),
-    ),
-    "PPO in worker processes, dict observations, rewards normalized": (
-        "fakes:Hunt",
-        ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
-    ),
+    "PPO on a vector environment": ("CartPole-v1", ("env.backend=native",)),
+    "PPO in worker processes, dict observations": ("fakes:Hunt", ("env.backend=subprocess", "env.workers=2")),
     "PPO with agents who leave, come late and have masks": (
         "agent_worlds:Squad",
         ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
@@ -50,7 +52,8 @@ RESUMES = {
 STEPS, BATCH = 3, 16
 INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
 """The same minibatch in every step."""
-built, bench = kit.benches("ppo", action=discrete(3), count=BATCH, learn={"target_kl": 0.1, "learning_rate": 0.01})
+LEARN = {"target_kl": 0.1, "learning_rate": 0.01, "value_clip": True, "entropy_weight": 0.01}
+built, bench = kit.benches("ppo", action=discrete(3), count=BATCH, learn=LEARN, **RAW)
 
 
 def collected(bench, **changes):
