@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import trees
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.masks import masked_obs, random_legal, without_legal
 from minding.engine.data.observation import observation_leaves
@@ -252,6 +253,12 @@ class Actor:
     def random_action(self, count: int, mask: Array | None = None) -> Array:
         """Draws `count` actions uniformly; given a mask ``(count, A)``, only legal ones."""
         space = self.space
+        if space["kind"] == COMPOSITE:
+            counts = space["nvec"]
+            mask = np.ones((count, sum(counts)), bool) if mask is None else mask
+            chosen = random_legal(mask, counts, self.rng).reshape(count, -1)
+            numbers = self.rng.uniform(-1.0, 1.0, size=(count, len(space["low"])))
+            return np.concatenate([chosen, numbers], axis=1, dtype=np.float32)
         if mask is not None:
             action = random_legal(mask, space.get("nvec", [space.get("n")]), self.rng)
             return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action

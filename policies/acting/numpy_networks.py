@@ -45,6 +45,16 @@ class GaussianHead:
         return self.mean(x), self.log_std
 
 
+class CompositeHead:
+    """Joined logits ``(B, sum nvec)``, mean ``(B, A)`` and log standard deviation ``(A,)``."""
+
+    def __init__(self, choices: LayerHead, numbers: GaussianHead) -> None:
+        self.choices, self.numbers = choices, numbers
+
+    def __call__(self, x: Array) -> Outputs:
+        return *self.choices(x), *self.numbers(x)
+
+
 class SquashedGaussianHead:
     """Mean and log standard deviation, each ``(B, A)``; the latter is clipped to `limits`."""
 
@@ -81,7 +91,7 @@ class ActorCritic:
         critic, actor = self.torsos(features)
         params = self.head(actor)
         if self.mask is not None:
-            params = (self.mask(params[0], leaves),)
+            params = (self.mask(params[0], leaves), *params[1:])
         return self.value(critic)[:, 0], *params
 
 
@@ -219,7 +229,7 @@ class Actor:
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         params = self.head(self.torso(self.encoder(leaves)))
-        return params if self.mask is None else (self.mask(params[0], leaves),)
+        return params if self.mask is None else (self.mask(params[0], leaves), *params[1:])
 
 
 class PolicyValue:

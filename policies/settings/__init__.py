@@ -15,10 +15,13 @@ import numpy as np
 
 from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 
-ANY_ACTIONS = ("discrete", "multi_discrete", "box")
+SINGLE_ACTIONS = ("discrete", "multi_discrete", "box")
+"""The kinds of action space without those that join choices and numbers."""
+ANY_ACTIONS = (*SINGLE_ACTIONS, COMPOSITE)
 """All kinds of action space."""
 SEARCHED: Mapping[str, Range | Choice] = {
     "learn.learning_rate": Range(1e-5, 1e-2, log=True),

@@ -343,7 +343,7 @@ class Agent:
 
     def predict(
         self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False, **other: NoReturn
-    ) -> Array:
+    ) -> Any:
         """The action for an observation, or the actions for a batch, as in evaluation; see `Player`.
 
         A policy with memory remembers from call to call, until `reset`.
