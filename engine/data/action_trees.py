@@ -81,6 +81,23 @@ def _filled(leaf: Mapping[str, Any], end: str) -> Array:
     return np.broadcast_to(np.asarray(leaf[end], np.float64), leaf["shape"]).ravel()
 
 
+def number_owners(space: Mapping[str, Any]) -> list[int]:
+    """For each number of a parametrised action, the choice whose parameter it is: that at the place of its Box.
+
+    Args:
+      space: a description by `joined_space`.
+    Raises:
+      SpaceError: there is not one Box for each value of a single choice.
+    """
+    boxes = [part for _, part in parts_of(space["tree"]) if part["kind"] == "box"]
+    if space["nvec"] != [len(boxes)]:
+        raise SpaceError(
+            f"expected an action of one choice with a Box for each of its values, got choices of {space['nvec']} "
+            f"values and {len(boxes)} Box{'es' * (len(boxes) != 1)}"
+        )
+    return [k for k, box in enumerate(boxes) for _ in range(_size(box))]
+
+
 class ActionTree:
     """Joins actions of a Tuple or Dict space to rows, and splits rows.
 

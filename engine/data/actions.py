@@ -61,6 +61,7 @@ class ActionAdapter:
         half = (high.astype(np.float64) - low) / 2 if self.rescaled else np.ones(shape)
         middle = low + half if self.rescaled else np.zeros(shape)
         own = (np.full_like(low, -1), np.ones_like(high)) if self.rescaled else (low, high)
+
         def joined(of_choices: Array, of_numbers: Array) -> Array:
             of_numbers = of_numbers.astype(self.dtype)
             return np.concatenate([of_choices, of_numbers]) if self.choices else of_numbers

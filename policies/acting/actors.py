@@ -403,6 +403,30 @@ class NoisyActor(Actor):
         self.noise.load_state_dict(state["noise"])
 
 
+class ParametrisedActor(NoisyActor):
+    """The choice of the highest value with the actor's numbers and noise, or with probability `eps` a uniformly random
+    action; the noise does not change the choice.
+
+    Network outputs: values of the choices ``(B, n)``, numbers ``(B, A)`` in [-1, 1].
+    """
+
+    def explore(
+        self, outputs: Outputs, mask: Array | None = None, *, eps: float = 0.0, **collect_kwargs: Any
+    ) -> dict[str, Array]:
+        action = self.decide(outputs)
+        action[:, 1:] += self.noise.draw(outputs[1].shape, self.rng)
+        np.clip(action[:, 1:], -1.0, 1.0, out=action[:, 1:])
+        if eps > 0.0:
+            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
+            if len(explore):
+                action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])
+        return {"action": action}
+
+    def decide(self, outputs: Outputs) -> Array:
+        chosen = outputs[0].argmax(axis=-1)
+        return np.concatenate([chosen[:, None], outputs[1]], axis=1, dtype=np.float32)
+
+
 class PredictingActor(SamplingActor):
     """A `SamplingActor` that also predicts a policy and a value for search.
 

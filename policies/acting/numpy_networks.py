@@ -232,6 +232,36 @@ class Actor:
         return params if self.mask is None else (self.mask(params[0], leaves), *params[1:])
 
 
+class ChoiceValues:
+    """Parameters ``(B, A)`` and leaves -> values of the choices ``(B, n)``.
+
+    Args:
+      owned: float32 ``(n, 1, A)``, 1 where a parameter belongs to a choice, if a value depends on no others; else None.
+    """
+
+    def __init__(self, encoder: Encoder, torso: MLP, values: Linear, owned: Array | None) -> None:
+        self.encoder, self.torso, self.values, self.owned = encoder, torso, values, owned
+
+    def __call__(self, numbers: Array, leaves: Sequence[Array]) -> Array:
+        features = self.encoder(leaves)
+        if self.owned is None:
+            return self.values(self.torso(np.concatenate([features, numbers], axis=-1)))
+        passes = [self.torso(np.concatenate([features, numbers * own], axis=-1)) for own in self.owned]
+        return np.stack([self.values(x)[:, k] for k, x in enumerate(passes)], axis=1)
+
+
+class ParametrisedNetwork:
+    """(values ``(B, n)``, parameters ``(B, A)``), see `networks.parametrised`."""
+
+    def __init__(self, actor: Actor, critic: ChoiceValues, mask: ActionMask | None) -> None:
+        self.actor, self.critic, self.mask = actor, critic, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        numbers = self.actor(leaves)[0]
+        values = self.critic(numbers, leaves)
+        return values if self.mask is None else self.mask(values, leaves), numbers
+
+
 class PolicyValue:
     """(logits, value), see `networks.policy_value.PolicyValue`."""
 

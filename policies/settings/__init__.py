@@ -61,7 +61,9 @@ class Algorithm:
     unit: str = "env_step"
     """Unit of the clock of its runs, see `engine.chain.context.UNITS`."""
     unit_box: bool = False
-    """Whether Box actions have to lie in [-1, 1]."""
+    """Whether Box actions, and the numbers of composite ones, have to lie in [-1, 1]."""
+    choices: int | None = None
+    """Number of choices of the composite actions in which the algorithm can act; None: any."""
     masks: bool = True
     """Whether the algorithm can learn where an observation says which actions are legal."""
     agents: Literal["one", "any", "several"] = "one"
@@ -102,7 +104,12 @@ class Algorithm:
                 f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, but {where} has a "
                 f"{space['kind']} space: choose another algorithm"
             )
-        if self.unit_box and space["kind"] == "box":
+        if self.choices is not None and len(space["nvec"]) != self.choices:
+            raise SpaceError(
+                f"policy.type={self.name!r} acts with {self.choices} choice beside numbers, but {where} has "
+                f"{len(space['nvec'])}: choose another algorithm, such as 'ppo'"
+            )
+        if self.unit_box and space["kind"] in ("box", COMPOSITE):
             self._check_limits(space, limits)
 
     def check_observation(self, space: Mapping[str, Any], where: str = "the environment") -> None:

@@ -27,7 +27,6 @@ from minding.engine.paths import absolute, folder_of
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
-from minding.engine.types import Array
 from minding.envs.config import env_settings
 from minding.envs.single import env_objects
 from minding.envs.single.factory import env_factory

@@ -111,7 +111,8 @@ def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
         # Of rows of choices and numbers, only the choices are drawn.
         counts = [space["n"]] if space["kind"] == "discrete" else np.ravel(space["nvec"]).tolist()
         starts = np.broadcast_to(np.ravel(space.get("start", 0)), len(counts)).tolist()
-        used = f": {len(np.unique(data.action.reshape(len(data), -1)[:, 0])):,} of {counts[0]:,} were recorded" if len(counts) == 1 else ""
+        seen = np.unique(data.action.reshape(len(data), -1)[:, 0])
+        used = f": {len(seen):,} of {counts[0]:,} were recorded" if len(counts) == 1 else ""
         _draw_choices(axes, action[:, : len(counts)].astype(np.int64), counts, starts, steps, used)
     elif action.shape[1] == 1:
         _histogram(axes, action[:, 0], "action", steps)
