@@ -46,8 +46,8 @@ class ChoiceValues(nn.Cell):
         return ops.Transpose()(ops.ReduceSum()(values, -1), (1, 0))
 
     def host(self) -> numpy_networks.ChoiceValues:
-        owned = None if self.owned is None else self.owned.asnumpy()
-        return numpy_networks.ChoiceValues(*host_of(self.encoder, self.torso, self.values), owned)
+        encoder, torso, values = host_of(self.encoder, self.torso, self.values)
+        return numpy_networks.ChoiceValues(encoder, torso, values, None if self.owned is None else self.owned.asnumpy())
 
 
 class ParametrisedNetwork(nn.Cell):
