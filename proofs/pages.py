@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from proofs import offline_tables
 from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
 from proofs.peer_defaults import peer_defaults_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results, changed_since
+from proofs.steadiness import steadiness_table
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
 from proofs.zoo_table import ZOO, zoo_table
@@ -144,8 +146,8 @@ def _curve(name: str, records: list[Record], published: Record | None, page: Pat
 
 
 def _opening(page: Path) -> str:
-    """A page up to its first block of code: when to use the algorithm, and a picture. Its results do not repeat it."""
-    return page.read_text().split("```", 1)[0] if page.is_file() else ""
+    """A page up to its first block of code or section: when to use the algorithm, and a picture, which results omit."""
+    return re.split(r"^(?:```|## )", page.read_text(), maxsplit=1, flags=re.MULTILINE)[0] if page.is_file() else ""
 
 
 def _seeds(results: Results) -> str:
@@ -410,6 +412,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,
     "signals": _signals,
+    "steadiness": steadiness_table,
     "teams_battle": lambda results: battle_table(results) or NOT_YET,
     "teams_spread": lambda results: spread_table(results) or NOT_YET,
 }

@@ -338,7 +338,7 @@ class EnvSection(Section):
     )
     team_reward: bool = setting(False, None, "several agents: each receives the sum of all rewards")
     wrappers: list[object] = setting(
-        [], None, "wrappers as name or {name: kwargs}, innermost first; see environments.md"
+        [], None, "wrappers as name or {name: kwargs}, innermost first; see environment_packages.md"
     )
     max_episode_steps: int | None = setting(None, "[1, inf)", "time limit in steps, instead of the environment's own")
     rescale_action: bool = setting(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box")
@@ -369,6 +369,11 @@ class ModelSection(OpenSection):
         "none",
         ("none", "layer"),
         "layer normalization of each hidden layer before its activation, over the layer's units",
+    )
+    block: str = setting(
+        "plain",
+        ("plain", "residual"),
+        "hidden layers, or SimBa's residual blocks with layer normalization, one for each entry of hidden",
     )
     encoder: str | None = setting(
         None,

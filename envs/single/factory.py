@@ -39,6 +39,7 @@ from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 _PROVIDERS = {
     "ALE/": ("ale_py", "ale-py", "atari"),
     "BabyAI-": ("minigrid", "minigrid", "minigrid"),
+    "MinAtar/": ("minding.envs.single.minatar", "minatar", "minatar"),
     "MiniGrid-": ("minigrid", "minigrid", "minigrid"),
     "dm_control/": ("minding.envs.single.dm_control", "dm-control", "dmc"),
 }
