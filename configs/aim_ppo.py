@@ -10,7 +10,7 @@ main_config = EasyDict(
     env=dict(env_id="minding/Aim-v0"),
     policy=dict(
         type="ppo",
-        learn=dict(learning_rate=3e-3, gamma=0.5),
+        learn=dict(gamma=0.5),
         eval=dict(freq=10_000, n_episode=20),
     ),
 )
