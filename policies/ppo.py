@@ -88,6 +88,7 @@ class PPO(ActorCriticPolicy):
     step_class = PPOCell
     numbers = ("log_prob", "value", "advantage", "return")
     host_fields = ("advantage",)
+    several_learners = True
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         return Inputs({"advantage": self.advantage(batch)}, {**self.constants(progress), **self.all_rows(batch)})

@@ -116,6 +116,8 @@ def train(
         cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
         check_lane_settings(given, cfg, "--async")
         training.check_runnable(cfg)
+        if not training.join_msrun(cfg):
+            return 0
         if seeds is None:
             earlier = _resumable(cfg) if resume else None
             if earlier is None:
@@ -230,4 +232,6 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         check_newest(run_dir.checkpoints, cfg)
         check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
         training.check_runnable(cfg)
+        if not training.join_msrun(cfg):
+            return 0
     return run_training(cfg, run_dir, resume=True, progress=not no_progress)
