@@ -54,8 +54,14 @@ def join() -> int:
         os._exit(0)
     # Registered after MindSpore's own functions, and so called before them.
     atexit.register(_hush)
-    rank: int = communication.get_rank()
-    return rank
+    return rank()
+
+
+def rank() -> int:
+    """The rank of this process in its group."""
+    communication: Any = importlib.import_module(f"{runtime.load().__name__}.communication")
+    found: int = communication.get_rank()
+    return found
 
 
 def _hush() -> None:

@@ -162,7 +162,7 @@ class BasePolicy:
     # Shared by the algorithms.
 
     def _divided_update(self, learners: int) -> Update | DividedUpdate:
-        """The update, divided among so many learners.
+        """The update, divided among this number of learners.
 
         Raises:
           ConfigError: it cannot be.

@@ -6,7 +6,7 @@ them then make the same steps, in which `Optimizer` averages the gradients by Mi
 Adam. Everything that concerns a whole minibatch, such as standardized advantages and the moments of observations, is
 computed in the main process from all rows.
 
-The weights are therefore equal in all learners, to the bit; parameters that something else changes, such as a loaded
+The weights are therefore bit-identical in all learners; parameters that something else changes, such as a loaded
 checkpoint, are sent before the next call.
 """
 
@@ -19,6 +19,7 @@ import os
 import pickle
 import secrets
 import traceback
+import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
@@ -39,6 +40,8 @@ from minding.policies.learning.steps import ALL_ROWS, Inputs, Update
 
 _LONGEST = 300.0
 """Seconds after which a learner that does not answer counts as frozen; it may be compiling."""
+_WAITED = "AllReduce"
+"""MindSpore's error of an operator that waited for other learners in vain contains its name."""
 _GLANCE = 1.0
 """Seconds to wait for the end of a process that is ending."""
 
@@ -83,6 +86,7 @@ class Learners:
         self.size = size
         # Why the group has been lost: MindSpore cannot form another one in this process.
         self._lost = ""
+        self._served: weakref.ref[DividedUpdate] | None = None
         self._processes: list[WorkerProcess] = []
         self._connections = _connected(size) if collectives.started_by_msrun() else self._started(size)
 
@@ -108,13 +112,18 @@ class Learners:
         """Process ids of the other learners that this process has started."""
         return tuple(process.pid for process in self._processes if process.pid is not None)
 
-    def build(self, recipe: bytes) -> None:
-        """Rebuilds a policy in the other learners, in place of an earlier one.
+    def serve(self, update: DividedUpdate, recipe: bytes) -> bool:
+        """Rebuilds a policy in the other learners, in place of that of another update; returns whether that was due.
 
         Args:
+          update: the update of the policy.
           recipe: pickled ``(class, configuration, algorithm)``.
         """
+        if self._served is not None and self._served() is update:
+            return False
         self._ask([("build", recipe)] * (self.size - 1))
+        self._served = weakref.ref(update)
+        return True
 
     def start(self, changed: Mapping[str, Array], calls: Sequence[Call]) -> None:
         """Sends the other learners their calls and parameters; returns when they have compiled their steps."""
@@ -135,8 +144,10 @@ class Learners:
                 try:
                     self._receive(k)
                 except LearnerError as reason:
-                    return reason
-        if "AllReduce" not in str(error):
+                    # A learner that waited for another one, too, is not the cause.
+                    if _WAITED not in str(reason):
+                        return reason
+        if _WAITED not in str(error):
             raise error
         name = collectives.NODE_TIMEOUT
         self._lost = (
@@ -207,18 +218,22 @@ _FACTS = 128
 """Length of what rank 0 tells the others, in bytes."""
 
 
-def join_msrun() -> bool:
+def join_msrun(size: int) -> bool:
     """Joins the group of ``msrun``, which has started this process; returns whether this is the main process.
 
     In every other process it returns when the run has ended: the process has nothing more to do. MindSpore has to be
     prepared as in the main process.
+
+    Args:
+      size: number of learners.
     """
-    rank = collectives.join()
-    if rank == 0:
+    if collectives.join() == 0:
+        # The others wait for it.
+        learners_of(size)
         return True
     host, port, key = pickle.loads(_summed(b""))  # noqa: S301 - from a process of this run
     with Client((host, port), authkey=key) as connection:
-        connection.send(rank)
+        connection.send(collectives.rank())
         _serve_to_the_end(connection)
     return False
 
@@ -260,7 +275,8 @@ class DividedUpdate:
     def __init__(self, update: Update, group: Learners, policy: Learns, recipe: bytes) -> None:
         self._update, self._group, self._policy = update, group, policy
         self._recipe = recipe
-        self._known: dict[str, Array] | None = None
+        # The parameters as the other learners have them.
+        self._known: dict[str, Array] = {}
 
     @property
     def signatures(self) -> int:
@@ -280,8 +296,7 @@ class DividedUpdate:
         """
         own, *others = divided(batch, inputs, self._group.size)
         calls = [_call(part, given, self._policy.row_fields) for part, given in others]
-        if self._known is None:
-            self._group.build(self._recipe)
+        if self._group.serve(self, self._recipe):
             self._known = {}
         live = {name: p.asnumpy() for name, p in self._policy.params.items()}
         changed = {
@@ -298,8 +313,8 @@ class DividedUpdate:
             for name, p in self._policy.params.items():
                 runtime.assign(p, self._known[name])
             raise lost from None
-        for name, array in live.items():
-            np.copyto(self._known[name], array)
+        for name, p in self._policy.params.items():
+            np.copyto(self._known[name], p.asnumpy())
         if output.priorities is None:
             return output
         found = [x for x in (output.priorities, *priorities) if x is not None]

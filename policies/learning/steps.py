@@ -355,7 +355,7 @@ class GradientLoop(nn.Cell):
         return ops.Concat()((metrics * weight, weight))
 
     def means(self, total, steps):
-        """The sums of metrics over so many steps, from the `weighted` ones, over all learners."""
+        """The sums of metrics over a number of steps, over all learners, from the `weighted` ones."""
         if self.learners == 1:
             return total
         total = self.root.optim.all_reduce(total)

@@ -73,7 +73,7 @@ def join_msrun(cfg: Config) -> bool:
 
     if not collectives.schedules():
         prepare(cfg)
-    return learners.join_msrun()
+    return learners.join_msrun(size)
 
 
 def check_runnable(cfg: Config) -> None:

@@ -28,6 +28,7 @@ from fakes import Batches, rows_of, tiny_config
 from minding.policies import get_policy_class
 
 size, names = int(sys.argv[1]), sys.argv[2:]
+made = []
 for name in names:
     learned = {}
     for learners in (1, size):
@@ -54,27 +55,30 @@ for name in names:
         np.testing.assert_allclose(ranked_by_all, ranked, rtol=1e-4, atol=1e-6)
     # What changes outside of the steps reaches the others with the next call.
     policy.load_state_dict({**policy.state_dict(), "params": one})
+    made.append((policy, batch))
+# The learners of a process serve all of its policies, here again the first one.
+for policy, batch in [*made[1:], made[0]]:
     policy.learn_mode.forward(batch)
     for other in policy._update.group.parameters():
         for key, p in policy.params.items():
-            assert other[key].tobytes() == p.asnumpy().tobytes(), (name, key)
-    print(name)
+            assert other[key].tobytes() == p.asnumpy().tobytes(), (policy.name, key)
+    print(policy.name)
 """
 
 
 def check_same(*arguments):
-    out = run_fresh(SAME, *arguments, quiet=False, **{collectives.NODE_TIMEOUT: "60"})
-    assert [line for line in out if line in arguments] == list(arguments[1:])
+    out = run_fresh(SAME, *arguments, quiet=False, limit=300, **{collectives.NODE_TIMEOUT: "60"})
+    assert sorted(line for line in out if line in arguments) == sorted(arguments[1:])
 
 
 @pytest.mark.slow
 def test_two_learners_compute_what_one_computes_and_have_the_same_weights():
-    check_same("2", "ppo", "dqn")
+    check_same("2", "ppo", "dqn", "impala")
 
 
 @pytest.mark.slow
 def test_four_learners_compute_what_one_computes_and_have_the_same_weights():
-    check_same("4", "sac", "impala", "ppo")
+    check_same("4", "sac")
 
 
 def batch_of(index):
@@ -130,11 +134,11 @@ def test_what_cannot_be_divided_says_so(monkeypatch):
 def test_a_learner_that_is_killed_ends_the_run_with_one_message_and_a_checkpoint(tmp_path):
     command = [sys.executable, "-m", "minding"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    small = ("policy.collect.n_sample=64", "run.eval_freq=100000", "run.log_freq=64", "env.collector_env_num=2")
+    small = ("policy.collect.n_sample=64", "policy.eval.freq=100000", "run.log_freq=64", "env.collector_env_num=2")
     train = [*command, "train", "cartpole_ppo", "lanes.learners=2", "--steps", "1000000", "-o", str(tmp_path), *small]
     with subprocess.Popen(train, env=env, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 240
             metrics = None
             while metrics is None or len(metrics.read_text().splitlines()) < 3:
                 assert time.monotonic() < deadline
@@ -156,7 +160,7 @@ def test_a_learner_that_is_killed_ends_the_run_with_one_message_and_a_checkpoint
     steps = int(metrics.read_text().splitlines()[-1].split(",")[0])
     done = subprocess.run(
         [*command, "resume", str(folder), f"run.max_env_step={steps + 512}", "lanes.learners=1"],
-        env=env, capture_output=True, text=True, timeout=120, check=False,
+        env=env, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
