@@ -9,8 +9,9 @@
 - Start-up: seconds until the first rollout of `cartpole_ppo` (512 steps) is there, from the start of its worker.
 
 Each run is a separate process and is timed in its steady state. What was measured takes its place in
-``docs/results/async_overlap.json`` and in the tables of ``docs/async.md``; with the waiting environment also the time
-line of one asynchronous run (``docs/images/async_overlap.png``). With fewer than five pairs, results are only printed.
+``docs/results/async_overlap.json`` and in the tables of ``docs/results/async_runs.md``; with the waiting environment
+also the time line of one asynchronous run (``docs/images/async_overlap.png``). With fewer than five pairs, results are
+only printed.
 """
 
 from __future__ import annotations

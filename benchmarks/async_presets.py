@@ -7,8 +7,8 @@ order; the figures are medians over the pairs.
 
 An iteration of an asynchronous run takes as long as the longer of its two parts, collection or learning, and what lies
 between: handing over weights and rollouts, logging, checkpoints, the loop itself. Results go to
-``docs/results/async_presets.json`` and to the table in ``docs/async.md``; with fewer than five pairs, they are only
-printed.
+``docs/results/async_presets.json`` and to the table in ``docs/results/async_runs.md``; with fewer than five pairs, they
+are only printed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ network acts in NumPy (small MLPs) or as a compiled graph (a large MLP, convolut
 server alternate, each with workers of its own. Measured are environment steps per second in the steady state, and the
 memory that the collectors and the server have resident at the end. ``auto`` is then asked what it takes.
 
-What is measured is printed; it stands in ``docs/async.md``.
+What is measured is printed; it stands in ``docs/results/async_runs.md``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SAC on Ant-v5: walk on four legs, eight continuous torques (extra mujoco).
 
-Expected: the scores in docs/results.md within 1M environment steps.
+Expected: the scores in docs/results/mujoco.md within 1M environment steps.
 """
 
 from minding.configs import load_preset

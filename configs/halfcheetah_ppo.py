@@ -1,6 +1,6 @@
 """PPO on HalfCheetah-v5: run, six continuous torques (extra mujoco).
 
-Expected: the scores in docs/results.md within 1M environment steps.
+Expected: the scores in docs/results/mujoco.md within 1M environment steps.
 """
 
 from easydict import EasyDict

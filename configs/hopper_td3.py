@@ -1,6 +1,6 @@
 """TD3 on Hopper-v5: hop on one leg, three continuous torques (extra mujoco).
 
-Expected: the scores in docs/results.md within 1M environment steps.
+Expected: the scores in docs/results/mujoco.md within 1M environment steps.
 """
 
 from minding.configs import load_preset

@@ -1,6 +1,6 @@
 """TD3 on Walker2d-v5: walk on two legs, six continuous torques (extra mujoco).
 
-Expected: the scores in docs/results.md within 1M environment steps.
+Expected: the scores in docs/results/mujoco.md within 1M environment steps.
 """
 
 from minding.configs import load_preset

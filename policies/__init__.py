@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import inspect
 import pkgutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,15 @@ from minding.policies.settings import Algorithm
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
 
-__all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class", "summary_of"]
+__all__ = ["ALGORITHMS", "Algorithm", "by_kind", "find_algorithms", "get_algorithm", "get_policy_class", "summary_of"]
+
+
+def by_kind() -> dict[str, tuple[Algorithm, ...]]:
+    """The algorithms of each module in ``settings/``, by what the module says of them, as 'Value-based algorithms'."""
+    names = [module.name for module in pkgutil.iter_modules(settings.__path__) if module.name != "groups"]
+    modules = [importlib.import_module(f"minding.policies.settings.{name}") for name in names]
+    kinds = [(inspect.getdoc(module) or "").removeprefix("Settings of ").removesuffix(".") for module in modules]
+    return {kind[0].upper() + kind[1:]: module.ALGORITHMS for kind, module in zip(kinds, modules)}
 
 
 def find_algorithms() -> dict[str, Algorithm]:
@@ -30,9 +39,7 @@ def find_algorithms() -> dict[str, Algorithm]:
     Raises:
       ConfigError: a policy file of this folder has no entry in these tables.
     """
-    families = [module.name for module in pkgutil.iter_modules(settings.__path__) if module.name != "groups"]
-    tables = [importlib.import_module(f"minding.policies.settings.{family}").ALGORITHMS for family in families]
-    found = {entry.name: entry for table in tables for entry in table}
+    found = {entry.name: entry for table in by_kind().values() for entry in table}
     # The folders here are packages of parts, not algorithms.
     for module in pkgutil.iter_modules(__path__):
         if not module.ispkg and module.name not in found:

@@ -1,4 +1,4 @@
-"""Long evidence that runs survive faults and end in order on signals; docs/reliability.md quotes it.
+"""Long evidence that runs survive faults and end in order on signals; docs/results/survival.md quotes it.
 
     python -m proofs.faults faults     # CartPole with 1 % of its steps raising: solved, and how fast?
     python -m proofs.faults signals    # SIGTERM and SIGINT at random times: saved, gone, resumed?

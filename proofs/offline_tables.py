@@ -109,7 +109,7 @@ def gail_table(results: Results) -> str:
 
 
 def draw(results: Results) -> None:
-    """Writes the pictures of ``docs/offline.md`` whose figures were measured."""
+    """Writes the pictures of ``docs/results/offline_runs.md`` whose figures were measured."""
     learned = [row for row in rows(results) if row.data.env_id in REFERENCES]
     if learned:
         draw_best_and_last(learned, results.docs / "images" / "offline_best_last.png")
@@ -167,7 +167,7 @@ def _score(values: list[float], references: References | None) -> str:
 
 
 def _linked(preset: str) -> str:
-    return f"[{preset}](algorithms/{load_preset(preset).policy.type}.md)"
+    return f"[{preset}](../algorithms/{load_preset(preset).policy.type}.md)"
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:

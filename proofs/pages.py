@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -144,8 +145,8 @@ def _curve(name: str, records: list[Record], published: Record | None, page: Pat
 
 
 def _opening(page: Path) -> str:
-    """A page up to its first block of code: when to use the algorithm, and a picture. Its results do not repeat it."""
-    return page.read_text().split("```", 1)[0] if page.is_file() else ""
+    """A page up to its first block of code or section: when to use the algorithm, and a picture, which results omit."""
+    return re.split(r"^(?:```|## )", page.read_text(), maxsplit=1, flags=re.MULTILINE)[0] if page.is_file() else ""
 
 
 def _seeds(results: Results) -> str:

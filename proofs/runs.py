@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import importlib
 import importlib.metadata
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -430,6 +432,8 @@ def run_module(*words: str) -> str:
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=alone
     ) as process:
         try:
+            if alone:
+                share_as_little(process.pid)
             out, err = process.communicate()
         except BaseException:
             process.terminate()
@@ -438,6 +442,14 @@ def run_module(*words: str) -> str:
     if process.returncode:
         raise RunFailed(f"{' '.join(command[1:])}: exit code {process.returncode}\n{(out + err)[-2000:]}")
     return out
+
+
+def share_as_little(pid: int) -> None:
+    """Gives the session of process `pid` the priority of this process: Linux shares processors among sessions first, so
+    that a process's own priority counts only within its session."""
+    # Other systems have no such file, and a process may have ended.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(os.nice(0)))
 
 
 def head_of(job: Job, folder: Path | None = None) -> Record:

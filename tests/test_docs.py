@@ -437,11 +437,11 @@ def test_the_table_of_events_is_whole():
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "emit":
                     emitted |= {arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)}
-    assert set(first_words(DOCS / "middleware.md", "event")) == emitted
+    assert set(first_words(DOCS / "reference" / "context.md", "event")) == emitted
 
 
 def test_the_table_of_context_fields_is_whole():
-    rows = table(DOCS / "middleware.md", "field of OnlineRLContext")
+    rows = table(DOCS / "reference" / "context.md", "field of OnlineRLContext")
     kept = {name for row in rows if row[1] == "yes" for name in code_words(row[0])}
     fields = {field.name for field in dataclasses.fields(OnlineRLContext)}
     assert {name for row in rows for name in code_words(row[0])} == fields
@@ -449,7 +449,7 @@ def test_the_table_of_context_fields_is_whole():
 
 
 def test_the_table_of_rollout_fields_is_whole():
-    named = [name for row in table(DOCS / "middleware.md", "field") for name in code_words(row[0])]
+    named = [name for row in table(DOCS / "reference" / "context.md", "field") for name in code_words(row[0])]
     assert sorted(named) == sorted(field.name for field in dataclasses.fields(Rollout))
 
 
@@ -464,20 +464,24 @@ def test_every_key_has_a_table():
         opening = page.read_text().split("```", 1)[0].split("\n\n")
         assert opening[1].startswith("Use "), page
         assert re.match(r"!\[evaluation return of (\w+)\]\(img/\1\.png\)$", opening[2]), page
-    lanes = {word for word in first_words(DOCS / "async.md", "key") if word.startswith("lanes.")}
+    lanes = {word for word in first_words(DOCS / "reference" / "lanes.md", "key") if word.startswith("lanes.")}
     assert lanes == {f"lanes.{key}" for key in RUN_SCHEMA["lanes"]}
 
 
 def test_the_tables_of_backends_wrappers_and_guarantees_are_whole():
-    assert set(first_words(DOCS / "environments.md", "`env.backend`")) == set(config_schema()["backend"].allowed)
-    assert first_words(DOCS / "environments.md", "name") == sorted(WRAPPERS)
+    assert set(first_words(DOCS / "reference" / "environment_packages.md", "`env.backend`")) == set(
+        config_schema()["backend"].allowed
+    )
+    assert first_words(DOCS / "reference" / "environment_packages.md", "name") == sorted(WRAPPERS)
     assert first_words(DOCS / "reliability.md", "guarantee") == list(GUARANTEES)
 
 
 def test_the_threshold_of_the_native_backend_is_the_one_of_the_code():
     from minding.envs import making
 
-    (row,) = [row for row in table(DOCS / "environments.md", "`env.backend`") if row[0] == "`auto`"]
+    (row,) = [
+        row for row in table(DOCS / "reference" / "environment_packages.md", "`env.backend`") if row[0] == "`auto`"
+    ]
     assert f"native for {making._NATIVE_FROM} or more environments" in row[1]
 
 
@@ -508,6 +512,13 @@ def test_the_pages_keep_to_their_words():
         if draft in page.read_text()
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_is_short_enough_to_be_read(page):
+    # Tables that are written from the code or from results are looked up, not read.
+    read = re.sub(r"<!-- (generated|results):.*?<!-- /\1 -->", "", page.read_text(), flags=re.DOTALL)
+    assert len(read.split()) <= 2500, "split it: a page is a guide, a reference or a report of results"
 
 
 LIBRARIES = {

@@ -346,7 +346,7 @@ class EnvSection(Section):
     )
     team_reward: bool = setting(False, None, "several agents: each receives the sum of all rewards")
     wrappers: list[object] = setting(
-        [], None, "wrappers as name or {name: kwargs}, innermost first; see environments.md"
+        [], None, "wrappers as name or {name: kwargs}, innermost first; see environment_packages.md"
     )
     max_episode_steps: int | None = setting(None, "[1, inf)", "time limit in steps, instead of the environment's own")
     rescale_action: bool = setting(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box")

@@ -7,6 +7,7 @@ so no library, policies compute the same with MindSpore's kernels, only more slo
 from __future__ import annotations
 
 import ctypes
+import itertools
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from minding.engine.errors import SetupError
 from minding.engine.process import runtime
 from minding.engine.process.signals import tell_senders
 from minding.policies.kernels.library import LIBRARY, compiled, function, onednn_has_avx512, use_onednn
+
+_numbers = itertools.count()
 
 
 def fault() -> tuple[str, str] | None:
@@ -89,4 +92,7 @@ def kernel(
     if isinstance(outputs, int):
         count = outputs
         dtype = lambda first, *others: first if count == 1 else (first,) * count  # noqa: E731
-    return ops.Custom(f"{LIBRARY}:{name}", shape, dtype, "aot", gradient)
+    primitive = ops.Custom(f"{LIBRARY}:{name}", shape, dtype, "aot", gradient)
+    # MindSpore takes primitives with equal names and attributes for one, and may ask either for the shape of both.
+    primitive.add_prim_attr("number", next(_numbers))
+    return primitive

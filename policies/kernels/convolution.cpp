@@ -416,8 +416,6 @@ ALWAYS_INLINE int convolve_transposed_parameter_gradient(const Call& call) {
 }  // namespace minding
 
 DEFINE_KERNEL(convolve, minding::convolve)
-// The same for images of observations, whose gradient nobody needs: MindSpore tells primitives apart by their names.
-DEFINE_KERNEL(convolve_observation, minding::convolve)
 DEFINE_KERNEL(convolve_input_gradient, minding::convolve_input_gradient)
 DEFINE_KERNEL(convolve_parameter_gradient, minding::convolve_parameter_gradient)
 DEFINE_KERNEL(convolve_transposed, minding::convolve_transposed)

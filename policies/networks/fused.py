@@ -142,8 +142,7 @@ def fused_convolution(stride: int, padding: int, place: str, activation: str) ->
             dx = input_gradient(geometry, dout, out, x, weight)
         return ops.zeros_like(geometry), dx, dweight, dbias
 
-    name = "convolve_observation" if first else "convolve"
-    primitive = kernel(name, shape, lambda geometry, x, weight, bias: weight, gradient)
+    primitive = kernel("convolve", shape, lambda geometry, x, weight, bias: weight, gradient)
     return primitive, geometry
 
 

@@ -15,7 +15,7 @@ from minding.engine.run.run_dir import RunDir
 from proofs import run
 from proofs.queue import QUEUE, Queued, in_order
 from proofs.run import main, run_queue
-from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest, run_learning
+from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest, run_learning, share_as_little
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 PATIENCE = 120.0
@@ -46,6 +46,16 @@ def stopped_at_a_checkpoint(process, run_dir):
     assert json.loads(run_dir.summary.read_text())["stop_reason"] == "SIGTERM", out
     assert "SIGTERM: saving the run; the next call continues it" in out
     return process.returncode
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the system does not group processes by session")
+def test_a_session_that_the_queue_starts_has_its_low_priority_among_sessions(monkeypatch):
+    monkeypatch.setattr(os, "nice", lambda step: 19)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        share_as_little(process.pid)
+        group = Path(f"/proc/{process.pid}/autogroup").read_text()
+        process.kill()
+    assert group.endswith(" nice 19\n")
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -326,6 +327,7 @@ def print_lines(
     *,
     long: int,
     notes: Sequence[str] = (),
+    above: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
     """Prints a table with one line per row; on a terminal that is too narrow, a row takes several lines.
 
@@ -336,6 +338,7 @@ def print_lines(
       long: index of the column whose cells are wrapped if the terminal is too narrow; if too little room is left for a
         sentence, they are printed below their rows.
       notes: a text to print below each row; empty texts are left out.
+      above: by the index of a row the heading to print above it.
     """
     from minding.engine.console import stdout
 
@@ -352,7 +355,9 @@ def print_lines(
     elif narrow:
         widths[long] = max(left, _LEAST_CELL)
     echo(title)
-    for row, more in zip(table, below, strict=True):
+    for index, (row, more) in enumerate(zip(table, below, strict=True), -1):
+        if index in above:
+            echo(f" {above[index]}")
         cells = [textwrap.wrap(cell, width, break_on_hyphens=False) for cell, width in zip(row, widths, strict=True)]
         for parts in itertools.zip_longest(*cells, fillvalue=""):
             echo("".join(f"  {part:<{width}}" for part, width in zip(parts, widths, strict=True)).rstrip())

@@ -80,10 +80,14 @@ def _presets() -> None:
 
 
 def _algorithms() -> None:
-    from minding.policies import ALGORITHMS, summary_of
+    from minding.policies import by_kind, summary_of
 
-    rows = [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
-    print_lines("Algorithms: policy.type", ("name", "what", "actions", "chain"), rows, long=1)
+    rows: list[tuple[str, ...]] = []
+    kinds = {}
+    for kind, members in by_kind().items():
+        kinds[len(rows)] = f"{kind}:"
+        rows += [(each.name, summary_of(each.name), ", ".join(each.actions), each.chain) for each in members]
+    print_lines("Algorithms: policy.type", ("name", "what", "actions", "chain"), rows, long=1, above=kinds)
 
 
 def _first_sentence(doc: str) -> str:
