@@ -62,7 +62,7 @@ class Call:
 
 
 class Learns(Protocol):
-    """What the other learners rebuild: a policy."""
+    """A policy, which the other learners rebuild."""
 
     @property
     def params(self) -> Mapping[str, Any]: ...
