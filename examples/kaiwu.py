@@ -90,7 +90,7 @@ def main() -> None:
             eval=dict(freq=5_000),
         ),
         # dump_model_freq, in gradient steps, and modelpool_max_save_model_count.
-        pool=dict(freq=500, unit="train_iter", last=5),
+        pool=dict(freq=100, unit="train_iter", last=5),
     )
     cfg = compile_run(main_config)
     run_dir = RunDir.create(cfg)

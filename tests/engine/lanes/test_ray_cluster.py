@@ -130,7 +130,7 @@ def test_modules_that_other_machines_lack_are_sent_to_their_workers(cluster, tmp
         patch.syspath_prepend(tmp_path)
         passes = importlib.import_module("only_here").passes
     also_collects = {"before": [toy_explorer(), passes], "role": "collect"}
-    with pytest.raises(LaneError, match="No module named 'only_here'"):
+    with pytest.raises(ModuleNotFoundError, match="No module named 'only_here'"):
         run(3, lanes_of(cluster), **also_collects)
     assert run(3, lanes_of(cluster, code=str(tmp_path)), **also_collects).rows == run(3).rows
 
