@@ -57,7 +57,6 @@ STEPS = {
     "discrete_sac": 20_000,
     "dqn": 80_000,
     "dreamer": 10_000,
-    "fqf": 15_000,
     "idqn": 200_000,
     "impala": 200_000,
     "ippo": 400_000,

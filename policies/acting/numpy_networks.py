@@ -221,43 +221,6 @@ class ImplicitQuantiles:
         return (q if self.mask is None else self.mask(q, leaves),)
 
 
-class ProposedQuantiles:
-    """(action values ``(B, A)``,), means of quantiles at fractions that `proposal` gives.
-
-    Args:
-      frequencies: ``(n,)``, the frequencies of the cosine features of fractions.
-      embedding: embedding of the fractions.
-      proposal: layer with the logits of the distances between fractions.
-    """
-
-    def __init__(
-        self,
-        frequencies: Array,
-        encoder: Encoder,
-        torso: Layer,
-        advantage: Linear,
-        value: Linear | None,
-        embedding: MLP,
-        mask: ActionMask | None,
-        proposal: Linear,
-    ) -> None:
-        self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
-        self.embedding, self.mask, self.proposal, self.frequencies = embedding, mask, proposal, frequencies
-
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        seen = self.torso(self.encoder(leaves))
-        logits = self.proposal(seen)
-        shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        shares /= shares.sum(axis=-1, keepdims=True)
-        fractions = shares.cumsum(axis=-1) - np.float32(0.5) * shares
-        embedded = self.embedding(np.cos(fractions[..., None] * self.frequencies))
-        features = seen * (shares[..., None] * embedded).sum(axis=1)
-        q = self.advantage(features)
-        if self.value is not None:
-            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
-        return (q if self.mask is None else self.mask(q, leaves),)
-
-
 class Actor:
     """The parameters of the head's distribution."""
 

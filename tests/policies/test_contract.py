@@ -414,7 +414,7 @@ def test_defaults_come_from_the_algorithms_schema():
         assert defaults.collect.backend == "auto"
 
 
-# Their networks are cells of PPO, PG, C51, IQN, TD3, QMIX, DQN, SAC and discrete SAC; images that a `StateValue` sees
+# Their networks are cells of PPO, PG, C51, TD3, QMIX, DQN, SAC and discrete SAC; images that a `StateValue` sees
 # have a test of their own.
 ALIKE = {"a2c", "a3c", "ac", "bc", "ddpg", "idqn", "impala", "ippo", "qrdqn", "vdn"}
 ALIKE |= {
@@ -426,7 +426,6 @@ ALIKE |= {
     "discrete_cql",
     "discrete_sqil",
     "edac",
-    "fqf",
     "gail",
     "iql",
     "sqil",

@@ -18,7 +18,7 @@ CONTRACT = {
     "ppo, box": (
         dict_of(a=VECTOR, b=discrete(2)),
         space_of(2, 2),
-        {**RAW, "policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5},
+        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5, **RAW},
     ),
     "ppo, memory": (
         dict_of(a=VECTOR, action_mask=mask_of(3)),
@@ -184,7 +184,8 @@ penalized, _ = kit.benches(
     "ppo",
     count=BATCH,
     kinds={"discrete": {"action": discrete(3)}, "box": {"action": space_of(2)}},
-    learn={"kl_weight": KL_WEIGHT, "kl_aim": AIM, "learning_rate": 0.05, "grad_norm": 0.0, "value_clip": False},
+    learn={"kl_weight": KL_WEIGHT, "kl_aim": AIM, "learning_rate": 0.05, "grad_norm": 0.0, "entropy_weight": 0.01},
+    **RAW,
 )
 
 
