@@ -11,7 +11,7 @@ main_config = EasyDict(
     policy=dict(
         type="ppo",
         learn=dict(gamma=0.5),
-        eval=dict(freq=10_000, n_episode=20),
+        eval=dict(n_episode=20),
     ),
 )
 

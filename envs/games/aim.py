@@ -27,7 +27,7 @@ class Aim(gymnasium.Env[Array, tuple[Any, ...]]):  # type: ignore[misc]
 
     Observation: position of the target, float32 ``(2,)``. Action: Tuple of the direction, Discrete(4), and the force in
     [0, 1], a Box ``(1,)``; with `own_forces` a Box for each direction, of which that of the chosen direction counts.
-    ``info['action_mask']`` allows the directions that are not blocked.
+    If there are blocked directions, ``info['action_mask']`` allows the others.
 
     Args:
       own_forces: whether each direction has a force of its own.
@@ -64,4 +64,5 @@ class Aim(gymnasium.Env[Array, tuple[Any, ...]]):  # type: ignore[misc]
         self._direction, self._distance = int(order[0]), float(self.np_random.uniform(_NEAREST, 1.0))
         self._mask = np.ones(len(_COMPASS), np.int8)
         self._mask[order[len(order) - self._blocked :]] = 0
-        return np.float32(self._distance) * _COMPASS[self._direction], {"action_mask": self._mask.copy()}
+        info = {"action_mask": self._mask.copy()} if self._blocked else {}
+        return np.float32(self._distance) * _COMPASS[self._direction], info
