@@ -368,21 +368,22 @@ class ResidualMLP(nn.Cell):
         super().__init__()
         size = self.out_features = hidden[0]
         self.first = Linear(in_features, size, gain, rng)
-        self.norms = nn.CellList([LayerNorm(size) for _ in hidden])
+        # That of each block, and the last one.
+        self.norms = nn.CellList([LayerNorm(size) for _ in range(len(hidden) + 1)])
         self.wide = nn.CellList([MLP(size, [EXPANSION * size], activation, gain, rng) for _ in hidden])
         self.narrow = nn.CellList([Linear(EXPANSION * size, size, gain, rng) for _ in hidden])
-        self.last = LayerNorm(size)
 
     def construct(self, x, seed=None):
         x = self.first(x)
         for k in range(len(self.wide)):
             x = x + self.wide[k].into(self.narrow[k], self.norms[k](x))
-        return self.last(x)
+        return self.norms[len(self.wide)](x)
 
     def into(self, head, x, seed=None):
         """``head(self(x))``, see `MLP.into`."""
         return head(self.construct(x))
 
     def host(self) -> Any:
-        blocks = zip(host_of(*self.norms), host_of(*self.wide), host_of(*self.narrow), strict=True)
-        return numpy_layers.ResidualMLP(self.first.host(), list(blocks), self.last.host())
+        *norms, last = host_of(*self.norms)
+        blocks = zip(norms, host_of(*self.wide), host_of(*self.narrow), strict=True)
+        return numpy_layers.ResidualMLP(self.first.host(), list(blocks), last)

@@ -30,7 +30,7 @@ def blocks(p, x):
     for k in range(BLOCKS):
         wide = np.maximum(linear(p, f"wide.{k}.layers.0", norm(p, f"norms.{k}", x)), 0.0)
         x = x + linear(p, f"narrow.{k}", wide)
-    return norm(p, "last", x)
+    return norm(p, f"norms.{BLOCKS}", x)
 
 
 @pytest.mark.parametrize("fused", [False, pytest.param(True, marks=needs_kernels)])
