@@ -13,10 +13,11 @@ from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.config.named import is_named
 from minding.engine.config.options import Option, setting_at, short
+from minding.engine.data.action_trees import number_owners
 from minding.engine.data.agents import num_agents
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.rollout import uneven
-from minding.engine.errors import MOST_NAMED, ConfigError
+from minding.engine.errors import MOST_NAMED, ConfigError, SpaceError
 from minding.engine.lanes.options import LaneOptions
 from minding.policies import get_algorithm
 
@@ -52,6 +53,7 @@ def check_settings(cfg: Config) -> None:
     _check_support(cfg)
     _check_ensemble(cfg)
     _check_munchausen(cfg)
+    _check_parameters(cfg)
     _check_calibration(cfg)
     _check_norm(cfg)
     _check_blocks(cfg)
@@ -223,6 +225,15 @@ def _check_munchausen(cfg: Config) -> None:
             f"policy.learn.munchausen={learn.munchausen:g} needs rewards of single steps, but policy.learn.nstep="
             f"{learn.nstep}: use policy.learn.nstep=1"
         )
+
+
+def _check_parameters(cfg: Config) -> None:
+    """Where each choice has its own parameters, it is known which."""
+    if cfg.policy.model.get("multi_pass"):
+        try:
+            number_owners(cfg.env.spec.env_action)
+        except SpaceError as error:
+            raise SpaceError(f"policy.model.multi_pass=true: {error}; set it to false") from None
 
 
 def _check_calibration(cfg: Config) -> None:

@@ -10,6 +10,7 @@ where it is not translated, so that its navigation and its search are whole.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 import sys
@@ -22,6 +23,8 @@ ASSETS = ROOT / "docs" / "assets"
 """Style, script, logo, and KaTeX, which draws formulas in the browser without a network."""
 UNTRANSLATED = "> 本页目前只有英文版。\n\n"
 """Stands in the Chinese site below the title of an English page."""
+WHEN = ROOT / "docs" / "zh" / "algorithms.json"
+"""By algorithm, when to use it: the first paragraph of its page in the Chinese site."""
 OUTSIDE = {
     "en": {
         "README.md": "index.md",
@@ -146,7 +149,9 @@ class _Site:
         """The text of a page, with links that stay within the site."""
         source = _COMMENT.sub("", page.read_text(encoding="utf-8"))
         if self.language == "zh" and not _is_chinese(page):
-            source = re.sub(r"\A(# .+\n\n)", rf"\1{UNTRANSLATED}", source)
+            known = json.loads(WHEN.read_text(encoding="utf-8")) if page.parent.name == "algorithms" else {}
+            title, _, rest = source.partition("\n\n")
+            source = f"{title}\n\n{UNTRANSLATED}{known.get(page.stem, '')}\n\n{rest}"
         parts = _FENCE.split(source)
 
         def link(match: re.Match[str]) -> str:

@@ -101,6 +101,10 @@ class LaneError(MindingError):
     """A lane of an asynchronous run cannot be started, died repeatedly, or violated the protocol."""
 
 
+class LearnerError(MindingError):
+    """One of several learners has ended or failed (``lanes.learners``)."""
+
+
 class LimitError(MindingError):
     """The rate limiter of a replay table does not allow this operation now."""
 

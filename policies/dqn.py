@@ -21,3 +21,4 @@ class DQN(ActionValuePolicy):
     name = "dqn"
     step_class = ExpectedQLearning
     network_class = QNetwork
+    several_learners = True

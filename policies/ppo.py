@@ -109,6 +109,7 @@ class PPO(ActorCriticPolicy):
     step_class = PPOCell
     numbers = ("log_prob", "value", "advantage", "return")
     host_fields = ("advantage",)
+    several_learners = True
 
     def learn(self, batch: IndexedBatch, progress: float | Array = 0.0) -> LearnOutput:
         output = super().learn(batch, progress)

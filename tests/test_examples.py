@@ -148,6 +148,38 @@ def test_an_example_is_resumed(copied):
     assert re.search(r"[34],\d{3} environment steps", printed)
 
 
+@pytest.mark.parametrize("page", ["docs/from_kaiwu.md", "docs/zh/from_kaiwu.md"])
+def test_the_pages_about_kaiwu_end_with_the_chain_of_the_example(page):
+    assert chain_of("kaiwu.py") in (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_processes_of_kaiwu_train_and_keep_versions(tmp_path):
+    printed = start_example("kaiwu.py", "--max-env-step", "8192", folder=tmp_path)
+    assert re.search(r"return -?\d\.\d\d at the last evaluation; 2\.68 is the best", printed)
+    (index,) = tmp_path.glob("runs/kaiwu/*/index.jsonl")
+    assert 1 < len(index.read_text().splitlines()) <= 6
+
+
+def test_the_realm_of_kaiwu_is_an_environment_whose_best_return_is_stated(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from kaiwu import BEST, LIMIT, SIZE, Realm
+
+    findings = check_env({"env_id": "kaiwu:Realm", "max_episode_steps": LIMIT, "info_keys": ["action_mask"]}, steps=60)
+    faults = [each.text for each in findings if each.level != "ok" and "steps/s" not in each.text]
+    assert faults == ["two environments with different seeds begin alike"]
+    realm, total = Realm(), 0.0
+    _, info = realm.reset()
+    assert info["action_mask"].tolist() == [True, False, True, False]
+    way = [2] * (SIZE - 1) + [3] * (SIZE - 1) + [0] * (SIZE - 1) + [2] * (SIZE - 1)
+    for action in way:
+        assert realm.legal_action()[action]
+        _, reward, ended, _, _ = realm.step(action)
+        total += reward
+    assert ended
+    assert total == pytest.approx(BEST)
+
+
 @pytest.mark.slow
 def test_a_chain_runs_asynchronously_by_one_flag(tmp_path):
     arguments = ["--async", "--collectors", "2", "--max-env-step", "2048"]

@@ -73,6 +73,15 @@ class Compiled:
                 raise
             raise MemoryError(f"MindSpore cannot allocate {int(lacking[1]):,} bytes") from error
 
+    @floats.flush_denormals
+    def compile(self, *inputs: Any) -> None:
+        """Compiles the cell for inputs of these signatures, unless it is, without computing anything."""
+        signature = tuple([self._describe(position, x) for position, x in enumerate(inputs)])
+        if signature not in self._graphs:
+            self._note(signature)
+            _free_unused()
+            self._keep(inputs, signature)
+
     def _first(self, inputs: tuple[Any, ...], signature: tuple[Any, ...]) -> Any:
         """Compiles the cell for inputs of a signature, and calls it."""
         _free_unused()
@@ -86,10 +95,14 @@ class Compiled:
             if named is None:
                 raise
             raise named from error
+        self._keep(inputs, signature)
+        return output
+
+    def _keep(self, inputs: tuple[Any, ...], signature: tuple[Any, ...]) -> None:
+        """Keeps the graph for inputs of a signature, which is compiled if it is new."""
         phase, self._graphs[signature] = _graph_of(self._cell, inputs)
         _owned.add(phase)
         weakref.finalize(self, _give_up, phase).atexit = False
-        return output
 
     def _describe(self, position: int, x: Any) -> tuple[Any, ...]:
         if not isinstance(x, self._tensor):

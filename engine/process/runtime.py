@@ -204,7 +204,7 @@ def _import() -> types.ModuleType:
     ours = _CONF not in os.environ
     _set_environment(environment())
     _use_one_heap()
-    with warnings.catch_warnings(), _silent(1):
+    with warnings.catch_warnings(), silent(1):
         warnings.simplefilter("ignore")
         try:
             _state.module = importlib.import_module("mindspore")
@@ -241,7 +241,7 @@ def _apply(settings: Settings, module: types.ModuleType) -> None:
     if device != "CPU":
         way_out = "; device=CPU is tested" if settings.device == "auto" else ""
         _warn_once(f"minding has not been run on {device}: `minding docs devices` says what to expect{way_out}")
-    with warnings.catch_warnings(), _silent(1, 2) if _state.talks else _silent(1):
+    with warnings.catch_warnings(), silent(1, 2) if _state.talks else silent(1):
         warnings.simplefilter("ignore")
         try:
             module.set_device(device)
@@ -285,7 +285,7 @@ def run_small_graph(module: types.ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def _silent(*descriptors: int) -> Iterator[None]:
+def silent(*descriptors: int) -> Iterator[None]:
     """Drops output of C++ code to standard output (1) or error (2), which `contextlib.redirect_stdout` cannot do."""
     libc = ctypes.CDLL(None)
     for stream in (sys.stdout, sys.stderr):

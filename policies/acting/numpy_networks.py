@@ -45,6 +45,16 @@ class GaussianHead:
         return self.mean(x), self.log_std
 
 
+class CompositeHead:
+    """Joined logits ``(B, sum nvec)``, mean ``(B, A)`` and log standard deviation ``(A,)``."""
+
+    def __init__(self, choices: LayerHead, numbers: GaussianHead) -> None:
+        self.choices, self.numbers = choices, numbers
+
+    def __call__(self, x: Array) -> Outputs:
+        return *self.choices(x), *self.numbers(x)
+
+
 class SquashedGaussianHead:
     """Mean and log standard deviation, each ``(B, A)``; the latter is clipped to `limits`."""
 
@@ -81,7 +91,7 @@ class ActorCritic:
         critic, actor = self.torsos(features)
         params = self.head(actor)
         if self.mask is not None:
-            params = (self.mask(params[0], leaves),)
+            params = (self.mask(params[0], leaves), *params[1:])
         return self.value(critic)[:, 0], *params
 
 
@@ -211,43 +221,6 @@ class ImplicitQuantiles:
         return (q if self.mask is None else self.mask(q, leaves),)
 
 
-class ProposedQuantiles:
-    """(action values ``(B, A)``,), means of quantiles at fractions that `proposal` gives.
-
-    Args:
-      frequencies: ``(n,)``, the frequencies of the cosine features of fractions.
-      embedding: embedding of the fractions.
-      proposal: layer with the logits of the distances between fractions.
-    """
-
-    def __init__(
-        self,
-        frequencies: Array,
-        encoder: Encoder,
-        torso: Layer,
-        advantage: Linear,
-        value: Linear | None,
-        embedding: MLP,
-        mask: ActionMask | None,
-        proposal: Linear,
-    ) -> None:
-        self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
-        self.embedding, self.mask, self.proposal, self.frequencies = embedding, mask, proposal, frequencies
-
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        seen = self.torso(self.encoder(leaves))
-        logits = self.proposal(seen)
-        shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        shares /= shares.sum(axis=-1, keepdims=True)
-        fractions = shares.cumsum(axis=-1) - np.float32(0.5) * shares
-        embedded = self.embedding(np.cos(fractions[..., None] * self.frequencies))
-        features = seen * (shares[..., None] * embedded).sum(axis=1)
-        q = self.advantage(features)
-        if self.value is not None:
-            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
-        return (q if self.mask is None else self.mask(q, leaves),)
-
-
 class Actor:
     """The parameters of the head's distribution."""
 
@@ -256,7 +229,37 @@ class Actor:
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         params = self.head(self.torso(self.encoder(leaves)))
-        return params if self.mask is None else (self.mask(params[0], leaves),)
+        return params if self.mask is None else (self.mask(params[0], leaves), *params[1:])
+
+
+class ChoiceValues:
+    """Parameters ``(B, A)`` and leaves -> values of the choices ``(B, n)``.
+
+    Args:
+      owned: float32 ``(n, 1, A)``, 1 where a parameter belongs to a choice, if a value depends on no others; else None.
+    """
+
+    def __init__(self, encoder: Encoder, torso: MLP, values: Linear, owned: Array | None) -> None:
+        self.encoder, self.torso, self.values, self.owned = encoder, torso, values, owned
+
+    def __call__(self, numbers: Array, leaves: Sequence[Array]) -> Array:
+        features = self.encoder(leaves)
+        if self.owned is None:
+            return self.values(self.torso(np.concatenate([features, numbers], axis=-1)))
+        passes = [self.torso(np.concatenate([features, numbers * own], axis=-1)) for own in self.owned]
+        return np.stack([self.values(x)[:, k] for k, x in enumerate(passes)], axis=1)
+
+
+class ParametrisedNetwork:
+    """(values ``(B, n)``, parameters ``(B, A)``), see `networks.parametrised`."""
+
+    def __init__(self, actor: Actor, critic: ChoiceValues, mask: ActionMask | None) -> None:
+        self.actor, self.critic, self.mask = actor, critic, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        numbers = self.actor(leaves)[0]
+        values = self.critic(numbers, leaves)
+        return values if self.mask is None else self.mask(values, leaves), numbers
 
 
 class PolicyValue:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import cloudpickle
 import numpy as np
 
 from minding.engine.config.compiler import schema_defaults
@@ -16,7 +17,7 @@ from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.rewards import RewardScale
-from minding.engine.errors import CheckpointError, MindingError
+from minding.engine.errors import CheckpointError, ConfigError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import nn, seeded
@@ -29,6 +30,7 @@ from minding.policies.acting.memory import Memory
 from minding.policies.core.acting_network import GraphNetwork, acting_network, check_network
 from minding.policies.core.modes import CollectView, EvalView, LearnView, View, dumps, graph_view, host_view, loads
 from minding.policies.core.prepare_process import prepare
+from minding.policies.learning.learners import DividedUpdate, is_main, learners_of
 from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
 from minding.policies.learning.steps import GradientStep, Inputs, LearnGuard, Update
 from minding.policies.networks.encoder import Normalizer, normalizers_of
@@ -81,6 +83,8 @@ class BasePolicy:
     """Row fields that only `inputs` reads; gradient steps do not."""
     second_order: ClassVar[bool] = False
     """Whether gradient steps differentiate gradients of the network. Its layers then keep their plain form."""
+    several_learners: ClassVar[bool] = False
+    """Whether several learners may divide minibatches: the loss is a mean over rows (`Optimizer.of_all_learners`)."""
     counts_steps: ClassVar[bool] = False
     """Whether the number of gradient steps, `learn_steps`, is part of the state."""
 
@@ -110,7 +114,8 @@ class BasePolicy:
                 self.root = self.make_root(self.net, rng)
                 if cfg.run.gradient_stats:
                     self.root.optim.watch()
-                self._update = Update(self.root, f"{self.name}.learn", self.step_fields)
+                self.undivided = Update(self.root, f"{self.name}.learn", self.step_fields)
+                self._update = self._divided_update(cfg.lanes.learners)
             else:
                 self.root = _ActingRoot(self.net)
         # Done in every process, so that a worker's graph computes the same as the learner's.
@@ -155,6 +160,24 @@ class BasePolicy:
         return self.transition_fields
 
     # Shared by the algorithms.
+
+    def _divided_update(self, learners: int) -> Update | DividedUpdate:
+        """The update, divided among this number of learners.
+
+        Raises:
+          ConfigError: it cannot be.
+        """
+        if learners == 1:
+            return self.undivided
+        if not self.several_learners or self.root.watched is not None:
+            why = f", with a limit of {self.root.watched}," if self.several_learners else ""
+            raise ConfigError(f"lanes.learners={learners}: {self.name}{why} learns in one process only; use 1")
+        others = learners_of(learners) if is_main() else None
+        # Its operators belong to the group that exists when they are made.
+        self.root.optim.average(learners)
+        if others is None:
+            return self.undivided
+        return DividedUpdate(self.undivided, others, self, cloudpickle.dumps((type(self), self.config, self.algorithm)))
 
     @property
     def step_fields(self) -> tuple[str, ...]:

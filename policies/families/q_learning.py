@@ -46,20 +46,10 @@ class QLearning(NetworkStep):
     metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
 
     def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any], prioritized: bool = False) -> None:
-        super().__init__(net, self.groups(net, learn))
+        super().__init__(net, {"net": Group.of(net, learn, max_grad_norm=learn["grad_norm"])})
         self.target = target
-        online = self.followed(net)
-        self.move_target = make_target(online, target, self.optim.block("net"), learn["target"]["kind"])
+        self.move_target = make_target(net, target, self.optim.block("net"), learn["target"]["kind"])
         self.prioritized, self.double = prioritized, bool(learn.get("double"))
-
-    def groups(self, net: Any, learn: Mapping[str, Any]) -> dict[str, Group]:
-        """The groups of parameters by name; those of ``net`` are the ones that the target follows."""
-        return {"net": Group.of(self.followed(net), learn, max_grad_norm=learn["grad_norm"])}
-
-    def followed(self, net: Any) -> nn.Cell:
-        """The part of the online network that has a target: by default all of it."""
-        whole: nn.Cell = net
-        return whole
 
     def averaged(self, batch, loss, value, priority):
         """The values that `loss` returns: means over the rows of the batch.

@@ -19,6 +19,7 @@ import numpy as np
 
 from minding.engine.annealing import Points, rate_left
 from minding.engine.config.named import is_named, load_code
+from minding.engine.data.batch import VALID
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
@@ -205,7 +206,17 @@ class Optimizer(nn.Cell):
         self.names = tuple(groups)
         self.rate_names = tuple(rate_name(name) for name in groups)
         self.steps = nn.CellList([method_class(group.method)(group) for group in groups.values()])
-        self.watched = False
+        self.watched, self.learners = False, 1
+
+    def average(self, learners: int) -> None:
+        """Makes updates that are compiled from now on average over learners, which have equal parts of each minibatch.
+
+        Args:
+          learners: number of processes of MindSpore's group, in all of which the same updates run.
+        """
+        self.learners = learners
+        self.all_reduce = ops.AllReduce()
+        self.zero = ms.Tensor(np.zeros(1, np.float32))
 
     def watch(self) -> None:
         """Makes updates that are compiled from now on record statistics of each step, see `take_statistics`."""
@@ -281,6 +292,8 @@ class Optimizer(nn.Cell):
           The global norm of each group's gradients before scaling, by name (0 without `max_grad_norm`). It becomes
           available after the step.
         """
+        if self.learners > 1:
+            grads = self.of_all_learners(grads, batch)
         moved: Any = ()
         norms: Any = ()
         for k in range(len(self.names)):
@@ -292,6 +305,41 @@ class Optimizer(nn.Cell):
                     norm = self.steps[k](grads[self.names[k]], batch[self.rate_names[k]], reads)
                 norms = (*norms, norm)
         return primitives.named(moved, norms)
+
+    def of_all_learners(self, grads, batch):
+        """The gradients of a minibatch, from the gradients of this learner's part of it.
+
+        The loss is a mean over the rows that count (`ops.policy_gradient.row_mean`), so that learners weigh as much as
+        they have of these rows. One reduction sums all gradients, followed by the weight.
+        """
+        weight = self.weight(batch)
+        flat: Any = (weight,)
+        for k in range(len(self.names)):
+            if self.names[k] in grads:
+                flat = (*flat, joined(self.zero, grads[self.names[k]]) * weight)
+        total = self.all_reduce(ops.Concat()(flat))
+        weight = ops.Maximum()(primitives.part(total, 0, 1), 1e-8)
+        start = 1
+        moved: Any = ()
+        averaged: Any = ()
+        for k in range(len(self.names)):
+            if self.names[k] in grads:
+                # `joined` begins with a zero.
+                start = start + 1
+                group: Any = ()
+                for i in range(len(grads[self.names[k]])):
+                    grad = primitives.item(grads[self.names[k]], i)
+                    sums = primitives.part(total, start, grad.size) / weight
+                    group = (*group, ops.Reshape()(sums, grad.shape))
+                    start = start + grad.size
+                moved, averaged = (*moved, self.names[k]), (*averaged, group)
+        return primitives.named(moved, averaged)
+
+    def weight(self, batch):
+        """The weight of this learner's part of a minibatch, float32 (1,): its share of rows that count."""
+        if VALID in batch:
+            return self.zero + primitives.mean(ops.Reshape()(batch[VALID], (-1,)))
+        return ops.OnesLike()(self.zero)
 
     def watched_step(self, k, grads, rate, reads):
         """The step of group k, with statistics."""

@@ -12,7 +12,7 @@ import itertools
 import logging
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -271,11 +271,12 @@ class GradientLoop(nn.Cell):
         self.row_names = (*fields, "index")
         self.names = (*fields, *inputs, *self.present_names)
         self.rescales = REWARD_FACTOR in inputs
+        self.learners = root.optim.learners if hasattr(root, "optim") else 1
         self.num_steps = 1 + len(steps) if loop else 0
         self.metrics, self.prioritized = root.metrics, root.prioritized
         self.watched, self.limit = root.watched, root.limit
         # Initial values of the loop: number of the step, watched metric, sums of the metrics.
-        zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics), np.float32))
+        zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics) + (self.learners > 1), np.float32))
         self.zeros = tuple(ms.Tensor(x) for x in zeros)
 
     @ms.jit
@@ -301,8 +302,9 @@ class GradientLoop(nn.Cell):
             present = self.root.present(primitives.named(self.row_names, (*self.rows(rows, rows, self.tables), rows)))
         if not self.num_steps:
             # For the same reason the root is not called as a cell, which would keep another 70 KB.
-            returned = self.root.construct(self.batch(inputs, present))
-            total = self.stacked(returned)
+            batch = self.batch(inputs, present)
+            returned = self.root.construct(batch)
+            total = self.means(self.weighted(self.stacked(returned), batch), 1)
             return (total, returned[PRIORITY]) if self.prioritized else total
         i, watched, total = self.zeros
         index = primitives.item(inputs, 0)
@@ -312,13 +314,15 @@ class GradientLoop(nn.Cell):
             for k in range(len(inputs)):
                 x = primitives.item(inputs, k)
                 values = (*values, primitives.entry(x, i) if k < self.num_steps else x)
-            returned = self.root.construct(self.batch(values, present))
-            total = total + self.stacked(returned)
+            batch = self.batch(values, present)
+            returned = self.root.construct(batch)
+            total = total + self.weighted(self.stacked(returned), batch)
             if self.watched is not None:
                 watched = returned[self.watched]
             if self.prioritized:
                 priorities = primitives.with_entry(priorities, i, returned[PRIORITY])
             i = i + 1
+        total = self.means(total, index.shape[0])
         if self.watched is not None:
             within = ops.Cast()(watched <= self.limit, ms.float32)
             total = ops.Concat()((total, primitives.stacked((ops.Cast()(i, ms.float32), 1.0 - within))))
@@ -342,6 +346,21 @@ class GradientLoop(nn.Cell):
         if self.rescales:
             batch["reward"] = batch["reward"] * batch[REWARD_FACTOR] + batch[REWARD_OFFSET]
         return batch
+
+    def weighted(self, metrics, batch):
+        """The metrics of a step; with several learners times the weight of this one, which follows them."""
+        if self.learners == 1:
+            return metrics
+        weight = self.root.optim.weight(batch)
+        return ops.Concat()((metrics * weight, weight))
+
+    def means(self, total, steps):
+        """The sums of metrics over a number of steps, over all learners, from the `weighted` ones."""
+        if self.learners == 1:
+            return total
+        total = self.root.optim.all_reduce(total)
+        count = len(self.metrics)
+        return primitives.part(total, 0, count) * steps / ops.Maximum()(primitives.part(total, count, 1), 1e-8)
 
     def stacked(self, returned):
         values: Any = ()
@@ -403,11 +422,16 @@ class Update:
         """Number of distinct input signatures compiled for the current tables."""
         return sum(compiled.signatures for compiled in self._compiled.values())
 
-    def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
+    def __call__(self, batch: IndexedBatch, inputs: Inputs, before: Callable[[], None] | None = None) -> LearnOutput:
         """Makes the gradient steps of a batch.
 
         Metrics are means over the steps made, including a step that a watched metric stopped. Metrics in `counts` are
         means over the steps that have them, and are left out if no step does.
+
+        Args:
+          batch: the rows.
+          inputs: the other inputs of the steps.
+          before: is called once the steps are compiled, before the first one; None: they are compiled by the call.
         """
         if batch.successor is not None:
             inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
@@ -423,7 +447,11 @@ class Update:
         variant = (count > 1, *inputs.steps, *inputs.constants)
         if batch.tables is not self._tables or variant not in self._compiled:
             self._add(variant, batch, inputs)
-        returned = self._compiled[variant](*[runtime.to_device(x) for x in values])
+        tensors = [runtime.to_device(x) for x in values]
+        if before is not None:
+            self._compiled[variant].compile(*tensors)
+            before()
+        returned = self._compiled[variant](*tensors)
         total, priorities = returned if self._root.prioritized else (returned, None)
         # `tolist()` is four times as fast as `asnumpy()` on a fresh tensor.
         sums = total.tolist()

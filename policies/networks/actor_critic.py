@@ -44,7 +44,7 @@ class StochasticNetwork(nn.Cell):
     @property
     def shared_outputs(self) -> tuple[int, ...]:
         """Indices of the outputs that have no batch axis."""
-        return (self.first + 1,) if isinstance(self.head, GaussianHead) else ()
+        return tuple(self.first + place for place in self.head.shared)
 
     @property
     def decision(self) -> Decision:
@@ -72,7 +72,7 @@ class StochasticNetwork(nn.Cell):
     def params(self, x, obs):
         """The parameters of the distribution, from the last hidden layer."""
         params = self.head(x)
-        return params if self.mask is None else (self.mask(params[0], obs),)
+        return params if self.mask is None else (self.mask(params[0], obs), *params[1:])
 
 
 class ActorCritic(StochasticNetwork):

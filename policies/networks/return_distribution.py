@@ -281,31 +281,13 @@ class ImplicitQuantiles(nn.Cell):
 
     def quantiles(self, obs, fractions):
         """Quantiles of each action's return, float32 (B, A, N), at fractions (B, N)."""
-        return self.quantiles_of(self.seen(obs), fractions)
-
-    def seen(self, obs):
-        """psi(s), float32 (B, F)."""
-        return self.torso(self.encoder(obs))
-
-    def quantiles_of(self, seen, fractions):
-        """Quantiles of each action's return, float32 (B, A, N), from psi(s) (B, F) and fractions (B, N)."""
-        rows, number = fractions.shape
-        features = ops.ExpandDims()(seen, 1) * self.embedded(fractions)
-        quantiles = self.outputs(ops.Reshape()(features, (rows * number, self.features)))
-        return ops.Transpose()(ops.Reshape()(quantiles, (rows, number, self.actions)), (0, 2, 1))
-
-    def embedded(self, fractions):
-        """phi of fractions (B, N), float32 (B, N, F)."""
         rows, number = fractions.shape
         cosines = ops.Cos()(ops.ExpandDims()(fractions, -1) * self.frequencies)
         embedded = self.embedding(ops.Reshape()(cosines, (rows * number, self.count)))
-        return ops.Reshape()(embedded, (rows, number, self.features))
-
-    def weighted(self, seen, shares, fractions, obs):
-        """Action values (B, A) as weighted means of quantiles: shares and fractions are float32 (B, N)."""
-        mean = ops.ReduceSum()(ops.ExpandDims()(shares, -1) * self.embedded(fractions), 1)
-        values = self.outputs(seen * mean)
-        return values if self.mask is None else self.mask(values, obs)
+        seen = ops.ExpandDims()(self.torso(self.encoder(obs)), 1)
+        features = seen * ops.Reshape()(embedded, (rows, number, self.features))
+        quantiles = self.outputs(ops.Reshape()(features, (rows * number, self.features)))
+        return ops.Transpose()(ops.Reshape()(quantiles, (rows, number, self.actions)), (0, 2, 1))
 
     def outputs(self, features):
         """The function f of the class's formula: float32 (B, F) -> (B, A)."""
@@ -317,41 +299,3 @@ class ImplicitQuantiles(nn.Cell):
     def host(self) -> numpy_networks.ImplicitQuantiles:
         parts = (self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask)
         return numpy_networks.ImplicitQuantiles(self.cosines.asnumpy(), *host_of(*parts))
-
-
-class ProposedQuantiles(nn.Cell):
-    """`ImplicitQuantiles` whose fractions a layer proposes for each state (Yang et al., 2019,
-    https://arxiv.org/abs/1911.02140, section 3.2):
-
-        q = softmax(W psi(s) + b),   tau_i = sum_{k<=i} q_k,   tau^_i = (tau_i + tau_{i-1}) / 2
-        Q(s, a) = sum_i q_i Z(s, a; tau^_i)
-
-    No gradient flows from the proposal to psi.
-    """
-
-    shared_outputs = ()
-    memory_size = 0
-    noise_size = 0
-    decision = Decision(0, "q_values")
-
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
-        super().__init__()
-        count = model.n_fractions
-        self.quantile = ImplicitQuantiles(spec, model, rng)
-        self.proposal = Linear(self.quantile.features, count, 0.01, rng)
-        self.sums = ms.Tensor(np.triu(np.ones((count, count), np.float32)))
-
-    def construct(self, obs):
-        seen = self.quantile.seen(obs)
-        shares, fractions = self.proposed(seen)
-        return (self.quantile.weighted(seen, shares, fractions - 0.5 * shares, obs),)
-
-    def proposed(self, seen):
-        """q and tau, float32 (B, N) each, from psi(s)."""
-        shares = ops.Softmax(-1)(self.proposal(ops.stop_gradient(seen)))
-        return shares, ops.MatMul()(shares, self.sums)
-
-    def host(self) -> numpy_networks.ProposedQuantiles:
-        net = self.quantile
-        parts = (net.encoder, net.torso, net.advantage, net.value, net.embedding, net.mask, self.proposal)
-        return numpy_networks.ProposedQuantiles(net.frequencies.asnumpy(), *host_of(*parts))

@@ -56,21 +56,6 @@ def iqn() -> groups.Schema:
     )
 
 
-def fqf() -> groups.Schema:
-    """Settings of FQF."""
-    return groups.action_values(
-        {
-            "n_cosines": opt(64, WIDTH, "cosine features of the embedding of a quantile fraction"),
-            "n_fractions": opt(32, WIDTH, "N: quantile fractions proposed per state"),
-        },
-        {
-            "fraction_learning_rate": opt(1e-5, "(0, 1]", "learning rate of RMSProp for the proposal of fractions"),
-            "fraction_entropy": opt(0.0, "[0, inf)", "weight of the entropy of the distances between fractions"),
-            "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
-        },
-    )
-
-
 def pqn() -> groups.Schema:
     """Settings of PQN."""
     model = groups.model([128, 128], "relu")
@@ -143,7 +128,6 @@ ALGORITHMS = (
     Algorithm("dqn", "DQN", dqn, actions=("discrete",), chain="off_policy"),
     Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
     Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
-    Algorithm("fqf", "FQF", fqf, actions=("discrete",), chain="off_policy"),
     Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
     Algorithm("pqn", "PQN", pqn, actions=("discrete",), chain="on_policy"),
     Algorithm("rainbow", "Rainbow", rainbow, actions=("discrete",), chain="off_policy"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection, ModelSection
+from minding.engine.data.action_trees import COMPOSITE
 from minding.policies.settings import Algorithm, groups
 
 
@@ -80,6 +81,19 @@ def tqc() -> groups.Schema:
     return schema
 
 
+def pdqn() -> groups.Schema:
+    """Settings of P-DQN."""
+    multi_pass = opt(
+        False, None, "compute the value of a choice with its own parameters only (MP-DQN); needs a Box for each choice"
+    )
+    schema = groups.replayed_critics(
+        groups.soft_targets(per="gradient step"), {"multi_pass": multi_pass}, groups.noise("gaussian", 0.1)
+    )
+    schema["other"] |= groups.eps(10_000)
+    del schema["other"]["hindsight"]
+    return schema
+
+
 def discrete_sac() -> groups.Schema:
     """Settings of discrete SAC."""
     learn = {
@@ -99,6 +113,7 @@ ALGORITHMS = (
     Algorithm("sac", "SAC", sac, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("redq", "REDQ", redq, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("crossq", "CrossQ", crossq, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("pdqn", "PDQN", pdqn, actions=(COMPOSITE,), chain="off_policy", unit_box=True, choices=1),
     Algorithm("tqc", "TQC", tqc, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("discrete_sac", "DiscreteSAC", discrete_sac, actions=("discrete",), chain="off_policy"),
 )

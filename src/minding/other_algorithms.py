@@ -40,7 +40,6 @@ LIBRARIES: dict[str, str] = {
 """What each library has; Stable-Baselines3 with sb3-contrib and SBX. A name that stands for two things has a suffix."""
 
 _TEAMS = "several agents, each with its own observation"
-_HYBRID = "actions of a choice with parameters are missing"
 ANSWERS: dict[str, Counterpart] = {
     "A2C": Counterpart("a2c"),
     "A3C": Counterpart("a3c"),
@@ -86,7 +85,7 @@ ANSWERS: dict[str, Counterpart] = {
     "EDAC": Counterpart("edac"),
     "EfficientZero": Counterpart("alphazero", "needs the rules: no learned model", same=False),
     "FQE": Counterpart("", "policy.eval.fqe=true of the algorithms for recorded data"),
-    "FQF": Counterpart("fqf"),
+    "FQF": Counterpart("iqn", "random fractions in place of learned ones", same=False),
     "GAIL": Counterpart("gail"),
     "GCL": Counterpart("gail", "a discriminator in place of the cost", same=False),
     "GumbelMuZero": Counterpart(
@@ -96,7 +95,7 @@ ANSWERS: dict[str, Counterpart] = {
     "HarmonyDream": Counterpart("dreamer", "fixed weights of the losses", same=False),
     "HATRPO": Counterpart("mappo", "clipped, and agents learn at the same time", same=False),
     "HER": Counterpart("sac", "chain=hindsight; also DQN, TD3, DDPG"),
-    "HPPO": Counterpart("ppo", _HYBRID, same=False),
+    "HPPO": Counterpart("ppo", "Tuple or Dict actions of choices and numbers"),
     "IAC": Counterpart("a2c", _TEAMS),
     "IBC": Counterpart("bc", "an explicit policy", same=False),
     "IC3Net": Counterpart("mappo", "agents do not send messages", same=False),
@@ -119,14 +118,14 @@ ANSWERS: dict[str, Counterpart] = {
     "MDQN": Counterpart("dqn", "policy.learn.munchausen=0.9"),
     "MFAC": Counterpart("mappo", "a state of the whole environment in place of the mean action", same=False),
     "MFQ": Counterpart("qmix", "a state of the whole environment in place of the mean action", same=False),
-    "MPDQN": Counterpart("ppo", _HYBRID, same=False),
+    "MPDQN": Counterpart("pdqn", "policy.model.multi_pass=true"),
     "MuZero": Counterpart("alphazero", "needs the rules: no learned model", same=False),
     "NFQ": Counterpart("discrete_cql", "policy.learn.alpha=0: without the penalty", same=False),
     "NGU": Counterpart("r2d2", "without episodic novelty; RND is for PPO", same=False),
     "NoisyDQN": Counterpart("rainbow", "with its other extensions turned off"),
     "NPG": Counterpart("trpo", "policy.learn.line_search=false"),
-    "ParametrizedDDPG": Counterpart("ddpg", _HYBRID, same=False),
-    "PDQN": Counterpart("ppo", _HYBRID, same=False),
+    "ParametrizedDDPG": Counterpart("pdqn", "choices by their values, not by an actor", same=False),
+    "PDQN": Counterpart("pdqn"),
     "PERDQN": Counterpart("dqn", "policy.other.replay=prioritized"),
     "PG": Counterpart("pg"),
     "PLAS": Counterpart("td3_bc", "no generative model of actions", same=False),
@@ -155,7 +154,7 @@ ANSWERS: dict[str, Counterpart] = {
     "SARSA": Counterpart("dqn", "learns off-policy", same=False),
     "SimBa": Counterpart("sac", "policy.model.block=residual policy.model.normalize_obs=true"),
     "SoftQLearning": Counterpart("discrete_sac", "with an actor", same=False),
-    "SPDQN": Counterpart("ppo", _HYBRID, same=False),
+    "SPDQN": Counterpart("pdqn", "policy.model.multi_pass=true, in one network", same=False),
     "SQIL": Counterpart("sqil", "discrete_sqil for discrete actions"),
     "STEVE": Counterpart("dreamer", "learns in its world model only", same=False),
     "StochasticMuZero": Counterpart("alphazero", "needs the rules, without chance", same=False),

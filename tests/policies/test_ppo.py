@@ -3,13 +3,18 @@
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, dict_of, discrete, mask_of, multi_discrete, set_rate, space_of
+from fakes import VECTOR, composite, dict_of, discrete, mask_of, multi_discrete, set_rate, space_of
 from float64_networks import categorical, normal, scores, state_value
 
 RAW = {"policy.model.normalize_obs": False}
 CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
     "ppo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
+    "ppo, composite": (
+        dict_of(a=VECTOR, action_mask=mask_of(3, 2)),
+        composite(3, 2, numbers=2),
+        {"policy.model.memory": "gru", "policy.model.memory_dim": 5},
+    ),
     "ppo, box": (
         dict_of(a=VECTOR, b=discrete(2)),
         space_of(2, 2),
@@ -38,6 +43,10 @@ RESUMES = {
         ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
     ),
     "PPO with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask, success]",)),
+    "PPO with choices and numbers, masked": (
+        "minding/Aim-v0",
+        ("env.env_kwargs={blocked: 2}", "env.info_keys=[action_mask]"),
+    ),
     "PPO with memory, RND and a penalty on the divergence": (
         "minding/TMaze-v0",
         (

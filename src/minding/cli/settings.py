@@ -119,7 +119,8 @@ def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> N
     from minding.engine.errors import ConfigError
 
     for key, value in (given.get("lanes") or {}).items():
-        if key == "async_mode" or value == RUN_SCHEMA["lanes"][key].default:
+        # Learners are not lanes: a synchronous run may have several.
+        if key in ("async_mode", "learners") or value == RUN_SCHEMA["lanes"][key].default:
             continue
         if not cfg.lanes.async_mode:
             raise ConfigError(f"lanes.{key}={_yaml(value)} has no effect on a run without lanes: add {option}")

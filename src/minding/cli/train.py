@@ -106,6 +106,7 @@ def train(
         from minding import training
         from minding.configs import compile_run, load_user_config
         from minding.engine.config.compiler import parse_overrides
+        from minding.engine.process import collectives
         from minding.engine.run.run_dir import RunDir
 
         config, overrides = split_arguments(config, overrides)
@@ -116,6 +117,8 @@ def train(
         cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
         check_lane_settings(given, cfg, "--async")
         training.check_runnable(cfg)
+        if collectives.started_by_msrun() and not training.join_msrun(cfg):
+            return 0
         if seeds is None:
             earlier = _resumable(cfg) if resume else None
             if earlier is None:
@@ -213,6 +216,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         from minding.engine.config.compiler import parse_overrides
         from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
         from minding.engine.errors import NoCheckpointError
+        from minding.engine.process import collectives
         from minding.engine.run.run_dir import RunDir
         from minding.training.sharing import is_saved
 
@@ -230,4 +234,6 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         check_newest(run_dir.checkpoints, cfg)
         check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
         training.check_runnable(cfg)
+        if collectives.started_by_msrun() and not training.join_msrun(cfg):
+            return 0
     return run_training(cfg, run_dir, resume=True, progress=not no_progress)

@@ -1,6 +1,6 @@
 """Turns a compiled configuration into a run, and loads the policy of a run folder."""
 
-from minding.training.assembly import build, check_runnable, make_policy
+from minding.training.assembly import build, check_runnable, join_msrun, make_policy
 from minding.training.evaluation import Evaluation, evaluate, final_evaluation, record
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
@@ -21,6 +21,7 @@ __all__ = [
     "evaluate",
     "export_run",
     "final_evaluation",
+    "join_msrun",
     "load_policy",
     "make_policy",
     "open_exported",

@@ -20,7 +20,7 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.run import check_transport
-from minding.engine.process import runtime
+from minding.engine.process import collectives, runtime
 from minding.engine.process.runtime import seeded
 from minding.engine.run.loggers import check_loggers
 from minding.engine.run.pool import ModelPool
@@ -53,6 +53,27 @@ def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")
         return kind(cfg, modes, algorithm)
     with building(f"policy.type={name!r}: building it"):
         return kind(cfg, modes, algorithm)
+
+
+def join_msrun(cfg: Config) -> bool:
+    """Joins the other learners if MindSpore's ``msrun`` has started this process; returns whether it is the main one.
+
+    In every other process this returns at the end of the run, and the process has nothing more to do.
+
+    Raises:
+      ConfigError: ``lanes.learners`` is not the number of processes.
+    """
+    size = collectives.started_by_msrun()
+    if size is None or size == 1:
+        return True
+    if cfg.lanes.learners != size:
+        raise ConfigError(f"msrun has started {size} processes for lanes.learners={cfg.lanes.learners}: use {size}")
+    from minding.policies.core.prepare_process import prepare
+    from minding.policies.learning import learners
+
+    if not collectives.schedules():
+        prepare(cfg)
+    return learners.join_msrun(size)
 
 
 def check_runnable(cfg: Config) -> None:

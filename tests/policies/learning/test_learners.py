@@ -1,0 +1,176 @@
+"""Several learners: each has its part of a minibatch, and all make the same step."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import refuses, tiny_config
+from fresh import run_fresh
+
+from minding import training
+from minding.engine.checkpoint import newest_checkpoint
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.errors import ConfigError
+from minding.engine.process import collectives
+from minding.policies import get_policy_class
+from minding.policies.learning.learners import divided
+from minding.policies.learning.steps import Inputs
+
+SAME = """
+import sys
+import numpy as np
+from fakes import Batches, rows_of, tiny_config
+from minding.policies import get_policy_class
+
+size, names = int(sys.argv[1]), sys.argv[2:]
+made = []
+for name in names:
+    learned = {}
+    for learners in (1, size):
+        settings = {"lanes.learners": learners, **({"policy.other.replay": "prioritized"} if name == "dqn" else {})}
+        policy = get_policy_class(name)(tiny_config(name, **settings))
+        batches, rng, priorities = Batches(policy, 32), np.random.default_rng(0), []
+        for call in range(3):
+            values = rows_of(batches.layout, 32, rng, {"action": 2})
+            if "valid" in values:
+                values["valid"] = (rng.random(32) < 0.7).astype(np.float32)
+            block = (4, 4) if "cut" in batches.layout.fields else (8,)
+            batch = batches(values, rng.integers(0, 32, (2, *block)))
+            if name == "dqn":
+                batch.weight = rng.random(batch.index.shape, np.float32)
+            output = policy.learn_mode.forward(batch)
+            priorities.append(output.priorities)
+        learned[learners] = ({k: p.asnumpy().copy() for k, p in policy.params.items()}, output.metrics, priorities)
+    (one, metrics, ranked), (several, over_all, ranked_by_all) = learned[1], learned[size]
+    for key in one:
+        np.testing.assert_allclose(several[key], one[key], rtol=1e-5, atol=1e-6, err_msg=f"{name} {key}")
+    for key in metrics:
+        np.testing.assert_allclose(over_all[key], metrics[key], rtol=1e-3, atol=1e-5, err_msg=f"{name} {key}")
+    if name == "dqn":
+        np.testing.assert_allclose(ranked_by_all, ranked, rtol=1e-4, atol=1e-6)
+    # What changes outside of the steps reaches the others with the next call.
+    policy.load_state_dict({**policy.state_dict(), "params": one})
+    made.append((policy, batch))
+# The learners of a process serve all of its policies, here again the first one.
+for policy, batch in [*made[1:], made[0]]:
+    policy.learn_mode.forward(batch)
+    for other in policy._update.group.parameters():
+        for key, p in policy.params.items():
+            assert other[key].tobytes() == p.asnumpy().tobytes(), (policy.name, key)
+    print(policy.name)
+"""
+
+
+def check_same(*arguments):
+    out = run_fresh(SAME, *arguments, quiet=False, limit=300, **{collectives.NODE_TIMEOUT: "60"})
+    assert sorted(line for line in out if line in arguments) == sorted(arguments[1:])
+
+
+@pytest.mark.slow
+def test_two_learners_compute_what_one_computes_and_have_the_same_weights():
+    check_same("2", "ppo", "dqn", "impala")
+
+
+@pytest.mark.slow
+def test_four_learners_compute_what_one_computes_and_have_the_same_weights():
+    check_same("4", "sac")
+
+
+def batch_of(index):
+    layout = RowLayout({"obs": Field((2,))})
+    return IndexedBatch(layout, None, np.asarray(index, np.int32))
+
+
+def test_rows_and_what_belongs_to_them_are_divided_and_nothing_else():
+    batch = batch_of([[0, 1, 2, 3], [4, 5, 6, 7]])
+    inputs = Inputs(
+        {"noise": np.arange(16).reshape(2, 4, 2), "rate": np.array([0.1, 0.2])}, {"tau": 0.5, "levels": np.arange(4)}
+    )
+    (first, of_first), (second, of_second) = divided(batch, inputs, 2)
+    assert first.index.tolist() == [[0, 1], [4, 5]]
+    assert second.index.tolist() == [[2, 3], [6, 7]]
+    assert of_first.steps["noise"].tolist() == [[[0, 1], [2, 3]], [[8, 9], [10, 11]]]
+    assert of_second.steps["noise"].tolist() == [[[4, 5], [6, 7]], [[12, 13], [14, 15]]]
+    for inputs_of in (of_first, of_second):
+        assert inputs_of.steps["rate"].tolist() == [0.1, 0.2]
+        assert inputs_of.constants["levels"].tolist() == [0, 1, 2, 3]
+
+
+def test_sequences_stay_whole():
+    parts = divided(batch_of(np.arange(12).reshape(1, 3, 4)), Inputs(), 2)
+    assert [part.index.tolist() for part, _ in parts] == [
+        [[[0, 1], [4, 5], [8, 9]]],
+        [[[2, 3], [6, 7], [10, 11]]],
+    ]
+
+
+def test_what_cannot_be_divided_says_so(monkeypatch):
+    refuses(
+        ConfigError,
+        ("lanes.learners=2 does not divide the 3 rows", lambda: divided(batch_of([[0, 1, 2]]), Inputs(), 2)),
+        (
+            "lanes.learners=2: a2c learns in one process only",
+            lambda: get_policy_class("a2c")(tiny_config("a2c", **{"lanes.learners": 2})),
+        ),
+        (
+            "with a limit of approx_kl",
+            lambda: get_policy_class("ppo")(
+                tiny_config("ppo", **{"lanes.learners": 2, "policy.learn.target_kl": 0.01})
+            ),
+        ),
+    )
+    monkeypatch.setenv("MS_ROLE", "MS_WORKER")
+    monkeypatch.setenv("MS_WORKER_NUM", "4")
+    with pytest.raises(ConfigError, match="msrun has started 4 processes"):
+        training.join_msrun(tiny_config("ppo", **{"lanes.learners": 2}))
+
+
+@pytest.mark.slow
+def test_a_learner_that_is_killed_ends_the_run_with_one_message_and_a_checkpoint(tmp_path):
+    command = [sys.executable, "-m", "minding"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    small = ("policy.collect.n_sample=64", "policy.eval.freq=100000", "run.log_freq=64", "env.collector_env_num=2")
+    train = [*command, "train", "cartpole_ppo", "lanes.learners=2", "--steps", "1000000", "-o", str(tmp_path), *small]
+    with subprocess.Popen(train, env=env, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+        try:
+            deadline = time.monotonic() + 240
+            metrics = None
+            while metrics is None or len(metrics.read_text().splitlines()) < 3:
+                assert time.monotonic() < deadline
+                assert run.poll() is None
+                metrics = next(tmp_path.glob("*/metrics.csv"), None)
+                time.sleep(0.2)
+            other = learner_of(run.pid)
+            os.kill(other, signal.SIGKILL)
+            begun = time.monotonic()
+            _, said = run.communicate(timeout=60)
+        finally:
+            run.kill()
+    assert run.returncode == 1
+    assert time.monotonic() - begun < 10
+    assert f"learner 1 (process {other}, exit code -9) has ended" in said
+    assert said.count("has ended") == 1
+    folder = metrics.parent
+    assert newest_checkpoint(folder / "ckpt") is not None
+    steps = int(metrics.read_text().splitlines()[-1].split(",")[0])
+    done = subprocess.run(
+        [*command, "resume", str(folder), f"run.max_env_step={steps + 512}", "lanes.learners=1"],
+        env=env, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def learner_of(pid):
+    """The process of the other learner: of the children that run Python, the one that computes most."""
+    children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+
+    def seconds(child):
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    return max((int(child) for each in children for child in each), key=seconds)
