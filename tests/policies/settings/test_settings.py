@@ -92,6 +92,7 @@ WITHOUT_MEMORY = {
     ),
     *("policy.collect.random_steps", "policy.collect.sample_plies", "policy.eval.opening_plies"),
     *("policy.learn.anneal_steps", "policy.learn.policy_delay", "policy.learn.target.freq", "policy.learn.warmup"),
+    "policy.learn.renorm_after",
     *("policy.other.eps.decay", "policy.other.priority.beta_steps"),
     *("policy.other.table.limiter_rows", "policy.other.table.max_times_sampled"),
 }
