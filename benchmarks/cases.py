@@ -351,13 +351,18 @@ _SMALL: dict[str, Any] = {
     "hidden": (),
 }  # fmt: skip
 """Images of MinAtar's size and the network of Young and Tian (2019, https://arxiv.org/abs/1903.03176)."""
+_CELLS: dict[str, Any] = {
+    "env_id": "benchmarks.frames:Frames", "image": (21, 7, 7), "convolutions": ((16, 2, 1), (32, 2, 1)),
+    "image_features": 64, "hidden": (),
+}  # fmt: skip
+"""Images of MiniGrid's size, with the wrapper `minigrid`, and the network of the preset `minigrid_doorkey_ppo`."""
 
 
-def _ppo_images(name: str, warmup: int, window: int, target: float, **image: Any) -> PPOCase:
+def _ppo_images(name: str, warmup: int, window: int, targets: Mapping[str, float], **image: Any) -> PPOCase:
     """PPO on images; `warmup` and `window` count iterations."""
     return PPOCase(
         name=name, num_envs=8, batch_size=256, learning_rate=2.5e-4, iteration_steps=1024, rollout_length=128,
-        warmup_steps=warmup * 1024, window_steps=window * 1024, targets={"sb3": target}, **image,
+        warmup_steps=warmup * 1024, window_steps=window * 1024, targets=targets, **image,
     )  # fmt: skip
 
 
@@ -389,12 +394,22 @@ CASES: dict[str, Case] = {
         dataclasses.replace(
             _ppo_cartpole(64, warmup=4, window=12, targets=_PPO_SCRIPT), name="ppo_cartpole_64_envpool", envpool=True
         ),
+        dataclasses.replace(
+            _ppo_cartpole(64, warmup=2, window=4, targets={"cleanrl_style": 1.1}),
+            name="ppo_halfcheetah_envpool",
+            env_id="HalfCheetah-v5",
+            envpool=True,
+        ),
+        _ppo_images(
+            "ppo_pong_envpool", 2, 4, {"cleanrl_style": 1.4}, **{**_NATURE, "env_id": "Pong-v5", "envpool": True}
+        ),
         _RECURRENT_PPO,
         _A2C,
         _DQN,
-        _ppo_images("ppo_pixels", 2, 4, 1.4, **_NATURE),
+        _ppo_images("ppo_pixels", 2, 4, {"sb3": 1.4}, **_NATURE),
         _dqn_images("dqn_pixels", 1200, 1.4, **_NATURE),
-        _ppo_images("ppo_minatar", 4, 24, 2.5, **_SMALL),
+        _ppo_images("ppo_minatar", 4, 24, {"sb3": 2.5}, **_SMALL),
+        _ppo_images("ppo_minigrid", 4, 24, {"sb3": 2.5}, **_CELLS),
         _dqn_images("dqn_minatar", 4000, 2.0, **_SMALL),
         _QRDQN,
         _sac("sac_pendulum", "Pendulum-v1", {"sb3": 2.4, "sbx": 1.5, **_XUANCE}),

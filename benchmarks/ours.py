@@ -33,6 +33,8 @@ PRESETS = {
     "ppo_cartpole_8": "cartpole_ppo",
     "ppo_cartpole_64": "cartpole_ppo",
     "ppo_cartpole_64_envpool": "cartpole_ppo",
+    "ppo_pong_envpool": "pong_ppo",
+    "ppo_halfcheetah_envpool": "halfcheetah_ppo",
     "ppo_cartpole_256": "cartpole_ppo",
     "ppo_cartpole_1024": "cartpole_ppo",
     "recurrent_ppo_cartpole": "cartpole_ppo",
@@ -41,6 +43,7 @@ PRESETS = {
     "ppo_pixels": "pong_ppo",
     "dqn_pixels": "pong_dqn",
     "ppo_minatar": "pong_ppo",
+    "ppo_minigrid": "pong_ppo",
     "dqn_minatar": "pong_dqn",
     "qrdqn_cartpole": "cartpole_qrdqn",
     "sac_pendulum": "pendulum_sac",
@@ -77,13 +80,16 @@ def overrides(case: Case) -> list[str]:
         "policy.collect.n_sample": case.iteration_steps,
         "run.jit_threads": case.threads,
     }
-    if case.envpool:
-        keys["env.backend"] = "envpool"
+    if case.envpool or case.image:
+        keys |= {
+            "env.env_kwargs": {} if case.envpool else {"shape": list(case.image)},
+            "env.wrappers": [],
+            "env.backend": "envpool" if case.envpool else "auto",
+            "env.normalize_reward": False,
+            "env.reward_clip": "null",
+        }
     if case.image:
         keys |= {
-            "env.env_kwargs": {"shape": list(case.image)},
-            "env.wrappers": [],
-            "env.backend": "auto",
             "policy.model.cnn": [list(each) for each in case.convolutions],
             "policy.model.cnn_dim": case.image_features,
         }

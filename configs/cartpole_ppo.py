@@ -10,16 +10,8 @@ main_config = EasyDict(
     env=dict(env_id="CartPole-v1"),
     policy=dict(
         type="ppo",
-        # Many passes over each rollout: fewest environment steps to a steady 500.
-        learn=dict(
-            learning_rate=1e-3,
-            n_epoch=10,
-            n_minibatch=2,
-            gamma=0.98,
-            gae_lambda=0.9,
-            entropy_weight=0.0,
-        ),
-        collect=dict(n_sample=512),
+        # With a rate that ends at 0 what was learned stays.
+        learn=dict(anneal_lr=True),
         eval=dict(n_episode=20),
     ),
 )

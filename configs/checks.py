@@ -13,10 +13,11 @@ from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.config.named import is_named
 from minding.engine.config.options import Option, setting_at, short
+from minding.engine.data.action_trees import number_owners
 from minding.engine.data.agents import num_agents
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.rollout import uneven
-from minding.engine.errors import MOST_NAMED, ConfigError
+from minding.engine.errors import MOST_NAMED, ConfigError, SpaceError
 from minding.engine.lanes.options import LaneOptions
 from minding.policies import get_algorithm
 
@@ -52,7 +53,10 @@ def check_settings(cfg: Config) -> None:
     _check_support(cfg)
     _check_ensemble(cfg)
     _check_munchausen(cfg)
+    _check_parameters(cfg)
+    _check_calibration(cfg)
     _check_norm(cfg)
+    _check_blocks(cfg)
     _check_convolutions(cfg)
     _check_reward(cfg)
     _check_schedules(cfg)
@@ -223,6 +227,25 @@ def _check_munchausen(cfg: Config) -> None:
         )
 
 
+def _check_parameters(cfg: Config) -> None:
+    """Where each choice has its own parameters, it is known which."""
+    if cfg.policy.model.get("multi_pass"):
+        try:
+            number_owners(cfg.env.spec.env_action)
+        except SpaceError as error:
+            raise SpaceError(f"policy.model.multi_pass=true: {error}; set it to false") from None
+
+
+def _check_calibration(cfg: Config) -> None:
+    """Cal-QL compares values with the returns of recorded rewards."""
+    kind = cfg.policy.other.read("reward", str, "raw")
+    if cfg.policy.learn.get("calibrated") and kind != "raw":
+        raise ConfigError(
+            f"policy.learn.calibrated=true compares values with recorded returns, but policy.other.reward={kind} "
+            "rescales the rewards that values are learned from: use policy.other.reward=raw"
+        )
+
+
 def _check_ensemble(cfg: Config) -> None:
     """An ensemble of critics has what its target is made of."""
     model, learn = cfg.policy.model, cfg.policy.learn
@@ -231,6 +254,11 @@ def _check_ensemble(cfg: Config) -> None:
         raise ConfigError(
             f"policy.learn.target_subset={subset} exceeds policy.model.n_critics={critics}: the subset is drawn from "
             "these critics"
+        )
+    if model.get("dropout") and not model.hidden:
+        raise ConfigError(
+            f"policy.model.dropout={model.dropout:g} with policy.model.hidden=[]: there is no layer that could drop "
+            "units; give hidden layers, or policy.model.dropout=0"
         )
     quantiles, dropped = model.read("n_quantiles", int, 1), learn.read("dropped_quantiles", int, 0)
     if dropped >= quantiles:
@@ -264,6 +292,30 @@ def _check_norm(cfg: Config) -> None:
         raise ConfigError(
             f"policy.model.norm={model.norm} with policy.model.{key}={list(sizes)}: {fault}; give layers of 2 units or "
             "more, or policy.model.norm=none"
+        )
+
+
+def _check_blocks(cfg: Config) -> None:
+    """Residual blocks have one width, and their own normalization."""
+    model = cfg.policy.model
+    if model.get("block", "plain") == "plain":
+        return
+    if model.get("noisy"):
+        raise ConfigError(
+            f"policy.model.block={model.block} with policy.model.noisy=true: noisy layers have no residual form; use "
+            "policy.model.noisy=false or policy.model.block=plain"
+        )
+    sizes = model.read("hidden", list)
+    if not sizes or len(set(sizes)) > 1:
+        raise ConfigError(
+            f"policy.model.block={model.block} with policy.model.hidden={list(sizes)}: a block adds to its input, so "
+            "all blocks have the same width; give one equal number per block"
+        )
+    if model.norm != "none" or model.get("dropout"):
+        key = "dropout" if model.get("dropout") else "norm"
+        raise ConfigError(
+            f"policy.model.block={model.block} with policy.model.{key}={model[key]}: residual blocks have a "
+            f"normalization of their own and no dropout; leave policy.model.{key} out"
         )
 
 

@@ -15,9 +15,12 @@ main_config = EasyDict(
         env_id="minding/Duel-v0",
         info_keys=["score"],
         collector_env_num=16,
+        normalize_reward=False,
     ),
     policy=dict(
         type="ppo",
+        model=dict(normalize_obs=False),
+        learn=dict(n_epoch=4, n_minibatch=4, entropy_weight=0.01, value_clip=True, anneal_lr=True),
         collect=dict(n_sample=1600),
         eval=dict(freq=50_000),
     ),

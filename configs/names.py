@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from minding.engine.config.compiler import parse_overrides
 from minding.engine.config.named import is_named
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.other_names import relative
@@ -69,6 +70,8 @@ def example_env(algorithm: Algorithm) -> str:
         return "mpe2/simple_spread_v3"
     if algorithm.chain == "self_play":
         return "minding/TicTacToe-v0"
+    if algorithm.actions == (COMPOSITE,):
+        return "minding/Aim-v0"
     return "CartPole-v1" if "discrete" in algorithm.actions else "Pendulum-v1"
 
 

@@ -3,12 +3,14 @@
 The pages are plain Markdown, to be read in the repository too, where links also lead to source files and to pages
 outside of ``docs/``. The site has only what it holds: this copies all pages of a language below one folder, gives each
 linked source file a page of its own, and points the links there. `mkdocs.yml` and `mkdocs.zh.yml` list the pages. The
-Chinese site lies below the English one, in ``zh/``, and its links lead there where there is no Chinese page.
+Chinese site lies below the English one, in ``zh/``. It has every page of the English site at the same place, in English
+where it is not translated, so that its navigation and its search are whole.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 import sys
@@ -17,7 +19,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGURATIONS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
 """By language."""
-STYLE = "site.css"
+ASSETS = ROOT / "docs" / "assets"
+"""Style, script, logo, and KaTeX, which draws formulas in the browser without a network."""
+UNTRANSLATED = "> 本页目前只有英文版。\n\n"
+"""Stands in the Chinese site below the title of an English page."""
+WHEN = ROOT / "docs" / "zh" / "algorithms.json"
+"""By algorithm, when to use it: the first paragraph of its page in the Chinese site."""
 OUTSIDE = {
     "en": {
         "README.md": "index.md",
@@ -47,30 +54,47 @@ _COMMENT = re.compile(r"^<!-- (?:block|generated|/generated|results|/results)\b.
 
 
 def pages(language: str) -> dict[Path, Path]:
-    """For each page of a language that is written by hand, from its place here to that in the site."""
+    """For each page of the site of a language that is written by hand, from its place here to that in the site.
+
+    In the Chinese site, a page has the place of its translation.
+    """
     docs, chinese = ROOT / "docs", ROOT / "docs" / "zh"
-    folder = chinese if language == "zh" else docs
-    found = sorted(path for path in folder.rglob("*.md") if language == "zh" or chinese not in path.parents)
-    places = {path: path.relative_to(folder) for path in found}
-    return {**places, **{ROOT / here: Path(there) for here, there in OUTSIDE[language].items()}}
+    english = {path: path.relative_to(docs) for path in sorted(docs.rglob("*.md")) if chinese not in path.parents}
+    english |= {ROOT / here: Path(there) for here, there in OUTSIDE["en"].items()}
+    if language == "en":
+        return english
+    translated = {path: path.relative_to(chinese) for path in sorted(chinese.rglob("*.md"))}
+    translated |= {ROOT / here: Path(there) for here, there in OUTSIDE["zh"].items()}
+    return {**english, **translated}
+
+
+def sources(language: str) -> dict[Path, Path]:
+    """For each place in the site of a language, the page that is shown there: the translation if there is one."""
+    return {place: page for page, place in pages(language).items()}
 
 
 def configuration(language: str) -> str:
     """What the configuration of a language says, with a line for each page of a folder in place of ``FOLDER/*``."""
-    places = pages(language)
+    places = sources(language)
 
     def lines(match: re.Match[str]) -> str:
         indent, folder = match[1], match[2]
-        found = {page: place for page, place in places.items() if place.parent.as_posix() == folder}
+        found = {page: place for place, page in places.items() if place.parent.as_posix() == folder}
         titles = {_title(page): place for page, place in found.items() if place.stem != "index"}
         return "".join(f'{indent}- "{title}": {titles[title]}\n' for title in sorted(titles, key=str.lower))
 
-    text = (ROOT / "docs" / CONFIGURATIONS[language]).read_text(encoding="utf-8")
+    text = (ROOT / "docs" / CONFIGURATIONS[language]).read_text(encoding="utf-8").replace("VERSION", _version())
     return re.sub(r"^( +)- (\w+)/\*\n", lines, text, flags=re.MULTILINE)
 
 
 def _title(page: Path) -> str:
     return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def _version() -> str:
+    tree = ast.parse((ROOT / "src" / "minding" / "__init__.py").read_text(encoding="utf-8"))
+    named = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+    return str(ast.literal_eval(named["__version__"]))
 
 
 def public_names(package: str) -> list[str]:
@@ -93,11 +117,11 @@ def prepare(out: Path, language: str) -> list[Path]:
     """
     shutil.rmtree(out, ignore_errors=True)
     site = _Site(language)
-    for page, place in site.places.items():
+    for place, page in sources(language).items():
         # There is nothing beside the first page to navigate to.
         head = "---\nhide:\n  - navigation\n---\n\n" if place.name == "index.md" and place.parent == Path() else ""
         _write(out / place, head + site.converted(page))
-    shutil.copyfile(ROOT / "docs" / STYLE, out / STYLE)
+    shutil.copytree(ASSETS, out / "assets")
     for path, place in site.sources.items():
         if path.suffix == ".py":
             title = path.relative_to(ROOT).as_posix()
@@ -119,11 +143,16 @@ class _Site:
         self.language = language
         self.places = pages(language)
         self.sources: dict[Path, Path] = {}
-        self._other = pages("en" if language == "zh" else "zh")
+        self._other = pages("zh")
 
     def converted(self, page: Path) -> str:
         """The text of a page, with links that stay within the site."""
-        parts = _FENCE.split(_COMMENT.sub("", page.read_text(encoding="utf-8")))
+        source = _COMMENT.sub("", page.read_text(encoding="utf-8"))
+        if self.language == "zh" and not _is_chinese(page):
+            known = json.loads(WHEN.read_text(encoding="utf-8")) if page.parent.name == "algorithms" else {}
+            title, _, rest = source.partition("\n\n")
+            source = f"{title}\n\n{UNTRANSLATED}{known.get(page.stem, '')}\n\n{rest}"
+        parts = _FENCE.split(source)
 
         def link(match: re.Match[str]) -> str:
             target = match[2]
@@ -135,7 +164,7 @@ class _Site:
             if across is not None:
                 # MkDocs would look for a file of this site, and does not look at HTML.
                 return f'<a href="{across}{match[3] or ""}">{match[1][1:-2]}</a>'
-            return f"{match[1]}{self._target(page, path)}{match[3] or ''}{match[4]}"
+            return f"{match[1]}{self._target(page, path)}{self._anchor(path, match[3] or '')}{match[4]}"
 
         texts = [part if part.startswith("```") else _LINK.sub(link, part) for part in parts]
         # Python-Markdown reads what is within HTML only where it is told to.
@@ -151,14 +180,33 @@ class _Site:
         self.sources[path] = _place_of(path)
         return _relative(self.sources[path], place)
 
+    def _anchor(self, path: Path, anchor: str) -> str:
+        """The anchor of a page, or of its translation where that is shown: both have the same headings, in order."""
+        shown = sources(self.language)[self.places[path]] if path in self.places else path
+        return anchor if shown == path or not anchor else f"#{_anchors(shown)[_anchors(path).index(anchor[1:])]}"
+
     def _across(self, page: Path, path: Path) -> str | None:
         """The address of a page of the other language, from this page; None for other files."""
-        # The English site has a page for each source file that either links.
-        of_sources = self.language == "zh" and path.suffix == ".py" and path.is_file()
-        if path in self.places or not (path in self._other or of_sources):
-            return None
-        there = (self._other.get(path) or _place_of(path)).with_suffix(".html")
-        return _relative(Path("..", there) if self.language == "zh" else Path("zh", there), self.places[page])
+        if self.language == "en":
+            chinese = self._other.get(path) if _is_chinese(path) else None
+            return chinese and _relative(Path("zh", chinese.with_suffix(".html")), self.places[page])
+        # A Chinese page links its own English page to switch the language; all other links stay in the site.
+        if _is_chinese(page) and not _is_chinese(path) and self.places.get(path) == self.places[page]:
+            return _relative(Path("..", self.places[path].with_suffix(".html")), self.places[page])
+        # Only the English site has a page for each source file that either links.
+        if path.suffix == ".py" and path.is_file():
+            return _relative(Path("..", _place_of(path).with_suffix(".html")), self.places[page])
+        return None
+
+
+def _anchors(page: Path) -> list[str]:
+    """Anchors of the headings of a page, as code hosts and the builders of the site make them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def _is_chinese(page: Path) -> bool:
+    return page.name.endswith(".zh.md") or ROOT / "docs" / "zh" in page.parents
 
 
 def _place_of(path: Path) -> Path:

@@ -61,6 +61,7 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
     )
     gymnasium.register("minding/BitFlip-v0", "minding.envs.games.goal_games:BitFlip")
     gymnasium.register("minding/PointReach-v0", "minding.envs.games.goal_games:PointReach", max_episode_steps=50)
+    gymnasium.register("minding/Aim-v0", "minding.envs.games.aim:Aim", max_episode_steps=10)
     gymnasium.register(
         "minding/RepeatPrevious-v0",
         "minding.envs.games.memory_games:RepeatPrevious",

@@ -19,6 +19,7 @@ from minding.envs.backends.source import Source
 from minding.envs.backends.vector import VectorSource
 from minding.envs.config import env_settings
 from minding.envs.normalize import CLIP, RewardScaler, ScaleMeter
+from minding.envs.single.joined_actions import join_vector_actions
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import probe
@@ -135,7 +136,8 @@ class BatchedEnvManager:
 
         Args:
           action: actions in the policy's own units, ``(N, ...)``, with several agents ``(N, M, ...)``: integers that
-            count from 0, or floats in [-1, 1] for a rescaled Box.
+            count from 0, or floats in [-1, 1] for a rescaled Box; for a Tuple or Dict rows, see
+            `engine.data.action_trees`.
         Raises:
           ShapeError: if the action does not fit the space.
           NonFiniteError: if an action is NaN or infinite; names environment and step.
@@ -147,7 +149,8 @@ class BatchedEnvManager:
         """Steps every environment with the actions of the policy's eval mode; otherwise like `step`.
 
         Args:
-          action: actions in the environment's units, ``(N, ...)``, as a single environment's own `step` takes them.
+          action: actions in the environment's units, ``(N, ...)``, as a single environment's own `step` takes them; for
+            a Tuple or Dict their rows.
         """
         return self._step(self._adapter.adopt(action), action)
 
@@ -282,6 +285,7 @@ class VectorEnvManager(BatchedEnvManager):
         first: int = 0,
     ) -> None:
         settings = env_settings(env_cfg or {})
+        vector_env = join_vector_actions(vector_env)
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
         agents, keys = agents_space(vector_env.single_observation_space), settings["info_keys"]
         if agents is not None:

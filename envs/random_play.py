@@ -68,7 +68,13 @@ class RandomPlay:
         if self._masked:
             mask = trees.named(self._manager.obs)[ACTION_MASK]
         action = random_legal(mask, counts, self._rng)
-        return action.reshape(*self._lead, -1) if space["kind"] == "multi_discrete" else action
+        if space["kind"] == "discrete":
+            return action
+        choices = action.reshape(*self._lead, -1)
+        if space["kind"] == "multi_discrete":
+            return choices
+        numbers = self._rng.uniform(-1, 1, (*self._lead, len(space["low"])))
+        return np.concatenate([choices, numbers], axis=-1, dtype=np.float32)
 
 
 def replay_difference(

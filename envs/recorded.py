@@ -16,7 +16,7 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.envs.config import default_config, env_settings
 from minding.envs.single import env_objects
-from minding.envs.spaces.actions import describe_actions, policy_action_space
+from minding.envs.spaces.actions import JoinedActions, describe_actions, policy_action_space
 from minding.envs.spec import describe_env, describe_made, describe_space
 
 _OF_ENVIRONMENTS = (
@@ -123,6 +123,8 @@ def observation_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
 
 def action_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
     """The action space that a description by `describe_actions` describes."""
+    if "tree" in described:
+        return JoinedActions(_tree_space(described["tree"]))
     shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"]).type
     if described["kind"] == "box":
         low, high = (np.broadcast_to(np.asarray(described[end], dtype), shape) for end in ("low", "high"))
@@ -131,3 +133,11 @@ def action_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
         return spaces.Discrete(described["n"], start=described["start"])
     nvec, start = np.asarray(described["nvec"]), np.asarray(described["start"])
     return spaces.MultiDiscrete(nvec, dtype=dtype, start=start)
+
+
+def _tree_space(tree: Mapping[str, Any]) -> spaces.Space[Any]:
+    if tree["kind"] == "tuple":
+        return spaces.Tuple([_tree_space(part) for part in tree["spaces"]])
+    if tree["kind"] == "dict":
+        return spaces.Dict({key: _tree_space(part) for key, part in tree["spaces"].items()})
+    return action_space(tree)

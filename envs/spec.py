@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.masks import ACTION_MASK, LEGAL_ACTION, OBSERVATION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
@@ -18,7 +19,7 @@ from minding.envs.single.agents import AgentsEnv, info_of
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.id_hints import PREPROCESSING
 from minding.envs.single.wrappers import AnyEnv
-from minding.envs.spaces.actions import describe_actions, policy_action_space
+from minding.envs.spaces.actions import CompositeSpace, describe_actions, policy_action_space
 from minding.envs.spaces.agents import AgentsSpace, agents_space
 from minding.envs.spaces.info import INFO, Masks, WithInfo
 from minding.envs.spaces.layout import ObsLayout
@@ -87,7 +88,7 @@ def undeclared_mask(factory: EnvFactory, env: AnyEnv) -> str | None:
     declare it; None if there is none. The environment is reset."""
     description = describe_spaces(env.observation_space, env.action_space, rescale=False)
     masked = any(leaf.is_mask for leaf in observation_leaves(description["observation"]))
-    if masked or description["action"]["kind"] not in ("discrete", "multi_discrete"):
+    if masked or description["action"]["kind"] == "box":
         return None
     try:
         with watched("reset", factory.name, factory.step_timeout):
@@ -117,6 +118,9 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
             "low": space.low.tolist() if listed else space.low.min().item(),
             "high": space.high.tolist() if listed else space.high.max().item(),
         }
+    if isinstance(space, CompositeSpace):
+        bounds = {"low": space.low.tolist(), "high": space.high.tolist()}
+        return {"kind": COMPOSITE, "shape": list(space.shape or ()), "dtype": "float32", "nvec": space.nvec, **bounds}
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):

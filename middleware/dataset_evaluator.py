@@ -185,7 +185,7 @@ class dataset_evaluator:
         rows = held.rows(("action", "reward", "terminated"), self._index)
         obs = self._observed(held, "obs", self._index)
         own = self._actions(obs)
-        found = _distance(own, rows["action"], self._adapter.continuous)
+        found = _distance(own, rows["action"], self._adapter)
         q = self._policy.action_values(obs, rows["action"])
         if q is None:
             return found
@@ -305,9 +305,12 @@ class _Act(Protocol):
     def __call__(self, obs: Mapping[str, Array], /) -> Array: ...
 
 
-def _distance(own: Array, recorded: Array, continuous: bool) -> dict[str, float]:
-    """The difference of actions ``(n, ...)`` from the recorded ones, under the name of its measure."""
-    if not continuous:
+def _distance(own: Array, recorded: Array, adapter: ActionAdapter) -> dict[str, float]:
+    """The differences of actions ``(n, ...)`` from the recorded ones, under the names of their measures: one of choices
+    and one of numbers, where an action has these."""
+    if not adapter.continuous:
         return {"other_actions": float(np.mean(own != recorded))}
     apart = (own.astype(np.float64) - recorded).reshape(len(own), -1)
-    return {"action_distance": float(np.sqrt((apart**2).sum(axis=1)).mean())}
+    choices, numbers = apart[:, : adapter.choices], apart[:, adapter.choices :]
+    found = {"other_actions": float(np.mean(choices != 0))} if adapter.choices else {}
+    return {**found, "action_distance": float(np.sqrt((numbers**2).sum(axis=1)).mean())}

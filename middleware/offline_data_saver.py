@@ -71,11 +71,11 @@ class offline_data_saver:
         env = self._cfg.env
         if num_agents(env.spec) is not None:
             return [f"{env.env_id} has several agents, and recorded data hold the steps of one"]
-        for key in ("normalize_reward", "reward_clip", "episodic_life"):
+        for key, off in (("normalize_reward", "false"), ("reward_clip", "none"), ("episodic_life", "false")):
             if env[key]:
                 return [
                     f"env.{key}={env[key]} changes rewards or ends while collecting, and recorded data hold the "
-                    "environment's own: leave it out"
+                    f"environment's own: set env.{key}={off}"
                 ]
         return []
 

@@ -11,6 +11,10 @@ Of the M = 3 n actions, n are uniform in [-1, 1], n are drawn from pi(s) and n f
 gradient flows through actions and densities. w is `conservative_weight`; with `lagrange` it is learned so that the mean
 of the gaps stays below `lagrange_gap`. The authors' code leaves out log 1/M, a constant, and has no factor 1/2 before
 the squared error.
+
+With `calibrated` (Cal-QL: Nakamoto et al., 2023, https://arxiv.org/abs/2303.05479, eq. 5.1), g_i has
+max( Q_i(s, a_j), G(s) ) in place of Q_i(s, a_j) for the policy's actions, where G(s) is the discounted return that was
+recorded from s on.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import IndexedBatch
+from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.families.soft_actor_critic import SquashedGaussianPolicy, SquashedGaussianStep
@@ -33,6 +37,10 @@ from minding.policies.ops import primitives
 from minding.policies.ops.values import log_integral, lowest
 
 _LARGEST_WEIGHT = 1e6
+RETURN = "return"
+"""Name of the field with the recorded return."""
+_NO_RETURN = -1e30
+"""The return of a step that was not recorded in advance: it bounds nothing."""
 
 
 class CQLCell(SquashedGaussianStep):
@@ -53,6 +61,7 @@ class CQLCell(SquashedGaussianStep):
         super().__init__(actor, critics, targets, learn, target_entropy)
         self.lagrange, self.allowed = bool(learn["lagrange"]), float(learn["lagrange_gap"])
         self.count, self.log_two = 3 * int(learn["n_actions"]), math.log(2.0)
+        self.calibrated = bool(learn["calibrated"])
 
     def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
         weight = ms.Tensor(np.float32(math.log(learn["conservative_weight"])))
@@ -72,11 +81,19 @@ class CQLCell(SquashedGaussianStep):
         loss, value = self.critic_loss(q, batch["target"])
         total = 0.0
         for own, others in zip(ops.Unstack()(q), self.critics.of_many(batch["others"], batch["obs"])):
+            if self.calibrated:
+                others = self.bounded(others, batch[RETURN])
             total = total + primitives.mean(log_integral(others, batch["log_density"], self.count) - own)
         weight = ops.stop_gradient(self.weight())
         gap = ops.stop_gradient(total / q.shape[0])
         loss = loss + weight * total
         return loss, {"critic_loss": loss, "q_value": value, "conservative_gap": gap, "conservative_weight": weight}
+
+    def bounded(self, others, lowest_of_policy):
+        """The values of the other actions (M, B), those of the policy's actions not below a bound (B,)."""
+        uniform = self.count // 3
+        of_policy = ops.Maximum()(primitives.part(others, uniform, 2 * uniform), lowest_of_policy)
+        return ops.Concat(0)((primitives.part(others, 0, uniform), of_policy))
 
     def action_value(self, action, obs):
         return lowest(self.critics(action, obs))
@@ -118,6 +135,13 @@ class CQL(SquashedGaussianPolicy):
 
     name = "cql"
     step_class = CQLCell
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        fields = dict(self.transition_fields)
+        if self.cfg.learn.calibrated:
+            fields[f"{RETURN}.{self.cfg.learn.gamma!r}"] = Field(default=_NO_RETURN)
+        return fields
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         rows = (batch.index.shape[1], self.action_size)

@@ -14,6 +14,9 @@ of Hilton et al., 2022, https://arxiv.org/abs/2110.00641, eq. 2, with a bounded 
 most of the gradient, because the updates between mu and pi_old have used up the range. Without lag, mu and pi_old are
 the same.
 
+With `kl_weight` above 0, the loss also has b mean[ KL(pi_old(.|s) || pi(.|s)) ] (eq. 8). After each update b is doubled
+if the mean divergence over its gradient steps exceeds 1.5 `kl_aim`, and halved if it is below `kl_aim` / 1.5.
+
 With memory (`model.memory`) the network is unrolled over each environment's part of the rollout, starting from the
 memory before it, and gradients flow back to this start: back-propagation through time, truncated to the rollout. A
 minibatch then consists of some of the environments; rows of resets are unrolled with the others and have weight 0 in
@@ -25,13 +28,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from minding.engine.data.batch import IndexedBatch
-from minding.engine.process.runtime import ops
-from minding.policies.families.actor_critic import ActorCriticPolicy, ProximalStep
+from minding.engine.process import runtime
+from minding.engine.process.runtime import ms, ops
+from minding.engine.types import Array, LearnOutput
+from minding.policies.families.actor_critic import OLD_PARAMS, ActorCriticPolicy, ProximalStep
 from minding.policies.kernels import usable
 from minding.policies.learning.steps import Inputs
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.ops.policy_gradient import FusedSurrogate, clipped_surrogate, row_mean
+
+WEIGHTS = (1e-6, 1e6)
+"""Bounds of the weight of the divergence."""
 
 
 def ppo_loss(log_prob, entropy, value, batch, cfg):
@@ -68,14 +78,25 @@ class PPOCell(ProximalStep):
     def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
         super().__init__(net, learn, ("clip_ratio", "value_clip", "value_weight", "entropy_weight"))
         self.fused = FusedSurrogate(self.cfg) if usable() else None
+        if learn.get("kl_weight"):
+            self.compares = True
+            self.present_names = (*self.present_names, OLD_PARAMS)
+            self.metrics = (*self.metrics, "divergence", "kl_weight")
+            weight = ms.Tensor(np.float32(learn["kl_weight"]))
+            self.kl_weight = ms.Parameter(weight, name="kl_weight", requires_grad=False)
 
     def loss(self, batch):
-        log_prob, entropy, value = self.evaluated(batch)
+        log_prob, entropy, value, params = self.judged(batch)
         if self.fused is not None:
             results = self.fused(log_prob, entropy, value, batch)
         else:
             results = ppo_loss(log_prob, entropy, value, batch, self.cfg)
-        return results[0], self.named(results)
+        loss, metrics = results[0], self.named(results)
+        if self.compares:
+            divergence = self.divergence(batch, params)
+            loss = loss + self.kl_weight * divergence
+            metrics["loss"], metrics["divergence"], metrics["kl_weight"] = loss, divergence, self.kl_weight
+        return loss, metrics
 
     def construct(self, batch):
         return self.step(self.with_present(batch))
@@ -89,6 +110,18 @@ class PPO(ActorCriticPolicy):
     numbers = ("log_prob", "value", "advantage", "return")
     host_fields = ("advantage",)
     several_learners = True
+
+    def learn(self, batch: IndexedBatch, progress: float | Array = 0.0) -> LearnOutput:
+        output = super().learn(batch, progress)
+        if "divergence" in output.metrics:
+            self._adapt(output.metrics["divergence"])
+        return output
+
+    def _adapt(self, divergence: float) -> None:
+        """Moves the weight of the penalty, if the mean divergence of an update is far from its aim."""
+        aim, weight = self.cfg.learn.read("kl_aim", float), self.root.kl_weight
+        factor = 2.0 if divergence > 1.5 * aim else 0.5 if divergence < aim / 1.5 else 1.0
+        runtime.assign(weight, np.clip(factor * weight.asnumpy(), *WEIGHTS).astype(np.float32))
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         return Inputs({"advantage": self.advantage(batch)}, {**self.constants(progress), **self.all_rows(batch)})

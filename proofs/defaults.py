@@ -45,12 +45,14 @@ class Small(NamedTuple):
 
 CARTPOLE = Small("CartPole-v1", 22.0, 475.0)
 PENDULUM = Small("Pendulum-v1", -1230.0, -250.0)
+AIM = Small("minding/Aim-v0", -0.9, 9.0, gamma=0.5)
 SPREAD = Small("mpe2/simple_spread_v3", -79.2, -50.0, gamma=0.95)
 STEPS = {
     "a2c": 400_000,
     "a3c": 200_000,
     "c51": 60_000,
     "coma": 400_000,
+    "crossq": 4_000,
     "ddpg": 10_000,
     "discrete_sac": 20_000,
     "dqn": 80_000,
@@ -60,6 +62,7 @@ STEPS = {
     "ippo": 400_000,
     "iqn": 30_000,
     "mappo": 400_000,
+    "pdqn": 5_000,
     "pg": 400_000,
     "pqn": 200_000,
     "qmix": 200_000,
@@ -88,6 +91,8 @@ def small_task(algorithm: str) -> Small:
     settings = ALGORITHMS[algorithm]
     if settings.agents == "several":
         return SPREAD
+    if settings.actions == ("composite",):
+        return AIM
     return CARTPOLE if "discrete" in settings.actions else PENDULUM
 
 

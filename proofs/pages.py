@@ -22,6 +22,7 @@ from proofs import offline_tables
 from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
 from proofs.peer_defaults import peer_defaults_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results, changed_since
+from proofs.steadiness import steadiness_table
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
 from proofs.zoo_table import ZOO, zoo_table
@@ -411,6 +412,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,
     "signals": _signals,
+    "steadiness": steadiness_table,
     "teams_battle": lambda results: battle_table(results) or NOT_YET,
     "teams_spread": lambda results: spread_table(results) or NOT_YET,
 }

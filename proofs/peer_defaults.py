@@ -84,37 +84,27 @@ def run_sb3(task: Task, seed: int) -> list[dict[str, float]]:
 
 _OURS = """
 import json, sys
-from minding import training
-from minding.configs import compile_run
-from minding.engine.run.run_dir import RunDir
-cfg = compile_run({}, sys.argv[1:])
-run = RunDir.create(cfg)
-summary = training.train(cfg, run, progress=False)
-print(json.dumps({"step": summary.env_step, "mean": round(summary.eval_return, 3), "std": round(summary.eval_std, 3),
-                  "seconds": round(summary.wall_time, 2)}))
+import minding
+algorithm, env_id, seed, steps, *settings = sys.argv[1:]
+steps = int(steps)
+with minding.Agent(algorithm, env_id, seed=int(seed), settings=settings, progress=False) as agent:
+    for step in (steps // 2, steps):
+        summary = agent.learn(steps // 2, total=steps)
+        print(json.dumps({"step": step, "mean": round(summary.eval_return, 3), "std": round(summary.eval_std, 3),
+                          "seconds": round(summary.wall_time, 2)}))
 """
 
 
 def run_ours(task: Task, seed: int, changes: Sequence[str] = ()) -> list[dict[str, float]]:
-    """What we reach after half and all of the steps, in a run each."""
-    found = []
-    for steps in (task.steps // 2, task.steps):
-        with tempfile.TemporaryDirectory(prefix="minding-defaults-") as folder:
-            settings = [
-                f"policy.type={task.algorithm.lower()}",
-                f"env.env_id={task.env_id}",
-                f"run.max_env_step={steps}",
-                # How it is measured, not how it learns.
-                f"policy.eval.freq={steps}",
-                f"run.final_episodes={EPISODES}",
-                f"run.out_dir={folder}",
-                f"seed={seed}",
-                *changes,
-            ]
-            command = [sys.executable, "-c", _OURS, *settings]
-            done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-        found.append({**json.loads(done.stdout.splitlines()[-1]), "step": steps})
-    return found
+    """What we reach after half and all of the steps."""
+    with tempfile.TemporaryDirectory(prefix="minding-defaults-") as folder:
+        # How it is measured, not how it learns.
+        settings = [f"policy.eval.freq={task.steps}", f"run.final_episodes={EPISODES}", f"run.out_dir={folder}"]
+        run = [task.algorithm.lower(), task.env_id, str(seed), str(task.steps), *settings, *changes]
+        done = subprocess.run(
+            [sys.executable, "-c", _OURS, *run], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        )
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:

@@ -11,6 +11,7 @@ import pytest
 from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.config.compiler import compile_config
+from minding.engine.data.action_trees import joined_space
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.types import EnvStep, EpisodeEnd, LearnOutput
 from minding.policies import get_algorithm, kernels
@@ -33,6 +34,12 @@ def multi_discrete(*nvec):
     return {"kind": "multi_discrete", "nvec": list(nvec)}
 
 
+def composite(*nvec, numbers):
+    """Rows of choices and of numbers in [-1, 1]."""
+    bounds = {"low": [-1.0] * numbers, "high": [1.0] * numbers}
+    return {"kind": "composite", "shape": [len(nvec) + numbers], "dtype": "float32", "nvec": list(nvec), **bounds}
+
+
 def mask_of(*counts):
     """The mask of choices with so many entries each, as an entry of an observation."""
     return {"kind": "action_mask", "counts": list(counts)}
@@ -53,7 +60,8 @@ IMAGE = space_of(1, 12, 12, dtype="uint8", low=0, high=255)
 
 
 def rows_of(layout, count, rng, discrete_sizes=()):
-    """Random values for every field of a layout; `discrete_sizes`: name -> number of values of an int field."""
+    """Random values for every field of a layout; `discrete_sizes`: name -> number of values of an int field, or the
+    counts of the choices with which rows of floats begin."""
     sizes = dict(discrete_sizes)
     values = {}
     for name, field in layout.fields.items():
@@ -72,6 +80,8 @@ def rows_of(layout, count, rng, discrete_sizes=()):
             values[name] = rng.random(shape).astype(np.float32).round(2)
         else:
             values[name] = rng.standard_normal(shape).astype(np.float32)
+            if isinstance(sizes.get(name), list):
+                values[name][:, : len(sizes[name])] = rng.integers(0, sizes[name], (count, len(sizes[name])))
     return values
 
 
@@ -85,10 +95,22 @@ def team_of(observation, needs):
     }
 
 
+def action_of(kinds):
+    """A small space of one of these kinds."""
+    if kinds == ("composite",):
+        return composite(3, numbers=2)
+    return discrete(3) if "discrete" in kinds else space_of(2)
+
+
 def env_action(action, **changes):
     """The environment's action space behind that of a policy: with no `changes`, actions mean the same in both."""
     if action["kind"] == "box":
         return {**action, "rescaled": True, **changes}
+    if action["kind"] == "composite":
+        parts = [{"kind": "discrete", "shape": [], "dtype": "int64", "n": n, "start": 0} for n in action["nvec"]]
+        # A Box for each number.
+        boxes = [space_of(1, low=low, high=high) for low, high in zip(action["low"], action["high"])]
+        return joined_space({"kind": "tuple", "spaces": [*parts, *boxes]}, rescale=True)
     sizes = action.get("nvec")
     return {"shape": [len(sizes)] if sizes else [], "dtype": "int64", **action, "start": 0, **changes}
 
@@ -100,7 +122,7 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **
     """
     entry = get_algorithm(algorithm)
     if action is None:
-        action = discrete(3) if "discrete" in entry.actions else space_of(2)
+        action = action_of(entry.actions)
     spec = {
         "observation": observation,
         "action": action,
@@ -133,6 +155,8 @@ class Batches:
     """
 
     def __init__(self, policy, rows):
+        action = policy.spec["action"]
+        self.sizes = {"action": list(action["nvec"])} if action["kind"] == "composite" else {}
         self.layout = RowLayout(policy.learn_mode.fields)
         self.tables = DeviceTables(self.layout, rows)
 
@@ -456,7 +480,22 @@ JUDGED = {
     "multi_discrete, two axes": gymnasium.spaces.MultiDiscrete(
         [[2, 3], [4, 2]], dtype=np.int32, start=[[10, -1], [0, 7]]
     ),
+    "tuple": gymnasium.spaces.Tuple(
+        (gymnasium.spaces.Box(-0.1, 0.7, (2,), np.float64), gymnasium.spaces.Discrete(3, start=5))
+    ),
+    "dict": gymnasium.spaces.Dict(
+        turn=gymnasium.spaces.Box(-2.0, 4.0, ()),
+        legs=gymnasium.spaces.Dict(a=gymnasium.spaces.MultiBinary(2), b=gymnasium.spaces.Box(0.0, np.inf, (1, 2))),
+    ),
+    "tuple of choices": gymnasium.spaces.Tuple((gymnasium.spaces.Discrete(3), gymnasium.spaces.MultiBinary((2, 1)))),
+    "dict of numbers": gymnasium.spaces.Dict(
+        a=gymnasium.spaces.Box(-0.1, 0.7, (2,)), b=gymnasium.spaces.Box(2.0, 3.0, (1,))
+    ),
 }
+
+
+def nested(action):
+    return isinstance(action, tuple | dict)
 
 
 class Judge(gymnasium.Env):
@@ -475,7 +514,8 @@ class Judge(gymnasium.Env):
     def step(self, action):
         assert self.action_space.contains(action), (self.action_space, action)
         self.age += 1
-        told = np.float32(np.dot(np.ravel(action), np.arange(1.0, 1.0 + np.size(action))))
+        numbers = gymnasium.spaces.flatten(self.action_space, action) if nested(action) else np.ravel(action)
+        told = np.float32(np.dot(numbers, np.arange(1.0, 1.0 + np.size(numbers))))
         obs = self.np_random.standard_normal(4, dtype=np.float32)
         obs[0] = np.tanh(told)
         return obs, float(told), self.age == 6, False, {}

@@ -58,6 +58,8 @@ def environment(algorithm):
         return "agent_worlds:Parts"
     if plays_itself(algorithm):
         return "minding/TicTacToe-v0"
+    if get_algorithm(algorithm).actions == ("composite",):
+        return "minding/Aim-v0"
     return "CartPole-v1" if "discrete" in get_algorithm(algorithm).actions else "Pendulum-v1"
 
 
@@ -91,6 +93,9 @@ def recorded(env_id, steps=300):
     def act(obs):
         if space.kind == "box":
             return rng.uniform(space.low, space.high, (2, *space.shape)).astype(np.float32)
+        if space.kind == "composite":
+            joined = (rng.integers(0, space.nvec, (2, len(space.nvec))), rng.uniform(space.low, space.high, (2, 1)))
+            return np.concatenate(joined, axis=1, dtype=np.float32)
         return rng.integers(0, space.n, 2)
 
     folder = Path(tempfile.mkdtemp(prefix="recorded-"))

@@ -20,6 +20,7 @@ class Invest(gymnasium.Env):
 
     Args:
       continuous: whether actions are.
+      joined: whether an action is a choice with a number, which does nothing.
       limit: steps of an episode; with 10, choice 1 is worth 2.0 also for who takes the time limit for an end.
     """
 
@@ -28,9 +29,12 @@ class Invest(gymnasium.Env):
     """Of the two states, for who always invests."""
     observation_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, continuous: bool = False, limit: int = 2) -> None:
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,)) if continuous else gymnasium.spaces.Discrete(2)
-        self.continuous, self.limit = continuous, limit
+    def __init__(self, continuous: bool = False, limit: int = 2, joined: bool = False) -> None:
+        number, choice = gymnasium.spaces.Box(-1.0, 1.0, (1,)), gymnasium.spaces.Discrete(2)
+        self.action_space = number if continuous else choice
+        if joined:
+            self.action_space = gymnasium.spaces.Tuple((choice, number))
+        self.continuous, self.limit, self.joined = continuous, limit, joined
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -38,6 +42,8 @@ class Invest(gymnasium.Env):
         return self.state, {}
 
     def choice(self, action) -> int:
+        if self.joined:
+            return int(action[0])
         return int(action[0] > 0.0) if self.continuous else int(action)
 
     def step(self, action):

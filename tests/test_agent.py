@@ -308,7 +308,7 @@ def nested(obs):
 
 @pytest.fixture(scope="module")
 def pole(tmp_path_factory):
-    made = agent("ppo", tmp_path_factory.mktemp("pole"), "policy.collect.n_sample=128")
+    made = agent("ppo", tmp_path_factory.mktemp("pole"), *PARTS["ppo"])
     made.learn(256)
     yield made
     made.close()

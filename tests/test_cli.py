@@ -646,7 +646,7 @@ def test_doctor_names_the_fix_for_a_setting_that_corrupts_results(tmp_path):
     ("override", "message"),
     [
         ("policy.learn.gamma=2", "policy.learn.gamma=2: expected a number in [0, 1]"),
-        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=512 does not divide"),
+        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=1024 does not divide"),
         ("env.env_id=CartPol-v1", "CartPole-v1"),
         ("device=TPU", "device='TPU': expected one of 'auto', 'CPU', 'Ascend', 'GPU'"),
         ("device=Ascend", "device='Ascend' was asked for, but there is none here"),
@@ -655,7 +655,6 @@ def test_doctor_names_the_fix_for_a_setting_that_corrupts_results(tmp_path):
         ("env={env_id: minding/PixelCatch-v0, backend: native}", "has no vector version"),
         ("env.env_kwargs.gravity=9", "env.env_kwargs={'gravity': 9} does not fit CartPole-v1"),
         ("policy.typ=ppo", "unknown key 'policy.typ'; did you mean 'type'?"),
-        ("policy.type=dqn", "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn"),
         ("policy.type=zzz", "unknown algorithm 'zzz'. Expected one of "),
     ],
 )
@@ -664,6 +663,11 @@ def test_a_wrong_setting_makes_no_run_folder(override, message, refused, tmp_pat
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert message in refused("train", "cartpole_ppo", override, "--out", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_settings_of_a_preset_are_not_those_of_another_algorithm(refused):
+    error = refused("train", "acrobot_ppo", "policy.type=dqn")
+    assert "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn" in error
 
 
 def test_a_configuration_without_an_algorithm_says_which_key_is_meant(refused, tmp_path):
@@ -834,7 +838,7 @@ def test_compare_prints_a_row_per_run_with_the_settings_that_differ_below_it(see
     note = lines.index("      seed=5, policy.learn.gamma=0.9")
     assert "".join(line.split()[0] for line in lines[:note]) == with_other_gamma.name
     assert lines[note + 1].split() == ["some-seeds/seed_0", "0"]
-    assert lines[note + 2] == "      seed=0, policy.learn.gamma=0.98"
+    assert lines[note + 2] == "      seed=0, policy.learn.gamma=0.99"
     assert max(map(len, lines)) <= 80
 
 

@@ -148,7 +148,7 @@ def test_a_folder_of_seeds_says_in_what_it_differs_from_the_others(train, tmp_pa
     assert "settings that differ" not in train({0: 1.0}, "--seeds", "0")[1]
     (tmp_path / "cartpole_ppo-seeds-1").mkdir()
     _, out, _ = train({0: 2.0}, "--seeds", "0", "policy.learn.gamma=0.9")
-    assert "settings that differ from cartpole_ppo-seeds: policy.learn.gamma=0.9 (there 0.98)\n" in out
+    assert "settings that differ from cartpole_ppo-seeds: policy.learn.gamma=0.9 (there 0.99)\n" in out
     folder = tmp_path / "cartpole_ppo-seeds-2"
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["settings that differ from"] == {"cartpole_ppo-seeds": {"policy.learn.gamma": 0.9}}

@@ -139,7 +139,7 @@ def ids(block):
 def test_every_code_block_is_fenced_and_names_its_language():
     indented = [name_of(page) for page in PAGES if re.search(r"\n\n {4,}\S", prose(page))]
     assert indented == []
-    assert {block.language for block in blocks()} == {"python", "bash", "text"}
+    assert {block.language for block in blocks()} == {"python", "bash", "text", "math"}
 
 
 def test_few_blocks_are_left_out_and_each_says_why():

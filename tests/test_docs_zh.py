@@ -4,6 +4,7 @@ Nothing of theirs is run: `tests/test_docs.py` runs the blocks of the English pa
 """
 
 import itertools
+import json
 import re
 from collections import Counter
 
@@ -224,6 +225,12 @@ def test_a_chinese_page_uses_the_words_of_the_glossary(page):
 
 def test_another_word_is_found():
     assert variants("代理把数据存进经验池。") == ["代理: 智能体", "经验池: 经验回放缓冲区"]
+
+
+def test_the_first_paragraphs_of_algorithms_are_typeset_well_and_name_what_exists():
+    when = json.loads((DOCS / "zh" / "algorithms.json").read_text(encoding="utf-8"))
+    assert [name for name in when if not (DOCS / "algorithms" / f"{name}.md").is_file()] == []
+    assert [found for text in when.values() for found in (*variants(text), *slips(text))] == []
 
 
 # Typesetting

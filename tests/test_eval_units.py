@@ -8,6 +8,7 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.data.action_trees import ActionTree
 from minding.engine.process.runtime import assign
 from minding.envs import make_evaluator_env
 from minding.envs.backends.group import episode_seed
@@ -17,6 +18,7 @@ from minding.middleware.evaluator import play_episodes
 CASES = [
     *[("ppo", kind, True) for kind in JUDGED],
     ("ppo", "box", False),
+    ("sac", "dict of numbers", True),
     ("sac", "box, limits for each number", True),
     ("dqn", "discrete, from minus four", True),
 ]
@@ -32,7 +34,7 @@ def made(cfg):
     """The policy, acting far from where PPO starts, so that limits matter."""
     policy = training.make_policy(cfg, modes=("collect", "eval"))
     for name, p in policy.params.items():
-        if "head.linear" in name:
+        if "head." in name and name.endswith(("weight", "bias")):
             assign(p, 30.0 * p.asnumpy())
     return policy
 
@@ -49,6 +51,8 @@ def test_eval_mode_plays_a_plain_environment_as_the_evaluator_does(algorithm, ki
         total, done = 0.0, False
         while not done:
             action = policy.eval_mode.forward(obs[None])[0]
+            if "tree" in cfg.env.spec.env_action:
+                action = ActionTree(cfg.env.spec.env_action).split(action)
             obs, reward, terminated, truncated, _ = env.step(action)
             total, done = total + reward, terminated or truncated
         returns.append(total)

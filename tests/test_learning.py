@@ -10,6 +10,8 @@ from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, Task
 from minding.policies import ALGORITHMS
 
+KINDS = {"discrete": {}, "box": {"continuous": True}, "composite": {"joined": True}}
+"""Arguments of the probe for actions of a kind."""
 FAST = ("ppo",)
 ELSEWHERE = (of_algorithms.is_offline, of_algorithms.imitates, of_algorithms.plays_itself)
 ONLINE = [name for name in ALGORITHMS if not any(learns(name) for learns in ELSEWHERE)]
@@ -24,7 +26,7 @@ def train(algorithm):
         "seed": 0,
         "env": {
             "env_id": "probes:Team" if ALGORITHMS[algorithm].agents == "several" else "probes:Invest",
-            "env_kwargs": {"continuous": "discrete" not in ALGORITHMS[algorithm].actions, "limit": limit},
+            "env_kwargs": {**KINDS[ALGORITHMS[algorithm].actions[0]], "limit": limit},
             "collector_env_num": 4,
             "evaluator_env_num": 1,
         },

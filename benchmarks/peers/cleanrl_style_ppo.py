@@ -4,7 +4,8 @@
 hyper-parameters as that script: synchronous vector environment that resets in the step of an end,
 preallocated rollout tensors, GAE by a backward loop, shuffled minibatches, clipped policy and value losses,
 gradient norm clipping, Adam with eps 1e-5, learning rate annealed to zero. No logging.
-In cases with `envpool`, EnvPool's environments replace the vector environment.
+In cases with `envpool`, EnvPool's environments replace the vector environment. Images have the network of
+`ppo_atari_envpool.py`, continuous actions the distribution of `ppo_continuous_action.py`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import RecordEpisodeStatistics
 from torch import Tensor, nn
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Distribution, Independent, Normal
 
 from benchmarks.cases import PPOCase
 from benchmarks.window import RunOptions, measure, parse_options
 
 
-def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
+def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float) -> nn.Module:
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer
@@ -40,27 +41,56 @@ def mlp(sizes: list[int], head_gain: float) -> nn.Sequential:
     return nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-2], sizes[-1]), head_gain))
 
 
-class Agent(nn.Module):
-    """Separate networks for policy and value."""
+def encoder(case: PPOCase) -> nn.Sequential:
+    """The convolutions of a case and the layer after them; nothing for observations of numbers."""
+    layers: list[nn.Module] = []
+    if case.image:
+        channels, gain = case.image[0], math.sqrt(2)
+        for filters, kernel, stride in case.convolutions:
+            layers += [orthogonal(nn.Conv2d(channels, filters, kernel, stride), gain), nn.ReLU()]
+            channels = filters
+        layers.append(nn.Flatten())
+        flat = nn.Sequential(*layers)(torch.zeros(1, *case.image)).shape[1]
+        layers += [orthogonal(nn.Linear(flat, case.image_features), gain), nn.ReLU()]
+    return nn.Sequential(*layers)
 
-    def __init__(self, observation_size: int, actions: int, hidden: tuple[int, ...]) -> None:
+
+class Agent(nn.Module):
+    """Separate networks for policy and value, of images after a common encoder."""
+
+    def __init__(self, case: PPOCase, observation: gym.spaces.Box, action: gym.Space) -> None:
         super().__init__()
-        self.actor = mlp([observation_size, *hidden, actions], head_gain=0.01)
-        self.critic = mlp([observation_size, *hidden, 1], head_gain=1.0)
+        self.encoder = encoder(case)
+        # Bytes become numbers up to 1.
+        self.scale = 255.0 if case.image else 1.0
+        self.discrete = isinstance(action, gym.spaces.Discrete)
+        inputs = case.image_features or math.prod(observation.shape)
+        outputs = int(action.n) if isinstance(action, gym.spaces.Discrete) else math.prod(action.shape or ())
+        self.actor = mlp([inputs, *case.hidden, outputs], head_gain=0.01)
+        self.critic = mlp([inputs, *case.hidden, 1], head_gain=1.0)
+        self.log_std = None if self.discrete else nn.Parameter(torch.zeros(outputs))
 
     def act(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns a sampled action ``(N,)``, its log probability ``(N,)`` and the value ``(N,)``."""
-        distribution = Categorical(logits=self.actor(obs))
+        """Returns a sampled action ``(N, ...)``, its log probability ``(N,)`` and the value ``(N,)``."""
+        distribution, value = self(obs)
         action = distribution.sample()
-        return action, distribution.log_prob(action), self.value(obs)
+        return action, distribution.log_prob(action), value
 
     def evaluate(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns log probability, entropy and value, each ``(B,)``, of actions that were taken."""
-        distribution = Categorical(logits=self.actor(obs))
-        return distribution.log_prob(action), distribution.entropy(), self.value(obs)
+        distribution, value = self(obs)
+        return distribution.log_prob(action), distribution.entropy(), value
+
+    def forward(self, obs: Tensor) -> tuple[Distribution, Tensor]:
+        features = self.encoder(obs / self.scale)
+        params = self.actor(features)
+        value = self.critic(features).squeeze(-1)
+        if self.log_std is None:
+            return Categorical(logits=params), value
+        return Independent(Normal(params, self.log_std.exp().expand_as(params)), 1), value
 
     def value(self, obs: Tensor) -> Tensor:
-        return self.critic(obs).squeeze(-1)
+        return self(obs)[1]
 
 
 @dataclasses.dataclass
@@ -75,11 +105,11 @@ class Rollout:
     value: Tensor
 
     @classmethod
-    def empty(cls, steps: int, num_envs: int, obs_shape: tuple[int, ...]) -> Rollout:
+    def empty(cls, steps: int, num_envs: int, obs_shape: tuple[int, ...], action: gym.Space) -> Rollout:
         rows = (steps, num_envs)
-        action = torch.zeros(rows, dtype=torch.int64)
+        kind = torch.int64 if isinstance(action, gym.spaces.Discrete) else torch.float32
         floats = [torch.zeros(rows) for _ in range(4)]
-        return cls(torch.zeros(rows + obs_shape), action, *floats)
+        return cls(torch.zeros(rows + obs_shape), torch.zeros(rows + (action.shape or ()), dtype=kind), *floats)
 
 
 def environments(case: PPOCase, seed: int) -> tuple[Any, gym.Space, gym.Space]:
@@ -111,10 +141,11 @@ class Trainer:
         self.rng = np.random.default_rng(seed)
         self.envs, observation, action = environments(case, seed)
         obs_shape = observation.shape
-        self.agent = Agent(math.prod(obs_shape), int(action.n), case.hidden)
+        self.action_space = action
+        self.agent = Agent(case, observation, action)
         self.optimizer = torch.optim.Adam(self.agent.parameters(), lr=case.learning_rate, eps=1e-5)
-        self.rollout = Rollout.empty(case.rollout_length, case.num_envs, obs_shape)
-        self.next_obs = torch.as_tensor((self.envs.reset() if case.envpool else self.envs.reset(seed=seed))[0])
+        self.rollout = Rollout.empty(case.rollout_length, case.num_envs, obs_shape, action)
+        self.next_obs = torch.Tensor((self.envs.reset() if case.envpool else self.envs.reset(seed=seed))[0])
         self.next_done = torch.zeros(case.num_envs)
         self.env_steps, self.total_steps = 0, total_steps
 
@@ -135,13 +166,18 @@ class Trainer:
         for t in range(self.case.rollout_length):
             rollout.obs[t], rollout.done[t] = self.next_obs, self.next_done
             rollout.action[t], rollout.log_prob[t], rollout.value[t] = self.agent.act(self.next_obs)
-            obs, reward, terminated, truncated, _ = self.envs.step(rollout.action[t].numpy())
+            obs, reward, terminated, truncated, _ = self.envs.step(self.as_taken(rollout.action[t].numpy()))
             rollout.reward[t] = torch.as_tensor(reward)
             # EnvPool resets an environment in the step after its end, which does not count.
             resets = int(self.next_done.sum()) if self.case.envpool else 0
-            self.next_obs = torch.as_tensor(obs)
+            self.next_obs = torch.Tensor(obs)
             self.next_done = torch.as_tensor(np.logical_or(terminated, truncated), dtype=torch.float32)
             self.env_steps += self.case.num_envs - resets
+
+    def as_taken(self, action: np.ndarray) -> np.ndarray:
+        """Actions as the environments take them: numbers inside their limits."""
+        space = self.action_space
+        return action.clip(space.low, space.high) if isinstance(space, gym.spaces.Box) else action
 
     @torch.no_grad()
     def advantages(self) -> Tensor:
@@ -160,7 +196,8 @@ class Trainer:
         """Makes epochs x minibatches gradient steps; both arguments are ``(T, N)``."""
         case, rollout = self.case, self.rollout
         obs = rollout.obs.flatten(0, 1)
-        flat = [x.flatten() for x in (rollout.action, rollout.log_prob, rollout.value, advantage, returns)]
+        columns = (rollout.action, rollout.log_prob, rollout.value, advantage, returns)
+        flat = [x.flatten(0, 1) for x in columns]
         rows = np.arange(len(obs))
         for _ in range(case.epochs):
             self.rng.shuffle(rows)
@@ -176,8 +213,8 @@ class Trainer:
         """Clipped policy loss - entropy bonus + clipped value loss of one minibatch.
 
         Args:
-          obs: float32 ``(B, D)``.
-          columns: action, old log probability, old value, advantage and return, each ``(B,)``.
+          obs: float32 ``(B, ...)``.
+          columns: action ``(B, ...)``, old log probability, old value, advantage and return, each ``(B,)``.
         """
         case = self.case
         action, old_log_prob, old_value, advantage, returns = columns

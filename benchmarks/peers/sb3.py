@@ -18,6 +18,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 from torch import nn
 
 from benchmarks.cases import A2CCase, Case, DQNCase, PPOCase, ReplayCase, SACCase, TD3Case
@@ -157,9 +158,12 @@ def build(case: Case, common: dict[str, Any]) -> BaseAlgorithm:
     raise TypeError(f"expected a case of a known kind, got {type(case).__name__} ({case.name})")
 
 
-def environment(case: Case) -> str | Callable[[], gym.Env]:
-    """What `make_vec_env` makes the environments of a case from."""
-    return functools.partial(Frames, case.image) if case.image else case.env_id
+def environments(case: Case, seed: int) -> VecEnv:
+    """The environments of a case."""
+    make = functools.partial(Frames, case.image) if case.image else case.env_id
+    made = make_vec_env(make, n_envs=case.num_envs, seed=seed)
+    # The library guesses which axis of an image has the channels, and guesses wrong where there are more than rows.
+    return VecTransposeImage(made, skip=True) if case.image else made
 
 
 def run_case(
@@ -176,7 +180,7 @@ def run_case(
     torch.set_num_threads(case.threads)
     common = {
         "policy": "CnnPolicy" if case.image else "MlpPolicy",
-        "env": make_vec_env(environment(case), n_envs=case.num_envs, seed=options.seed),
+        "env": environments(case, options.seed),
         "learning_rate": case.learning_rate,
         "gamma": case.gamma,
         "seed": options.seed,

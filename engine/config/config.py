@@ -375,6 +375,11 @@ class ModelSection(OpenSection):
         ("none", "layer"),
         "layer normalization of each hidden layer before its activation, over the layer's units",
     )
+    block: str = setting(
+        "plain",
+        ("plain", "residual"),
+        "hidden layers, or SimBa's residual blocks with layer normalization, one for each entry of hidden",
+    )
     encoder: str | None = setting(
         None,
         None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array
 
@@ -17,6 +18,8 @@ class ActionAdapter:
 
     On the policy's side, Discrete and MultiDiscrete actions count from 0, a MultiDiscrete of several axes is flattened
     to one axis, and the actions of a rescaled Box lie in [-1, 1]. Box actions are clipped to the environment's bounds.
+    Actions of Tuple and Dict spaces are rows on both sides, see `engine.data.action_trees`; in a composite row, the
+    bounds of a choice are its first and last value.
 
     Args:
       space: the environment's action space, as `envs.describe_actions` describes it; with several agents, the space
@@ -27,9 +30,11 @@ class ActionAdapter:
       shape: shape of one action of the environment.
       row_shape: shape of the actions of one environment: `shape`, or ``(M, *shape)`` with several agents.
       dtype: dtype of the environment's actions.
-      continuous: whether the space is a Box. Only a Box has the attributes below.
+      continuous: whether the space is a Box, or composite. Only these have the attributes below.
+      choices: number of choices at the begin of a composite row; 0 for a Box.
       low, high: the environment's bounds, ``(*shape)``.
-      rescaled: whether the policy acts in [-1, 1].
+      rescaled: whether the policy's numbers are in [-1, 1].
+      policy_limits: bounds of the policy's own actions.
       scale, middle: the environment's action is ``action * scale + middle``, clipped to its bounds.
     """
 
@@ -38,24 +43,32 @@ class ActionAdapter:
         self._lead = () if agents is None else (agents,)
         self.row_shape = (*self._lead, *self.shape)
         self.dtype: np.dtype[Any] = np.dtype(space["dtype"])
-        self.continuous = space["kind"] == "box"
+        self.continuous = space["kind"] in ("box", COMPOSITE)
         self._policy_shape = self.shape
         if self.continuous:
-            self.low, self.high = self._filled(space["low"]), self._filled(space["high"])
-            self.rescaled = bool(space["rescaled"])
-            half = (self.high.astype(np.float64) - self.low) / 2 if self.rescaled else np.ones(self.shape)
-            middle = self.low + half if self.rescaled else np.zeros(self.shape)
-            self.scale, self.middle = half.astype(self.dtype), middle.astype(self.dtype)
+            self._take_bounds(space)
         else:
             self.start = np.asarray(space["start"], np.int64)
             self._shifted = bool(self.start.any())
             if self.shape:
                 self._policy_shape = (math.prod(self.shape),)
 
-    @property
-    def policy_limits(self) -> tuple[Array, Array]:
-        """Bounds of the policy's own Box actions."""
-        return (np.full_like(self.low, -1), np.ones_like(self.high)) if self.rescaled else (self.low, self.high)
+    def _take_bounds(self, space: Mapping[str, Any]) -> None:
+        nvec, start = (np.asarray(space.get(key, ()), self.dtype) for key in ("nvec", "start"))
+        self.choices, self.rescaled = len(nvec), bool(space["rescaled"])
+        shape = (self.shape[0] - self.choices,) if self.choices else self.shape
+        low, high = (np.full(shape, np.asarray(space[end], self.dtype), self.dtype) for end in ("low", "high"))
+        half = (high.astype(np.float64) - low) / 2 if self.rescaled else np.ones(shape)
+        middle = low + half if self.rescaled else np.zeros(shape)
+        own = (np.full_like(low, -1), np.ones_like(high)) if self.rescaled else (low, high)
+
+        def joined(of_choices: Array, of_numbers: Array) -> Array:
+            of_numbers = of_numbers.astype(self.dtype)
+            return np.concatenate([of_choices, of_numbers]) if self.choices else of_numbers
+
+        self.low, self.high = joined(start, low), joined(start + nvec - 1, high)
+        self.scale, self.middle = joined(np.ones_like(nvec), half), joined(start, middle)
+        self.policy_limits = joined(np.zeros_like(nvec), own[0]), joined(nvec - 1, own[1])
 
     def __call__(self, action: Array) -> Array:
         """Converts the policy's actions ``(N, ...)`` to the environment's: a new array ``(N, *row_shape)``.
@@ -65,7 +78,7 @@ class ActionAdapter:
         """
         action = self._checked(action, self._policy_shape)
         if self.continuous:
-            if self.rescaled:
+            if self.rescaled or self.choices:
                 action = action * self.scale
                 action += self.middle
             return self._clipped(action)
@@ -96,7 +109,7 @@ class ActionAdapter:
         if not self.continuous:
             counted: Array = (action.astype(np.int64) - self.start).reshape(-1, *self._policy_shape)
             return counted
-        if not self.rescaled:
+        if not (self.rescaled or self.choices):
             return action.astype(np.float32)
         scale = np.where(self.scale == 0, 1, self.scale)
         own: Array = ((action - self.middle) / scale).astype(np.float32)
@@ -117,6 +130,3 @@ class ActionAdapter:
         # Clipped after scaling, which may exceed the bounds by a rounding error.
         clipped = np.minimum(np.maximum(action, self.low), self.high)
         return clipped.astype(self.dtype, copy=False)
-
-    def _filled(self, bound: Any) -> Array:
-        return np.full(self.shape, np.asarray(bound, self.dtype), self.dtype)

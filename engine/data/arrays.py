@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.action_trees import ActionTree
 from minding.engine.data.description import check_description
 from minding.engine.data.episode import Episode
 from minding.engine.data.inferred_spaces import box_of, fitted, infer_spaces, with_limits
-from minding.engine.errors import DataError, MindingError
+from minding.engine.errors import DataError, MindingError, ShapeError
 from minding.engine.types import Array
 
 _PARTS = ("obs", "action", "reward", "terminated", "truncated")
@@ -24,16 +25,22 @@ def episodes_of_arrays(
 ) -> tuple[list[Episode], dict[str, Any]]:
     """The episodes in the dtypes of their environment, and its description; see `Dataset.of_episodes`."""
     made: list[Episode] = []
-    for number, parts in enumerate(_listed(episodes)):
+    given = _listed(episodes)
+    with _naming("of_episodes"):
+        known = None if env is None else _of_environment(env, action_low, action_high)
+    codec = ActionTree(known["env_action"]) if known is not None and "tree" in known["env_action"] else None
+    for number, parts in enumerate(given):
         with _naming(f"episode {number}"):
-            episode = _episode(parts)
+            episode = _episode(parts, codec)
             if made:
                 _check_alike(episode, made[0])
             elif env is None:
                 _check_images(episode)
             made.append(episode)
-    with _naming("of_episodes"):
-        described = _described(made, env, action_low, action_high)
+    described = known
+    if described is None:
+        with _naming("of_episodes"):
+            described = with_limits(infer_spaces(made, action_low, action_high), action_low, action_high)
     for number, episode in enumerate(made):
         with _naming(f"episode {number}"):
             made[number] = fitted(episode, described)
@@ -51,12 +58,10 @@ def _naming(what: str) -> Iterator[None]:
         raise DataError(f"{what}: {error}") from None
 
 
-def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any) -> dict[str, Any]:
-    """The description of the environment: the given one, or one derived from the arrays."""
-    if env is not None and not (action_low is None and action_high is None):
+def _of_environment(env: Any, action_low: Any, action_high: Any) -> dict[str, Any]:
+    """The description of the given environment."""
+    if not (action_low is None and action_high is None):
         raise ValueError("env= has limits of actions: leave out action_low= and action_high=, or env=")
-    if env is None:
-        return with_limits(infer_spaces(made, action_low, action_high), action_low, action_high)
     if isinstance(env, Mapping):
         try:
             check_description(env)
@@ -82,7 +87,7 @@ def _listed(episodes: Any) -> list[Any]:
     return given
 
 
-def _episode(parts: Any) -> Episode:
+def _episode(parts: Any, codec: ActionTree | None) -> Episode:
     if not isinstance(parts, Mapping):
         raise ValueError(f"expected a dict with {', '.join(_PARTS)}, got {type(parts).__name__}")
     missing = [name for name in _PARTS if name not in parts]
@@ -90,7 +95,13 @@ def _episode(parts: Any) -> Episode:
         raise ValueError(f"it lacks {', '.join(missing)}: expected {', '.join(_PARTS)}")
     reward = rewards_of(parts["reward"])
     steps = len(reward)
-    action = _numbers(parts["action"], "action")
+    action = parts["action"]
+    if codec is not None and isinstance(action, Mapping | tuple):
+        try:
+            action = codec.join(action, (steps,))
+        except ShapeError as error:
+            raise ValueError(str(error)) from None
+    action = _numbers(action, "action")
     _check_rows("action", action, steps, "one for each reward")
     if action.dtype.kind != "f":
         action = without_column(action)

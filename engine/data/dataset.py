@@ -27,6 +27,7 @@ from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.data.references import References, references_of
+from minding.engine.data.returns import reverse_scan
 from minding.engine.errors import DamagedCheckpointError, DamagedDataError, DataError, MindingError, few, nearest
 from minding.engine.paths import absolute, shown
 from minding.engine.types import Array
@@ -120,7 +121,9 @@ class Dataset:
         """Returns steps as the rows that policies learn from, with actions in the policy's units.
 
         Args:
-          names: names of fields; fields that the data do not have (see the attribute `names`) are left out.
+          names: names of fields; fields that the data do not have (see the attribute `names`) are left out. Besides
+            these there is ``return.<gamma>``, such as ``return.0.99``: the sum of the rewards from the step on to the
+            last recorded one of its episode, discounted by gamma.
           index: ``(n,)``, the numbers of the steps.
         Returns:
           Arrays ``(n, ...)`` by name.
@@ -137,6 +140,8 @@ class Dataset:
                 found[name] = self._adapter.invert(self.action[np.minimum(index + 1, len(self) - 1)])
             elif name == "next_known":
                 found[name] = (self.end[np.searchsorted(self.end, index)] != index).astype(np.float32)
+            elif kind == "return" and path:
+                found[name] = self._returns_from(float(path))[index]
             elif kind == "obs" and path in self.obs:
                 found[name] = self.obs[path][index]
             elif kind == "next_obs" and path in self.obs:
@@ -154,6 +159,19 @@ class Dataset:
         after: Array = self.obs[path][np.minimum(index + 1, len(self) - 1)]
         after[last] = self.final_obs[path][episode[last]]
         return after
+
+    def _returns_from(self, gamma: float) -> Array:
+        """The discounted return from each step on, float32."""
+        if gamma not in self._discounted:
+            decay = np.full((len(self), 1), gamma)
+            decay[self.end] = 0.0
+            self._discounted[gamma] = reverse_scan(self.reward[:, None], decay)[:, 0].astype(np.float32)
+        return self._discounted[gamma]
+
+    @functools.cached_property
+    def _discounted(self) -> dict[float, Array]:
+        """Results of `_returns_from` by discount factor."""
+        return {}
 
     def returns(self) -> Array:
         """Float64 returns of the episodes that ended."""

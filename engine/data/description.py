@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from minding.engine.config.options import plain
+from minding.engine.data.action_trees import COMPOSITE, joined_space, parts_of
+from minding.engine.errors import SpaceError
 
 _PARTS = ("env_id", "wrappers", "observation", "env_action", "env_kwargs", "max_episode_steps")
 _NUMBERS = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 _MOST = 1 << 31
 """Maximum count of numbers in an observation or action, and of values of a discrete one."""
-_ACTIONS = ("box", "discrete", "multi_discrete")
-_OBSERVATIONS = (*_ACTIONS, "multi_binary", "action_mask", "dict", "tuple")
+_SINGLE = ("box", "discrete", "multi_discrete")
+_ACTIONS = (*_SINGLE, COMPOSITE)
+_OBSERVATIONS = (*_SINGLE, "multi_binary", "action_mask", "dict", "tuple")
 _DECISIVE = ("kind", "shape")
 """If one of these differs, other differences follow from it, such as bounds of another length, and are not named."""
 _ABSENT = "missing"
@@ -42,8 +45,12 @@ def check_description(env: Mapping[str, Any]) -> None:
     _expect(isinstance(env.get("env_kwargs"), Mapping), "env_kwargs", env.get("env_kwargs"), "a dict")
     _expect(limit is None or _is_count(limit), "max_episode_steps", limit, "an integer of 1 or more, or None")
     _check_space("observation", env.get("observation"), _OBSERVATIONS)
-    _check_space("env_action", env.get("env_action"), _ACTIONS)
-    _check_action(env["env_action"])
+    action = env.get("env_action")
+    if isinstance(action, Mapping) and "tree" in action:
+        _check_rows(action)
+    else:
+        _check_space("env_action", action, _SINGLE)
+        _check_action("env_action", env["env_action"])
 
 
 def _expect(right: bool, name: str, value: Any, expected: str) -> None:
@@ -81,23 +88,37 @@ def _check_space(name: str, space: Any, kinds: tuple[str, ...]) -> None:
         _check_limits(name, space)
 
 
-def _check_action(space: Mapping[str, Any]) -> None:
+def _check_rows(space: Mapping[str, Any]) -> None:
+    """Checks the space of rows of a Tuple or Dict, which follows from its tree, see `engine.data.action_trees`."""
+    _check_space("env_action.tree", space["tree"], (*_SINGLE, "dict", "tuple"))
+    for path, part in parts_of(space["tree"]):
+        _check_action(f"env_action.tree.{path}", {**part, "rescaled": False} if part["kind"] == "box" else part)
+    try:
+        expected = joined_space(space["tree"], rescale=bool(space.get("rescaled", False)))
+    except SpaceError as error:
+        raise ValueError(f"env_action.tree: {error}") from None
+    odd = differences("env_action", dict(space), expected)
+    if odd:
+        raise ValueError(f"{odd[0]} ('here' is what follows from env_action.tree)")
+
+
+def _check_action(name: str, space: Mapping[str, Any]) -> None:
     """Checks the entries that only spaces of actions have, see `engine.data.actions.ActionAdapter`."""
     kind, shape, start = space["kind"], space.get("shape"), space.get("start")
     sizes = shape if isinstance(shape, list) else [None]
     good = all(_is_count(size) for size in sizes) and (kind != "discrete" or not sizes)
-    _expect(good, "env_action.shape", shape, "a list of sizes")
-    _expect(space.get("dtype") in _NUMBERS, "env_action.dtype", space.get("dtype"), "a type of numbers")
+    _expect(good, f"{name}.shape", shape, "a list of sizes")
+    _expect(space.get("dtype") in _NUMBERS, f"{name}.dtype", space.get("dtype"), "a type of numbers")
     if kind == "box":
         rescaled = space.get("rescaled")
         finite = bool(np.isfinite(np.asarray([*np.ravel(space["low"]), *np.ravel(space["high"])], np.float64)).all())
-        _expect(type(rescaled) is bool, "env_action.rescaled", rescaled, "true or false")
-        _expect(finite or not rescaled, "env_action.rescaled", rescaled, "false, as limits are infinite")
+        _expect(type(rescaled) is bool, f"{name}.rescaled", rescaled, "true or false")
+        _expect(finite or not rescaled, f"{name}.rescaled", rescaled, "false, as limits are infinite")
     elif kind == "multi_discrete":
         starts = np.asarray(start if isinstance(start, list) else [None], object)
         good = all(type(each) is int for each in starts.ravel().tolist())
         good = good and starts.shape == np.shape(space["nvec"]) == tuple(sizes)
-        _expect(good, "env_action.start", start, "an integer for each count")
+        _expect(good, f"{name}.start", start, "an integer for each count")
 
 
 def _check_limits(name: str, space: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.observation import observation_leaves
 from minding.engine.types import Array
@@ -166,7 +167,7 @@ def _action(values: Array, shape: tuple[int, ...], dtype: np.dtype[Any], kind: s
         values = values[:, None]
     if kind == "box" and values.dtype.kind == "b":
         raise ValueError("action is bool, the environment's actions are numbers within limits (Box)")
-    if kind != "box" and values.dtype.kind == "f":
+    if kind not in ("box", COMPOSITE) and values.dtype.kind == "f":
         raise ValueError(f"action is {values.dtype}, the environment's actions are choices: expected integers")
     return _cast(values, "action", shape, dtype)
 

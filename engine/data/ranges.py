@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.masks import ACTION_MASK, first_entries
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.types import Array
@@ -76,11 +77,18 @@ def _place(row: int, end: Array, single: bool) -> str:
 
 def _of_actions(space: Mapping[str, Any], action: Array) -> Iterator[tuple[int, str]]:
     """The first row with an action that is not in the space, and the fault."""
-    if space["kind"] == "box":
+    if space["kind"] in ("box", COMPOSITE):
         low, high = np.asarray(space["low"], np.float64), np.asarray(space["high"], np.float64)
         bounded = np.isfinite(low) & np.isfinite(high)
         slack = np.where(bounded, _ROUNDING * (np.where(bounded, high, 0) - np.where(bounded, low, 0)), 0)
+        whole = len(space["nvec"]) if space["kind"] == COMPOSITE else 0
+        if whole:
+            first, count = np.asarray(space["start"], np.float64), np.asarray(space["nvec"], np.float64)
+            low, high = np.append(first, low), np.append(first + count - 1, high)
+            slack = np.append(np.zeros(whole), slack)
         outside = ~((action >= low - slack) & (action <= high + slack) & (np.abs(action) < LARGEST))
+        if whole:
+            outside[:, :whole] |= action[:, :whole] != np.rint(action[:, :whole])
     else:
         low = np.asarray(space["start"])
         high = low + np.asarray(space["n"] if space["kind"] == "discrete" else space["nvec"]) - 1
@@ -112,6 +120,8 @@ def _of_leaf(leaf: Leaf, values: Array, limits: bool) -> Iterator[tuple[int, str
 
 def _legal(space: Mapping[str, Any], action: Array, mask: Array, counts: list[int]) -> Array:
     """Bool ``(S,)``: whether the mask of each step allows its action; an action has one choice for each count."""
+    if space["kind"] == COMPOSITE:
+        action = action[:, : len(counts)]
     choices = (action.astype(np.int64) - np.asarray(space["start"], np.int64)).reshape(len(action), len(counts))
     return np.asarray(np.take_along_axis(mask, choices + first_entries(counts), axis=1))
 

@@ -104,7 +104,7 @@ def differing_settings(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
     """The settings in which configurations differ, by path, for each of them.
 
     Settings that do not affect returns (the folder of a run, the frequency of logs) are not compared. If algorithms
-    differ, neither are settings of the section `policy` that only some of them have.
+    differ, a setting of the section `policy` that only some of them have is compared among those.
     """
     flat = [dict(_leaves({"seed": cfg.get("seed"), **settings_of(cfg)})) for cfg in cfgs]  # type: ignore[arg-type]
     one_algorithm = len({str(each.get("policy.type")) for each in flat}) == 1
@@ -112,9 +112,9 @@ def differing_settings(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
     def differs(path: str) -> bool:
         values = [each[path] for each in flat if path in each]
-        if len(values) < len(flat):
-            return one_algorithm or not path.startswith("policy.")
-        return any(value != values[0] for value in values)
+        if any(value != values[0] for value in values):
+            return True
+        return len(values) < len(flat) and (one_algorithm or not path.startswith("policy."))
 
     shown = [path for path in paths if differs(path)]
     return [{path: each[path] for path in shown if path in each} for each in flat]

@@ -28,6 +28,7 @@ from minding.envs.guards.watchdog import watched
 from minding.envs.single import env_objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.id_hints import newest, old_gym, unknown_id
+from minding.envs.single.joined_actions import join_actions
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, wrap
@@ -38,6 +39,7 @@ from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 _PROVIDERS = {
     "ALE/": ("ale_py", "ale-py", "atari"),
     "BabyAI-": ("minigrid", "minigrid", "minigrid"),
+    "MinAtar/": ("minding.envs.single.minatar", "minatar", "minatar"),
     "MiniGrid-": ("minigrid", "minigrid", "minigrid"),
     "dm_control/": ("minding.envs.single.dm_control", "dm-control", "dmc"),
 }
@@ -129,7 +131,10 @@ class EnvFactory:
 
     def _fitted(self, made: Any) -> AnyEnv:
         """The new environment with the agents axis or the wrappers, and with the declared info."""
-        env = self._with_agents_axis(made) if self._has_agents(made) else wrap(_with_spaces(made), self.wrappers)
+        if self._has_agents(made):
+            env: AnyEnv = self._with_agents_axis(made)
+        else:
+            env = join_actions(wrap(_with_spaces(made), self.wrappers))
         self._check_actions(env)
         # With several agents the mask is in the observation already.
         keys = tuple(key for key in self.info_keys if key != ACTION_MASK or not isinstance(env, AgentsEnv))

@@ -25,7 +25,7 @@ from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, wi
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.guards.answers import FLAGS, InterfaceError, as_info, brief, reset_answer, step_answer
-from minding.envs.spaces.actions import as_multi_discrete, without_placeholders
+from minding.envs.spaces.actions import JoinedActions, as_multi_discrete, describe_actions, without_placeholders
 from minding.envs.spaces.agents import agents_space
 
 INFO = "info"
@@ -254,7 +254,7 @@ def _last_entries(info: Any, over: Array, keys: Sequence[str]) -> dict[str, Arra
 
 
 def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
-    """The number of mask entries for each choice of an action.
+    """The number of mask entries for each choice of an action; the numbers of a Tuple or Dict have none.
 
     Raises:
       SpaceError: actions of this space cannot be masked.
@@ -265,6 +265,8 @@ def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
         return tuple(int(n) for n in space.nvec.ravel())
     if isinstance(space, spaces.MultiBinary):
         return (2,) * math.prod(space.shape)
+    if isinstance(space, JoinedActions) and "nvec" in (joined := describe_actions(space, rescale=False)):
+        return tuple(joined["nvec"])
     raise SpaceError(f"an action mask needs Discrete, MultiDiscrete or MultiBinary actions, got the space {space}")
 
 
@@ -290,6 +292,10 @@ def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Ge
     if isinstance(space, spaces.MultiBinary):
         space = as_multi_discrete(space)
     drawn = random_legal(np.asarray(mask).astype(bool), action_counts(space), rng)
+    if isinstance(space, JoinedActions):
+        rows, start = env.action_space.sample(), describe_actions(space, rescale=False)["start"]
+        rows[..., : len(start)] = drawn.reshape(*rows.shape[:-1], -1) + start
+        return rows
     if isinstance(space, spaces.MultiDiscrete):
         drawn = drawn.reshape(*drawn.shape[:-1], *space.shape)
     return (drawn + space.start).astype(space.dtype)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import trees
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.masks import masked_obs, random_legal, without_legal
 from minding.engine.data.observation import observation_leaves
@@ -252,6 +253,12 @@ class Actor:
     def random_action(self, count: int, mask: Array | None = None) -> Array:
         """Draws `count` actions uniformly; given a mask ``(count, A)``, only legal ones."""
         space = self.space
+        if space["kind"] == COMPOSITE:
+            counts = space["nvec"]
+            mask = np.ones((count, sum(counts)), bool) if mask is None else mask
+            chosen = random_legal(mask, counts, self.rng).reshape(count, -1)
+            numbers = self.rng.uniform(-1.0, 1.0, size=(count, len(space["low"])))
+            return np.concatenate([chosen, numbers], axis=1, dtype=np.float32)
         if mask is not None:
             action = random_legal(mask, space.get("nvec", [space.get("n")]), self.rng)
             return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action
@@ -394,6 +401,30 @@ class NoisyActor(Actor):
     def load_state_dict(self, state: StateDict) -> None:
         super().load_state_dict(state)
         self.noise.load_state_dict(state["noise"])
+
+
+class ParametrisedActor(NoisyActor):
+    """The choice of the highest value with the actor's numbers and noise, or with probability `eps` a uniformly random
+    action; the noise does not change the choice.
+
+    Network outputs: values of the choices ``(B, n)``, numbers ``(B, A)`` in [-1, 1].
+    """
+
+    def explore(
+        self, outputs: Outputs, mask: Array | None = None, *, eps: float = 0.0, **collect_kwargs: Any
+    ) -> dict[str, Array]:
+        action = self.decide(outputs)
+        action[:, 1:] += self.noise.draw(outputs[1].shape, self.rng)
+        np.clip(action[:, 1:], -1.0, 1.0, out=action[:, 1:])
+        if eps > 0.0:
+            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
+            if len(explore):
+                action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])
+        return {"action": action}
+
+    def decide(self, outputs: Outputs) -> Array:
+        chosen = outputs[0].argmax(axis=-1)
+        return np.concatenate([chosen[:, None], outputs[1]], axis=1, dtype=np.float32)
 
 
 class PredictingActor(SamplingActor):

@@ -116,6 +116,42 @@ class MLP:
         return x
 
 
+class RenormedMLP:
+    """`MLP` whose input and activations are normalized by moving averages, see `networks.batch_renorm`.
+
+    Args:
+      layers, activation, norms: see `MLP`.
+      renorms: mean, variance, weight and bias, ``(H,)`` each, of the input and of each layer.
+      epsilon: number that is added to the variances.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Linear],
+        activation: str,
+        norms: Sequence[LayerNorm],
+        renorms: Sequence[tuple[Array, Array, Array, Array]],
+        epsilon: float,
+    ) -> None:
+        self.layers, self.norms, self.renorms = list(layers), list(norms), list(renorms)
+        self.activation, self.epsilon = ACTIVATIONS[activation], np.float32(epsilon)
+
+    def __call__(self, x: Array) -> Array:
+        x = self._renormed(x, 0)
+        for k, (layer, norm) in enumerate(zip_longest(self.layers, self.norms), 1):
+            x = layer(x)
+            if norm is not None:
+                norm(x)
+            self.activation(x, x)
+            x = self._renormed(x, k)
+        return x
+
+    def _renormed(self, x: Array, k: int) -> Array:
+        mean, variance, weight, bias = self.renorms[k]
+        normed: Array = (x - mean) / np.sqrt(variance + self.epsilon) * weight + bias
+        return normed
+
+
 class MLPPair:
     """Two MLPs of the same sizes for the same input, ``(B, F)`` to both outputs, with half as many NumPy calls.
 
@@ -145,6 +181,42 @@ class MLPPair:
     def __reduce__(self) -> tuple[Any, ...]:
         # The paired views depend on the arrays' addresses, which differ in another process.
         return MLPPair, self.both
+
+
+class ResidualMLP:
+    """Residual blocks after a linear layer, then a normalization; see `networks.layers`.
+
+    Args:
+      first: the linear layer.
+      blocks: normalization, wide layer and narrow layer of each block.
+      last: the normalization.
+    """
+
+    def __init__(self, first: Linear, blocks: Sequence[tuple[LayerNorm, MLP, Linear]], last: LayerNorm) -> None:
+        self.first, self.blocks, self.last = first, list(blocks), last
+
+    def __call__(self, x: Array) -> Array:
+        x = self.first(x)
+        for norm, wide, narrow in self.blocks:
+            # Normalization writes into its input.
+            x += narrow(wide(norm(x.copy())))
+        return self.last(x)
+
+
+class Both:
+    """Two layers for the same input, ``(B, F)`` to both outputs."""
+
+    def __init__(self, first: Layer, second: Layer) -> None:
+        self.both = first, second
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        first, second = self.both
+        return first(x), second(x)
+
+
+def pair_of(first: Layer, second: Layer) -> MLPPair | Both:
+    """Two layers for the same input, an `MLPPair` if they are MLPs."""
+    return MLPPair(first, second) if isinstance(first, MLP) and isinstance(second, MLP) else Both(first, second)
 
 
 def _beside(a: Array, b: Array) -> Array:

@@ -19,9 +19,9 @@ from minding.policies.acting.numpy_layers import (
     Head,
     Layer,
     Linear,
-    MLPPair,
     Outputs,
     Recurrent,
+    pair_of,
 )
 
 
@@ -45,6 +45,16 @@ class GaussianHead:
         return self.mean(x), self.log_std
 
 
+class CompositeHead:
+    """Joined logits ``(B, sum nvec)``, mean ``(B, A)`` and log standard deviation ``(A,)``."""
+
+    def __init__(self, choices: LayerHead, numbers: GaussianHead) -> None:
+        self.choices, self.numbers = choices, numbers
+
+    def __call__(self, x: Array) -> Outputs:
+        return *self.choices(x), *self.numbers(x)
+
+
 class SquashedGaussianHead:
     """Mean and log standard deviation, each ``(B, A)``; the latter is clipped to `limits`."""
 
@@ -64,12 +74,12 @@ class ActorCritic:
         memory: Recurrent | None,
         critic: MLP,
         value: Linear,
-        actor: MLP,
+        actor: Layer,
         head: Head,
         mask: ActionMask | None,
     ) -> None:
         self.encoder, self.memory, self.value, self.head, self.mask = encoder, memory, value, head, mask
-        self.torsos = MLPPair(critic, actor)
+        self.torsos = pair_of(critic, actor)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         if self.memory is None:
@@ -81,7 +91,7 @@ class ActorCritic:
         critic, actor = self.torsos(features)
         params = self.head(actor)
         if self.mask is not None:
-            params = (self.mask(params[0], leaves),)
+            params = (self.mask(params[0], leaves), *params[1:])
         return self.value(critic)[:, 0], *params
 
 
@@ -219,7 +229,37 @@ class Actor:
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         params = self.head(self.torso(self.encoder(leaves)))
-        return params if self.mask is None else (self.mask(params[0], leaves),)
+        return params if self.mask is None else (self.mask(params[0], leaves), *params[1:])
+
+
+class ChoiceValues:
+    """Parameters ``(B, A)`` and leaves -> values of the choices ``(B, n)``.
+
+    Args:
+      owned: float32 ``(n, 1, A)``, 1 where a parameter belongs to a choice, if a value depends on no others; else None.
+    """
+
+    def __init__(self, encoder: Encoder, torso: MLP, values: Linear, owned: Array | None) -> None:
+        self.encoder, self.torso, self.values, self.owned = encoder, torso, values, owned
+
+    def __call__(self, numbers: Array, leaves: Sequence[Array]) -> Array:
+        features = self.encoder(leaves)
+        if self.owned is None:
+            return self.values(self.torso(np.concatenate([features, numbers], axis=-1)))
+        passes = [self.torso(np.concatenate([features, numbers * own], axis=-1)) for own in self.owned]
+        return np.stack([self.values(x)[:, k] for k, x in enumerate(passes)], axis=1)
+
+
+class ParametrisedNetwork:
+    """(values ``(B, n)``, parameters ``(B, A)``), see `networks.parametrised`."""
+
+    def __init__(self, actor: Actor, critic: ChoiceValues, mask: ActionMask | None) -> None:
+        self.actor, self.critic, self.mask = actor, critic, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        numbers = self.actor(leaves)[0]
+        values = self.critic(numbers, leaves)
+        return values if self.mask is None else self.mask(values, leaves), numbers
 
 
 class PolicyValue:
@@ -287,7 +327,7 @@ class CentralActorCritic:
         num_leaves: int,
         encoder: Encoder,
         memory: Recurrent | None,
-        actor: MLP,
+        actor: Layer,
         head: Head,
         value: CentralValue,
         mask: ActionMask | None,

@@ -100,6 +100,34 @@ class DiagonalGaussian(Distribution):
         return -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
 
 
+class Composite(Distribution):
+    """Independent choices and normals; parameters: joined logits ``(B, sum nvec)``, mean ``(B, A)`` and log standard
+    deviation ``(A,)``; actions float32 ``(B, K + A)``, the choices first.
+
+    Args:
+      nvec: counts of the K choices.
+    """
+
+    def __init__(self, nvec: Sequence[int]) -> None:
+        self.choices, self.numbers, self.count = MultiCategorical(nvec), DiagonalGaussian(), len(nvec)
+
+    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
+        chosen, of_choices = self.choices.sample(params[:1], rng)
+        drawn, of_numbers = self.numbers.sample(params[1:], rng)
+        return self._rows(chosen, drawn), of_choices + of_numbers
+
+    def mode(self, params: Params) -> Array:
+        return self._rows(self.choices.mode(params[:1]), self.numbers.mode(params[1:]))
+
+    def log_prob(self, params: Params, action: Array) -> Array:
+        chosen = action[:, : self.count].astype(np.int64)
+        of_numbers: Array = self.numbers.log_prob(params[1:], action[:, self.count :])
+        return self.choices.log_prob(params[:1], chosen) + of_numbers
+
+    def _rows(self, chosen: Array, drawn: Array) -> Array:
+        return np.concatenate([chosen, drawn], axis=1, dtype=np.float32)
+
+
 class SquashedGaussian(Distribution):
     """tanh of independent normals; parameters: mean and log standard deviation, each ``(B, A)``; actions in (-1, 1).
 

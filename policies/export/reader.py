@@ -178,10 +178,11 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
     raw = actor.outputs(obs, memory)
     own = actor.decide(raw)
     action = actor.adapter(own)
-    if actor.adapter.continuous:
-        expected = {"policy_action": np.clip(own, *actor.adapter.policy_limits), "action": action}
-        other = 0
-    else:
+    adapter, other = actor.adapter, 0
+    expected: dict[str, Array] = {}
+    if adapter.continuous:
+        expected = {"policy_action": np.clip(own, *adapter.policy_limits), "action": action}
+    if not adapter.continuous or adapter.choices:
         decision = policy.net.decision
         scores = raw[decision.output]
         given, wanted = outputs[decision.name], scores
@@ -189,11 +190,13 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
             # Scores of illegal actions are equal, and so large that the others could not be compared in their presence.
             illegal = (scores == ILLEGAL) & (given == ILLEGAL)
             given, wanted = np.where(illegal, 0.0, given), np.where(illegal, 0.0, scores)
-        outputs, expected = {**outputs, decision.name: given}, {decision.name: wanted}
         parts = np.split(scores, np.cumsum(policy.spec["action"].get("nvec", [scores.shape[1]]))[:-1], axis=1)
-        clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(expected[decision.name])
-        differs = (outputs["action"] != action).reshape(len(action), -1)
+        clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(wanted)
+        differs = (outputs["action"] != action).reshape(len(action), -1)[:, : len(parts)]
         other = int((differs & clear).any(axis=1).sum())
+        # Of a row of choices and numbers, only the numbers have a difference.
+        outputs = {**outputs, **{name: outputs[name][:, len(parts) :] for name in expected}, decision.name: given}
+        expected = {**{name: values[:, len(parts) :] for name, values in expected.items()}, decision.name: wanted}
     if memory is not None:
         expected["next_memory"] = raw[-1]
     # Not Python's `max`, which ignores NaN.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import trees
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.observation import Leaf, leaf_name
 from minding.engine.errors import ExportError
@@ -60,25 +61,36 @@ class _Discrete(nn.Cell):
         return action, scores
 
 
-class _MultiDiscrete(nn.Cell):
-    """The choices with the largest scores, int32 ``(B, *shape)``, counted from the space's start, and the scores."""
+class _Largest(nn.Cell):
+    """The choices with the largest scores, int32 ``(B, K)``, counted from 0."""
 
-    def __init__(self, scores: str, nvec: Sequence[int], adapter: ActionAdapter) -> None:
+    def __init__(self, nvec: Sequence[int]) -> None:
         super().__init__()
-        self.names = ("action", scores)
         self.stops = [int(s) for s in np.cumsum(nvec)]
         self.starts = [0, *self.stops[:-1]]
         self.argmax = ops.Argmax(-1, ms.int32)
         self.stack = ops.Stack(1)
-        self.start = _start(adapter)
-        self.shape = adapter.shape
 
     def construct(self, scores):
         # A tuple, because with a list MindIR fixes the batch size of the first call.
         parts: tuple[Any, ...] = ()
         for k in range(len(self.starts)):
             parts = (*parts, self.argmax(scores[:, self.starts[k] : self.stops[k]]))
-        action = self.stack(parts)
+        return self.stack(parts)
+
+
+class _MultiDiscrete(nn.Cell):
+    """The choices with the largest scores, int32 ``(B, *shape)``, counted from the space's start, and the scores."""
+
+    def __init__(self, scores: str, nvec: Sequence[int], adapter: ActionAdapter) -> None:
+        super().__init__()
+        self.names = ("action", scores)
+        self.largest = _Largest(nvec)
+        self.start = _start(adapter)
+        self.shape = adapter.shape
+
+    def construct(self, scores):
+        action = self.largest(scores)
         if len(self.shape) > 1:
             action = action.reshape((-1, *self.shape))
         if self.start is not None:
@@ -109,6 +121,19 @@ class _Box(nn.Cell):
         return action, own
 
 
+class _Composite(nn.Cell):
+    """Rows of choices and numbers in the environment's units and in the policy's units, float32 ``(B, K + A)`` each,
+    and the scores of the choices."""
+
+    def __init__(self, scores: str, nvec: Sequence[int], adapter: ActionAdapter) -> None:
+        super().__init__()
+        self.names = (*_Box.names, scores)
+        self.largest, self.box = _Largest(nvec), _Box(adapter, squash=False)
+
+    def construct(self, scores, mean):
+        return (*self.box(ops.Concat(1)((ops.cast(self.largest(scores), ms.float32), mean))), scores)
+
+
 class _ActingGraph(nn.Cell):
     """The acting network and the decision: from observation leaves and memory to the outputs named in `names`."""
 
@@ -120,8 +145,12 @@ class _ActingGraph(nn.Cell):
         # Other runtimes do not have this package's kernels.
         plain_layers(self.net)
         accurate_tanh(self.net)
-        self.output = decision.output
-        if adapter.continuous:
+        # The numbers of a composite action are the output after the scores of its choices.
+        self.first = decision.output
+        self.last = self.first + (2 if space["kind"] == COMPOSITE else 1)
+        if space["kind"] == COMPOSITE:
+            self.decide: Any = _Composite(decision.name, space["nvec"], adapter)
+        elif adapter.continuous:
             self.decide = _Box(adapter, decision.squash)
         elif space["kind"] == "multi_discrete":
             self.decide = _MultiDiscrete(decision.name, space["nvec"], adapter)
@@ -132,7 +161,7 @@ class _ActingGraph(nn.Cell):
 
     def construct(self, *obs):
         outputs = self.net(obs)
-        decided = self.decide(outputs[self.output])
+        decided = self.decide(*outputs[self.first : self.last])
         return (*decided, outputs[-1]) if self.remembers else decided
 
 

@@ -16,7 +16,8 @@ from minding.policies.learning.optim import Group
 from minding.policies.learning.steps import ALL_ROWS, NetworkStep
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.ops.policy_gradient import SURROGATE_METRICS
+from minding.policies.ops import primitives
+from minding.policies.ops.policy_gradient import SURROGATE_METRICS, row_mean
 
 
 def moments(x: Array, counted: Array | None = None) -> tuple[Array, Array]:
@@ -99,14 +100,16 @@ class ActorCriticPolicy(BasePolicy):
         return standardized(advantage, None if counted is None else counted.reshape(steps, -1))
 
     def all_rows(self, batch: IndexedBatch) -> dict[str, Array]:
-        """The input for `GradientStep.present`, if an older policy collected the rows: int32 ``(R,)``; with memory
-        ``(T, N)``, ordered by time and then by environment."""
-        if batch.lag <= 0:
+        """The input for `GradientStep.present`, if an older policy collected the rows, or if `ProximalStep.compares`:
+        int32 ``(R,)``; with memory ``(T, N)``, ordered by time and then by environment."""
+        if batch.lag <= 0 and not self.root.compares:
             return {}
         rows = np.arange(batch.tables.rows, dtype=np.int32)
         return {ALL_ROWS: rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows}
 
 
+OLD_PARAMS = "old_params"
+"""Name of the parameters of the distributions under the policy from which a call starts, float32 (B, P)."""
 WEIGHT_BOUND = 2.0
 """Upper bound of the weight of rows that an older policy collected."""
 
@@ -133,9 +136,13 @@ class ActorCriticStep(NetworkStep):
     def evaluated(self, rows):
         """Log-probability, entropy and value of rows by the current network, float32 (B,) each; the entropy may be a
         scalar."""
+        return self.judged(rows)[:3]
+
+    def judged(self, rows):
+        """The results of `evaluated`, and the parameters of the distributions, see `heads`."""
         outputs = self.net.of_rows(rows)
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], rows["action"])
-        return log_prob, entropy, outputs[0]
+        return log_prob, entropy, outputs[0], outputs[1:]
 
 
 class ProximalStep(ActorCriticStep):
@@ -147,10 +154,14 @@ class ProximalStep(ActorCriticStep):
 
     Args:
       net, learn, names: see `ActorCriticStep`.
+
+    Attributes:
+      compares: whether the batch of a step also has `OLD_PARAMS`, the parameters of the distributions of that policy.
     """
 
-    metrics = (*SURROGATE_METRICS, "grad_norm")
-    present_names = ("present_log_prob", "present_value", "trust")
+    metrics: tuple[str, ...] = (*SURROGATE_METRICS, "grad_norm")
+    compares = False
+    present_names: tuple[str, ...] = ("present_log_prob", "present_value", "trust")
 
     def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str]) -> None:
         super().__init__(net, learn, names)
@@ -161,9 +172,30 @@ class ProximalStep(ActorCriticStep):
 
     def present(self, rows):
         """Log-probability and value of rows under the current policy, and the weight `trust` of each row."""
-        log_prob, _, value = self.evaluated(rows)
+        log_prob, _, value, params = self.judged(rows)
         trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
-        return {"present_log_prob": log_prob, "present_value": value, "trust": trust}
+        found = {"present_log_prob": log_prob, "present_value": value, "trust": trust}
+        if self.compares:
+            found[OLD_PARAMS] = self.joined(params, log_prob.shape[0])
+        return found
+
+    def joined(self, params, rows):
+        """Parameters of distributions as one array (B, P); `rows` is B."""
+        parts: Any = ()
+        for k in range(len(params)):
+            part = primitives.item(params, k)
+            parts = (*parts, part if part.ndim == 2 else ops.BroadcastTo((rows, part.shape[0]))(part))
+        return ops.Concat(-1)(parts)
+
+    def divergence(self, batch, params):
+        """Mean KL of the policy from which the call starts to the one with these parameters, a scalar."""
+        old: Any = ()
+        start, joined = 0, ops.stop_gradient(batch[OLD_PARAMS])
+        for k in range(len(params)):
+            size = primitives.item(params, k).shape[-1]
+            old = (*old, ops.Slice()(joined, (0, start), (joined.shape[0], size)))
+            start = start + size
+        return row_mean(self.net.head.divergence(old, params), batch)
 
     def with_present(self, batch):
         """The batch, whose old log-probabilities and values are replaced by present ones if it has them."""

@@ -13,6 +13,8 @@ namespace {
 constexpr Index BLOCK_ROWS = 64 * TILE_ROWS;
 // With fewer rows, columns or terms, oneDNN's preparations take more time than it saves.
 constexpr Index NARROW = 64;
+// The same for leaving zeros out, such as in batches of 32 images.
+constexpr Index SPARSE_NARROW = 32;
 
 // c (m, n) = activation(a b + bias), and the sizes of its blocks. A stride is the distance between two rows in memory.
 struct Product {
@@ -117,7 +119,7 @@ void compute(Product& p, Part part, Index block_rows, Index block_columns) {
 
 // Whether to leave out the zeros of a in a product; b has `b_rows` rows of `b_columns` numbers in memory.
 CLONED bool leaves_zeros_out(const Product& p, Index b_rows, Index b_columns) {
-  return p.m * p.n * p.k >= LARGE && p.m >= NARROW && p.n >= NARROW && p.k >= NARROW &&
+  return p.m * p.n * p.k >= LARGE && p.m >= SPARSE_NARROW && p.n >= SPARSE_NARROW && p.k >= SPARSE_NARROW &&
          is_sparse(p.m, p.k, p.a, p.a_stride) && is_finite(p.b, b_rows, b_columns, p.b_stride);
 }
 

@@ -402,7 +402,7 @@ class Update:
 
     The tables are parameters of the compiled graph, so a graph is compiled for one buffer; another buffer causes a
     recompilation, which is reported. Each set of input names has its own graph, and calls of a single step have
-    separate graphs.
+    separate graphs. After a batch with weights of rows (`IndexedBatch.valid`), all others have weights, too.
 
     Args:
       root: the cell that makes a step.
@@ -415,6 +415,7 @@ class Update:
         self._root, self._name, self._fields = root, name, tuple(fields)
         self._tables: DeviceTables | None = None
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._weighted = False
 
     @property
     def signatures(self) -> int:
@@ -434,8 +435,11 @@ class Update:
         """
         if batch.successor is not None:
             inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
-        if batch.valid is not None:
-            inputs = dataclasses.replace(inputs, steps={VALID: batch.valid, **inputs.steps})
+        self._weighted = self._weighted or batch.valid is not None
+        if self._weighted:
+            # Weights of 1 change no bit, and save the compilation of a second graph for batches without weights.
+            valid = np.ones(batch.index.shape, np.float32) if batch.valid is None else batch.valid
+            inputs = dataclasses.replace(inputs, steps={VALID: valid, **inputs.steps})
         count, values = len(batch.index), [batch.index, *inputs.steps.values()]
         if count == 1:
             values = [x[0] for x in values]

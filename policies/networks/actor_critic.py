@@ -18,7 +18,7 @@ from minding.policies.networks.heads import (
     action_mask,
     make_action_head,
 )
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
+from minding.policies.networks.layers import MLP, Dropout, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import make_memory
 from minding.policies.ops.primitives import as_rows
 
@@ -44,7 +44,7 @@ class StochasticNetwork(nn.Cell):
     @property
     def shared_outputs(self) -> tuple[int, ...]:
         """Indices of the outputs that have no batch axis."""
-        return (self.first + 1,) if isinstance(self.head, GaussianHead) else ()
+        return tuple(self.first + place for place in self.head.shared)
 
     @property
     def decision(self) -> Decision:
@@ -72,7 +72,7 @@ class StochasticNetwork(nn.Cell):
     def params(self, x, obs):
         """The parameters of the distribution, from the last hidden layer."""
         params = self.head(x)
-        return params if self.mask is None else (self.mask(params[0], obs),)
+        return params if self.mask is None else (self.mask(params[0], obs), *params[1:])
 
 
 class ActorCritic(StochasticNetwork):
@@ -210,16 +210,18 @@ class QNetwork(nn.Cell):
 
 
 class BoundedActor(nn.Cell):
-    """Encoder, torso and a head for actions in [-1, 1]. A subclass defines `head_class` and `decision`."""
+    """Encoder, torso and a head for actions in [-1, 1]. A subclass defines `head_class` and `decision`, and may have
+    another `torso_class`."""
 
     shared_outputs = ()
     memory_size = 0
     head_class: type[SquashedGaussianHead] | type[DeterministicHead]
+    torso_class: type[MLP] = MLP
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.torso = MLP.of(self.encoder.out_features, model, None, rng, acts=True)
+        self.torso = self.torso_class.of(self.encoder.out_features, model, None, rng, acts=True)
         self.head = self.head_class(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
 
     def construct(self, obs):
@@ -261,22 +263,25 @@ class StateValue(nn.Cell):
 
 
 class ActionValue(nn.Cell):
-    """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape) and observation leaves."""
+    """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape), observation leaves and, with dropout, its
+    seed. A subclass may have another `torso_class`."""
+
+    torso_class: type[MLP] = MLP
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.action_size = math.prod(spec["action"]["shape"])
-        self.torso = MLP.of(self.encoder.out_features + self.action_size, model, None, rng)
+        self.torso = self.torso_class.of(self.encoder.out_features + self.action_size, model, None, rng)
         self.value = self.make_head(self.torso.out_features, model, rng)
 
     def make_head(self, in_features: int, model: Any, rng: np.random.Generator) -> Linear:
         """The last layer."""
         return ScalarLinear(in_features, None, rng)
 
-    def construct(self, action, obs):
+    def construct(self, action, obs, seed=None):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
-        return self.torso.into(self.value, ops.Concat(-1)((features, action)))
+        return self.torso.into(self.value, ops.Concat(-1)((features, action)), seed)
 
     def of_many(self, actions, obs):
         """Q(s, a) of M actions for each row: float32 (M, B) from actions (M, B, A); each row is encoded only once."""
@@ -298,7 +303,7 @@ class ActionQuantiles(ActionValue):
 class CriticEnsemble(nn.Cell):
     """N independent critics, whose values are stacked: float32 (N, ...).
 
-    The critics are the attributes ``q1``, ``q2``, ...
+    The critics are the attributes ``q1``, ``q2``, ... Their dropouts get one seed, and each drops other numbers.
 
     Args:
       count: number of critics, N.
@@ -312,6 +317,9 @@ class CriticEnsemble(nn.Cell):
         self.members = tuple(kind(spec, model, rng) for _ in range(count))
         for k, member in enumerate(self.members, 1):
             setattr(self, f"q{k}", member)
+        dropouts = [cell for _, cell in self.cells_and_names() if isinstance(cell, Dropout)]
+        for number, dropout in enumerate(dropouts):
+            dropout.start(number)
 
     def construct(self, *inputs):
         """The values for the inputs of a critic: (N, B), of a `QNetwork` (N, B, A), of `ActionQuantiles` (N, B, M)."""

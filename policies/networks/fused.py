@@ -19,7 +19,7 @@ import numpy as np
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.encoder import ConvNet, ImageDecoder
-from minding.policies.networks.layers import MLP, Clip, LayerNorm, Linear, Tanh
+from minding.policies.networks.layers import MLP, Clip, Dropout, LayerNorm, Linear, Tanh
 from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.networks.recurrent import GRU, LSTM
 from minding.policies.networks.team_networks import MonotonicMixer
@@ -256,6 +256,20 @@ def fused_clip() -> Any:
 
 
 @functools.cache
+def fused_dropout() -> Any:
+    """The primitive ``(x, position, threshold, factor) -> x without the dropped numbers`` with its gradient; see
+    `Dropout`."""
+    name, shape = "dropout", lambda x, *others: x
+    slope = kernel(name, shape)
+
+    def gradient(x, position, threshold, factor, out, dout):
+        none = ops.ZerosLike()
+        return slope(dout, position, threshold, factor), none(position), none(threshold), none(factor)
+
+    return kernel(name, shape, 1, gradient)
+
+
+@functools.cache
 def fused_mix() -> Any:
     """The primitive ``(q, first weights, first bias, second weights, second bias) -> value of the team`` with its
     gradient; see `MonotonicMixer`."""
@@ -289,6 +303,8 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_mix()
         elif isinstance(cell, Clip):
             cell.fused = fused_clip()
+        elif isinstance(cell, Dropout):
+            cell.fused = fused_dropout()
         elif isinstance(cell, LayerNorm):
             cell.fused = fused_norm("none")
         elif isinstance(cell, ConvNet):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, ops
@@ -50,6 +51,8 @@ def action_mask(space: Mapping[str, Any]) -> ActionMask | None:
 
 class CategoricalHead(nn.Cell):
     """One of n actions; parameters: logits ``(B, n)``."""
+
+    shared: tuple[int, ...] = ()
 
     def __init__(self, features: int, n: int, gain: float | None, rng: np.random.Generator) -> None:
         super().__init__()
@@ -108,6 +111,8 @@ class GaussianHead(nn.Cell):
     """Diagonal normal with a state-independent standard deviation; parameters: mean ``(B, A)`` and log standard
     deviation ``(A,)``."""
 
+    shared = (1,)
+
     def __init__(
         self, features: int, size: int, gain: float | None, rng: np.random.Generator, log_std: float = 0.0
     ) -> None:
@@ -131,6 +136,41 @@ class GaussianHead(nn.Cell):
 
     def host(self) -> numpy_networks.GaussianHead:
         return numpy_networks.GaussianHead(self.linear.host(), self.log_std.asnumpy())
+
+
+class CompositeHead(nn.Cell):
+    """Choices and numbers of one action, all independent of each other; parameters: joined logits ``(B, sum nvec)``,
+    mean ``(B, A)`` and log standard deviation ``(A,)``. Actions are float32 rows ``(B, K + A)``, the choices first.
+
+        log pi(k, x | s) = sum_i log pi(k_i | s) + log N(x; mean(s), std),   H likewise
+    """
+
+    shared = (2,)
+
+    def __init__(
+        self, features: int, nvec: list[int], size: int, gain: float | None, rng: np.random.Generator, log_std: float
+    ) -> None:
+        super().__init__()
+        self.choices = MultiCategoricalHead(features, nvec, gain, rng)
+        self.numbers = GaussianHead(features, size, gain, rng, log_std)
+        self.distribution = sampling.Composite(nvec)
+        self.count = len(nvec)
+
+    def construct(self, x):
+        return (*self.choices(x), *self.numbers(x))
+
+    def log_prob_entropy(self, params, action):
+        chosen = ops.cast(action[:, : self.count], ms.int32)
+        of_choices, spread = self.choices.log_prob_entropy(params[:1], chosen)
+        of_numbers, spread_of_numbers = self.numbers.log_prob_entropy(params[1:], action[:, self.count :])
+        return of_choices + of_numbers, spread + spread_of_numbers
+
+    def divergence(self, old, new):
+        """KL(old || new) of the distributions with these parameters, float32 (B,)."""
+        return self.choices.divergence(old[:1], new[:1]) + self.numbers.divergence(old[1:], new[1:])
+
+    def host(self) -> numpy_networks.CompositeHead:
+        return numpy_networks.CompositeHead(self.choices.host(), self.numbers.host())
 
 
 class SquashedGaussianHead(nn.Cell):
@@ -171,7 +211,12 @@ class DeterministicHead(nn.Cell):
 
 def fuse_likelihood(head: nn.Cell) -> None:
     """Makes `log_prob_entropy` of a head one kernel with a gradient on CPU; call this before anything is compiled."""
-    if usable():
+    if not usable():
+        return
+    if isinstance(head, CompositeHead):
+        fuse_likelihood(head.choices)
+        fuse_likelihood(head.numbers)
+    else:
         normal = isinstance(head, GaussianHead)
         head.fused = distributions.fused_normal() if normal else distributions.fused_categorical()
 
@@ -184,7 +229,7 @@ def make_action_head(
     gain: float | None = 0.01,
     log_std: float = 0.0,
 ) -> nn.Cell:
-    """The head that fits an action space description: discrete, multi_discrete or box.
+    """The head that fits an action space description: discrete, multi_discrete, box or composite.
 
     Raises:
       SpaceError: for any other kind.
@@ -196,4 +241,6 @@ def make_action_head(
         return MultiCategoricalHead(features, list(space["nvec"]), gain, rng)
     if kind == "box":
         return GaussianHead(features, math.prod(space["shape"]), gain, rng, log_std)
+    if kind == COMPOSITE:
+        return CompositeHead(features, list(space["nvec"]), len(space["low"]), gain, rng, log_std)
     raise SpaceError(f"no action head for a space of kind {kind!r}: use Discrete, MultiDiscrete or Box actions")

@@ -200,8 +200,69 @@ class LayerNorm(nn.Cell):
         return numpy_layers.LayerNorm(self.weight.asnumpy(), self.bias.asnumpy())
 
 
+_MIX = (0x7FEB352D, 0x846CA68B)
+"""Factors of the hash (https://github.com/skeeto/hash-prospector)."""
+_APART = 0x9E3779B9
+"""Distance of the numbers of layers in the random stream, 2^32 divided by the golden ratio."""
+
+
+class Dropout(nn.Cell):
+    """Sets random numbers of x ``(B, F)`` to 0 and divides the others by ``1 - rate`` (Srivastava et al., 2014,
+    https://jmlr.org/papers/v15/srivastava14a.html).
+
+    The numbers that decide are a hash of their positions in one stream of 2^32 numbers; ``seed``, int32 (1,), is the
+    position of the first one. So the same seed drops the same numbers, in every process and with kernels as without.
+
+    Args:
+      rate: share of the numbers that are dropped, in (0, 1), rounded to a multiple of 2^-32.
+      number: number of the layer among those that get the same seed; each has its own part of the stream.
+    """
+
+    def __init__(self, rate: float, number: int = 0) -> None:
+        super().__init__()
+        threshold = min(round(rate * 2.0**32), 2**32 - 1)
+        self.threshold, self.factor = _int32(threshold), ms.Tensor(np.float32(1.0 / (1.0 - rate)))
+        # Unsigned numbers compare as signed ones do after their highest bit is flipped.
+        self.flip, self.flipped = _int32(1 << 31), _int32(threshold ^ (1 << 31))
+        # The hash alternates between shifts and products.
+        self.shifts = tuple((_int32(shift), _int32((1 << (32 - shift)) - 1)) for shift in (16, 15, 16))
+        self.factors = tuple(_int32(factor) for factor in _MIX)
+        self.start(number)
+        self.fused: ops.Primitive | None = None
+
+    def start(self, number: int) -> None:
+        """Sets the number of the layer."""
+        self.first = _int32(number * _APART)
+
+    def construct(self, x, seed):
+        if self.fused is not None:
+            return self.fused(x, seed + self.first, self.threshold, self.factor)
+        places = ops.Reshape()(ms.Tensor(np.arange(x.shape[0] * x.shape[1], dtype=np.int32)), x.shape)
+        bits = self.hashed(places + (seed + self.first))
+        kept = ops.BitwiseXor()(bits, self.flip) >= self.flipped
+        return x * ops.stop_gradient(ops.Cast()(kept, ms.float32) * self.factor)
+
+    def hashed(self, x):
+        """The numbers at the positions x, int32 of any shape."""
+        x = self.mixed(x, 0) * self.factors[0]
+        x = self.mixed(x, 1) * self.factors[1]
+        return self.mixed(x, 2)
+
+    def mixed(self, x, k):
+        """x ^ (x >> shift) for shift number k; the sign is a bit like the others."""
+        shift, low = self.shifts[k]
+        return ops.BitwiseXor()(x, ops.BitwiseAnd()(ops.RightShift()(x, shift), low))
+
+
+def _int32(bits: int) -> ms.Tensor:
+    """The lowest 32 bits of a number."""
+    return ms.Tensor(np.uint32(bits & 0xFFFFFFFF).astype(np.int32))
+
+
 class MLP(nn.Cell):
-    """Linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation.
+    """Linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation. With
+    a dropout rate, a `Dropout` follows each linear layer (Hiraoka et al., 2021, https://arxiv.org/abs/2110.02034,
+    section 3); the layers then also take its seed, int32 (1,).
 
     Args:
       in_features: size of the input.
@@ -209,6 +270,7 @@ class MLP(nn.Cell):
       activation: name of the activation, one of `ACTIVATIONS`.
       gain: gain of the initial weights, see `Linear`.
       norm: 'none' or 'layer'.
+      dropout: the dropout rate.
     """
 
     layer_class: Callable[..., nn.Cell] = Linear
@@ -221,49 +283,58 @@ class MLP(nn.Cell):
         gain: float | None,
         rng: np.random.Generator,
         norm: str = "none",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         sizes = [in_features, *hidden]
         self.out_features = sizes[-1]
         self.layers = nn.CellList([self.layer_class(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
         self.norms = nn.CellList([LayerNorm(size) for size in hidden] if norm == "layer" else [])
+        self.dropouts = nn.CellList([Dropout(dropout, k) for k in range(len(hidden))] if dropout else [])
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
-        self.fusible = activation in FUSED
+        # The activation can be in the kernel of the layer before it.
+        self.fusible = activation in FUSED and (bool(self.norms) or not self.dropouts)
         # Whether the fused form of each layer, or of its normalization, includes the activation.
         self.layers_activate = False
 
     @classmethod
     def of(
         cls, in_features: int, model: Any, gain: float | None, rng: np.random.Generator, *, acts: bool = False
-    ) -> MLP:
-        """The hidden layers that the section `policy.model` configures.
+    ) -> MLP | ResidualMLP:
+        """The hidden layers that the section `policy.model` configures, a `ResidualMLP` if ``model.block`` says so.
 
         Args:
           in_features: size of the input.
           gain: gain of the initial weights, see `Linear`.
-          acts: whether the layers belong to an actor, which has no normalization if ``model.norm`` is 'critics'.
+          acts: whether the layers belong to an actor, which has no dropout, and no normalization if ``model.norm`` is
+            'critics'.
         """
+        if model.get("block", "plain") == "residual":
+            return ResidualMLP(in_features, model.hidden, model.activation, gain, rng)
         norm = model.norm
         if norm == "critics":
             norm = "none" if acts else "layer"
-        return cls(in_features, model.hidden, model.activation, gain, rng, norm)
+        dropout = 0.0 if acts else model.get("dropout", 0.0)
+        return cls(in_features, model.hidden, model.activation, gain, rng, norm, dropout)
 
-    def construct(self, x):
+    def construct(self, x, seed=None):
         for k in range(len(self.layers)):
             x = self.layers[k](x)
+            if len(self.dropouts) > 0:
+                x = self.dropouts[k](x, seed)
             if len(self.norms) > 0:
                 x = self.norms[k](x)
             if not self.layers_activate:
                 x = self.activation(x)
         return x
 
-    def into(self, head, x):
-        """``head(self(x))`` for a `Linear` head and x ``(B, in)``. With this package's kernels, the last ReLU layer and
-        the head are one kernel, see `networks.fused.fused_relu_then`."""
+    def into(self, head, x, seed=None):
+        """``head(self(x, seed))`` for a `Linear` head and x ``(B, in)``. With this package's kernels, the last ReLU
+        layer and the head are one kernel, see `networks.fused.fused_relu_then`."""
         is_one = head.fused_after_relu is not None and self.activation_name == "relu" and len(self.norms) == 0
-        if not is_one or len(self.layers) == 0:
-            return head(self.construct(x))
+        if not is_one or len(self.layers) == 0 or len(self.dropouts) > 0:
+            return head(self.construct(x, seed))
         for layer in self.layers[:-1]:
             x = layer(x)
         last = self.layers[-1]
@@ -271,3 +342,47 @@ class MLP(nn.Cell):
 
     def host(self) -> Any:
         return numpy_layers.MLP(host_of(*self.layers), self.activation_name, host_of(*self.norms))
+
+
+EXPANSION = 4
+"""Units of the layer inside a residual block, relative to the width of the block."""
+
+
+class ResidualMLP(nn.Cell):
+    """Residual blocks after a linear layer, for x ``(B, in)`` (Lee et al., 2024, https://arxiv.org/abs/2410.09754,
+    section 4):
+
+        h_0 = W x + b
+        h_k = h_{k-1} + W_k' activation(W_k LayerNorm(h_{k-1}) + b_k) + b_k',   k = 1 .. n
+        y = LayerNorm(h_n)
+
+    Args:
+      in_features: size of the input.
+      hidden: the width of each block, n equal numbers; W_k has four times as many units.
+      activation, gain: see `MLP`.
+    """
+
+    def __init__(
+        self, in_features: int, hidden: Sequence[int], activation: str, gain: float | None, rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        size = self.out_features = hidden[0]
+        self.first = Linear(in_features, size, gain, rng)
+        self.norms = nn.CellList([LayerNorm(size) for _ in hidden])
+        self.wide = nn.CellList([MLP(size, [EXPANSION * size], activation, gain, rng) for _ in hidden])
+        self.narrow = nn.CellList([Linear(EXPANSION * size, size, gain, rng) for _ in hidden])
+        self.last = LayerNorm(size)
+
+    def construct(self, x, seed=None):
+        x = self.first(x)
+        for k in range(len(self.wide)):
+            x = x + self.wide[k].into(self.narrow[k], self.norms[k](x))
+        return self.last(x)
+
+    def into(self, head, x, seed=None):
+        """``head(self(x))``, see `MLP.into`."""
+        return head(self.construct(x))
+
+    def host(self) -> Any:
+        blocks = zip(host_of(*self.norms), host_of(*self.wide), host_of(*self.narrow), strict=True)
+        return numpy_layers.ResidualMLP(self.first.host(), list(blocks), self.last.host())

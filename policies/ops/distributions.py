@@ -79,14 +79,14 @@ def gaussian_divergence(old_mean, old_log_std, mean, log_std):
 
     Args:
       old_mean, mean: float32 (B, A).
-      old_log_std, log_std: float32 (A,).
+      old_log_std, log_std: float32 (A,), or (B, A).
 
     Returns:
       float32 (B,).
     """
     precision = ops.exp(-2.0 * log_std)
     spread = log_std - old_log_std + 0.5 * ops.exp(2.0 * old_log_std) * precision - 0.5
-    return (0.5 * ops.square(old_mean - mean) * precision).sum(axis=-1) + spread.sum()
+    return (0.5 * ops.square(old_mean - mean) * precision).sum(axis=-1) + spread.sum(axis=-1)
 
 
 def squashed_gaussian(mean, log_std, noise):

@@ -15,10 +15,13 @@ import numpy as np
 
 from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 
-ANY_ACTIONS = ("discrete", "multi_discrete", "box")
+SINGLE_ACTIONS = ("discrete", "multi_discrete", "box")
+"""The kinds of action space without those that join choices and numbers."""
+ANY_ACTIONS = (*SINGLE_ACTIONS, COMPOSITE)
 """All kinds of action space."""
 SEARCHED: Mapping[str, Range | Choice] = {
     "learn.learning_rate": Range(1e-5, 1e-2, log=True),
@@ -58,7 +61,9 @@ class Algorithm:
     unit: str = "env_step"
     """Unit of the clock of its runs, see `engine.chain.context.UNITS`."""
     unit_box: bool = False
-    """Whether Box actions have to lie in [-1, 1]."""
+    """Whether Box actions, and the numbers of composite ones, have to lie in [-1, 1]."""
+    choices: int | None = None
+    """Number of choices of the composite actions in which the algorithm can act; None: any."""
     masks: bool = True
     """Whether the algorithm can learn where an observation says which actions are legal."""
     agents: Literal["one", "any", "several"] = "one"
@@ -99,7 +104,12 @@ class Algorithm:
                 f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, but {where} has a "
                 f"{space['kind']} space: choose another algorithm"
             )
-        if self.unit_box and space["kind"] == "box":
+        if self.choices is not None and len(space["nvec"]) != self.choices:
+            raise SpaceError(
+                f"policy.type={self.name!r} acts with {self.choices} choice beside numbers, but {where} has "
+                f"{len(space['nvec'])}: choose another algorithm, such as 'ppo'"
+            )
+        if self.unit_box and space["kind"] in ("box", COMPOSITE):
             self._check_limits(space, limits)
 
     def check_observation(self, space: Mapping[str, Any], where: str = "the environment") -> None:

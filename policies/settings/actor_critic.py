@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, OtherSection
+from minding.engine.config.config import LearnSection, ModelSection, OtherSection
 from minding.policies.settings import ANY_ACTIONS, Algorithm, groups
 
 
@@ -73,8 +73,22 @@ def clipped_surrogate(learn: groups.Schema) -> groups.Schema:
 
 
 def ppo() -> groups.Schema:
-    """Settings of PPO."""
-    schema = clipped_surrogate(groups.passes(4, 4))
+    """Settings of PPO.
+
+    With units of the running deviation for vectors and rewards (`normalize_obs`, `env.normalize_reward`) the defaults
+    learn on tasks of any scale.
+    """
+    learn = {
+        **groups.passes(10, 16),
+        **LearnSection.options(entropy_weight=0.0, value_clip=False),
+        **groups.anneal(False),
+    }
+    schema = clipped_surrogate(learn)
+    schema["model"] |= ModelSection.options(normalize_obs=True)
+    schema["learn"] |= {
+        "kl_weight": opt(0.0, "[0, inf)", "initial weight of a penalty on the divergence of the policy; 0: none"),
+        "kl_aim": opt(0.01, "(0, inf)", "kl_weight: mean divergence of an update at which the weight aims"),
+    }
     schema["other"] |= OtherSection.options("rnd")
     return schema
 
@@ -119,7 +133,7 @@ ALGORITHMS = (
     Algorithm("ac", "AC", ac, actions=ANY_ACTIONS, chain="on_policy"),
     Algorithm("a2c", "A2C", a2c, actions=ANY_ACTIONS, chain="on_policy", agents="any"),
     Algorithm("a3c", "A3C", a3c, actions=ANY_ACTIONS, chain="single_step"),
-    Algorithm("ppo", "PPO", ppo, actions=ANY_ACTIONS, chain="on_policy", agents="any"),
+    Algorithm("ppo", "PPO", ppo, actions=ANY_ACTIONS, chain="on_policy", agents="any", env={"normalize_reward": True}),
     Algorithm("trpo", "TRPO", trpo, actions=ANY_ACTIONS, chain="on_policy"),
     Algorithm("impala", "IMPALA", impala, actions=ANY_ACTIONS, chain="trajectory"),
 )

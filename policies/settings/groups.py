@@ -42,6 +42,11 @@ def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schem
     return keys
 
 
+def blocks() -> Schema:
+    """Key of the kind of hidden layers."""
+    return ModelSection.options("block")
+
+
 def memory() -> Schema:
     """Keys of the recurrent layer, the memory of a network."""
     return ModelSection.options("memory", "memory_dim")
@@ -112,7 +117,7 @@ def replayed_critics(learn: Schema, model_keys: Schema | None = None, collect_ke
     """Keys of policies with critics that learn from replay; arguments are additional keys in the sections `learn`,
     `model` and `collect`."""
     return {
-        "model": {**model([256, 256], "relu", critics=True), **(model_keys or {})},
+        "model": {**model([256, 256], "relu", critics=True), **blocks(), **(model_keys or {})},
         "learn": {**off_policy_learn(1e-3, 256, 8), **learn},
         "collect": {**collect(8), **CollectSection.options("random_steps"), **(collect_keys or {})},
         "eval": evaluation(),
@@ -132,7 +137,7 @@ def recorded_critics(learn: Schema, model_keys: Schema | None = None, collect_ke
         described(part, **{key: f"chain=prior_data: {option.doc}" for key, option in part.items()}) for part in online
     )
     return {
-        "model": {**model([256, 256], "relu", critics=True), **(model_keys or {})},
+        "model": {**model([256, 256], "relu", critics=True), **blocks(), **(model_keys or {})},
         "learn": {**recorded_learn(3e-4, 256), **of_learn, **learn},
         "collect": {**of_collect, **CollectSection.options("backend"), **(collect_keys or {})},
         "eval": recorded_evaluation(),
@@ -201,7 +206,7 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
     """Keys of value-based policies that learn from replay; `model_keys` and `learn` are additional keys in the sections
     `model` and `learn`."""
     return {
-        "model": {**model([128, 128], "relu"), **ModelSection.options("dueling"), **(model_keys or {})},
+        "model": {**model([128, 128], "relu"), **blocks(), **ModelSection.options("dueling"), **(model_keys or {})},
         "learn": {
             **off_policy_learn(1e-3, 128, 2),
             **LearnSection.options("double", grad_norm=10.0),
@@ -237,7 +242,7 @@ def actor_critic(learn: Schema, n_sample: int) -> Schema:
     """Keys of policies with an actor and a state value; `learn`: additional keys in the section `learn`; `n_sample`:
     the default of the key."""
     return {
-        "model": {**model([64, 64], "tanh"), **ModelSection.options("log_std")},
+        "model": {**model([64, 64], "tanh"), **blocks(), **ModelSection.options("log_std")},
         "learn": {
             **LearnSection.options(
                 "optimizer", "gamma", "entropy_weight", "value_weight", learning_rate=3e-4, grad_norm=0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import CollectSection, LearnSection, ModelSection
 from minding.engine.config.options import WIDTH
-from minding.policies.settings import ANY_ACTIONS, Algorithm, actor_critic, groups, replayed_critics
+from minding.policies.settings import ANY_ACTIONS, SINGLE_ACTIONS, Algorithm, actor_critic, groups, replayed_critics
 
 
 def bc() -> groups.Schema:
@@ -28,7 +28,7 @@ def bc() -> groups.Schema:
             "loss": opt(
                 "squared_error",
                 ("squared_error", "log_likelihood"),
-                "loss of continuous actions; discrete actions always use the log-likelihood",
+                "loss of Box actions; other actions always use the log-likelihood",
             ),
         },
         "collect": CollectSection.options("backend"),
@@ -75,7 +75,7 @@ def discrete_sqil() -> groups.Schema:
 
 ALGORITHMS = (
     Algorithm("bc", "BC", bc, actions=ANY_ACTIONS, chain="offline", unit="train_iter"),
-    Algorithm("gail", "PPO", gail, actions=ANY_ACTIONS, chain="gail", variant_of="ppo"),
+    Algorithm("gail", "PPO", gail, actions=SINGLE_ACTIONS, chain="gail", variant_of="ppo"),
     Algorithm("sqil", "SAC", sqil, actions=("box",), chain="sqil", unit_box=True, variant_of="sac"),
     Algorithm(
         "discrete_sqil", "DiscreteSAC", discrete_sqil, actions=("discrete",), chain="sqil", variant_of="discrete_sac"

@@ -32,6 +32,12 @@ def cql() -> groups.Schema:
             ),
             "lagrange": opt(False, None, "learn conservative_weight so that the gap stays below lagrange_gap"),
             "lagrange_gap": opt(5.0, None, "lagrange: largest mean gap allowed"),
+            "calibrated": opt(
+                False,
+                None,
+                "Cal-QL: the penalty lowers values of the policy's actions only down to the return that was recorded "
+                "from the state on",
+            ),
         }
     )
 
@@ -53,6 +59,18 @@ def discrete_cql() -> groups.Schema:
         "eval": groups.recorded_evaluation(),
         "other": {**groups.recorded(), **groups.rewards()},
     }
+
+
+def edac() -> groups.Schema:
+    """Settings of EDAC and SAC-N."""
+    learn = {
+        **groups.soft_targets(),
+        **LearnSection.options("alpha", "auto_alpha", "target_entropy"),
+        "diversity_weight": opt(
+            0.5, "[0, inf)", "weight of the alignment of the critics' slopes at recorded actions; 0: SAC-N"
+        ),
+    }
+    return groups.recorded_critics(learn, {"n_critics": opt(10, "[2, 1000]", "critics")})
 
 
 def iql() -> groups.Schema:
@@ -83,6 +101,7 @@ ALGORITHMS = (
     Algorithm("awac", "AWAC", awac, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm("cql", "CQL", cql, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm("discrete_cql", "DiscreteCQL", discrete_cql, actions=("discrete",), chain="offline", unit="train_iter"),
+    Algorithm("edac", "EDAC", edac, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm("iql", "IQL", iql, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm("td3_bc", "TD3BC", td3_bc, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
 )

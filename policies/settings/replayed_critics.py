@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import LearnSection, ModelSection
+from minding.engine.data.action_trees import COMPOSITE
 from minding.policies.settings import Algorithm, groups
 
 
@@ -33,7 +34,10 @@ def sac() -> groups.Schema:
 def redq() -> groups.Schema:
     """Settings of REDQ."""
     schema = sac()
-    schema["model"] |= {"n_critics": opt(10, "[2, 100]", "critics")}
+    schema["model"] |= {
+        "n_critics": opt(10, "[2, 100]", "critics"),
+        "dropout": opt(0.0, "[0, 0.9]", "share of units that hidden layers of the critics drop while they learn"),
+    }
     schema["learn"] |= {
         "target_subset": opt(
             2, "[1, 100]", "critics of which the smallest value is the target, drawn again for each gradient step"
@@ -41,6 +45,24 @@ def redq() -> groups.Schema:
         **groups.described(
             LearnSection.options(policy_delay=20, update_per_collect=160),
             policy_delay="critic updates per update of the actor",
+        ),
+    }
+    return schema
+
+
+def crossq() -> groups.Schema:
+    """Settings of CrossQ."""
+    schema = sac()
+    # Its hidden layers have a normalization of their own.
+    del schema["model"]["block"], schema["learn"]["tau"]
+    schema["model"] |= {"n_critics": opt(2, "[1, 100]", "critics")}
+    schema["learn"] |= {
+        **LearnSection.options(learning_rate=1e-3),
+        **groups.described(LearnSection.options(policy_delay=3), policy_delay="critic updates per update of the actor"),
+        "renorm_after": opt(
+            100_000,
+            "[0, inf)",
+            "gradient steps after which batches are normalized by moving averages, not by their own moments only",
         ),
     }
     return schema
@@ -56,6 +78,19 @@ def tqc() -> groups.Schema:
     schema["learn"] |= {
         "dropped_quantiles": opt(2, "[0, 999]", "highest quantiles per critic that are left out of the target")
     }
+    return schema
+
+
+def pdqn() -> groups.Schema:
+    """Settings of P-DQN."""
+    multi_pass = opt(
+        False, None, "compute the value of a choice with its own parameters only (MP-DQN); needs a Box for each choice"
+    )
+    schema = groups.replayed_critics(
+        groups.soft_targets(per="gradient step"), {"multi_pass": multi_pass}, groups.noise("gaussian", 0.1)
+    )
+    schema["other"] |= groups.eps(10_000)
+    del schema["other"]["hindsight"]
     return schema
 
 
@@ -77,6 +112,8 @@ ALGORITHMS = (
     Algorithm("td3", "TD3", td3, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("sac", "SAC", sac, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("redq", "REDQ", redq, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("crossq", "CrossQ", crossq, actions=("box",), chain="off_policy", unit_box=True),
+    Algorithm("pdqn", "PDQN", pdqn, actions=(COMPOSITE,), chain="off_policy", unit_box=True, choices=1),
     Algorithm("tqc", "TQC", tqc, actions=("box",), chain="off_policy", unit_box=True),
     Algorithm("discrete_sac", "DiscreteSAC", discrete_sac, actions=("discrete",), chain="off_policy"),
 )

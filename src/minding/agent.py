@@ -27,7 +27,6 @@ from minding.engine.paths import absolute, folder_of
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
-from minding.engine.types import Array
 from minding.envs.config import env_settings
 from minding.envs.single import env_objects
 from minding.envs.single.factory import env_factory
@@ -343,7 +342,7 @@ class Agent:
 
     def predict(
         self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False, **other: NoReturn
-    ) -> Array:
+    ) -> Any:
         """The action for an observation, or the actions for a batch, as in evaluation; see `Player`.
 
         A policy with memory remembers from call to call, until `reset`.

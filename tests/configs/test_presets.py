@@ -27,13 +27,13 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
     cfg = load_preset(name)
     assert cfg.exp_name == name
     # What follows the algorithm tells presets of the same two apart.
-    # DQN, TD3+BC and SAC with switches go by the names of their papers.
-    papers = {"_dueling_dqn": "_dqn", "_rebrac": "_td3_bc", "_rlpd": "_sac"}
+    # DQN, TD3+BC, SAC and REDQ with switches go by the names of their papers.
+    papers = {"_dueling_dqn": "_dqn", "_rebrac": "_td3_bc", "_rlpd": "_sac", "_droq": "_redq"}
     for own, algorithm in papers.items():
         name = name.replace(own, algorithm)
     where, _, rest = name.partition(f"_{cfg.policy.type}")
     assert rest == "" or rest.startswith("_")
-    assert re.sub(r"[_-]", "", where) in re.sub(r"[_-]", "", cfg.env.env_id.lower())
+    assert re.sub(r"[_-]", "", where) in re.sub(r"[_/-]", "", cfg.env.env_id.lower())
     _, said, expected = importlib.import_module(f"minding.configs.{cfg.exp_name}").__doc__.rpartition("Expected: ")
     assert said
     mean = re.search(r"evaluation mean of at least (-?[\d.]+\d|-?\d)", " ".join(expected.split()))
@@ -74,7 +74,7 @@ def compile_cartpole(*overrides, algorithm="ppo"):
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1036), ("policy.learn.n_minibatch", 10, 1040)]
+    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1120), ("policy.learn.n_minibatch", 10, 1040)]
 )
 def test_a_rollout_that_does_not_divide_is_refused_with_one_that_does(name, count, fitting):
     with pytest.raises(ConfigError, match=f"does not divide by {name}={count}: use .*n_sample={fitting}"):

@@ -30,7 +30,7 @@ CASES = {
     for algorithm in ALGORITHMS
     for case, what in constant(algorithm, "RESUMES", {algorithm: (environment(algorithm), ())}).items()
 }
-TWICE = ("PPO on a vector environment, observations normalized", "DQN, n-step")
+TWICE = ("PPO on a vector environment", "DQN, n-step")
 """With rollouts and with a replay buffer; these runs are also killed between two iterations."""
 
 
@@ -154,7 +154,7 @@ SHORT_REPLAY = (
 
 
 LONG_EPISODES = ("HalfCheetah-v5", "Hopper-v5", "ALE/Pong-v5", "dm_control/walker-walk-v0")
-SLOW = ("ALE/Pong-v5", "dm_control/walker-walk-v0", "MiniGrid-DoorKey-5x5-v0")
+SLOW = ("ALE/Pong-v5", "dm_control/walker-walk-v0", "MiniGrid-DoorKey-5x5-v0", "MinAtar/Breakout-v1")
 
 
 def short_preset(name, tmp_path):

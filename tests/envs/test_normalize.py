@@ -133,15 +133,16 @@ def warnings_of(caplog, algorithm, env_id, *settings, resumed=False):
 
 
 def test_a_run_warns_once_of_large_numbers_and_names_the_switches(caplog):
-    (stock,) = warnings_of(caplog, "ppo", "worlds:Stock")
+    (stock,) = warnings_of(caplog, "a2c", "worlds:Stock")
     assert re.search(r"worlds:Stock: rewards are large.*: set env.normalize_reward=true, .*; observation\[0\]", stock)
     assert "set policy.model.normalize_obs=true" in stock
-    (queue,) = warnings_of(caplog, "ppo", "worlds:Queue")
+    (queue,) = warnings_of(caplog, "a2c", "worlds:Queue")
     assert "rewards are large, up to 3.86e+05" in queue
     assert "normalize_obs" not in queue
     switches = ["env.normalize_reward=true", "policy.model.normalize_obs=true"]
-    assert not warnings_of(caplog, "ppo", "worlds:Stock", *switches)
-    assert not warnings_of(caplog, "ppo", "worlds:Stock", resumed=True)
+    assert not warnings_of(caplog, "a2c", "worlds:Stock", *switches)
+    assert not warnings_of(caplog, "ppo", "worlds:Stock")
+    assert not warnings_of(caplog, "a2c", "worlds:Stock", resumed=True)
 
 
 def test_algorithms_that_scale_by_themselves_do_not_warn(caplog):
@@ -162,7 +163,7 @@ def test_algorithms_that_scale_by_themselves_do_not_warn(caplog):
 )  # fmt: skip
 def test_usual_tasks_do_not_warn(caplog, env_id):
     masked = ["env.info_keys=[action_mask]"] if "Masked" in env_id else []
-    assert not warnings_of(caplog, "ppo", env_id, *masked)
+    assert not warnings_of(caplog, "a2c", env_id, *masked)
 
 
 def test_teams_do_not_warn(caplog):

@@ -17,7 +17,7 @@ def train(tmp_path, on_nan):
     user = Config(
         exp_name="run",
         run={"out_dir": str(tmp_path), "max_env_step": 128, "final_episodes": 1, "loggers": []},
-        env={"env_id": "flaky:Huge", "collector_env_num": 2, "evaluator_env_num": 1},
+        env={"env_id": "flaky:Huge", "collector_env_num": 2, "evaluator_env_num": 1, "normalize_reward": False},
         policy={
             "type": "ppo",
             "model": {"hidden": [8]},

@@ -16,7 +16,15 @@ SETTINGS = [
     "policy.model.hidden=[8]",
     "env.collector_env_num=4",
 ]
-SHORT = ["policy.learn.n_epoch=1", "run.final_episodes=1", "run.loggers=[]", "policy.eval.freq=100000", "exp_name=run"]
+SHORT = [
+    "policy.learn.n_epoch=1",
+    "policy.learn.n_minibatch=1",
+    "env.normalize_reward=false",
+    "run.final_episodes=1",
+    "run.loggers=[]",
+    "policy.eval.freq=100000",
+    "exp_name=run",
+]
 
 
 def settings(folder, *more):

@@ -11,7 +11,12 @@ from minding.middleware.learning import rate_jump
 
 
 def config(**settings):
-    overrides = {"policy.learn.learning_rate": 1e-3, "run.max_env_step": 1000, **settings}
+    overrides = {
+        "policy.learn.anneal_lr": True,
+        "policy.learn.learning_rate": 1e-3,
+        "run.max_env_step": 1000,
+        **settings,
+    }
     return tiny_config("ppo", **overrides)
 
 

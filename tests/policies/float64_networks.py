@@ -30,6 +30,18 @@ def quantiles(p, part, action, obs):
     return features @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"]
 
 
+def choice_values(p, part, numbers, obs, owners=None):
+    """Values (B, n) of `ChoiceValues`; owners: the choice of each number, where a value depends on its own only."""
+
+    def passed(numbers):
+        features = _hidden(p, part, np.concatenate([obs, numbers], axis=1))
+        return features @ p[f"{part}.values.weight"].T + p[f"{part}.values.bias"]
+
+    if owners is None:
+        return passed(numbers)
+    return np.stack([passed(numbers * (owners == k))[:, k] for k in range(len(p[f"{part}.values.bias"]))], axis=1)
+
+
 def own_value(p, part, obs):
     """Values (B,) of a `StateValue`."""
     return (_hidden(p, part, obs) @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]

@@ -68,7 +68,7 @@ class Bench:
 
     def rows(self, seed=0, **sizes):
         """Random rows that fill the tables; sizes: of fields of integers."""
-        return rows_of(self.batches.layout, self.count, np.random.default_rng(seed), sizes)
+        return rows_of(self.batches.layout, self.count, np.random.default_rng(seed), {**self.batches.sizes, **sizes})
 
     def batch(self, rows, index=None):
         """A batch of rows, by default of one step on all of them."""
@@ -172,7 +172,7 @@ def check_bits(found, expected):
     assert [name for name in expected if found[name].tobytes() != expected[name].tobytes()] == []
 
 
-ONLINE = {"target_": "", "targets": "critics"}
+ONLINE = {"target_": "", "targets": "critics", "target.": "net."}
 """What the name of a target begins with, and what stands there in that of the parameter which it follows."""
 
 

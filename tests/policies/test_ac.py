@@ -3,12 +3,12 @@
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, dict_of, discrete, multi_discrete, space_of
+from fakes import VECTOR, composite, dict_of, discrete, space_of
 from float64_networks import finite_differences, gradients, normal, scores, state_value
 
 from minding.engine.data.returns import gae
 
-CONTRACT = {"ac": (dict_of(a=VECTOR, b=discrete(2)), multi_discrete(3, 2), {"policy.model.activation": "relu"})}
+CONTRACT = {"ac": (dict_of(a=VECTOR, b=discrete(2)), composite(3, 2, numbers=2), {"policy.model.activation": "relu"})}
 LEARNS = {
     "policy.collect.n_sample": 8,
     "policy.learn.learning_rate": 0.01,

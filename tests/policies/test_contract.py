@@ -12,7 +12,7 @@ import cloudpickle
 import numpy as np
 import of_algorithms
 import pytest
-from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
+from fakes import IMAGE, VECTOR, Batches, composite, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
 from minding.engine.data import trees
@@ -75,7 +75,7 @@ def batch(compiled):
 
 def random_batch(batches, **changes):
     rng = np.random.default_rng(0)
-    values = {**rows_of(batches.layout, ROWS, rng, SIZES), **changes}
+    values = {**rows_of(batches.layout, ROWS, rng, {**SIZES, **batches.sizes}), **changes}
     # Learners of trajectories take rows as (T, N).
     block = (BATCH // 2, 2) if {"cut", "memory", "obs.alive"} & set(batches.layout.fields) else (BATCH,)
     return batches(values, rng.integers(0, ROWS, (STEPS, *block)))
@@ -390,7 +390,14 @@ def test_an_unknown_mode_is_an_error(build):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "action"), [("dqn", space_of(2)), ("dqn", multi_discrete(2, 2)), ("sac", discrete(2))]
+    ("algorithm", "action"),
+    [
+        ("dqn", space_of(2)),
+        ("dqn", multi_discrete(2, 2)),
+        ("sac", discrete(2)),
+        ("sac", composite(2, numbers=1)),
+        ("gail", composite(2, numbers=1)),
+    ],
 )
 def test_an_action_space_that_the_algorithm_cannot_act_in_is_an_error(tiny_config, algorithm, action):
     kind = action["kind"]
@@ -407,10 +414,23 @@ def test_defaults_come_from_the_algorithms_schema():
         assert defaults.collect.backend == "auto"
 
 
-# Their networks are cells of PPO, PG, C51, TD3, QMIX, DQN, SAC and discrete SAC; images that a `StateValue` sees have a
-# test of their own.
+# Their networks are cells of PPO, PG, C51, TD3, QMIX, DQN, SAC and discrete SAC; images that a `StateValue` sees
+# have a test of their own.
 ALIKE = {"a2c", "a3c", "ac", "bc", "ddpg", "idqn", "impala", "ippo", "qrdqn", "vdn"}
-ALIKE |= {"redq", "tqc", "awac", "cql", "discrete_cql", "discrete_sqil", "gail", "iql", "sqil", "td3_bc"}
+ALIKE |= {
+    "redq",
+    "crossq",
+    "tqc",
+    "awac",
+    "cql",
+    "discrete_cql",
+    "discrete_sqil",
+    "edac",
+    "gail",
+    "iql",
+    "sqil",
+    "td3_bc",
+}
 
 
 @pytest.mark.slow

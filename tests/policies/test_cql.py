@@ -10,17 +10,42 @@ from fakes import VECTOR, space_of
 from float64_networks import gradients, params, squashed, value
 from kit import BATCH, RATE, SIZE
 
+from minding.configs import compile_run
+from minding.engine.buffers import DatasetTables
+from minding.engine.data.dataset import Dataset
+from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import to_device
 from minding.policies.ops.values import log_integral
 
 SMALL = {"policy.model.normalize_obs": True, "policy.learn.n_actions": 2}
-CONTRACT = {"cql": (VECTOR, space_of(2, 2), SMALL)}
-RESUMES = {"CQL, Lagrange": ("Pendulum-v1", ("policy.learn.lagrange=true", "policy.learn.n_actions=2"))}
+CONTRACT = {
+    "cql": (VECTOR, space_of(2, 2), SMALL),
+    "cql, Cal-QL": (VECTOR, space_of(3), {"policy.learn.n_actions": 2, "policy.learn.calibrated": True}),
+}
+RESUMES = {
+    "CQL, Lagrange, Cal-QL": (
+        "Pendulum-v1",
+        ("policy.learn.lagrange=true", "policy.learn.n_actions=2", "policy.learn.calibrated=true"),
+    )
+}
 
 COUNT, WEIGHT, ALLOWED, ALPHA, ACTOR_RATE = 3, 2.0, 1.0, 0.3, 0.002
 LAGRANGE = {"lagrange": True, "lagrange_gap": ALLOWED, "conservative_weight": WEIGHT}
-built, bench = kit.critic_benches(
-    "cql", "targets", n_actions=COUNT, alpha=ALPHA, actor_learning_rate=ACTOR_RATE, **LAGRANGE
+GAMMA, CALIBRATED = 0.9, {"calibrated": True, "gamma": 0.5}
+built, bench = kit.benches(
+    "cql",
+    action=space_of(SIZE),
+    prepare=kit.disturb("targets"),
+    learn={
+        "learning_rate": RATE,
+        "tau": kit.TAU,
+        "n_actions": COUNT,
+        "alpha": ALPHA,
+        "actor_learning_rate": ACTOR_RATE,
+        "gamma": GAMMA,
+        **LAGRANGE,
+    },
+    kinds={"cql": {}, "cal_ql": {"learn": {"calibrated": True}}},
 )
 
 
@@ -45,6 +70,8 @@ class Step(kit.CriticStep):
         made = []
         for name in self.critics:
             values = np.stack([value(p, name, action, self.obs) for action in actions])
+            if self.settings["calibrated"]:
+                values[COUNT:] = np.maximum(values[COUNT:], self.rows[f"return.{GAMMA}"])
             integral = np.log(np.exp(values - log_density).mean(axis=0))
             made.append((integral - value(p, name, self.action, self.obs)).mean())
         return made
@@ -82,6 +109,15 @@ class TestCQL(kit.CriticTests):
     Step = Step
     close: ClassVar = {"rtol": 2e-4, "atol": 5e-6}
 
+    def test_calibrated_values_are_those_of_the_formulas(self, built):
+        bench = built("cal_ql")
+        rows, p = self.rows(bench), bench.params
+        step = Step(bench, rows)
+        # Returns above and below the values.
+        above = step.rows[f"return.{GAMMA}"] > value(p, Step.critics[0], step.action, step.obs)
+        assert 0 < above.sum() < len(above)
+        self.check_formulas(bench)
+
     def test_what_follows_a_true_end_counts_for_nothing_and_what_follows_a_time_limit_counts(self, bench):
         # With observations of zeros the gap, too, would depend on what follows: by actions, but not by values.
         bench.root.net.torso.layers[0].weight.asnumpy()[...] = 0.0
@@ -118,6 +154,35 @@ class TestCQL(kit.CriticTests):
         for name, rate in (("net", ACTOR_RATE), ("log_alpha", ACTOR_RATE), ("critics", RATE), ("log_weight", RATE)):
             largest = max(np.abs(new[key] - old[key]).max() for key in old if key.startswith(name))
             assert largest == pytest.approx(rate, rel=1e-3)
+
+
+def test_recorded_returns_are_discounted_to_the_end_of_their_episode():
+    end, cut = ({"terminated": over, "truncated": not over} for over in (True, False))
+    data = Dataset.of_episodes(
+        [
+            {"obs": np.zeros((4, 4)), "action": np.zeros((3, 1)), "reward": [1.0, 2.0, 4.0], **end},
+            {"obs": np.zeros((3, 4)), "action": np.zeros((2, 1)), "reward": [8.0, 16.0], **cut},
+        ],
+        action_low=-1.0,
+        action_high=1.0,
+    )
+    found = data.rows(["return.0.5", "return.1.0"], np.array([0, 4, 2, 3]))
+    assert found["return.0.5"].tolist() == [3.0, 16.0, 4.0, 16.0]
+    assert found["return.1.0"].tolist() == [7.0, 16.0, 4.0, 24.0]
+    tables = DatasetTables(data, kit.make_policy("cql", action=space_of(1), learn=CALIBRATED).learn_mode.fields)
+    batch = tables.batch(np.array([[0, 3]]))
+    assert batch.layout.read(batch.tables.host, "return.0.5", batch.index)[0].tolist() == [3.0, 16.0]
+
+
+def test_a_step_that_was_not_recorded_bounds_no_value():
+    field = kit.make_policy("cql", action=space_of(1), learn=CALIBRATED).learn_mode.fields["return.0.5"]
+    assert field.default == -1e30
+
+
+def test_calibration_needs_raw_rewards():
+    settings = ["env.env_id=Pendulum-v1", "policy.learn.calibrated=true", "policy.other.reward=return_range"]
+    with pytest.raises(ConfigError, match=r"policy\.learn\.calibrated=true .* policy\.other\.reward=return_range"):
+        compile_run("cql", settings)
 
 
 def spread(count, size):

@@ -4,11 +4,18 @@ import math
 
 import numpy as np
 import pytest
-from fakes import discrete, multi_discrete, space_of
+from fakes import composite, discrete, multi_discrete, space_of
 
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
-from minding.policies.acting.sampling import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
+from minding.policies.acting.numpy_layers import ILLEGAL
+from minding.policies.acting.sampling import (
+    Categorical,
+    Composite,
+    DiagonalGaussian,
+    MultiCategorical,
+    SquashedGaussian,
+)
 from minding.policies.networks.heads import MultiCategoricalHead, make_action_head
 from minding.policies.ops import distributions
 
@@ -54,11 +61,36 @@ def test_squashed_gaussian_stays_finite_far_out():
     assert np.isfinite(log_prob).all()
 
 
+def test_choices_and_numbers_add_up_by_hand():
+    # A choice of probability 3/4; a number 2 standard deviations from its mean, and one at its mean.
+    head = make_action_head(composite(2, numbers=2), 3, rng(), log_std=0.0)
+    params = f32([0.0, math.log(3.0)]), f32([1.0, -1.0]), np.log(f32(0.5, 2.0))
+
+    def likelihood(action, *params):
+        return head.log_prob_entropy(params, action)
+
+    log_prob, entropy = run(likelihood, f32([1.0, 2.0, -1.0]), *params)
+    normal = -math.log(0.5) - math.log(2.0) - math.log(2 * math.pi)
+    np.testing.assert_allclose(log_prob, [math.log(0.75) - 2.0 + normal], rtol=1e-6)
+    spread = math.log(0.5) + math.log(2.0) + 1.0 + math.log(2 * math.pi)
+    np.testing.assert_allclose(entropy, [math.log(4) - 0.75 * math.log(3) + spread], rtol=1e-6)
+
+
+def test_an_illegal_choice_beside_numbers_is_never_drawn():
+    logits = np.tile(f32(0.0, ILLEGAL, 1.0, ILLEGAL, 0.0), (1000, 1))
+    params = (logits, np.zeros((1000, 1), np.float32), f32(0.0))
+    action, log_prob = Composite([3, 2]).sample(params, rng())
+    assert set(action[:, 0]) == {0.0, 2.0}
+    assert set(action[:, 1]) == {1.0}
+    np.testing.assert_allclose(log_prob, Composite([3, 2]).log_prob(params, action), atol=1e-5)
+
+
 HEADS = {
     "categorical": (discrete(4), 4),
     "multi_categorical": (multi_discrete(3, 2, 4), 9),
     "gaussian": (space_of(3), 3),
     "gaussian of a matrix": (space_of(3, 2), 6),
+    "composite": (composite(3, 2, numbers=2), 5),
 }
 
 
@@ -68,10 +100,12 @@ def test_log_probabilities_of_drawn_actions_equal_the_compiled_ones(name):
     head = make_action_head(space, 5, rng(), gain=1.0, log_std=-0.7)
     logits = rng(1).standard_normal((200, size)).astype(np.float32)
     params = (logits, head.log_std.asnumpy()) if name.startswith("gaussian") else (logits,)
+    if name == "composite":
+        params = (logits, rng(3).standard_normal((200, 2)).astype(np.float32), head.numbers.log_std.asnumpy())
     action, log_prob = head.distribution.sample(params, rng(2))
     if space["kind"] == "box":
         action = action.reshape(-1, *space["shape"])
-    stored = action.astype(np.float32 if space["kind"] == "box" else np.int32)
+    stored = action.astype(np.int32 if "discrete" in space["kind"] else np.float32)
 
     def recompute(action, *params):
         return head.log_prob_entropy(params, action)

@@ -37,9 +37,8 @@ def build(algorithm, action, settings):
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_on_a_rollout_with_dead_rows_is_that_on_the_others_alone(case):
     cfg, policy = build(*CASES[case])
-    mode, middleware = policy.learn_mode, trainer(cfg, policy.learn_mode)
-    tables = middleware._store
-    rows = rows_of(tables._layout, ROWS, np.random.default_rng(0), {"action": 3, "central.agent_id": 2})
+    middleware = trainer(cfg, policy.learn_mode)
+    rows = rows_of(middleware._store._layout, ROWS, np.random.default_rng(0), {"action": 3, "central.agent_id": 2})
     if "log_prob" in rows:
         rows["log_prob"] = -np.abs(rows["log_prob"])
     if "central.alive" in rows:
@@ -49,12 +48,30 @@ def test_a_step_on_a_rollout_with_dead_rows_is_that_on_the_others_alone(case):
     ctx = OnlineRLContext(train_data={**rows, "valid": valid})
     middleware(ctx)
     found, slopes = ctx.train_output, [x.copy() for x in gradients(policy, "net")]
+    _, policy = build(*CASES[case])
     policy.load_state_dict(start)
-    tables = middleware._store.put(rows)
+    tables = trainer(cfg, policy.learn_mode)._store.put(rows)
     index = np.flatnonzero(valid)[None].astype(np.int32)
-    expected = mode.forward(IndexedBatch(tables.layout, tables, index)).metrics
+    expected = policy.learn_mode.forward(IndexedBatch(tables.layout, tables, index)).metrics
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=2e-5, abs=1e-6), name
     for one, other in zip(slopes, gradients(policy, "net"), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     assert max(np.abs(x).max() for x in slopes) > 1e-3
+
+
+@pytest.mark.parametrize("case", ["ppo", "mappo"])
+def test_a_rollout_without_dead_rows_needs_no_second_graph_and_has_the_same_bits(case):
+    learned = []
+    for dead in ([], DEAD):
+        cfg, policy = build(*CASES[case])
+        middleware = trainer(cfg, policy.learn_mode)
+        rows = rows_of(middleware._store._layout, ROWS, np.random.default_rng(0), {"action": 3, "central.agent_id": 2})
+        start = copy.deepcopy(policy.state_dict())
+        middleware(OnlineRLContext(train_data={**rows, "valid": ~np.isin(np.arange(ROWS), dead)}))
+        policy.load_state_dict(start)
+        middleware(OnlineRLContext(train_data={**rows, "valid": np.ones(ROWS, bool)}))
+        learned.append([x.copy() for x in gradients(policy, "net")])
+        assert policy._update.signatures == 1
+    for one, other in zip(*learned, strict=True):
+        np.testing.assert_array_equal(one, other)

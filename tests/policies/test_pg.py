@@ -3,10 +3,10 @@
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, dict_of, discrete, mask_of, multi_discrete
+from fakes import VECTOR, composite, dict_of, discrete, mask_of
 from float64_networks import categorical, finite_differences, scores
 
-CONTRACT = {"pg": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {})}
+CONTRACT = {"pg": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), composite(3, 2, numbers=2), {})}
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.02}
 BOOTSTRAPS = False
 

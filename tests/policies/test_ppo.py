@@ -3,45 +3,66 @@
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, dict_of, discrete, mask_of, multi_discrete, set_rate, space_of
-from float64_networks import categorical, scores, state_value
+from fakes import VECTOR, composite, dict_of, discrete, mask_of, multi_discrete, set_rate, space_of
+from float64_networks import categorical, normal, scores, state_value
 
+RAW = {"policy.model.normalize_obs": False}
 CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
     "ppo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
-    "ppo, box": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
+    "ppo, composite": (
+        dict_of(a=VECTOR, action_mask=mask_of(3, 2)),
+        composite(3, 2, numbers=2),
+        {"policy.model.memory": "gru", "policy.model.memory_dim": 5},
+    ),
+    "ppo, box": (
+        dict_of(a=VECTOR, b=discrete(2)),
+        space_of(2, 2),
+        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5, **RAW},
+    ),
     "ppo, memory": (
         dict_of(a=VECTOR, action_mask=mask_of(3)),
         discrete(3),
-        {"policy.model.memory": "gru", "policy.model.memory_dim": 5, "policy.model.normalize_obs": True},
+        {"policy.model.memory": "gru", "policy.model.memory_dim": 5},
     ),
 }
-LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
-ALTERNATIVES = ("policy.model.memory=gru", "policy.other.rnd.weight=0.5")
+LEARNS = {
+    "policy.collect.n_sample": 64,
+    "policy.learn.learning_rate": 0.01,
+    "policy.learn.n_epoch": 4,
+    "policy.learn.n_minibatch": 2,
+    # Values are in units of the rewards that are learned from.
+    "env.normalize_reward": False,
+}
+ALTERNATIVES = ("policy.model.memory=gru", "policy.other.rnd.weight=0.5", "policy.learn.kl_weight=0.5")
 RESUMES = {
-    "PPO on a vector environment, observations normalized": (
-        "CartPole-v1",
-        ("env.backend=native", "policy.model.normalize_obs=true"),
-    ),
-    "PPO in worker processes, dict observations, rewards normalized": (
-        "fakes:Hunt",
-        ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
-    ),
+    "PPO on a vector environment": ("CartPole-v1", ("env.backend=native",)),
+    "PPO in worker processes, dict observations": ("fakes:Hunt", ("env.backend=subprocess", "env.workers=2")),
     "PPO with agents who leave, come late and have masks": (
         "agent_worlds:Squad",
         ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
     ),
     "PPO with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask, success]",)),
-    "PPO with memory and RND": (
+    "PPO with choices and numbers, masked": (
+        "minding/Aim-v0",
+        ("env.env_kwargs={blocked: 2}", "env.info_keys=[action_mask]"),
+    ),
+    "PPO with memory, RND and a penalty on the divergence": (
         "minding/TMaze-v0",
-        ("policy.model.memory=gru", "policy.model.memory_dim=8", "policy.other.rnd.weight=0.5"),
+        (
+            "policy.model.memory=gru",
+            "policy.model.memory_dim=8",
+            "policy.other.rnd.weight=0.5",
+            "policy.learn.kl_weight=0.5",
+        ),
     ),
 }
 
 STEPS, BATCH = 3, 16
 INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
 """The same minibatch in every step."""
-built, bench = kit.benches("ppo", action=discrete(3), count=BATCH, learn={"target_kl": 0.1, "learning_rate": 0.01})
+LEARN = {"target_kl": 0.1, "learning_rate": 0.01, "value_clip": True, "entropy_weight": 0.01}
+built, bench = kit.benches("ppo", action=discrete(3), count=BATCH, learn=LEARN, **RAW)
 
 
 def collected(bench, **changes):
@@ -154,3 +175,75 @@ def test_values_and_log_probabilities_are_those_of_what_was_recorded(bench):
     assert np.array_equal(mode.value(obs), record["value"])
     log_prob, _ = categorical(scores(bench.params, "net.actor", obs), record["action"])
     np.testing.assert_allclose(record["log_prob"], log_prob, atol=1e-5)
+
+
+# The penalty on the divergence
+
+KL_WEIGHT, AIM = 3.0, 0.01
+penalized, _ = kit.benches(
+    "ppo",
+    count=BATCH,
+    kinds={"discrete": {"action": discrete(3)}, "box": {"action": space_of(2)}},
+    learn={"kl_weight": KL_WEIGHT, "kl_aim": AIM, "learning_rate": 0.05, "grad_norm": 0.0, "entropy_weight": 0.01},
+    **RAW,
+)
+
+
+def recorded_by(bench):
+    rows = bench.rows(action=3) if bench.kind == "discrete" else bench.rows()
+    return {**rows, **bench.policy.collect_mode.forward(rows["obs"])}
+
+
+def penalized_loss(p, old, rows):
+    """The loss, and the mean divergence from the parameters `old`."""
+    head, before = (scores(each, "net.actor", rows["obs"]) for each in (p, old))
+    if "net.head.log_std" in p:
+        log_std, old_log_std = p["net.head.log_std"], old["net.head.log_std"]
+        log_prob, entropy = normal(head, log_std, rows["action"])
+        old_log_prob, _ = normal(before, old_log_std, rows["action"])
+        apart = (np.exp(2 * old_log_std) + (before - head) ** 2) / (2 * np.exp(2 * log_std))
+        divergence = (log_std - old_log_std + apart - 0.5).sum(axis=1)
+    else:
+        log_prob, entropy = categorical(head, rows["action"])
+        old_log_prob, _ = categorical(before, rows["action"])
+        log_p, log_q = (x - np.log(np.exp(x).sum(axis=1, keepdims=True)) for x in (before, head))
+        divergence = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)
+    advantage = (rows["advantage"] - rows["advantage"].mean()) / (rows["advantage"].std() + 1e-8)
+    ratio = np.exp(log_prob - old_log_prob)
+    policy = np.maximum(-advantage * ratio, -advantage * np.clip(ratio, 0.8, 1.2)).mean()
+    value = 0.5 * ((state_value(p, rows["obs"]) - rows["return"]) ** 2).mean()
+    loss = policy + 0.5 * value - 0.01 * np.mean(entropy) + KL_WEIGHT * divergence.mean()
+    return loss, divergence.mean()
+
+
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+def test_the_penalty_is_the_divergence_from_the_policy_before_the_first_step(penalized, kind):
+    moments, params = [], []
+    for steps in (1, 2):
+        bench = penalized(kind)
+        rows, old = recorded_by(bench), bench.params
+        metrics = bench.learn(rows, INDEX[:steps]).metrics
+        known = {id(p): name for name, p in bench.policy.params.items()}
+        names = [known[id(p)] for p in bench.root.optim.groups["net"].params]
+        moments.append([m.asnumpy().astype(np.float64).copy() for m in bench.root.optim.steps[0].m])
+        params.append(bench.params)
+    losses = [penalized_loss(p, old, rows) for p in (old, params[0])]
+    assert losses[1][1] > 1e-3
+    kit.check_metrics(metrics, {"loss": np.mean(losses, axis=0)[0], "divergence": losses[1][1] / 2}, rel=1e-3)
+    assert metrics["kl_weight"] == KL_WEIGHT
+    # The gradient of the second step, from the averages of gradients of Adam.
+    found = [(second - 0.9 * first) / 0.1 for first, second in zip(*moments)]
+    kit.check_slopes(lambda p: penalized_loss(p, old, rows)[0], params[0], names, found, rel=2e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize(("divergence", "factor"), [(0.0, 0.5), (AIM / 1.4, 1.0), (1.4 * AIM, 1.0), (1.6 * AIM, 2.0)])
+def test_the_weight_of_the_penalty_is_halved_or_doubled_if_the_divergence_is_far_from_its_aim(
+    penalized, divergence, factor
+):
+    bench = penalized("discrete")
+    bench.policy._adapt(divergence)
+    assert float(bench.root.kl_weight.asnumpy()) == factor * KL_WEIGHT
+    if not divergence:
+        bench.hold_still()
+        assert bench.learn(recorded_by(bench), INDEX[:2]).metrics["kl_weight"] == KL_WEIGHT / 2
+        assert float(bench.root.kl_weight.asnumpy()) == KL_WEIGHT / 4

@@ -15,8 +15,9 @@ HALVES = np.stack([INDEX[:, [4, 1, 0]], INDEX[:, [5, 2, 3]]])
 TWICE = np.stack([INDEX[:, [1, 4, 0]]] * 2)
 
 
-MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": 5}
-built, bench = kit.benches("ppo", action=discrete(3), count=ROWS, learn={"learning_rate": 0.01}, **MEMORY)
+MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": 5, "policy.model.normalize_obs": False}
+LEARN = {"learning_rate": 0.01, "value_clip": True}
+built, bench = kit.benches("ppo", action=discrete(3), count=ROWS, learn=LEARN, **MEMORY)
 
 
 @pytest.fixture

@@ -5,12 +5,17 @@ import numpy as np
 import pytest
 from fakes import VECTOR, space_of
 from float64_networks import moved, squashed, value
+from test_dropout import kept
 
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError
 
 SMALL = {"policy.model.n_critics": 3, "policy.learn.policy_delay": 1}
-CONTRACT = {"redq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, **SMALL})}
+DROQ = {"policy.model.norm": "critics", "policy.model.dropout": 0.2}
+CONTRACT = {
+    "redq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, **SMALL}),
+    "droq": (VECTOR, space_of(3), {**SMALL, **DROQ}),
+}
 LEARNS = {
     **kit.LEARNS,
     "policy.model.n_critics": 3,
@@ -18,7 +23,17 @@ LEARNS = {
     "policy.learn.learning_rate": 0.003,
     "policy.learn.alpha": 0.02,
 }
-RESUMES = {"REDQ": ("Pendulum-v1", ("policy.model.n_critics=3", "policy.learn.policy_delay=3"))}
+RESUMES = {
+    "DroQ": (
+        "Pendulum-v1",
+        (
+            "policy.model.n_critics=2",
+            "policy.learn.policy_delay=3",
+            "policy.model.norm=critics",
+            "policy.model.dropout=0.1",
+        ),
+    )
+}
 MOVES = {"policy.learn.policy_delay": 1}
 
 ALPHA, CRITICS, SUBSET = 0.2, 4, 2
@@ -27,6 +42,7 @@ built, bench = kit.benches(
     action=space_of(kit.SIZE),
     prepare=kit.disturb("targets"),
     learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA, "target_subset": SUBSET, "policy_delay": 1},
+    kinds={"redq": {}, "droq": DROQ},
     **{"policy.model.n_critics": CRITICS},
 )
 
@@ -39,14 +55,39 @@ class Step(kit.CriticStep):
         self.following, self.own = self.rng.standard_normal((2, 1, kit.BATCH, kit.SIZE), dtype=np.float32)[:, 0]
         order = self.rng.permuted(np.arange(CRITICS)[None], axis=1)[0]
         self.targets = tuple(f"targets.q{k + 1}" for k in np.flatnonzero(order < self.settings["target_subset"]))
+        self.seeds = None
+        if bench.policy.cfg.model.dropout:
+            self.seeds = self.rng.integers(-(2**31), 2**31, (1, 3), dtype=np.int32)[0]
+
+    def value(self, p, name, action, obs, use):
+        """Q(s, a) for targets (use 0), critics (1), and the judgement of the actor (2)."""
+        if self.seeds is None:
+            return value(p, name, action, obs)
+        x = np.concatenate([obs, action], axis=1) @ p[f"{name}.torso.layers.0.weight"].T
+        x = x + p[f"{name}.torso.layers.0.bias"]
+        x = x * kept(x.shape, 0.2, int(self.seeds[use]), int(name[-1]) - 1) / 0.8
+        x = x - x.mean(axis=1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + 1e-5)
+        x = np.maximum(x * p[f"{name}.torso.norms.0.weight"] + p[f"{name}.torso.norms.0.bias"], 0.0)
+        return (x @ p[f"{name}.value.weight"].T + p[f"{name}.value.bias"])[:, 0]
 
     def target(self, p):
         action, log_prob = squashed(p, "net", self.next_obs, self.following)
-        return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs) - ALPHA * log_prob)
+        q = np.min([self.value(p, name, action, self.next_obs, 0) for name in self.targets], axis=0)
+        return self.bootstrapped(q - ALPHA * log_prob)
+
+    def critic_loss(self, p, target):
+        q = [self.value(p, name, self.action, self.obs, 1) for name in self.critics]
+        return 0.5 * np.square(np.array(q) - target).mean(axis=1).sum()
+
+    def q_value(self, p):
+        return self.value(p, self.critics[0], self.action, self.obs, 1).mean()
 
     def actor_loss(self, p):
         action, log_prob = squashed(p, "net", self.obs, self.own)
-        return (ALPHA * log_prob - np.mean([value(p, name, action, self.obs) for name in self.critics], axis=0)).mean()
+        return (
+            ALPHA * log_prob - np.mean([self.value(p, name, action, self.obs, 2) for name in self.critics], 0)
+        ).mean()
 
     def metrics(self, p, after):
         # The actor is judged by the critics after their step.
@@ -64,6 +105,9 @@ class Step(kit.CriticStep):
 
 class TestREDQ(kit.CriticTests):
     Step = Step
+
+    def test_critics_with_dropout_are_those_of_the_formulas(self, built):
+        self.check_formulas(built("droq"))
 
     def test_actor_and_temperature_move_in_the_steps_that_are_due_only_also_across_calls(self, bench):
         bench.settings["policy_delay"] = 3
@@ -92,4 +136,10 @@ def test_each_step_has_a_target_of_its_own_subset(bench, subset):
 def test_a_subset_larger_than_the_ensemble_is_refused():
     settings = ["env.env_id=Pendulum-v1", "policy.model.n_critics=3", "policy.learn.target_subset=5"]
     with pytest.raises(ConfigError, match=r"target_subset=5 exceeds policy\.model\.n_critics=3"):
+        compile_run("redq", settings)
+
+
+def test_dropout_without_a_hidden_layer_is_refused():
+    settings = ["env.env_id=Pendulum-v1", "policy.model.hidden=[]", "policy.model.dropout=0.1"]
+    with pytest.raises(ConfigError, match=r"policy\.model\.dropout=0\.1 .*no layer that could drop units"):
         compile_run("redq", settings)

@@ -13,6 +13,7 @@ SIZES = (
     # batch, inputs, hidden: 2^20 multiplications and more; edges of vectors (8), groups (64), strips (32, 64, 128), and
     # blocks of a mask (32) and of a sum (256).
     (256, 256, 256), (129, 97, 131), (300, 65, 67), (90, 300, 70), (70, 600, 90), (257, 71, 127), (65, 520, 64),
+    (32, 1024, 128), (33, 200, 170),
 )  # fmt: skip
 RANDOM = np.random.default_rng(1).integers(100, 330, (6, 3)).tolist()
 

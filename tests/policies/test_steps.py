@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, discrete, rows_of, set_rate, space_of
+from fakes import VECTOR, Batches, action_of, rows_of, set_rate
 from of_algorithms import constant
 
 from minding.engine.data.batch import Field
@@ -46,11 +46,11 @@ FORMS = [
 def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny_config, monkeypatch):
     if form == "plain":
         monkeypatch.setattr(kernels, "compiled", lambda: False)
-    action = discrete(3) if "discrete" in ALGORITHMS[algorithm].actions else space_of(2)
+    action = action_of(ALGORITHMS[algorithm].actions)
     policy = get_policy_class(algorithm)(tiny_config(algorithm, VECTOR, action, **constant(algorithm, "MOVES", {})))
     set_rate(policy, 0.05)
     batches = Batches(policy, ROWS)
-    values = rows_of(batches.layout, ROWS, np.random.default_rng(0), {"action": 2})
+    values = rows_of(batches.layout, ROWS, np.random.default_rng(0), {"action": 2, **batches.sizes})
     sequences = {"cut", "memory"} & batches.layout.fields.keys()
     index = np.arange(ROWS).reshape(1, 4, 2) if sequences else np.arange(ROWS)[None]
     batch = batches(values, index)

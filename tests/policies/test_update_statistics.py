@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, discrete, rows_of, set_rate, space_of
+from fakes import VECTOR, Batches, action_of, rows_of, set_rate
 from float64_networks import gradients, params
 from of_algorithms import constant
 
@@ -24,12 +24,12 @@ def form(request, monkeypatch):
 @pytest.fixture
 def built(tiny_config):
     def build(algorithm, watch=True, **settings):
-        action = discrete(3) if "discrete" in get_algorithm(algorithm).actions else space_of(2)
+        action = action_of(get_algorithm(algorithm).actions)
         settings = {**constant(algorithm, "MOVES", {}), "run.gradient_stats": watch, **settings}
         policy = get_policy_class(algorithm)(tiny_config(algorithm, VECTOR, action, **settings))
         set_rate(policy, 0.01)
         batches = Batches(policy, ROWS)
-        return policy, batches, rows_of(batches.layout, ROWS, np.random.default_rng(0), {"action": 3})
+        return policy, batches, rows_of(batches.layout, ROWS, np.random.default_rng(0), {"action": 3, **batches.sizes})
 
     return build
 

@@ -15,6 +15,7 @@ from proofs.recordings import Source
 from proofs.run import main, parse_arguments, plan
 from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, changed_since, config_hash, head_of
 from proofs.scores import METRIC, scores
+from proofs.steadiness import after_target
 from proofs.studies import STUDIES
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
@@ -122,6 +123,20 @@ def test_a_command_that_has_a_row_is_done_and_a_change_of_its_settings_is_said(r
     assert changed_since(row)
     assert not changed_since({**row, "settings_hash": replace(JOB, seed=0).config_hash})
     assert "| unknown * | unknown |" in proof_pages.TABLES["seeds"](results)
+
+
+def test_a_run_stays_at_its_target_if_the_evaluations_of_the_next_50000_steps_do(results):
+    steps = [10_000, 30_000, 60_000, 90_000]
+    run = {"curve": {"env_step": steps, "eval_return": [9.0, 5.0, 7.0, 1.0]}, "env_step": 100_000, "eval_mean": 6.0}
+    # The first one that is 50,000 steps later is the last one that counts.
+    assert after_target(run, 8.0) == [5.0, 7.0]
+    assert after_target({**run, "env_step": 59_999, "curve": {"env_step": [10_000], "eval_return": [9.0]}}, 8.0) == []
+    assert after_target(run, 10.0) == []
+    assert after_target({**run, "curve": {"train_iter": steps, "eval_return": [9.0] * 4}}, 8.0) == []
+    curve = {"env_step": [1000, 40_000, 60_000], "eval_return": [500.0, 480.0, 470.0]}
+    results.append("learning", {**record(0, 500.0), "curve": curve})
+    results.append("learning", {**record(1, 500.0), "curve": {**curve, "eval_return": [0.0, 475.0, 480.0]}})
+    assert "| `cartpole_ppo` | 475 | 2 | 1 | 470.0 |" in proof_pages.TABLES["steadiness"](results)
 
 
 def test_the_same_command_on_other_data_is_another_job(results):

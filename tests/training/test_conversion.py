@@ -9,6 +9,7 @@ import pytest
 from fakes import space_of
 from recordings import described, save_unchecked
 
+from minding.engine.data.action_trees import joined_space
 from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
 from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.episode import Episode
@@ -122,6 +123,21 @@ def test_nested_observations_masks_and_choices_survive_minari(tmp_path):
         made.append(dataclasses.replace(each, **parts, final_obs={path: values[-1] for path, values in whole.items()}))
     data = joined(made, {"env": {**ENV, "observation": NESTED, "env_action": action}})
     export_minari(data, tmp_path / "set", "toy/nested-v0")
+    found, _ = read(tmp_path / "set", tmp_path / "out")
+    assert rows(found) == rows(data)
+    assert found.about["env"] == data.about["env"]
+
+
+def test_actions_of_a_dict_are_written_for_minari_by_part(tmp_path):
+    parts = {"b": {"kind": "box", "shape": [], "dtype": "float32", "low": 0.0, "high": 1.0}}
+    parts["a"] = {"kind": "discrete", "shape": [], "dtype": "int64", "n": 3, "start": 2}
+    action = joined_space({"kind": "dict", "spaces": parts}, rescale=True)
+    acted = [
+        dataclasses.replace(each, action=np.tile(np.array([4.0, 0.25], np.float32), (len(each), 1)))
+        for each in generated(3)
+    ]
+    data = joined(acted, {"env": {**ENV, "env_action": action}})
+    export_minari(data, tmp_path / "set", "toy/parts-v0")
     found, _ = read(tmp_path / "set", tmp_path / "out")
     assert rows(found) == rows(data)
     assert found.about["env"] == data.about["env"]

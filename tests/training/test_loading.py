@@ -66,12 +66,12 @@ def test_the_newest_policy_of_the_run_is_loaded(make_run, built):
     assert training.load_policy(RunDir(ckpt.parent.parent), ckpt.with_name("iter_1")).policy.weight == 1.0
 
 
-@pytest.mark.parametrize("setting", ["activation: relu", "normalize_obs: true", "hidden: [8]"])
+@pytest.mark.parametrize("setting", ["activation: relu", "normalize_obs: false", "hidden: [8]"])
 def test_parameters_are_not_played_in_another_network(make_run, built, setting):
     run_dir = make_run("run")
     cfg = load_config(run_dir.config)
     key, _, value = setting.partition(": ")
-    cfg.policy.model[key] = {"relu": "relu", "true": True, "[8]": [8]}[value]
+    cfg.policy.model[key] = {"relu": "relu", "false": False, "[8]": [8]}[value]
     save_config(cfg, run_dir.config)
     with pytest.raises(CheckpointError, match=rf"checkpoint .*iter_2 belongs to another run: policy\.model\.{key} is"):
         training.load_policy(run_dir)
@@ -81,7 +81,7 @@ def test_parameters_are_not_played_in_another_network(make_run, built, setting):
 @pytest.mark.parametrize(
     ("overrides", "algorithm", "message"),
     [
-        (["policy.model.normalize_obs=true"], "ppo", r"policy\.model\.normalize_obs is True there and False here"),
+        (["policy.model.normalize_obs=false"], "ppo", r"policy\.model\.normalize_obs is False there and True here"),
         (["policy.collect.n_sample=8"], "dqn", r"policy\.type is 'dqn' there and 'ppo' here"),
         (["env.env_id=Acrobot-v1"], "ppo", r"env\.env_id is 'Acrobot-v1' there"),
     ],

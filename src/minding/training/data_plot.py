@@ -108,10 +108,12 @@ def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
     space = data.about["env"]["env_action"]
     action = data.action[rows].reshape(len(rows), -1)
     if space["kind"] != "box":
+        # Of rows of choices and numbers, only the choices are drawn.
         counts = [space["n"]] if space["kind"] == "discrete" else np.ravel(space["nvec"]).tolist()
         starts = np.broadcast_to(np.ravel(space.get("start", 0)), len(counts)).tolist()
-        used = f": {len(np.unique(data.action)):,} of {counts[0]:,} were recorded" if len(counts) == 1 else ""
-        _draw_choices(axes, action.astype(np.int64), counts, starts, steps, used)
+        seen = np.unique(data.action.reshape(len(data), -1)[:, 0])
+        used = f": {len(seen):,} of {counts[0]:,} were recorded" if len(counts) == 1 else ""
+        _draw_choices(axes, action[:, : len(counts)].astype(np.int64), counts, starts, steps, used)
     elif action.shape[1] == 1:
         _histogram(axes, action[:, 0], "action", steps)
     elif action.shape[1] <= _LINES:

@@ -31,7 +31,7 @@ from minding.engine.files import read_bounded
 from minding.engine.process.packages import import_extra
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.envs.spaces.actions import describe_actions
+from minding.envs.spaces.actions import JoinedActions, describe_actions
 from minding.envs.spaces.layout import ObsLayout
 from minding.envs.spec import describe_observation
 
@@ -125,12 +125,14 @@ class Spaces:
         """
         return {leaf.path: _cast(leaf.coerce(obs, (count,)), leaf.dtype) for leaf in self._layout.leaves}
 
-    def actions(self, action: Array) -> Array:
-        """The actions in the dtype of the space, with unchanged values.
+    def actions(self, action: Any) -> Array:
+        """The actions in the dtype of the space, with unchanged values; those of a Tuple or Dict are joined to rows.
 
         Raises:
           ShapeError: the actions do not belong to the space.
         """
+        if isinstance(self.action, JoinedActions) and not isinstance(action, np.ndarray):
+            return self.action.codec.join(action, _lead(action))
         if action.dtype == np.bool_ and not self._adapter.continuous:
             action = action.astype(np.int64)
         shape, kinds = (len(action), *self._adapter.shape), "f" if self._adapter.continuous else "iu"
@@ -140,6 +142,13 @@ class Spaces:
             kind = "float" if kinds == "f" else "integer"
             raise ShapeError(f"actions: expected {kind} {shape}, got {action.dtype} {action.shape}")
         return _cast(action, self._adapter.dtype)
+
+
+def _lead(tree: Any) -> tuple[int, ...]:
+    """The leading axis of the arrays in a tree, the number of steps."""
+    while isinstance(tree, Mapping | tuple):
+        tree = next(iter(tree.values() if isinstance(tree, Mapping) else tree))
+    return np.shape(tree)[:1]
 
 
 def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -468,10 +477,12 @@ class MinariSource(Source):
         try:
             observation, action = (_space(metadata, f"{kind}_space") for kind in ("observation", "action"))
             _refuse_images(observation, str(path))
-            self._spaces = Spaces(observation, action)
+            # Actions of a Tuple or Dict become rows.
+            joined = JoinedActions(action) if isinstance(action, spaces.Tuple | spaces.Dict) else action
+            self._spaces = Spaces(observation, joined)
         except SpaceError as error:
             raise DataError(f"{str(path)!r}: {error}") from None
-        self._observation = observation
+        self._observation, self._action = observation, action
         self._file = open_hdf5(self.path / MAIN)
         self._references = _references(metadata, str(path))
         self.env: Mapping[str, Any] = {**_environment(metadata), **self._spaces.description}
@@ -505,7 +516,7 @@ class MinariSource(Source):
         return Episode(
             obs={path: values[:-1] for path, values in obs.items()},
             final_obs={path: values[-1] for path, values in obs.items()},
-            action=self._spaces.actions(whole(stored(group, "actions"))),
+            action=self._spaces.actions(_read(group, "actions", self._action)),
             reward=reward,
             terminated=terminated,
             truncated=truncated and not terminated,
@@ -613,13 +624,13 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
         folder.mkdir()
         with h5py.File(folder / MAIN, "w", track_order=True) as file:
             for number, episode in enumerate(episodes_of(data)):
-                _write_episode(file, number, episode, space)
+                _write_episode(file, number, episode, space, action_space(env["env_action"]))
         metadata = {
             "total_episodes": len(data.end),
             "total_steps": len(data),
             "data_format": "hdf5",
             "observation_space": serialization.serialize_space(space),
-            "action_space": serialization.serialize_space(action_space(env["env_action"])),
+            "action_space": serialization.serialize_space(_tree_of(action_space(env["env_action"]))),
             "dataset_id": dataset_id,
             "minari_version": _VERSION,
             "dataset_size": round((folder / MAIN).stat().st_size / 1e6, 1),
@@ -661,14 +672,21 @@ def check_exportable(data: Dataset) -> None:
             raise DataError(f"{name} is an action mask, which Minari cannot distinguish from other bits here")
 
 
-def _write_episode(file: Any, number: int, episode: Episode, space: spaces.Space[Any]) -> None:
+def _tree_of(action: spaces.Space[Any]) -> spaces.Space[Any]:
+    return action.tree if isinstance(action, JoinedActions) else action
+
+
+def _write_episode(
+    file: Any, number: int, episode: Episode, space: spaces.Space[Any], action: spaces.Space[Any]
+) -> None:
     group = file.create_group(f"episode_{number}")
     group.attrs["id"], group.attrs["total_steps"] = number, len(episode)
     whole = {path: np.concatenate([values, episode.final_obs[path][None]]) for path, values in episode.obs.items()}
     _write(group, "observations", whole, space, "")
+    actions = action.codec.named(episode.action) if isinstance(action, JoinedActions) else {"": episode.action}
+    _write(group, "actions", actions, _tree_of(action), "")
     last = np.arange(len(episode)) == len(episode) - 1
     arrays = {
-        "actions": episode.action,
         "rewards": episode.reward,
         "terminations": last & episode.terminated,
         "truncations": last & episode.truncated,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minding.engine.config.config import Config
+from minding.engine.data.action_trees import ActionTree
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.agents import num_agents
 from minding.engine.data.episode import RECORDED
@@ -50,6 +51,8 @@ class Player:
         adapter = ActionAdapter(cfg.env.spec.env_action, num_agents(cfg.env.spec))
         # The actions for an empty batch.
         self._none = np.zeros((0, *adapter.row_shape), adapter.dtype)
+        # Turns rows into the trees that a Tuple or Dict has.
+        self._codec = ActionTree(cfg.env.spec.env_action) if "tree" in cfg.env.spec.env_action else None
         self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.other else None
         self._actor = policy.own_actor()
         self._thread = None if policy.acts_in_numpy else threading.get_ident()
@@ -66,7 +69,7 @@ class Player:
         self._unmasked = ObsLayout(env.env.observation_space) if self._mask_comes_with_info else self._layout
         factory.close(env)
 
-    def __call__(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
+    def __call__(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Any:
         """The action for one observation, or the actions for a batch of them.
 
         Args:
@@ -77,7 +80,7 @@ class Player:
           explore: whether to act with exploration, as during collection.
         Returns:
           An action for the environment's `step`, ``(N, ...)`` for a batch, which may be empty; a single discrete action
-          is a NumPy integer.
+          is a NumPy integer. In a Tuple or Dict space it is a tuple or dict of such arrays, also for a batch.
         Raises:
           ShapeError: if the observation does not fit the space (integers included), or a mask allows no action; also if
             a policy with memory is given another number of observations than before: call `reset` first.
@@ -91,7 +94,7 @@ class Player:
             )
         count = self._rows(obs)
         if count == 0:
-            return self._none.copy()
+            return self._as_taken(self._none.copy())
         batch, mask = obs, None
         if self._mask_comes_with_info:
             batch = self._joined(obs, action_mask)
@@ -110,11 +113,14 @@ class Player:
             actions = self._actor.explore_as(converted, **more)
         else:
             actions = self._actor.act(converted, mask)
-        return actions[0] if count is None else actions
+        return self._as_taken(actions[0] if count is None else actions)
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
         """Clears the memory of these rows of the batch, or of all; call it when episodes start."""
         self._actor.reset(env_ids)
+
+    def _as_taken(self, actions: Array) -> Any:
+        return actions if self._codec is None else self._codec.split(actions)
 
     def _rows(self, obs: Any) -> int | None:
         """The size N of a batch, or None for a single observation; ShapeError if `obs` is neither."""

@@ -70,7 +70,7 @@ def test_every_setting_of_an_identity_is_one_that_there_is(algorithm, missing):
     ("override", "path"),
     [
         ({"policy.model.activation": "relu"}, "policy.model.activation"),
-        ({"policy.model.normalize_obs": "true"}, "policy.model.normalize_obs"),
+        ({"policy.model.normalize_obs": "false"}, "policy.model.normalize_obs"),
         ({"env.normalize_reward": "true"}, "env.normalize_reward"),
         ({"env.collector_env_num": "1"}, "env.collector_env_num"),
         ({"seed": "3"}, "seed"),

@@ -44,6 +44,24 @@ def test_the_environment_may_be_given_and_numbers_become_its_own():
         Dataset.of_episodes([{**lake, "action": [0.0, 1.0]}], env="FrozenLake-v1")
 
 
+def test_actions_of_a_tuple_may_be_given_by_part():
+    given = {"obs": np.zeros((4, 2)), "reward": np.ones(3), "terminated": False, "truncated": True}
+    action = (np.array([0, 3, 1]), np.array([[0.1], [0.9], [0.5]]))
+    data = Dataset.of_episodes([{**given, "action": action}], env="minding/Aim-v0")
+    np.testing.assert_allclose(data.action, [[0, 0.1], [3, 0.9], [1, 0.5]], rtol=1e-6)
+    np.testing.assert_allclose(data.rows(["action"], np.arange(3))["action"][:, 1], [-0.8, 0.8, 0.0], atol=1e-6)
+    assert np.array_equal(
+        data.action, Dataset.of_episodes([{**given, "action": data.action}], env="minding/Aim-v0").action
+    )
+    for wrong, message in [
+        (action[:1], "episode 0: action: expected a tuple of 2 parts, got 1 parts"),
+        ((np.array([0, 4, 1]), action[1]), r"the action of .*step 1.* is \[4\.? *, 0\.9 *\], its space has the values"),
+        ((np.array([0.5, 1.0, 1.0]), action[1]), "episode 0: action '0': expected integers"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            Dataset.of_episodes([{**given, "action": wrong}], env="minding/Aim-v0")
+
+
 def test_images_have_their_channels_first():
     images = np.zeros((3, 24, 36, 3), np.uint8)
     message = r"episode 0: obs has images of the shape \(24, 36, 3\), .* as np\.moveaxis\(images, -1, 1\) does"

@@ -36,7 +36,7 @@ def test_the_best_comes_first_with_what_differs_and_nothing_else(tmp_path):
     assert {len(each.settings) for each in found} == {1}
 
 
-def test_of_two_algorithms_only_the_settings_that_both_have_are_compared():
+def test_of_several_algorithms_a_setting_is_compared_among_those_that_have_it():
     ppo = {"seed": 1, "env": {"env_kwargs": {"size": 3}}, "policy": {"type": "ppo", "learn": {"gamma": 0.9, "a": 1}}}
     dqn = {"seed": 2, "env": {"env_kwargs": {}}, "policy": {"type": "dqn", "learn": {"gamma": 0.99, "b": 1}}}
     assert differing_settings([ppo, dqn]) == [
@@ -48,6 +48,9 @@ def test_of_two_algorithms_only_the_settings_that_both_have_are_compared():
         {"policy.learn.a": 1},
         {},
     ]
+    # Of several algorithms, what differs among those that have a setting stays.
+    other = {**ppo, "policy": {"type": "ppo", "learn": {"gamma": 0.9, "a": 2}}}
+    assert [each.get("policy.learn.a") for each in differing_settings([ppo, other, dqn])] == [1, 2, None]
 
 
 def test_the_command_prints_one_table(tmp_path, capsys, caplog):

@@ -167,7 +167,7 @@ def test_settings_that_are_not_defaults_are_those_of_the_preset():
     found = {setting.path: (setting.value, setting.default) for setting in changed_settings(cfg)}
     preset = load_preset("cartpole_ppo")
     assert found["policy.learn.gamma"] == (0.9, 0.99)
-    assert found["policy.learn.n_epoch"] == (preset.policy.learn.n_epoch, 4)
+    assert found["policy.learn.anneal_lr"] == (preset.policy.learn.anneal_lr, False)
     assert set(found) >= {f"policy.learn.{key}" for key in preset.policy.learn}
     assert not {"seed", "exp_name", "env.env_id"} & set(found)
     assert not any(path.startswith("env.spec") for path in found)

@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, space_of
+from fakes import IMAGE, VECTOR, composite, dict_of, discrete, draw_masks, mask_of, multi_discrete, space_of
 
 from minding.engine import files
 from minding.engine.data import trees
@@ -45,6 +45,13 @@ CASES = {
     "ppo, own limits": ("ppo", VECTOR, space_of(2), {}),
     "ppo, multi_discrete": ("ppo", VECTOR, multi_discrete(3, 2), {}),
     "ppo, choices of two axes": ("ppo", VECTOR, multi_discrete(2, 3, 4, 2), {}),
+    "ppo, composite": ("ppo", VECTOR, composite(3, 2, numbers=2), NORMALIZED),
+    "ppo, composite, masked": (
+        "ppo",
+        dict_of(a=VECTOR, action_mask=mask_of(3, 2)),
+        composite(3, 2, numbers=1),
+        GRU,
+    ),
     "dqn, from minus two": ("dqn", VECTOR, discrete(3), {}),
     "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "qrdqn, dueling": ("qrdqn", VECTOR, discrete(3), {"policy.model.n_quantiles": 5, "policy.model.dueling": True}),
@@ -94,6 +101,10 @@ ENV_ACTIONS = {
 
 def to_env(case, action):
     """What the environment gets for actions of the policy."""
+    if CASES[case][2]["kind"] == "composite":
+        # Its choices count from 0, and its numbers lie in [-1, 1] in the environment, too.
+        numbers = CASES[case][2]["shape"][0] - len(CASES[case][2]["nvec"])
+        return np.concatenate([action[:, :-numbers], np.clip(action[:, -numbers:], -1.0, 1.0)], axis=1)
     if action.dtype.kind == "f":
         # From [-1, 1] to [-1, 3] and [0, 0.5].
         scaled = action if case == "ppo, own limits" else action * np.float32([2, 0.25]) + np.float32([1, 0.25])
@@ -137,8 +148,9 @@ def made(tiny_config):
                 normalizer.update(3.0 * rng.standard_normal((50, normalizer.mean.size)) + 1.0)
             if algorithm == "ppo":
                 # PPO starts with actions near 0: away from there, so that limits matter.
-                weight = policy.net.head.linear.weight
-                assign(weight, 100.0 * weight.asnumpy())
+                head = policy.net.head
+                for part in (head.choices, head.numbers) if action["kind"] == "composite" else (head,):
+                    assign(part.linear.weight, 100.0 * part.linear.weight.asnumpy())
             built[case] = types.SimpleNamespace(policy=policy, space=space, kind=action["kind"])
         return built[case]
 
@@ -187,6 +199,11 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
         low, high = (LOW, HIGH) if case == "ppo, own limits" else (-1.0, 1.0)
         np.testing.assert_allclose(outputs["policy_action"], np.clip(own, low, high), atol=1e-5)
         np.testing.assert_allclose(outputs["action"], action, atol=2e-5)
+    elif one.kind == "composite":
+        assert [*outputs][:3] == ["action", "policy_action", "logits"]
+        np.testing.assert_allclose(outputs["action"], action, atol=2e-5)
+        np.testing.assert_allclose(outputs["policy_action"], action, atol=2e-5)
+        np.testing.assert_allclose(outputs["logits"], raw[one.policy.net.decision.output], atol=1e-5)
     else:
         number, name = one.policy.net.decision[:2]
         assert name == ("logits" if one.policy.name in ("ppo", "alphazero", "dreamer") else "q_values")

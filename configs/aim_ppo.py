@@ -1,0 +1,18 @@
+"""PPO on Aim-v0: choose the direction of a throw, and its force.
+
+Expected: an evaluation mean of at least 9 of 10 within 40k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    run=dict(max_env_step=40_000, target=9.0),
+    env=dict(env_id="minding/Aim-v0"),
+    policy=dict(
+        type="ppo",
+        learn=dict(gamma=0.5),
+        eval=dict(freq=10_000, n_episode=20),
+    ),
+)
+
+proof = dict(seeds=3)

@@ -1,0 +1,68 @@
+"""Dropout of hidden layers: the numbers that are dropped, gradients, and the form with this package's kernels."""
+
+import numpy as np
+import pytest
+from fakes import needs_kernels
+
+from minding.engine.process.runtime import ms, to_device
+from minding.policies.networks.fused import fuse_layers
+from minding.policies.networks.layers import MLP, Dropout
+
+
+def kept(shape, rate, seed, number=0):
+    """Which numbers are kept, by the definition in the docstring."""
+    first = np.uint64((seed + number * 0x9E3779B9) % 2**32)
+    x = ((np.arange(np.prod(shape), dtype=np.uint64) + first) % 2**32).astype(np.uint32)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
+        x = ((x ^ (x >> np.uint32(shift))).astype(np.uint64) * np.uint64(factor) % 2**32).astype(np.uint32)
+    return (x >= round(rate * 2**32)).reshape(shape)
+
+
+def drops(fused):
+    return pytest.param(fused, marks=needs_kernels) if fused else fused
+
+
+def seed_of(number):
+    return to_device(np.array([number], np.int32))
+
+
+@pytest.mark.parametrize("fused", [False, drops(True)])
+@pytest.mark.parametrize(("rate", "seed", "number"), [(0.01, 0, 0), (0.5, -1, 1), (0.9, 2**31 - 1, 7)])
+def test_the_dropped_numbers_are_those_of_the_stream_and_the_others_keep_the_mean(rate, seed, number, fused):
+    layer = Dropout(rate, number)
+    if fused:
+        fuse_layers(layer)
+    x = np.random.default_rng(0).standard_normal((61, 67)).astype(np.float32)
+    scale = kept(x.shape, rate, seed, number) / (1.0 - rate)
+    assert abs(scale.mean() - 1.0) < 0.1
+
+    seed = seed_of(seed)
+    gradient = ms.grad(lambda x: (layer(x, seed) ** 2).sum())(to_device(x))
+    np.testing.assert_allclose(layer(to_device(x), seed).asnumpy(), x * scale, rtol=1e-6)
+    np.testing.assert_allclose(gradient.asnumpy(), 2.0 * x * scale**2, rtol=1e-5)
+
+
+def test_layers_seeds_and_rows_drop_independently():
+    masks = [kept((200, 50), 0.5, seed, number) for seed in (3, 4) for number in range(3)]
+    masks += [masks[0].T.reshape(200, 50)]
+    flat = np.stack([mask.ravel() for mask in masks]) - 0.5
+    close = np.corrcoef(flat)[~np.eye(len(flat), dtype=bool)]
+    assert np.abs(close).max() < 0.05
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+@pytest.mark.parametrize("norm", ["none", "layer"])
+def test_dropout_follows_each_linear_layer_and_precedes_its_normalization(norm, activation):
+    net = MLP(3, [8, 5], activation, None, np.random.default_rng(0), norm, 0.4)
+    x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
+    expected = x.astype(np.float64)
+    for k, size in enumerate((8, 5)):
+        expected = expected @ net.layers[k].weight.asnumpy().T + net.layers[k].bias.asnumpy()
+        expected = expected * kept((9, size), 0.4, 11, k) / 0.6
+        if norm == "layer":
+            expected -= expected.mean(axis=1, keepdims=True)
+            expected /= np.sqrt((expected**2).mean(axis=1, keepdims=True) + 1e-5)
+        expected = np.maximum(expected, 0) if activation == "relu" else expected / (1 + np.exp(-expected))
+    np.testing.assert_allclose(net(to_device(x), seed_of(11)).asnumpy(), expected, rtol=1e-4, atol=1e-5)
+    fuse_layers(net)
+    np.testing.assert_allclose(net(to_device(x), seed_of(11)).asnumpy(), expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,95 @@
+"""EDAC and SAC-N: one step against float64 NumPy, the slopes that are kept apart."""
+
+from typing import ClassVar
+
+import kit
+import numpy as np
+import pytest
+from fakes import VECTOR, space_of
+from float64_networks import squashed
+
+SMALL = {"policy.model.normalize_obs": True, "policy.model.n_critics": 3}
+CONTRACT = {"edac": (VECTOR, space_of(2, 2), SMALL)}
+RESUMES = {"EDAC": ("Pendulum-v1", ("policy.model.n_critics=3",))}
+
+ALPHA, CRITICS, WEIGHT = 0.2, 4, 0.7
+built, bench = kit.benches(
+    "edac",
+    action=space_of(kit.SIZE),
+    prepare=kit.disturb("targets"),
+    learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA},
+    kinds={
+        "edac": {"learn": {"diversity_weight": WEIGHT}},
+        "sac_n": {"learn": {"diversity_weight": 0.0}},
+    },
+    **{"policy.model.n_critics": CRITICS},
+)
+
+
+def slopes(p, name, action, obs):
+    """Gradients of the values for the actions, (B, A)."""
+    weight = p[f"{name}.torso.layers.0.weight"]
+    hidden = np.concatenate([obs, action], axis=1) @ weight.T + p[f"{name}.torso.layers.0.bias"]
+    return ((hidden > 0) * p[f"{name}.value.weight"]) @ weight[:, obs.shape[1] :]
+
+
+class Step(kit.CriticStep):
+    critics = tuple(f"critics.q{k}" for k in range(1, CRITICS + 1))
+    targets = tuple(f"targets.q{k}" for k in range(1, CRITICS + 1))
+
+    def __init__(self, bench, rows):
+        super().__init__(bench, rows)
+        self.following, self.own = self.rng.standard_normal((2, kit.BATCH, kit.SIZE), dtype=np.float32)
+
+    def target(self, p):
+        action, log_prob = squashed(p, "net", self.next_obs, self.following)
+        return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs) - ALPHA * log_prob)
+
+    def alignment(self, p):
+        unit = [slopes(p, name, self.action, self.obs) for name in self.critics]
+        # Where all units of a critic are silent, its slope is 0.
+        unit = [each / np.sqrt((each**2).sum(axis=1, keepdims=True) + 1e-12) for each in unit]
+        pairs = [(unit[i] * unit[j]).sum(axis=1) for i in range(CRITICS) for j in range(CRITICS) if i != j]
+        return np.mean(np.sum(pairs, axis=0)) / (CRITICS - 1)
+
+    def total_loss(self, p, target):
+        weight = self.settings["diversity_weight"]
+        return self.critic_loss(p, target) + (weight * self.alignment(p) if weight else 0.0)
+
+    def actor_loss(self, p):
+        action, log_prob = squashed(p, "net", self.obs, self.own)
+        return (ALPHA * log_prob - self.smallest(p, self.critics, action, self.obs)).mean()
+
+    def metrics(self, p, after):
+        aligned = self.alignment(p) if self.settings["diversity_weight"] else 0.0
+        losses = {"critic_loss": self.total_loss(p, self.target(p)), "alignment": aligned}
+        return {**self.soft_metrics(p, ALPHA, self.actor_loss(p)), **losses}
+
+    def losses(self, p, after):
+        target = self.target(p)
+        return {
+            "critics": (lambda x: self.total_loss(x, target), p, "critics"),
+            "actor": (self.actor_loss, p, "net"),
+        }
+
+
+class TestEDAC(kit.CriticTests):
+    Step = Step
+    close: ClassVar = {"rtol": 2e-4, "atol": 1e-5}
+
+    def test_sac_n_is_the_same_without_the_alignment(self, built):
+        self.check_formulas(built("sac_n"))
+
+    def test_steps_in_one_call_are_those_of_single_calls(self, bench):
+        self.check_steps_in_a_call(bench)
+
+
+def test_the_alignment_of_equal_critics_is_their_number(bench):
+    """Of equal critics each pair counts 1: N (N - 1) / (N - 1) = N."""
+    for name, p in bench.policy.params.items():
+        if name.startswith("critics.q"):
+            p.asnumpy()[...] = bench.policy.params[f"critics.q1{name.removeprefix('critics.q')[1:]}"].asnumpy()
+    bench.hold_still()
+    rows = TestEDAC().rows(bench)
+    sloped = np.mean(np.any(slopes(bench.params, "critics.q1", rows["action"][:16], rows["obs"][:16]), axis=1))
+    assert TestEDAC().learn(bench, rows).metrics["alignment"] == pytest.approx(sloped * CRITICS, rel=1e-4)
