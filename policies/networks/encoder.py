@@ -17,7 +17,7 @@ from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_encoders
 from minding.policies.kernels.library import compiled
-from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform, host_of
+from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform, host_of, orthogonal
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel size and stride of each layer (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images
@@ -127,6 +127,9 @@ def _places(count: int) -> list[str]:
 class ConvNet(nn.Cell):
     """Convolutions with ReLU over images ``(B, C, H, W)``, then one linear layer to `out_features`.
 
+    Weights are orthogonal with a gain of sqrt(2), which keeps the size of activations from layer to layer. Smaller ones
+    let an image count less than a vector beside it.
+
     Pixels are multiplied by `scale`. A scale of 1 means that they are float32 already; otherwise they are bytes.
     """
 
@@ -145,7 +148,8 @@ class ConvNet(nn.Cell):
         sizes = _sizes(shape, layers)
         convolutions = []
         for (channels, _, _), (filters, kernel, stride) in zip(sizes, layers):
-            weight = fan_in_uniform((filters, channels, kernel, kernel), channels * kernel * kernel, rng)
+            weight = orthogonal((filters, channels * kernel * kernel), math.sqrt(2), rng)
+            weight = weight.reshape((filters, channels, kernel, kernel))
             convolution = nn.Conv2d(
                 channels, filters, kernel, stride, pad_mode="valid", has_bias=True, weight_init=ms.Tensor(weight),
                 bias_init="zeros",

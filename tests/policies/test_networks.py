@@ -181,6 +181,14 @@ def test_images_are_encoded_in_numpy_only_with_the_kernels(compiled, monkeypatch
     assert not np.array_equal(act([image, speed / 2])[1], logits)
 
 
+def test_convolutions_begin_orthogonal_so_that_an_image_counts_as_much_as_a_vector():
+    net = ConvNet((4, 84, 84), encoder.NATURE_CNN, 64, rng())
+    for convolution in net.convolutions:
+        weight = convolution.weight.asnumpy().reshape(len(convolution.weight), -1)
+        np.testing.assert_allclose(weight @ weight.T, 2.0 * np.eye(len(weight)), atol=1e-5)
+        assert not convolution.bias.asnumpy().any()
+
+
 def test_an_image_too_small_for_its_convolutions_is_an_error():
     with pytest.raises(SpaceError, match=r"image \(1, 2, 2\): too small"):
         ConvNet((1, 2, 2), [(4, 3, 2)], 8, rng())
@@ -268,6 +276,7 @@ def test_a_network_without_numpy_form_acts_through_its_graph():
     net = network(ActorCritic, VECTOR, discrete(2))
     net.actor = Squared()
     net.head = Linear(net.encoder.out_features, 2, 1.0, rng())
+    net.head.shared = ()
     assert isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
     with pytest.raises(ConfigError, match="'Squared' object has no attribute 'host': a cell without NumPy form"):
         acting_network(net, "host", "act", LEAVES)
