@@ -255,6 +255,11 @@ def _check_ensemble(cfg: Config) -> None:
             f"policy.learn.target_subset={subset} exceeds policy.model.n_critics={critics}: the subset is drawn from "
             "these critics"
         )
+    if critics < 2 and learn.get("diversity_weight"):
+        raise ConfigError(
+            f"policy.learn.diversity_weight={learn.diversity_weight:g} with policy.model.n_critics={critics}: the "
+            "slope of one critic has no other to differ from; use 2 critics or more, or policy.learn.diversity_weight=0"
+        )
     if model.get("dropout") and not model.hidden:
         raise ConfigError(
             f"policy.model.dropout={model.dropout:g} with policy.model.hidden=[]: there is no layer that could drop "

@@ -89,8 +89,8 @@ def main() -> None:
             collect=dict(n_sample=1024),
             eval=dict(freq=5_000),
         ),
-        # dump_model_freq, in gradient steps, and modelpool_max_save_model_count.
-        pool=dict(freq=100, unit="train_iter", last=5),
+        # modelpool_max_save_model_count.
+        pool=dict(last=5),
     )
     cfg = compile_run(main_config)
     run_dir = RunDir.create(cfg)
@@ -102,7 +102,8 @@ def main() -> None:
 
     with task.start(async_mode=True, ctx=OnlineRLContext(), lanes=cfg.lanes):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
-        task.use(model_pool(policy, pool, cfg.pool.freq, unit=cfg.pool.unit))
+        # dump_model_freq, in gradient steps.
+        task.use(model_pool(policy, pool, 100, unit="train_iter"))
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))
         task.use(gae_estimator(cfg, policy.collect_mode), role="learn")
         task.use(multistep_trainer(cfg, policy.learn_mode))

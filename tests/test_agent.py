@@ -283,13 +283,18 @@ def test_predict_equals_evaluation_memory_included(algorithm, tmp_path):
     pairs = played(made)
     assert len(pairs) > 2
     for obs, action in pairs:
-        assert np.array_equal(made.predict(nested(obs)), action)
+        assert np.array_equal(rows(made.predict(nested(obs))), action)
     # A second player remembers nothing of the first.
     other = made.player()
     made.reset()
     for obs, action in pairs:
-        assert np.array_equal(other(nested(obs)), action)
-        assert np.array_equal(made.predict(nested(obs)), action)
+        assert np.array_equal(rows(other(nested(obs))), action)
+        assert np.array_equal(rows(made.predict(nested(obs))), action)
+
+
+def rows(action):
+    """An action of a tuple of parts as rows."""
+    return np.column_stack(action) if isinstance(action, tuple) else action
 
 
 def nested(obs):
@@ -700,7 +705,7 @@ def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_p
     run = "runs/moving-module-Moving_ppo"
     assert command(["eval", run, "--episodes=1", "--trust"]) == 0
     assert command(["data", "record", run, "--steps=20", "--out=recorded", "--trust"]) == 0
-    learned = ["policy.other.data=recorded", "run.max_train_iter=8", "policy.learn.batch_size=8"]
+    learned = ["policy.other.data=recorded", "run.max_train_iter=8", "policy.learn.batch_size=8", *SMALL]
     assert command(["train", "bc", "--env=moving_module:Moving", *learned, "--no-progress"]) == 0
     made = {each.name for each in tmp_path.iterdir()} - {"__pycache__"}
     assert made == {"assets", "moving_module.py", "recorded", "runs"}

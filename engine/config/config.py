@@ -399,6 +399,7 @@ class ModelSection(OpenSection):
         "[-5, 2]",
         "initial log standard deviation of continuous actions; -1 may help if the best actions lie near a bound",
     )
+    n_critics: int = setting(2, "[1, 1000]", "critics")
     n_atoms: int = setting(51, "[2, 16384]", "atoms of the return distribution, equally spaced")
     v_min: float = setting(-10.0, None, "smallest atom; smaller returns are clipped to it")
     v_max: float = setting(10.0, None, "largest atom; larger returns are clipped to it")

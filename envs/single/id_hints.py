@@ -36,15 +36,21 @@ _LIKE = 0.65
 
 def unknown_id(env_id: str) -> str:
     """The likely id, or the package of such environments, as ``; did you mean ...``."""
-    spaced = [each for each in gymnasium.registry if each.rpartition("/")[2] == env_id]
+    game = _OF_ATARI.fullmatch(env_id)
+    is_atari = game and game[1] in _ATARI.split()
+    # Of what Atari and MinAtar share, an id without a namespace has always been Atari's.
+    spaced = [
+        each
+        for each in gymnasium.registry
+        if each.rpartition("/")[2] == env_id and not (is_atari and each.startswith("MinAtar/"))
+    ]
     if known := newest(env_id) or max(spaced, default=""):
         return f"; did you mean {known!r}?"
     for package, beginnings in _ELSEWHERE.items():
         if env_id.startswith(beginnings):
             module = package.replace("-", "_")
             return f"; it is one of {package}: pip install {package}, then env.env_id='{module}:{env_id}'"
-    game = _OF_ATARI.fullmatch(env_id)
-    if game and game[1] in _ATARI.split():
+    if game and is_atari:
         more = "env.env_kwargs.obs_type=ram" if game[2] else PREPROCESSING
         return f"; a game of Atari is env.env_id='ALE/{game[1]}-v5' {more}, with {installing('atari')}"
     found = hint_of(env_id) or nearest(env_id, _near(env_id))

@@ -70,7 +70,7 @@ def edac() -> groups.Schema:
             0.5, "[0, inf)", "weight of the alignment of the critics' slopes at recorded actions; 0: SAC-N"
         ),
     }
-    return groups.recorded_critics(learn, {"n_critics": opt(10, "[2, 1000]", "critics")})
+    return groups.recorded_critics(learn, ModelSection.options(n_critics=10))
 
 
 def iql() -> groups.Schema:

@@ -35,7 +35,7 @@ def redq() -> groups.Schema:
     """Settings of REDQ."""
     schema = sac()
     schema["model"] |= {
-        "n_critics": opt(10, "[2, 100]", "critics"),
+        **ModelSection.options(n_critics=10),
         "dropout": opt(0.0, "[0, 0.9]", "share of units that hidden layers of the critics drop while they learn"),
     }
     schema["learn"] |= {
@@ -55,7 +55,7 @@ def crossq() -> groups.Schema:
     schema = sac()
     # Its hidden layers have a normalization of their own.
     del schema["model"]["block"], schema["learn"]["tau"]
-    schema["model"] |= {"n_critics": opt(2, "[1, 100]", "critics")}
+    schema["model"] |= ModelSection.options("n_critics")
     schema["learn"] |= {
         **LearnSection.options(learning_rate=1e-3),
         **groups.described(LearnSection.options(policy_delay=3), policy_delay="critic updates per update of the actor"),
@@ -72,7 +72,7 @@ def tqc() -> groups.Schema:
     """Settings of TQC."""
     schema = sac()
     schema["model"] |= {
-        "n_critics": opt(5, "[1, 100]", "critics"),
+        **ModelSection.options(n_critics=5),
         "n_quantiles": opt(25, "[1, 1000]", "quantiles of each critic"),
     }
     schema["learn"] |= {

@@ -27,6 +27,7 @@ from minding.engine.paths import absolute, folder_of
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array
 from minding.envs.config import env_settings
 from minding.envs.single import env_objects
 from minding.envs.single.factory import env_factory
@@ -342,8 +343,10 @@ class Agent:
 
     def predict(
         self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False, **other: NoReturn
-    ) -> Any:
+    ) -> Array:
         """The action for an observation, or the actions for a batch, as in evaluation; see `Player`.
+
+        Of a Tuple or Dict space it is a tuple or dict of arrays, which the annotation leaves out.
 
         A policy with memory remembers from call to call, until `reset`.
         """

@@ -133,7 +133,7 @@ def test_spaces_without_an_array_form_and_old_signatures_are_errors():
     assert "step(action) returns 5 values" in check_env({}, 10, env_fn=Old)[-1].fix
 
 
-@pytest.mark.parametrize("space", [spaces.Tuple([spaces.Discrete(2)]), spaces.Sequence(spaces.Discrete(2))])
+@pytest.mark.parametrize("space", [spaces.Text(2), spaces.Sequence(spaces.Discrete(2))])
 def test_the_fix_for_actions_that_no_policy_decides_is_another_space(space):
     class Odd(Counter):
         def __init__(self):

@@ -15,6 +15,7 @@ CONTRACT = {
     "pdqn, masked": (dict_of(a=VECTOR, action_mask=mask_of(3)), composite(3, numbers=2), {}),
 }
 LEARNS = {**kit.LEARNS, "policy.learn.learning_rate": 0.01, "policy.other.eps.end": 0.3}
+ALTERNATIVES = ("policy.collect.noise.kind=ou",)
 RESUMES = {
     "P-DQN, masked, several passes": (
         "minding/Aim-v0",

@@ -87,7 +87,9 @@ class Errors(GradientStep):
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_each_drawn_row_gets_the_priority_of_the_step_that_used_it(steps):
-    policy = types.SimpleNamespace(learn_mode=types.SimpleNamespace(fields={"number": Field()}))
+    policy = types.SimpleNamespace(
+        learn_mode=types.SimpleNamespace(fields={"number": Field()}), spec={"action": {"kind": "box"}}
+    )
     batches = Batches(policy, 4)
     index = np.array([[0, 1], [1, 1], [3, 0]])[:steps]
     batch = batches({"number": np.array([1.0, 2.0, 4.0, 8.0], np.float32)}, index)

@@ -69,7 +69,7 @@ class Player:
         self._unmasked = ObsLayout(env.env.observation_space) if self._mask_comes_with_info else self._layout
         factory.close(env)
 
-    def __call__(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Any:
+    def __call__(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
         """The action for one observation, or the actions for a batch of them.
 
         Args:
@@ -80,7 +80,8 @@ class Player:
           explore: whether to act with exploration, as during collection.
         Returns:
           An action for the environment's `step`, ``(N, ...)`` for a batch, which may be empty; a single discrete action
-          is a NumPy integer. In a Tuple or Dict space it is a tuple or dict of such arrays, also for a batch.
+          is a NumPy integer. In a Tuple or Dict space it is a tuple or dict of such arrays, also for a batch, which the
+          annotation leaves out.
         Raises:
           ShapeError: if the observation does not fit the space (integers included), or a mask allows no action; also if
             a policy with memory is given another number of observations than before: call `reset` first.
@@ -119,8 +120,9 @@ class Player:
         """Clears the memory of these rows of the batch, or of all; call it when episodes start."""
         self._actor.reset(env_ids)
 
-    def _as_taken(self, actions: Array) -> Any:
-        return actions if self._codec is None else self._codec.split(actions)
+    def _as_taken(self, actions: Array) -> Array:
+        taken: Array = actions if self._codec is None else self._codec.split(actions)
+        return taken
 
     def _rows(self, obs: Any) -> int | None:
         """The size N of a batch, or None for a single observation; ShapeError if `obs` is neither."""
