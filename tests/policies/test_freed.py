@@ -41,9 +41,10 @@ def test_a_policy_its_tables_and_its_graphs_are_freed_with_the_last_reference(al
     assert heap_in_use() - before < HEAP_KEPT_KB[algorithm]
 
 
-HEAP_KEPT_KB = {"dqn": 900, "ppo": 900, "sac": 1050}
+HEAP_KEPT_KB = {"dqn": 900, "ppo": 900, "sac": 1900}
 """Of one compiled update: it was 970 (DQN) and 1310 (PPO) with calls of MindSpore's own functions. SAC differentiates
-the layers of both critics twice, and of each the compiler keeps a copy of the function that makes the gradient."""
+the layers of both critics twice, and of each the compiler keeps a copy of the function that makes the gradient: 1730,
+of which 130 belong to the seed that critics with dropout take."""
 
 
 def heap_in_use():

@@ -92,8 +92,9 @@ def test_critics_alone_have_it_if_asked_for_and_where_there_are_none_it_is_refus
         return
     policy = get_policy_class(algorithm)(tiny_config(algorithm, **{"policy.model.norm": "critics"}))
     bodies = {path: cell for path, cell in policy.root.cells_and_names() if isinstance(cell, MLP)}
-    # P-DQN acts with its critic, too.
-    acts = {path: path.partition(".")[0] in ("net", "target_net") and ".critic." not in path for path in bodies}
+    # P-DQN has actor and critic in one network, and so in its target.
+    acting = ("net.", "target_net.", "target.actor.")
+    acts = {path: path.startswith(acting) and ".critic." not in path for path in bodies}
     assert {*acts.values()} == {True, False}
     for path, cell in bodies.items():
         assert len(cell.norms) == (0 if acts[path] else len(cell.layers)), path
