@@ -29,6 +29,7 @@ from minding.middleware import (
 )
 
 SIZE, LIMIT = 5, 40
+DUMP_FREQ = 100  # gradient steps, as dump_model_freq
 MOVES = np.array([(0, 1), (0, -1), (1, 0), (-1, 0)])
 
 
@@ -89,8 +90,8 @@ def main() -> None:
             collect=dict(n_sample=1024),
             eval=dict(freq=5_000),
         ),
-        # modelpool_max_save_model_count.
-        pool=dict(last=5),
+        # `last` is modelpool_max_save_model_count.
+        pool=dict(freq=DUMP_FREQ, unit="train_iter", last=5),
     )
     cfg = compile_run(main_config)
     run_dir = RunDir.create(cfg)
@@ -102,8 +103,7 @@ def main() -> None:
 
     with task.start(async_mode=True, ctx=OnlineRLContext(), lanes=cfg.lanes):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
-        # dump_model_freq, in gradient steps.
-        task.use(model_pool(policy, pool, 100, unit="train_iter"))
+        task.use(model_pool(policy, pool, DUMP_FREQ, unit="train_iter"))
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))
         task.use(gae_estimator(cfg, policy.collect_mode), role="learn")
         task.use(multistep_trainer(cfg, policy.learn_mode))
