@@ -268,6 +268,15 @@ class Actor:
             return self.rng.integers(0, space["nvec"], size=(count, len(space["nvec"])))
         return self.rng.uniform(-1.0, 1.0, size=(count, *space["shape"])).astype(np.float32)
 
+    def partly_random(self, action: Array, mask: Array | None, eps: float) -> Array:
+        """The actions ``(B, ...)``, each replaced in place by a random legal one with probability `eps`."""
+        if eps > 0.0:
+            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
+            # Drawing an action takes longer than computing the network's outputs.
+            if len(explore):
+                action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])
+        return action
+
     def shaped(self, action: Array) -> Array:
         """Flat Box actions ``(B, A)`` in the space's own shape; others unchanged."""
         return action.reshape(-1, *self.space["shape"]) if self.space["kind"] == "box" else action
@@ -291,13 +300,7 @@ class GreedyActor(Actor):
     def explore(
         self, outputs: Outputs, mask: Array | None = None, *, eps: float = 0.0, **collect_kwargs: Any
     ) -> dict[str, Array]:
-        action = self.decide(outputs)
-        if eps > 0.0:
-            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
-            # Drawing an action takes longer than computing the network's outputs.
-            if len(explore):
-                action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])
-        return {"action": action}
+        return {"action": self.partly_random(self.decide(outputs), mask, eps)}
 
     def decide(self, outputs: Outputs) -> Array:
         return outputs[0].argmax(axis=-1)
@@ -416,11 +419,7 @@ class ParametrisedActor(NoisyActor):
         action = self.decide(outputs)
         action[:, 1:] += self.noise.draw(outputs[1].shape, self.rng)
         np.clip(action[:, 1:], -1.0, 1.0, out=action[:, 1:])
-        if eps > 0.0:
-            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
-            if len(explore):
-                action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])
-        return {"action": action}
+        return {"action": self.partly_random(action, mask, eps)}
 
     def decide(self, outputs: Outputs) -> Array:
         chosen = outputs[0].argmax(axis=-1)
