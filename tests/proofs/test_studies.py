@@ -246,19 +246,19 @@ def test_a_medium_policy_is_a_third_of_the_way_from_random_play_to_the_expert():
 @pytest.mark.slow
 def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 600)
-    few = ["policy.eval.freq=600", "policy.eval.n_episode=1", "run.final_episodes=1", "policy.model.hidden=[16]"]
-    settings = ["seed=3", "policy.learn.warmup=100", "policy.collect.random_steps=100", *few]
-    cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=800", f"run.out_dir={tmp_path}"])
+    few = ["policy.eval.freq=500", "policy.eval.n_episode=1", "run.final_episodes=1", "policy.model.hidden=[16]"]
+    settings = ["seed=3", "policy.learn.warmup=200", "policy.collect.random_steps=200", *few]
+    cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=1000", f"run.out_dir={tmp_path}"])
     run = RunDir.create(cfg)
     training.train(cfg, run, progress=False)
-    given = ["pendulum_sac", str(run.path), str(tmp_path / "sets"), "--docs", str(tmp_path), "--steps", "800"]
+    given = ["pendulum_sac", str(run.path), str(tmp_path / "sets"), "--docs", str(tmp_path), "--steps", "2000"]
     assert benchmark_sets.main([*given, "--settings", *settings]) == 0
     rows = Results(tmp_path).lines(benchmark_sets.NAME)
     assert [(row["name"], row["steps"]) for row in rows] == [
-        ("pendulum-random", 800),
-        ("pendulum-expert", 800),
+        ("pendulum-random", 2000),
+        ("pendulum-expert", 2000),
         ("pendulum-medium-replay", 600),
-        ("pendulum-medium", 800),
+        ("pendulum-medium", 2000),
     ]
     assert len({row["fingerprint"] for row in rows}) == 4
     capsys.readouterr()
