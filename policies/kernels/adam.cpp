@@ -40,7 +40,9 @@ ALWAYS_INLINE int adam(const Call& call) {
   std::vector<double> sums(last - GRADIENTS, 0.0);
   double sum = 0.0;
   if (bound > 0.0f)
-    for (int i = GRADIENTS; i < last; i++) sums[static_cast<int>(parts[i])] += sum_of_squares(call.floats(i), call.size(i));
+    for (int i = GRADIENTS; i < last; i++) {
+      sums[static_cast<int>(parts[i])] += sum_of_squares(call.floats(i), call.size(i));
+    }
   for (double part : sums) sum += part;
   *call.floats(last) = static_cast<float>(std::sqrt(sum));
   float *p = call.floats(PARAMETERS), *m = call.floats(FIRST_MOMENTS), *v = call.floats(SECOND_MOMENTS);

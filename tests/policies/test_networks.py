@@ -364,7 +364,7 @@ def np_adam(params, steps, rates, eps, max_norm, parts=(0, 0)):
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(
-    "max_norm, eps, parts",
+    ("max_norm", "eps", "parts"),
     [(0.0, 1e-8, (0, 0)), (0.5, 1e-5, (0, 0)), (100.0, 1e-5, (0, 0)), (0.5, 1e-5, (1, 0)), (0.0, 1e-8, (0, 1))],
 )
 def test_adam_is_the_papers_over_ten_steps(max_norm, eps, parts, fused, monkeypatch):
