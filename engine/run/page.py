@@ -26,7 +26,7 @@ from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
 from minding.engine.run.figures import judged_figures, units_of
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_trace
+from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_of_run, plot_trace
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
 
@@ -43,7 +43,10 @@ p.lead { margin-top: 0; opacity: .8; }
 th, td { padding: .3rem .8rem .3rem 0; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; } code, pre { font: .9em/1.4 ui-monospace, monospace; }
 td code { overflow-wrap: anywhere; } pre { background: var(--soft); padding: .8rem; overflow-x: auto; }
-figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: white; border-radius: 4px; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
+/* On a dark page, a figure has its brightness turned round and keeps its hues; a film stays as it is. */
+@media (prefers-color-scheme: dark) { figure img:not([src^="data:image/gif"]) {
+  filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; } }
 figcaption { font-size: .9em; opacity: .8; }
 @media print { body { max-width: none; } h2 { break-after: avoid; } figure { break-inside: avoid; } }
 """
@@ -186,6 +189,10 @@ def _curves(runs: Sequence[_Run]) -> str:
     except ConfigError as error:
         return f"<p>None: {_text(error)}</p>"
     caption = "A star is the final evaluation."
+    if len(runs) == 1:
+        (run,) = runs
+        cfg, metrics, figures = load_config(run.folder.config), read_metrics(run.folder.metrics), run.folder.figures()
+        return _drawn(lambda path: plot_of_run(cfg, metrics, figures, path), ".svg", "Learning curve", caption)
     if any(curve.n_runs > 1 for curve in curves):
         caption = "Faint lines are single seeds. A star is the mean of the final evaluations."
     return _over_seeds(curves) + _drawn(lambda path: plot_curves(curves, path), ".svg", "Learning curves", caption)

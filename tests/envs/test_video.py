@@ -49,19 +49,34 @@ class FirstLegal:
 
 
 def shades(path):
-    """The gray of each picture of a GIF, and how long it is shown, ms."""
+    """The gray of each picture of a GIF in tens, which 256 colors leave, and how long it is shown, ms."""
     with Image.open(path) as film:
-        frames = [np.asarray(frame.convert("RGB"))[0, 0, 0] for frame in ImageSequence.Iterator(film)]
+        frames = [10 * round(np.asarray(frame.convert("RGB"))[0, 0, 0] / 10) for frame in ImageSequence.Iterator(film)]
         return frames, film.info["duration"]
 
 
-def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture(tmp_path):
+CAPTIONED = video.captioned
+
+
+def test_a_caption_is_readable_below_an_image_of_any_size():
+    for side, shown in ((8, 200), (300, 300)):
+        image = video.captioned(np.zeros((side, side, 3), np.uint8), "step 12   return 3.50")
+        assert image.shape == (shown + 16, shown, 3)
+        assert not image[:shown].any()
+        assert (image[shown:].max(axis=(0, 2)) > 180).sum() > 20
+
+
+def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture_with_its_return(tmp_path, monkeypatch):
     env = {
         "env_id": "test_video:Painted",
         "wrappers": [{"frame_stack": {"size": 2}}],
         "info_keys": ["action_mask", "success"],
     }
+    told = []
+    monkeypatch.setattr(video, "captioned", lambda image, text: told.append(text) or CAPTIONED(image, text))
     (end,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
+    returns = np.cumsum(range(end.episode_length + 1))
+    assert told == [f"step {step}   return {total:.2f}" for step, total in enumerate(returns)]
     frames, duration = shades(tmp_path / "a.gif")
     assert duration == 200
     # The first observation, and the true last one.
@@ -102,9 +117,9 @@ def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
     env = {"env_id": "minding/Battle-v0", "info_keys": ["battle_won"], "backend": "native", "global_state": True}
     (end,) = video.record_episodes(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
     with Image.open(tmp_path / "a.gif") as film:
-        assert film.size == (16 * 24, 12 * 24)
-        # Pictures that do not change are shown longer.
-        assert 2 < film.n_frames <= end.episode_length + 1
+        # Below the map is a strip with a caption.
+        assert film.size == (16 * 24, 12 * 24 + 16)
+        assert film.n_frames == end.episode_length + 1
     assert set(end.info) == {"battle_won"}
 
 

@@ -105,15 +105,9 @@ def _command(name: str, path: Path) -> str:
 
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
     """Draws the picture of the curve; returns its path, or why it was not drawn."""
-    from minding.engine.run.curves import EVAL_RETURN, curves_of_run, final_evaluation, main_column, points_of
-    from minding.engine.run.figures import plays_itself
-    from minding.engine.run.plotting import plot_curves, plot_run
+    from minding.engine.run.plotting import plot_of_run
 
-    if plays_itself(cfg):
-        return drawn(run_dir.curve, lambda file: plot_curves(curves_of_run(cfg, metrics, vars(summary)), file))
-    title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
-    final = final_evaluation(vars(summary), main_column(points_of(metrics)) or EVAL_RETURN)
-    return drawn(run_dir.curve, lambda file: plot_run(metrics, title, file, target=cfg.run.target, final=final))
+    return drawn(run_dir.curve, lambda file: plot_of_run(cfg, metrics, vars(summary), file))
 
 
 def _normalized(summary: Any) -> dict[str, str]:

@@ -83,12 +83,14 @@ def test_a_page_has_the_result_with_its_interval_the_pictures_and_what_to_do_nex
     kinds = [(name, kind) for name, kind, _ in page.pictures]
     svg, png = "image/svg+xml", "image/png"
     assert kinds == [
-        ("Learning curves", svg),
+        ("Learning curve", svg),
         ("An episode", "image/gif"),
         ("Metrics of learning", svg),
         ("Timeline", png),
     ]
     assert page.pictures[1][2] == GIF
+    # The picture of a single run is that of its folder, curve.png, with the returns of training.
+    assert b"training (mean of up to 100 episodes)" in page.pictures[0][2]
     assert f"minding resume {made.path}" in page.text
 
 
@@ -103,7 +105,7 @@ def test_a_run_without_an_environment_shows_what_recorded_data_say_and_how_its_p
     assert ["a", judged, "", "200 gradient steps", "3 s", "max_train_iter"] in page.rows
     assert f"minding eval {made.path} --env ID" in page.text
     assert f"minding record {made.path} --env ID" in page.text
-    assert "Learning curves" in [name for name, *_ in page.pictures]
+    assert "Learning curve" in [name for name, *_ in page.pictures]
 
 
 def test_a_page_needs_no_other_file_and_runs_nothing_whatever_names_it_shows(tmp_path):
