@@ -30,10 +30,10 @@ _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
 _MOST_BYTES = 4 << 30
 """Memory of the images of a film; there may be no limit to an episode's length."""
-_LEAST_WIDTH = 200
+_LEAST_WIDTH = 240
 """Minimum width of a film in pixels, for its caption: smaller images are enlarged by a whole factor."""
-_STRIP = 16
-"""Height of the caption in pixels."""
+_LINE = 22
+"""Width of an image divided by the size of the caption's letters, which can still be read in a smaller copy."""
 _CHANNELS = (1, 3, 4)
 _ONE = 1.001
 """Floats up to this number are taken as fractions of the full brightness; rounding may exceed 1."""
@@ -305,8 +305,9 @@ def captioned(image: Array, caption: str) -> Array:
 
     factor = math.ceil(_LEAST_WIDTH / image.shape[1])
     image = image.repeat(factor, axis=0).repeat(factor, axis=1)
-    strip = Image.new("RGB", (image.shape[1], _STRIP), (32, 32, 32))
-    ImageDraw.Draw(strip).text((4, 1), caption, (255, 255, 255), ImageFont.load_default(11))
+    size = image.shape[1] // _LINE
+    strip = Image.new("RGB", (image.shape[1], 3 * size // 2), (32, 32, 32))
+    ImageDraw.Draw(strip).text((size // 2, size // 8), caption, (255, 255, 255), ImageFont.load_default(size))
     return np.concatenate([image, np.asarray(strip)])
 
 

@@ -1,9 +1,9 @@
 """The picture of README: PPO with no setting given, beside Stable-Baselines3's: ``python -m proofs.first_picture``.
 
 Five seeds of both libraries on the task that README trains, in one thread each. Every evaluation is 10 episodes of the
-deterministic policy, in environments that training has not seen. A run is a row of ``docs/results/first_picture.jsonl``;
-the next call runs what is missing, and draws ``docs/images/first_picture.png``. The interpreter of Stable-Baselines3 is
-``MINDING_PEERS_PYTHON``, as for the benchmarks.
+deterministic policy, in environments that training has not seen. A run is a row of
+``docs/results/first_picture.jsonl``; the next call runs what is missing, and draws ``docs/images/first_picture.png``.
+The interpreter of Stable-Baselines3 is ``MINDING_PEERS_PYTHON``, as for the benchmarks.
 """
 
 from __future__ import annotations

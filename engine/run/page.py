@@ -21,7 +21,7 @@ from minding.engine.config.options import plain
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import read_bounded, read_text, replace
-from minding.engine.run.aggregates import NORMAL_QUANTILE, bootstrap_interval, mean
+from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
 from minding.engine.run.figures import judged_figures, units_of
@@ -144,25 +144,24 @@ def _title(cfgs: Sequence[Mapping[str, Any]]) -> str:
 def _results(runs: Sequence[_Run]) -> str:
     rows = []
     for run in runs:
-        figures, interval, episodes = run.figures, "none", ""
+        figures, result, episodes = run.figures, "none", ""
         if figures.scores:
             # Outcomes of games are not normally distributed: see the table below.
             value, _, n_episode = figures.evaluation or (math.nan, 0.0, 0)
-            interval, episodes = f"score {value:.3f}", str(n_episode)
+            result, episodes = f"score {value:.3f}", str(n_episode)
         elif figures.evaluation is not None:
             value, std, n_episode = figures.evaluation
-            half = NORMAL_QUANTILE * std / math.sqrt(n_episode)
-            interval, episodes = f"{value:.1f} [{value - half:.1f}, {value + half:.1f}]", str(n_episode)
+            result, episodes = f"{value:.1f} ± {std:.1f}", str(n_episode)
         elif figures.judged:
-            interval = "; ".join(f"{name} {text}" for name, text in judged_figures(figures.judged).items())
+            result = "; ".join(f"{name} {text}" for name, text in judged_figures(figures.judged).items())
         seconds = "" if figures.seconds is None else f"{figures.seconds:,.0f} s"
         steps = f"{figures.steps:,} {units_of(run.cfg)[figures.unit]}"
-        rows.append([run.name, interval, episodes, steps, seconds, figures.ended_by or "not ended"])
+        rows.append([run.name, result, episodes, steps, seconds, figures.ended_by or "not ended"])
     header = ["run", "final evaluation", "episodes", "steps", "time", "ended by"]
     returns = any(run.figures.evaluation and not run.figures.scores for run in runs)
     note = (
-        "<p>The final evaluation is the mean return of the final policy without exploration, with the 95 % interval "
-        "over its episodes (normal approximation).</p>"
+        "<p>The final evaluation is the mean return of the final policy without exploration ± the standard deviation "
+        "of its episodes.</p>"
     )
     return _table(header, rows, numbers=(1, 2, 3, 4)) + (note if returns else "") + _scores(runs)
 

@@ -10,6 +10,8 @@ from worlds import Permit
 
 from minding.engine.errors import ConfigError
 from minding.envs import video
+from minding.envs.config import env_settings
+from minding.envs.single.factory import env_factory
 
 
 class Painted(Permit):
@@ -59,9 +61,9 @@ CAPTIONED = video.captioned
 
 
 def test_a_caption_is_readable_below_an_image_of_any_size():
-    for side, shown in ((8, 200), (300, 300)):
+    for side, shown, strip in ((8, 240, 15), (330, 330, 22)):
         image = video.captioned(np.zeros((side, side, 3), np.uint8), "step 12   return 3.50")
-        assert image.shape == (shown + 16, shown, 3)
+        assert image.shape == (shown + strip, shown, 3)
         assert not image[:shown].any()
         assert (image[shown:].max(axis=(0, 2)) > 180).sum() > 20
 
@@ -106,6 +108,12 @@ def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     assert shades(tmp_path / "c.gif")[0] == [0, 40, 0, 40]
 
 
+def test_whether_an_environment_can_be_filmed_is_known_without_making_one():
+    ids = ("CartPole-v1", "test_video:Painted", "minding/Battle-v0", "test_video:Unseen", "worlds:Permit")
+    answers = [env_factory(env_settings({"env_id": env_id})).renders for env_id in ids]
+    assert answers == [True, True, True, False, False]
+
+
 class Shooter:
     def reset(self): ...
 
@@ -118,7 +126,7 @@ def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
     (end,) = video.record_episodes(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
     with Image.open(tmp_path / "a.gif") as film:
         # Below the map is a strip with a caption.
-        assert film.size == (16 * 24, 12 * 24 + 16)
+        assert film.size == (16 * 24, 12 * 24 + 25)
         assert film.n_frames == end.episode_length + 1
     assert set(end.info) == {"battle_won"}
 

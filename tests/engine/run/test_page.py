@@ -69,14 +69,13 @@ def make_run(folder, name="a", *, value=100.0, **settings):
     return made_run(folder, name, metrics=ROWS, figures=figures, run={"max_env_step": 2048}, **settings)
 
 
-def test_a_page_has_the_result_with_its_interval_the_pictures_and_what_to_do_next(tmp_path):
+def test_a_page_has_the_result_with_its_deviation_the_pictures_and_what_to_do_next(tmp_path):
     made = make_run(tmp_path / "runs")
     (made.path / "trace.json").write_text(json.dumps(TRACE))
     made.video.write_bytes(GIF)
     assert run(["report", str(made.path)]) == 0
     page = Page(made.path / "report.html")
-    # 100 episodes with a standard deviation of 10: 1.96 to each side.
-    assert ["a", "100.0 [98.0, 102.0]", "100", "2,048 environment steps", "3 s", "max_env_step"] in page.rows
+    assert ["a", "100.0 ± 10.0", "100", "2,048 environment steps", "3 s", "max_env_step"] in page.rows
     assert ["a", "683 environment steps/s"] in page.rows
     # Of its lane: the learner had 3 of 4 seconds.
     assert page.rows[-3:-1] == [["main: learner", "3.00", "75.0 %"], ["collector: StepCollector", "2.00", "100.0 %"]]
@@ -185,4 +184,4 @@ def test_a_browser_shows_the_page(tmp_path):
     page = (tmp_path / "page.html").as_uri()
     out = subprocess.run([*command, "--dump-dom", page], capture_output=True, text=True, timeout=120)
     assert out.returncode == 0, out.stderr
-    assert "100.0 [98.0, 102.0]" in out.stdout
+    assert "100.0 ± 10.0" in out.stdout
