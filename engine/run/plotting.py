@@ -42,7 +42,7 @@ _VISIBLE = 0.004
 """Minimum width of a bar as a share of the timeline, so that short spans are visible."""
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")
 _LEAST_SPAN = 0.1
-"""Minimum height of the axis of a metric as a share of the largest value on it, so that noise does not look like a cliff."""
+"""Minimum height of the axis of a metric, as a share of the largest value: noise then does not look like a cliff."""
 _MARGIN = 0.03
 """Free part of the vertical axis above and below its values."""
 _WAITING = {
