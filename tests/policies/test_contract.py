@@ -416,7 +416,7 @@ def test_defaults_come_from_the_algorithms_schema():
 
 # Their networks are cells of PPO, PG, C51, TD3, QMIX, DQN, SAC and discrete SAC; images that a `StateValue` sees
 # have a test of their own.
-ALIKE = {"a2c", "a3c", "ac", "bc", "ddpg", "idqn", "impala", "ippo", "qrdqn", "vdn"}
+ALIKE = {"a2c", "a3c", "ac", "bc", "ddpg", "idqn", "impala", "ippo", "matd3", "masac", "qrdqn", "vdn"}
 ALIKE |= {
     "redq",
     "crossq",
