@@ -1,12 +1,12 @@
 """MASAC on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -40.6 within 200k environment steps, as MADDPG; see `simple_spread_maddpg`.
+Expected: an evaluation mean of at least -40.6 within 120k environment steps, as MADDPG; see `simple_spread_maddpg`.
 """
 
 from easydict import EasyDict
 
 main_config = EasyDict(
-    run=dict(max_env_step=200_000, target=-40.6),
+    run=dict(max_env_step=120_000, target=-40.6),
     env=dict(
         env_id="mpe2/simple_spread_v3",
         env_kwargs=dict(max_cycles=25, continuous_actions=False),
@@ -15,8 +15,7 @@ main_config = EasyDict(
     ),
     policy=dict(
         type="masac",
-        model=dict(hidden=[128, 128]),
         learn=dict(learning_rate=2e-3, anneal_lr=True, tau=0.03),
-        eval=dict(freq=50_000, n_episode=40),
+        eval=dict(freq=40_000, n_episode=40),
     ),
 )
