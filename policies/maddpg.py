@@ -26,6 +26,7 @@ import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms, ops
+from minding.engine.types import Array
 from minding.policies.acting.actors import Actor, Network, NoisyActor, SamplingActor
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import Categorical, make_noise
@@ -116,7 +117,8 @@ class MADDPG(TeamCriticsPolicy):
         return NoisyActor(self.name, network, spec, rng, noise)
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        learn, count, steps = self.cfg.learn, len(batch.index), {}
+        learn, count = self.cfg.learn, len(batch.index)
+        steps: dict[str, Array] = {}
         if self.root.discrete:
             steps = self.gumbel_noise(batch)
         elif "target_noise" in learn:

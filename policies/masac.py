@@ -55,8 +55,6 @@ class MASACCell(TeamCritics):
         spec: Mapping[str, Any],
         target_entropy: float,
     ) -> None:
-        start = np.full(len(spec["agents"]["names"]), math.log(learn["alpha"]), np.float32)
-        self._start = start
         super().__init__(actors, critics, learn, spec)
         self.squashed = distributions.SquashedGaussian()
         self.target_entropy, self.share = target_entropy, float(learn["target_entropy_share"])
@@ -64,7 +62,8 @@ class MASACCell(TeamCritics):
         self.log_count = ms.Tensor(np.float32(math.log(spec["action"]["n"]))) if self.discrete else None
 
     def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
-        self.log_alpha = ms.Parameter(ms.Tensor(self._start), name="log_alpha")
+        start = np.full(self.agents, math.log(learn["alpha"]), np.float32)
+        self.log_alpha = ms.Parameter(ms.Tensor(start), name="log_alpha")
         self.learns_alpha = bool(learn["auto_alpha"])
         if not self.learns_alpha:
             return {}

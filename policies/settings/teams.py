@@ -216,5 +216,7 @@ ALGORITHMS = (
         agents="several",
         variant_of="maddpg",
     ),
-    Algorithm("masac", "MASAC", masac, actions=("discrete", "box"), chain="off_policy", unit_box=True, agents="several"),
+    Algorithm(
+        "masac", "MASAC", masac, actions=("discrete", "box"), chain="off_policy", unit_box=True, agents="several"
+    ),
 )
