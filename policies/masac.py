@@ -59,7 +59,7 @@ class MASACCell(TeamCritics):
         self.squashed = distributions.SquashedGaussian()
         self.target_entropy, self.share = target_entropy, float(learn["target_entropy_share"])
         self.mask = actors.nets[0].mask if self.discrete else None
-        self.log_count = ms.Tensor(np.float32(math.log(spec["action"]["n"]))) if self.discrete else None
+        self.log_count = ms.Tensor(np.float32(math.log(spec["action"].get("n", 1))))
 
     def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
         start = np.full(self.agents, math.log(learn["alpha"]), np.float32)
