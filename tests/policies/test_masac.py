@@ -14,9 +14,7 @@ LEARNS = {
     "policy.learn.update_per_collect": 8,
     "policy.learn.tau": 0.05,
 }
-RESUMES = {
-    "MASAC with agents who leave and come late": ("agent_worlds:Mixed", ("env.env_kwargs={leave: 2, late: 1}",)),
-}
+RESUMES = {}
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}")
 ALPHAS = np.array([0.2, 0.5, 0.9], np.float32)
 

@@ -15,12 +15,7 @@ LEARNS = {
     "policy.learn.update_per_collect": 8,
     "policy.learn.tau": 0.05,
 }
-RESUMES = {
-    "MATD3 with the noise of continuous actions": (
-        "agent_worlds:Mixed",
-        ("env.env_kwargs={actions: box}", "policy.learn.policy_delay=3"),
-    ),
-}
+RESUMES = {}
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou")
 
 
