@@ -23,7 +23,7 @@ from minding.middleware.ctx_fields import rollout_in
     refuses=("trajectories.summed", "trajectories.used"),
 )
 class rollout_queue:
-    """A queue of rollouts, each of which is sampled a fixed number of times: in its own iteration and in those after it.
+    """A queue of rollouts, each of which is sampled a fixed number of times: in its own iteration and those after it.
 
     In each iteration it replaces the rollout by the newest ones side by side, the newest first, ``(T, times * N)``. As
     in a first-in, first-out table with ``max_times_sampled`` (Reverb: Cassirer et al., 2021,

@@ -66,7 +66,7 @@ def rows(layout: RowLayout, rng: np.random.Generator) -> dict[str, Array]:
 
 
 def learned(preset: str, learners: int, nudged: bool = False) -> tuple[dict[int, dict[str, Array]], Any]:
-    """The parameters by number of gradient steps, and the policy.
+    """The weights by number of gradient steps, 0 for those at the beginning, and the policy.
 
     Args:
       preset: a preset.
@@ -77,25 +77,28 @@ def learned(preset: str, learners: int, nudged: bool = False) -> tuple[dict[int,
     policy = get_policy_class(cfg.policy.type)(cfg, ("learn",))
     if nudged:
         state = policy.state_dict()
-        far = {name: np.copysign(np.float32(np.inf), p) for name, p in state["params"].items() if _weights(name)}
-        away = {name: np.nextafter(state["params"][name], infinity) for name, infinity in far.items()}
+        away = {name: np.nextafter(w, np.copysign(np.float32(np.inf), w)) for name, w in _weights(policy).items()}
         policy.load_state_dict({**state, "params": {**state["params"], **away}})
     rng = np.random.default_rng(0)
     layout = RowLayout(policy.learn_mode.fields)
     tables = DeviceTables(layout, _ROWS)
     tables.write(0, layout.pack(rows(layout, rng)))
-    found = {}
+    found = {0: _weights(policy)}
     for call in range(1, CALLS + 1):
         index = rng.integers(0, _ROWS, (STEPS, *_BLOCK.get(preset, (64,))))
         policy.learn_mode.forward(IndexedBatch(layout, tables, index.astype(np.int32)))
         if call * STEPS in MARKS:
-            found[call * STEPS] = {name: p.asnumpy().copy() for name, p in policy.params.items() if _weights(name)}
+            found[call * STEPS] = _weights(policy)
     return found, policy
 
 
-def _weights(name: str) -> bool:
-    """Whether a parameter is moved by gradient steps; moments of observations are not, they follow the steps."""
-    return ".normalizer." not in name and not name.startswith("optim.")
+def _weights(policy: Any) -> dict[str, Array]:
+    """Copies of the parameters that gradient steps move: moments of observations follow the steps."""
+    return {
+        name: p.asnumpy().copy()
+        for name, p in policy.params.items()
+        if ".normalizer." not in name and not name.startswith("optim.")
+    }
 
 
 def drift(mine: Mapping[str, Array], one: Mapping[str, Array]) -> float:
@@ -116,6 +119,7 @@ def compare(size: int) -> list[Record]:
             {
                 "preset": preset,
                 "learners": size,
+                "moved": drift(one[MARKS[-1]], one[0]),
                 "ranks_equal": all(other[name].tobytes() == last[name].tobytes() for other in ranks for name in last),
                 "drift": {str(mark): drift(several[mark], one[mark]) for mark in MARKS},
                 "drift_of_nudged": {str(mark): drift(nudged[mark], one[mark]) for mark in MARKS},
@@ -136,7 +140,8 @@ def killed(runs: Path) -> Record:
     train(job, folder / "whole")
     expected = outcome(RunDir.open(folder / "whole" / job.preset))
     broken = folder / "killed"
-    with subprocess.Popen(command_of(job, broken), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as run:  # fmt: skip
+    pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command_of(job, broken), cwd=ROOT, **pipes) as run:
         try:
             deadline = time.monotonic() + _WAIT
             while newest_checkpoint(broken / job.preset / "ckpt") is None:
@@ -184,9 +189,9 @@ def main(argv: list[str] | None = None) -> int:
     compared: list[Record] = []
     for size in SIZES:
         command = [sys.executable, "-m", "proofs.learners", "--size", str(size)]
-        waits = {collectives.NODE_TIMEOUT: str(_WAIT)}
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **waits}, stdout=subprocess.PIPE, text=True, check=True)  # fmt: skip
-        compared += json.loads(done.stdout.splitlines()[-1])
+        env = {**os.environ, collectives.NODE_TIMEOUT: str(_WAIT)}
+        out = subprocess.check_output(command, cwd=ROOT, env=env, text=True)
+        compared += json.loads(out.splitlines()[-1])
     record = {"compared": compared, "killed": killed(args.runs), "versions": commit()}
     path = args.docs / "results" / f"{NAME}.json"
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -253,6 +253,22 @@ def _async_speeds(results: Results) -> str:
     return "\n".join([*lines, ""])
 
 
+def _learners(results: Results) -> str:
+    record = results.single("learners")
+    if record is None:
+        return NOT_YET
+    marks = [*record["compared"][0]["drift"]]
+    head = ["preset", "learners", "weights on all ranks", *(f"after {mark} steps" for mark in marks)]
+    head += ["one learner, begun apart", "moved"]
+    lines = [f"| {' | '.join(head)} |", f"|---|---:|---|{'---:|' * (len(marks) + 2)}"]
+    for row in record["compared"]:
+        equal = "equal" if row["ranks_equal"] else "DIFFERENT"
+        numbers = [*row["drift"].values(), row["drift_of_nudged"][marks[-1]], row["moved"]]
+        cells = [f"`{row['preset']}`", str(row["learners"]), equal, *(f"{number:.1e}" for number in numbers)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def _async_kills(results: Results) -> str:
     record = results.single("async_kills")
     if record is None:
@@ -404,6 +420,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "forged": _forged,
     "gail_rewards": lambda results: offline_tables.gail_table(results) or NOT_YET,
     "kills": _kills,
+    "learners": _learners,
     "memory": _memory,
     "mujoco": mujoco_table,
     "mujoco_aggregate": aggregate_table,

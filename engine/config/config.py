@@ -275,6 +275,9 @@ class LanesSection(Section):
         "[1, 64]",
         "processes that learn: each computes its part of every minibatch, and they average their gradients",
     )
+    code: str | None = setting(
+        None, None, "folder with modules that other machines of a Ray cluster lack, which are sent to its workers"
+    )
     shards: int = setting(
         1, "[1, 4096]", "number of collectors that share one iteration and divide its environments; 1: not shared"
     )

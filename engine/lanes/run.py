@@ -213,7 +213,7 @@ def make_transport(options: LaneOptions) -> Transport:
     from minding.engine.lanes.ray.transport import RayTransport
 
     resources: Any = options.resources
-    return RayTransport(options.address, options.insecure, resources)
+    return RayTransport(options.address, options.insecure, resources, options.code)
 
 
 def check_transport(options: LaneOptions) -> None:

@@ -121,7 +121,8 @@ def impala() -> groups.Schema:
     """Settings of IMPALA."""
     learn = {
         **groups.described(
-            LearnSection.options("n_epoch", "max_times_sampled"), n_epoch="gradient steps per rollout, each on the whole rollout"
+            LearnSection.options("n_epoch", "max_times_sampled"),
+            n_epoch="gradient steps per rollout, each on the whole rollout",
         ),
         "rho_bar": opt(1.0, "(0, inf)", "truncation of the importance weight of each TD error"),
         "c_bar": opt(1.0, "(0, inf)", "truncation of the importance weights that propagate later errors back"),

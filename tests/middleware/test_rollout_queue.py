@@ -32,11 +32,11 @@ def iterations(queue, stream, numbers, lag=None):
 
 
 def counted(ctx):
-    """The rewards of the rows that count, of each of the rollouts beside one another."""
+    """The rewards of each of the rollouts beside one another; None for one whose rows do not count."""
     rollout = ctx.trajectories
     valid = np.ones(rollout.shape, bool) if rollout.valid is None else rollout.valid
     return [
-        rollout.reward[:, k : k + ENVS].tolist() if valid[:, k : k + ENVS].all() else None
+        rollout.reward[:, k : k + ENVS].tolist() if valid[:, k : k + ENVS].any() else None
         for k in range(0, rollout.shape[1], ENVS)
     ]
 
@@ -75,19 +75,18 @@ def test_a_restored_queue_samples_the_same(stream):
     refuses(ConfigError, ("times=0", lambda: rollout_queue(0)))
 
 
-@pytest.mark.parametrize("name", ["ppo", "a2c", "impala"])
+@pytest.mark.parametrize("name", ["ppo", "impala"])
 def test_a_run_in_two_parts_is_the_run_in_one(name, tmp_path):
     def run(exp_name, parts):
-        steps = ["policy.learn.max_times_sampled=2", "policy.collect.n_sample=32", "env.collector_env_num=2"]
-        found = ["env.env_id=CartPole-v1", "policy.eval.freq=100000", "run.final_episodes=1", f"run.out_dir={tmp_path}"]
+        settings = ["policy.learn.max_times_sampled=2", "policy.collect.n_sample=32", "env.collector_env_num=2"]
+        settings += ["env.env_id=CartPole-v1", "run.max_env_step=128", "policy.eval.freq=1000", "run.final_episodes=1"]
         run_dir = None
         for end in parts:
-            cfg = compile_run(name, [*steps, *found, f"exp_name={exp_name}", f"run.max_env_step={32 * end}"])
-            begun = run_dir is not None
+            cfg = compile_run(name, [*settings, f"run.out_dir={tmp_path}", f"exp_name={exp_name}", f"run.max_step={end}"])
+            resume = None if run_dir is None else "latest"
             run_dir = run_dir or RunDir.create(cfg)
-            training.train(cfg, run_dir, progress=False, resume="latest" if begun else None)
+            training.train(cfg, run_dir, progress=False, resume=resume)
         state = load_checkpoint(newest_checkpoint(run_dir.checkpoints))[0]
         return {key: value for key, value in fingerprint(state).items() if not key.startswith("config/")}
 
-    # Sequences in `lanes` and in `middleware` are the same.
     assert run("whole", [4]) == run("parts", [2, 4])

@@ -39,12 +39,16 @@ def host_class() -> type[Any]:
     """
 
     class Host:
-        def __init__(self, path: list[str], shapes: dict[str, Any]) -> None:
+        def __init__(self, path: list[str], shapes: dict[str, Any], code: bytes | None = None) -> None:
             import sys
 
             # An actor finds modules beside the script and in the current folder only.
             sys.path += [entry for entry in path if entry not in sys.path]
             from minding.engine.lanes.ray.actor import Serving
+            from minding.engine.lanes.ray.code import unpack
+
+            if code is not None:
+                sys.path.append(unpack(code))
 
             self._serving = Serving(shapes)
 

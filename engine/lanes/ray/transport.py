@@ -18,6 +18,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from minding.engine.errors import LaneError
 from minding.engine.lanes.options import KINDS, LOCAL, cores
 from minding.engine.lanes.ray.actor import ActorPort, host_class
 from minding.engine.lanes.ray.cluster import JoinedCluster, LocalCluster
+from minding.engine.lanes.ray.code import pack
 from minding.engine.lanes.ray.guard import Guard
 from minding.engine.lanes.ray.machines import Places, check_resources, inspect, is_placed, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
@@ -58,6 +60,7 @@ class RayTransport:
       address: ``local``, or HOST:PORT of a cluster.
       insecure: whether a cluster may be used without a token.
       resources: the resources that each kind of worker takes, by its key of `KINDS`.
+      code: folder with modules for workers on other machines.
     """
 
     own_process = increments = True
@@ -66,8 +69,15 @@ class RayTransport:
     """CPUs that each worker takes on a cluster with other machines."""
 
     def __init__(
-        self, address: str, insecure: bool = False, resources: Mapping[str, Mapping[str, float]] | None = None
+        self,
+        address: str,
+        insecure: bool = False,
+        resources: Mapping[str, Mapping[str, float]] | None = None,
+        code: str | None = None,
     ) -> None:
+        self._code = None if code is None else pack(Path(code))
+        # Its place in the cluster's object store, from which each machine takes it once.
+        self._shipped: Any = None
         self._resources = {name: (resources or {}).get(kind, {}) for kind, name in KINDS.items()}
         self._address = address
         self._cluster: Cluster = LocalCluster() if address == LOCAL else JoinedCluster(address, insecure)
@@ -119,7 +129,9 @@ class RayTransport:
         # The first sign of life contains the process id.
         watch = self._cluster.watch if self._started else lambda pid: None
         options["scheduling_strategy"] = strategy
-        actor = ray.run(host.options(**options).remote, list(sys.path), shapes)
+        if self._code is not None and self._shipped is None:
+            self._shipped = ray.put(self._code)
+        actor = ray.run(host.options(**options).remote, list(sys.path), shapes, self._shipped)
         worker = RayWorker(ray, actor, watch, cpus, self._places.lost)
         if shares:
             _log.warning("no CPU is free for %s: it shares those of another worker", name)
