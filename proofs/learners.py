@@ -66,7 +66,7 @@ def rows(layout: RowLayout, rng: np.random.Generator) -> dict[str, Array]:
 
 
 def learned(preset: str, learners: int, nudged: bool = False) -> tuple[dict[int, dict[str, Array]], Any]:
-    """The weights by number of gradient steps, 0 for those at the beginning, and the policy.
+    """The weights by number of gradient steps, and the policy.
 
     Args:
       preset: a preset.
@@ -83,7 +83,7 @@ def learned(preset: str, learners: int, nudged: bool = False) -> tuple[dict[int,
     layout = RowLayout(policy.learn_mode.fields)
     tables = DeviceTables(layout, _ROWS)
     tables.write(0, layout.pack(rows(layout, rng)))
-    found = {0: _weights(policy)}
+    found = {}
     for call in range(1, CALLS + 1):
         index = rng.integers(0, _ROWS, (STEPS, *_BLOCK.get(preset, (64,))))
         policy.learn_mode.forward(IndexedBatch(layout, tables, index.astype(np.int32)))
@@ -119,7 +119,6 @@ def compare(size: int) -> list[Record]:
             {
                 "preset": preset,
                 "learners": size,
-                "moved": drift(one[MARKS[-1]], one[0]),
                 "ranks_equal": all(other[name].tobytes() == last[name].tobytes() for other in ranks for name in last),
                 "drift": {str(mark): drift(several[mark], one[mark]) for mark in MARKS},
                 "drift_of_nudged": {str(mark): drift(nudged[mark], one[mark]) for mark in MARKS},
@@ -179,25 +178,30 @@ def other_learner(pid: int) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Returns 0, or 1 if learners disagree or the resumed run is a different one."""
     parser = argparse.ArgumentParser(prog="python -m proofs.learners", description=__doc__)
+    parts = {**{str(size): size for size in SIZES}, "kill": 0}
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(parts)} (all): what is measured again")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages (docs)")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs", help="folder of the run folders")
-    parser.add_argument("--size", type=int, choices=SIZES, help=argparse.SUPPRESS)
+    parser.add_argument("--compare", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
-    if args.size:
-        print(json.dumps(compare(args.size)))
+    if args.compare:
+        print(json.dumps(compare(args.compare)))
         return 0
-    compared: list[Record] = []
-    for size in SIZES:
-        command = [sys.executable, "-m", "proofs.learners", "--size", str(size)]
+    results = Results(args.docs)
+    record = results.single(NAME) or {}
+    for part in args.parts or parts:
+        if part == "kill":
+            record[part] = {**killed(args.runs), "versions": commit()}
+            continue
+        command = [sys.executable, "-m", "proofs.learners", "--compare", part]
         env = {**os.environ, collectives.NODE_TIMEOUT: str(_WAIT)}
         out = subprocess.check_output(command, cwd=ROOT, env=env, text=True)
-        compared += json.loads(out.splitlines()[-1])
-    record = {"compared": compared, "killed": killed(args.runs), "versions": commit()}
+        record[part] = {"compared": json.loads(out.splitlines()[-1]), "versions": commit()}
     path = args.docs / "results" / f"{NAME}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    pages.update(Results(args.docs))
-    equal = all(each["ranks_equal"] for each in compared) and not record["killed"]["different"]
-    return 0 if equal else 1
+    path.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
+    pages.update(results)
+    equal = all(row["ranks_equal"] for size in SIZES for row in record.get(str(size), {}).get("compared", ()))
+    return 0 if equal and not record.get("kill", {}).get("different") else 1
 
 
 if __name__ == "__main__":

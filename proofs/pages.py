@@ -254,18 +254,27 @@ def _async_speeds(results: Results) -> str:
 
 
 def _learners(results: Results) -> str:
-    record = results.single("learners")
-    if record is None:
+    record = results.single("learners") or {}
+    rows = [row for part in record.values() for row in part.get("compared", ())]
+    if not rows:
         return NOT_YET
-    marks = [*record["compared"][0]["drift"]]
-    head = ["preset", "learners", "weights on all ranks", *(f"after {mark} steps" for mark in marks)]
-    head += ["one learner, begun apart", "moved"]
-    lines = [f"| {' | '.join(head)} |", f"|---|---:|---|{'---:|' * (len(marks) + 2)}"]
-    for row in record["compared"]:
+    marks = list(rows[0]["drift"])
+    head = ["preset", "learners", "all learners", *(f"{mark} steps" for mark in marks), "one learner, begun apart"]
+    lines = [f"| {' | '.join(head)} |", f"|---|---:|---|{'---:|' * (len(marks) + 1)}"]
+    for row in sorted(rows, key=lambda row: (row["preset"], row["learners"])):
         equal = "equal" if row["ranks_equal"] else "DIFFERENT"
-        numbers = [*row["drift"].values(), row["drift_of_nudged"][marks[-1]], row["moved"]]
+        numbers = [*row["drift"].values(), row["drift_of_nudged"][marks[-1]]]
         cells = [f"`{row['preset']}`", str(row["learners"]), equal, *(f"{number:.1e}" for number in numbers)]
         lines.append(f"| {' | '.join(cells)} |")
+    killed = record.get("kill")
+    if killed is not None:
+        verdict = "no entry differs" if not killed["different"] else f"DIFFERENT: {', '.join(killed['different'])}"
+        lines += [
+            "",
+            f"A learner of `{killed['preset']}` was killed: the run ended after {killed['seconds']:g} s with ",
+        ]
+        lines[-1] += f"{killed['messages']} message, and of {killed['compared']} entries of checkpoint, tables and "
+        lines[-1] += f"summary at the end of the resumed run, {verdict}."
     return "\n".join([*lines, ""])
 
 

@@ -82,7 +82,8 @@ def test_a_run_in_two_parts_is_the_run_in_one(name, tmp_path):
         settings += ["env.env_id=CartPole-v1", "run.max_env_step=128", "policy.eval.freq=1000", "run.final_episodes=1"]
         run_dir = None
         for end in parts:
-            cfg = compile_run(name, [*settings, f"run.out_dir={tmp_path}", f"exp_name={exp_name}", f"run.max_step={end}"])
+            own = [f"run.out_dir={tmp_path}", f"exp_name={exp_name}", f"run.max_step={end}"]
+            cfg = compile_run(name, [*settings, *own])
             resume = None if run_dir is None else "latest"
             run_dir = run_dir or RunDir.create(cfg)
             training.train(cfg, run_dir, progress=False, resume=resume)

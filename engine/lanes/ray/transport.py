@@ -39,7 +39,6 @@ from minding.engine.types import Array
 _log = logging.getLogger("minding.lanes")
 Cluster = LocalCluster | JoinedCluster
 _BEAT = 0.5  # s
-_SOON = 0.2  # s
 _END = 2.0  # s
 _LOOK = 10.0  # s between two looks for a free CPU
 _DRIFT = 1e-4  # s per s, between the clocks of two machines
@@ -286,6 +285,7 @@ class Pulse:
         self.pid, self.node, self.machine, self.offset = 0, "", "", 0.0
         self._error, self._measured = float("inf"), 0.0
         self._sent, self._answer = 0.0, None
+        self._deadline = 0.0
         self._ask()
 
     @property
@@ -295,11 +295,8 @@ class Pulse:
 
     @property
     def member(self) -> int:
-        """The current value if the actor answers soon, else the last one."""
-        self.look(_SOON)
-        if self._answer is None and self._ray.is_initialized():
-            self._ask()
-            self.look(_SOON)
+        """The value that `expect` asked for, if it has arrived in time, else the last one."""
+        self.look(max(0.0, self._deadline - time.monotonic()))
         return self._member
 
     @member.setter
@@ -310,6 +307,12 @@ class Pulse:
     def clock_error(self) -> float:
         """The error of `offset` in seconds."""
         return self._error + _DRIFT * (time.monotonic() - self._measured)
+
+    def expect(self, deadline: float) -> None:
+        self.look()
+        self._deadline = deadline
+        if self._answer is None and self._ray.is_initialized():
+            self._ask()
 
     def look(self, timeout: float = 0.0) -> None:
         """Receives an answer if one arrives within `timeout` seconds, and calls again after a while."""
