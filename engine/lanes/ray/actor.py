@@ -102,6 +102,9 @@ class Serving:
         """Not used here: the main process counts the beats."""
         return 0
 
+    def expect(self, deadline: float) -> None:
+        """Not used here."""
+
     def put(self, place: Any, header: bytes, buffers: Sequence[Array]) -> None:
         """Gives the worker a message."""
         # The worker may have ended; its last message then says why.
