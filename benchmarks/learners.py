@@ -36,8 +36,8 @@ def policy_of(observation: dict[str, Any], model: dict[str, Any], learners: int)
     """PPO with six continuous actions."""
     action = {"kind": "box", "shape": [6], "dtype": "float32", "low": [-1.0] * 6, "high": [1.0] * 6}
     spec = {
-        "observation": observation, "action": action, "env_action": {**action, "rescaled": True}, "max_episode_steps": 1000,
-        "num_agents": 1,
+        "observation": observation, "action": action, "env_action": {**action, "rescaled": True},
+        "max_episode_steps": 1000, "num_agents": 1,
     }  # fmt: skip
     user = {"env": {"env_id": "none"}, "policy": {"type": "ppo", "model": model}}
     entry = get_algorithm("ppo")
