@@ -134,7 +134,8 @@ def killed(runs: Path) -> Record:
     Raises:
       RunFailed: a run did not end as it should.
     """
-    job = KillJob(NAME, "cartpole_ppo", 0, 16_384, ("lanes.learners=2",), kills=1, gradient_steps=16_384 // 1_024 * 40)
+    few = ("lanes.learners=2", "policy.learn.n_epoch=1", "policy.learn.n_minibatch=4", "policy.collect.n_sample=512")
+    job = KillJob(NAME, "cartpole_ppo", 0, 16_384, few, kills=1, gradient_steps=128)
     folder = runs / NAME / str(time.time_ns())
     train(job, folder / "whole")
     expected = outcome(RunDir.open(folder / "whole" / job.preset))
