@@ -23,7 +23,6 @@ import numpy as np
 
 from minding.configs import compile_run
 from minding.engine.buffers import DeviceTables
-from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.process import collectives
 from minding.engine.run.run_dir import RunDir
@@ -144,7 +143,7 @@ def killed(runs: Path) -> Record:
     with subprocess.Popen(command_of(job, broken), cwd=ROOT, **pipes) as run:
         try:
             deadline = time.monotonic() + _WAIT
-            while newest_checkpoint(broken / job.preset / "ckpt") is None:
+            while not list((broken / job.preset / "ckpt").glob("iter_*/manifest.json")):
                 if run.poll() is not None or time.monotonic() > deadline:
                     raise RunFailed("the run ended before it saved a checkpoint")
                 time.sleep(0.1)
