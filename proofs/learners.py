@@ -160,7 +160,7 @@ def killed(runs: Path) -> Record:
     different = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
     return {
         "preset": job.preset, "seconds": round(seconds, 1), "messages": said.count("has ended"),
-        "compared": len(expected), "different": different,
+        "entries": len(expected), "different": different,
     }  # fmt: skip
 
 

@@ -278,7 +278,7 @@ def _learners(results: Results) -> str:
             "",
             f"A learner of `{killed['preset']}` was killed: the run ended after {killed['seconds']:g} s with ",
         ]
-        lines[-1] += f"{killed['messages']} message, and of {killed['compared']} entries of checkpoint, tables and "
+        lines[-1] += f"{killed['messages']} message, and of {killed['entries']} entries of checkpoint, tables and "
         lines[-1] += f"summary at the end of the resumed run, {verdict}."
     return "\n".join([*lines, ""])
 
