@@ -108,7 +108,7 @@ def check_chain_state(nodes: Sequence[Node], state: StateDict, optional: Sequenc
     if here != saved:
         raise CheckpointError(
             f"expected the chain of the checkpoint, {' -> '.join(saved)}, got {' -> '.join(here)}; build the chain as "
-            "it was saved, in the same order"
+            "it was saved, in the same order; what a script has begun, that script resumes, with task.start(resume=...)"
         )
     stateful = {name for name, member in named if isinstance(member, Stateful)}
     odd = sorted(stateful ^ state["middleware"].keys())

@@ -136,7 +136,7 @@ def read_status(path: Path) -> RunStatus:
         return _status_of(json.loads(read_text(path, _MAX)))
     except FileNotFoundError:
         raise ConfigError(
-            f"{str(path.parent)!r} has no {path.name}: the run has not begun, or an earlier version of minding made it"
+            f"{str(path.parent)!r} has no {path.name}: the run has not begun, or a script made it with a chain of its own"
         ) from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None

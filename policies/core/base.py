@@ -99,6 +99,12 @@ class BasePolicy:
         self.spec: Mapping[str, Any] = cfg.env.spec
         self.modes = tuple(modes)
         self.algorithm = get_algorithm(self.name) if algorithm is None else algorithm
+        own, kind = type(self).name, type(self)
+        if kind.__module__ == f"minding.policies.{own}" and own not in (self.name, self.algorithm.variant_of):
+            raise ConfigError(
+                f"{kind.__name__} was given the settings of policy.type={self.name!r}: compile a preset of {own}, or "
+                f"give policy.type={own}"
+            )
         self.algorithm.check_actions(cfg.env.spec.action)
         self.algorithm.check_observation(cfg.env.spec.observation)
         self.algorithm.check_agents(self.spec)

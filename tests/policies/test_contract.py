@@ -17,7 +17,7 @@ from treevalue import FastTreeValue
 
 from minding.engine.data import trees
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
-from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
+from minding.engine.errors import CheckpointError, ConfigError, MindingError, NonFiniteError, SpaceError
 from minding.engine.process.compiled import RecompileWarning
 from minding.engine.process.runtime import ms, nn
 from minding.engine.run.fingerprint import fingerprint
@@ -405,6 +405,11 @@ def test_an_action_space_that_the_algorithm_cannot_act_in_is_an_error(tiny_confi
         SpaceError, match=f"'{algorithm}' acts in .* action spaces, but the environment has a {kind} space"
     ):
         get_policy_class(algorithm)(tiny_config(algorithm, action=action))
+
+
+def test_the_settings_of_another_algorithm_are_an_error_that_names_both(tiny_config):
+    with pytest.raises(ConfigError, match=r"PPO was given the settings of policy\.type='dqn': .* policy\.type=ppo"):
+        get_policy_class("ppo")(tiny_config("dqn"))
 
 
 def test_defaults_come_from_the_algorithms_schema():

@@ -41,13 +41,15 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: floa
         first = next(findings)
         if first.refused is not None:
             raise first.refused
-    errors, left_out, only, tried = 0, 0, "", ""
+    errors, warnings, left_out, only, tried = 0, 0, 0, "", ""
     for finding in itertools.chain([first], findings):
         echo(f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else ""))
         errors += finding.level == "error"
+        warnings += finding.level == "warn" and not (finding.left_out or finding.tried)
         only = only or (" with env.single_instance=true" if "env.single_instance=true" in finding.fix else "")
         left_out, tried = left_out + finding.left_out, tried or finding.tried
     parts = [f"after {tried}"] * bool(tried) + [f"without {left_out} of the checks"] * bool(left_out)
+    parts += [f"with {warnings} warning{'s' * (warnings > 1)}"] * bool(warnings)
     verdict = f"fit{only} {', '.join(parts)}" if parts else f"fit for training{only}"
     echo(f"{env_id}: " + (f"{errors} error{'s' * (errors > 1)}" if errors else verdict))
     return 1 if errors else 0

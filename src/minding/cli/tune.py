@@ -181,7 +181,8 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
     if best is not None:
         lines["best"] = f"trial {best.number}: {best.value:.1f}, the mean of the last third of its evaluations"
         lines["best run"] = shown(run.path) if (run := runs.run_of(name_of(best.number))) else "was removed"
-        lines["again"] = f"minding train {shlex.quote(shown(runs.best))} --seeds 0-4"
+        # Seeds that the search has not seen.
+        lines["again"] = f"minding train {shlex.quote(shown(runs.best))} --seeds {cfg.seed + 1}-{cfg.seed + 5}"
     lines["importance"] = drawn(runs.importance, lambda file: plot_importance(search.importances(), file))
     lines["folder"] = shown(runs.folder)
     print_fields(lines)
