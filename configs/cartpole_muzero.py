@@ -10,6 +10,7 @@ main_config = EasyDict(
     env=dict(env_id="CartPole-v1", collector_env_num=16),
     policy=dict(
         type="muzero",
+        learn=dict(learning_rate=3e-3, batch_size=256, length=15, nstep=10, train_ratio=384),
         collect=dict(n_sample=16, simulations=8),
         eval=dict(freq=5000, n_episode=10),
     ),

@@ -57,8 +57,11 @@ class MuZeroCell(NetworkStep):
         count, states = batch["index"].shape[1], self.unroll + 1
         flat = (states * count,)
         # Target
-        later = self.target.state_value(self.target.represent(batch["next_obs"]))
-        bootstrap = ops.Gather()(later, ops.Reshape()(batch["bootstrap"], flat), 0)
+        seen: Any = ()
+        last = ops.Reshape()(batch["bootstrap"], flat)
+        for k in range(self.net.num_leaves):
+            seen = (*seen, ops.Gather()(primitives.item(batch["next_obs"], k), last, 0))
+        bootstrap = self.target.state_value(self.target.represent(seen))
         value = ops.Reshape()(batch["return"], flat) + ops.Reshape()(batch["decay"], flat) * bootstrap
         value_target = self.net.value.target(ops.stop_gradient(value))
         reward_target = self.net.reward.target(ops.Reshape()(batch["reward_target"], (-1,)))
