@@ -102,7 +102,7 @@ def muzero() -> groups.Schema:
     """Settings of Gumbel MuZero."""
     keys = groups.model([128], "relu")
     keys["norm"] = dataclasses.replace(keys["norm"], default="layer")
-    learn = groups.off_policy_learn(1e-3, 64, 1)
+    learn = groups.off_policy_learn(2e-3, 256, 1)
     del learn["updates_per_step"]
     return {
         "model": {**keys, "latent": opt(64, WIDTH, "numbers of a state of the model"), **_two_hot()},
@@ -110,7 +110,7 @@ def muzero() -> groups.Schema:
             **learn,
             **groups.described(
                 LearnSection.options(
-                    "train_ratio", length=10, nstep=5, grad_norm=10.0, batch_size=64, value_weight=0.25, tau=0.01
+                    length=15, nstep=10, train_ratio=384.0, grad_norm=10.0, value_weight=0.25, tau=0.01
                 ),
                 length="transitions in a sequence: the model is unrolled for the first length - nstep",
                 batch_size="sequences per gradient step",
