@@ -110,7 +110,7 @@ def muzero() -> groups.Schema:
             **learn,
             **groups.described(
                 LearnSection.options(
-                    length=15, nstep=10, train_ratio=384.0, grad_norm=10.0, value_weight=0.25, tau=0.01
+                    length=15, nstep=10, train_ratio=384.0, grad_norm=10.0, value_weight=0.25, tau=0.05
                 ),
                 length="transitions in a sequence: the model is unrolled for the first length - nstep",
                 batch_size="sequences per gradient step",
@@ -125,7 +125,7 @@ def muzero() -> groups.Schema:
             "gumbel": _gumbel(0.1),
         },
         "eval": groups.evaluation(),
-        "other": groups.replay(100_000),
+        "other": groups.replay(10_000),
     }
 
 
