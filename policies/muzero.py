@@ -103,7 +103,7 @@ class MuZero(BasePolicy):
         return MuZeroCell(net, target, self.cfg.learn)
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> PlanningActor:
-        collect = self.cfg.collect
+        collect: Any = self.cfg.collect
         each = collect.gumbel
         options = GumbelOptions(collect.simulations, each.max_considered, each.c_visit, each.c_scale)
         return PlanningActor(self.name, network, self.spec, rng, options, self.cfg.learn.gamma)
