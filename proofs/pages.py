@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import pages
-from minding.configs import PRESETS
+from minding.configs import PRESETS, load_preset
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
+from minding.engine.run.figures import plays_itself
 from minding.engine.run.plotting import plot_curves
+from minding.policies import ALGORITHMS
 from proofs import offline_tables
 from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
 from proofs.peer_defaults import peer_defaults_table
@@ -134,7 +136,10 @@ def _curve(name: str, records: list[Record], published: Record | None, page: Pat
     if not runs:
         return ""
     target = LEARNING[name].target if name in LEARNING else None
-    curves = [dataclasses.replace(mean_curve(name, runs), unit=unit, target=target)]
+    # Returns of self-play are scores, and its steps are plies.
+    chain = ALGORITHMS[load_preset(name).policy.type].chain
+    games = records[0]["eval_episodes"] if plays_itself({"chain": chain}) else 0
+    curves = [dataclasses.replace(mean_curve(name, runs), unit=unit, target=target, games=games)]
     if published is not None:
         steps = np.array(published["env_step"])
         curves.append(mean_curve(published["label"], [(steps, np.array(seed)) for seed in published["eval_return"]]))

@@ -141,6 +141,8 @@ class Group:
       eps: number added to the denominator.
       weight_decay: share of each weight, in units of the learning rate, that a step of 'adamw' subtracts.
       max_grad_norm: largest global L2 norm of the group's gradients, to which larger ones are scaled down; 0: no limit.
+      parts: the part of the group to which each parameter belongs, from 0 on: `max_grad_norm` applies to the gradients
+        of each part by themselves; empty: to those of the whole group.
     """
 
     params: Sequence[ms.Parameter]
@@ -153,6 +155,7 @@ class Group:
     eps: float = 1e-8
     weight_decay: float = 0.0
     max_grad_norm: float = 0.0
+    parts: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         method_class(self.method)
@@ -368,6 +371,7 @@ class Method(nn.Cell):
         self.beta1, self.beta2 = group.betas
         self.eps, self.max_grad_norm = group.eps, group.max_grad_norm
         self.weight_decay = group.weight_decay
+        self.parts = tuple(group.parts) or (0,) * self.count
         self.half_square = ops.L2Loss()
 
     def zeros(self, name: str) -> ms.ParameterTuple:
@@ -379,22 +383,23 @@ class Method(nn.Cell):
         )
 
     def bounded(self, grads):
-        """The gradients, scaled down to `max_grad_norm` if they exceed it, and their norm before scaling."""
+        """The gradients, those of each part scaled down to `max_grad_norm` if they exceed it, and the norm of all
+        before scaling."""
         norm = ops.zeros((), ms.float32)
         if self.max_grad_norm <= 0:
             return grads, norm
-        norm = ops.sqrt(2.0 * self.half_squares(grads))
-        scale = ops.minimum(self.max_grad_norm / (norm + 1e-6), 1.0)
+        squares: Any = (norm,) * (max(self.parts) + 1)
+        for k in range(self.count):
+            part = self.parts[k]
+            found = squares[part] + 2.0 * self.half_square(grads[k])
+            squares = (*squares[:part], found, *squares[part + 1 :])
         clipped = []
-        for grad in grads:
-            clipped.append(grad * scale)
-        return clipped, norm
-
-    def half_squares(self, grads):
-        total = self.half_square(grads[0])
-        for grad in grads[1:]:
-            total = total + self.half_square(grad)
-        return total
+        for k in range(self.count):
+            of_part = ops.sqrt(squares[self.parts[k]])
+            clipped.append(grads[k] * ops.minimum(self.max_grad_norm / (of_part + 1e-6), 1.0))
+        for square in squares:
+            norm = norm + square
+        return clipped, ops.sqrt(norm)
 
 
 class Adam(Method):
@@ -419,7 +424,7 @@ class Adam(Method):
             hide(self, "flat_params", self.block.flat())
             hide(self, "flat_m", Block(self.m).flat())
             hide(self, "flat_v", Block(self.v).flat())
-            settings = [self.beta1, self.beta2, self.eps, self.max_grad_norm, self.weight_decay]
+            settings = [self.beta1, self.beta2, self.eps, self.max_grad_norm, self.weight_decay, *self.parts]
             self.settings = ms.Tensor(np.array(settings, np.float32))
             self.fused_adam = _fused_adam()
         self.adam = ops.Adam()

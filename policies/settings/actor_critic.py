@@ -86,6 +86,7 @@ def ppo() -> groups.Schema:
     schema = clipped_surrogate(learn)
     schema["model"] |= ModelSection.options(normalize_obs=True)
     schema["learn"] |= {
+        "clip_parts": opt(False, None, "clip the gradients of encoder, actor and critic to grad_norm one by one"),
         "kl_weight": opt(0.0, "[0, inf)", "initial weight of a penalty on the divergence of the policy; 0: none"),
         "kl_aim": opt(0.01, "(0, inf)", "kl_weight: mean divergence of an update at which the weight aims"),
     }
