@@ -20,7 +20,7 @@ import numpy as np
 
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions, halving, softmax
-from minding.engine.search.tree import check_options
+from minding.engine.search.tree import check_options, check_weights
 from minding.engine.types import Array
 
 _TINY = np.finfo(np.float64).tiny
@@ -81,24 +81,28 @@ def plan(
       root: the model's answer for the states; its `reward` is not used.
       step: the model; called once per simulation with n rows.
       options: settings of the search; its `gumbel_scale` is the factor of `noise`.
-      gamma: discount of an action.
+      gamma: discount of an action, in [0, 1].
       legal: bool ``(n, A)``, the legal actions of the states; None: all. All actions are legal in the model.
       noise: draws of a Gumbel distribution, ``(n, A)``; None: no noise.
     Raises:
+      ConfigError: `options` is of another class, or `gamma` is not in [0, 1].
       NonFiniteError: the model returned NaN or infinity.
-      ShapeError: the answers of the model, `legal` or `noise` do not fit each other.
+      ShapeError: the answers of the model, `legal` or `noise` do not fit each other, or a state has no legal action.
     """
     check_options(options, GumbelOptions, "plan")
+    check_weights(zero=True, most=1.0, gamma=gamma)
     tree = _Tree(root, options, gamma)
     n, actions = tree.count, tree.actions
     for name, array in (("legal", legal), ("noise", noise)):
         if array is not None and array.shape != (n, actions):
             raise ShapeError(f"plan: expected {name} of shape {(n, actions)}, got {array.shape}")
-    allowed = np.ones((n, actions), bool) if legal is None else legal
+    allowed = np.ones((n, actions), bool) if legal is None else legal.astype(bool)
+    if not (some := allowed.any(axis=1)).all():
+        raise ShapeError(f"plan: state {some.argmin()} has no legal action, and a search needs one")
     gumbel = np.zeros((n, actions)) if noise is None else options.gumbel_scale * noise
     considered = np.minimum(allowed.sum(axis=1), options.max_considered).tolist()
     table = {m: halving(m, options.simulations) for m in set(considered)}
-    schedule = np.array([table[m] for m in considered])
+    schedule = np.array([table[m] for m in considered]).reshape(n, options.simulations)
     tree.logits[:n][~allowed] = -np.inf
     roots = np.arange(n)
 
@@ -130,6 +134,8 @@ class _Tree:
     """
 
     def __init__(self, root: Predicted, options: GumbelOptions, gamma: float) -> None:
+        if np.ndim(root.logits) != 2:
+            raise ShapeError(f"plan: expected logits of shape (n, A), got {np.shape(root.logits)}")
         self.count, self.actions = root.logits.shape
         self.options, self.gamma, self.size = options, gamma, self.count
         nodes = (options.simulations + 1) * self.count
@@ -193,15 +199,18 @@ class _Tree:
         return weight * (completed - low) / spread  # type: ignore[no-any-return]
 
     def _store(self, rows: slice, answer: Predicted) -> None:
-        n, actions = self.count, self.actions
-        shapes = [np.shape(x) for x in (answer.reward, answer.logits, answer.value)]
-        if shapes != [(n,), (n, actions), (n,)]:
-            raise ShapeError(
-                f"plan: expected rewards, logits and values of shapes {(n,)}, {(n, actions)}, {(n,)}, got {shapes}"
+        n, latent = self.count, np.asarray(answer.latent)
+        shapes = [np.shape(x) for x in (answer.reward, answer.logits, answer.value, latent)]
+        expected = [(n,), (n, self.actions), (n,), (n, *self.latent.shape[1:])]
+        if shapes != expected:
+            raise ShapeError(f"plan: expected rewards, logits, values and latents of shapes {expected}, got {shapes}")
+        if not np.can_cast(latent.dtype, self.latent.dtype, "same_kind"):
+            raise ShapeError(f"plan: expected latents of {self.latent.dtype}, as at the root, got {latent.dtype}")
+        finite = np.isfinite(answer.reward) & np.isfinite(answer.value) & np.isfinite(answer.logits).all(axis=1)
+        if not finite.all():
+            raise NonFiniteError(
+                f"plan: the model returned NaN or infinity for state {finite.argmin()}: its observation, or weights of "
+                "the model, are not finite"
             )
-        if not (
-            np.isfinite(answer.reward).all() and np.isfinite(answer.value).all() and np.isfinite(answer.logits).all()
-        ):
-            raise NonFiniteError("plan: the model returned a reward, a logit or a value that is NaN or infinite")
         self.latent[rows], self.logits[rows] = answer.latent, answer.logits
         self.raw[rows] = self.mean[rows] = answer.value

@@ -105,7 +105,7 @@ def muzero() -> groups.Schema:
     learn = groups.off_policy_learn(2e-3, 256, 1)
     del learn["updates_per_step"]
     return {
-        "model": {**keys, "latent": opt(64, WIDTH, "numbers of a state of the model"), **_two_hot()},
+        "model": {**keys, "latent": opt(64, "[2, 16384]", "numbers of a state of the model"), **_two_hot()},
         "learn": {
             **learn,
             **groups.described(

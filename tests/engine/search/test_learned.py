@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.errors import ConfigError, NonFiniteError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.search.learned import Predicted, plan
 
@@ -72,7 +72,28 @@ def test_answers_that_do_not_fit_are_refused():
     options = GumbelOptions(4)
     with pytest.raises(ShapeError, match=r"expected legal of shape \(3, 4\), got \(3, 3\)"):
         plan(root, following, options, 0.9, legal=legal[:, 1:])
-    with pytest.raises(ShapeError, match="expected rewards, logits and values"):
+    with pytest.raises(ShapeError, match="state 1 has no legal action"):
+        plan(root, following, options, 0.9, legal=legal & [[True], [False], [True]])
+    with pytest.raises(ConfigError, match=r"gamma=1.5: expected a number in \[0, 1.0\]"):
+        plan(root, following, options, 1.5)
+    with pytest.raises(ShapeError, match="expected rewards, logits, values and latents"):
+        plan(root, lambda s, a: following(s, a)._replace(latent=np.zeros((3, 1))), options, 0.9)
+    with pytest.raises(ShapeError, match="expected latents of int64, as at the root, got float64"):
+        plan(root._replace(latent=root.latent.astype(int)), following, options, 0.9)
+    with pytest.raises(ShapeError, match="expected rewards, logits, values and latents"):
         plan(root, lambda s, a: following(s, a)._replace(value=np.zeros((3, 1))), options, 0.9)
-    with pytest.raises(NonFiniteError, match="NaN or infinite"):
+    with pytest.raises(NonFiniteError, match="NaN or infinity for state 0"):
         plan(root, lambda s, a: following(s, a)._replace(reward=np.full(3, np.nan)), options, 0.9)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few_states_with_one_action_are_searched_undiscounted(n):
+    def step(latent, action):
+        return Predicted(latent + 1.0, np.ones(n), np.zeros((n, 1)), 3.0 - latent[:, 0])
+
+    # Every path earns 1 per action, and the model's values say so: all returns are 4.
+    root = Predicted(np.zeros((n, 1)), np.zeros(n), np.zeros((n, 1)), np.full(n, 4.0))
+    found = plan(root, step, GumbelOptions(3), 1.0, noise=np.zeros((n, 1)))
+    assert found.best.tolist() == [0] * n
+    assert found.policy.tolist() == [[1.0]] * n
+    assert found.value.tolist() == [4.0] * n
