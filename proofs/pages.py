@@ -258,6 +258,31 @@ def _async_speeds(results: Results) -> str:
     return "\n".join([*lines, ""])
 
 
+def _learners(results: Results) -> str:
+    record = results.single("learners") or {}
+    rows = [row for part in record.values() for row in part.get("compared", ())]
+    if not rows:
+        return NOT_YET
+    marks = list(rows[0]["drift"])
+    head = ["preset", "learners", "all learners", *(f"{mark} steps" for mark in marks), "one learner, begun apart"]
+    lines = [f"| {' | '.join(head)} |", f"|---|---:|---|{'---:|' * (len(marks) + 1)}"]
+    for row in sorted(rows, key=lambda row: (row["preset"], row["learners"])):
+        equal = "equal" if row["ranks_equal"] else "DIFFERENT"
+        numbers = [*row["drift"].values(), row["drift_of_nudged"][marks[-1]]]
+        cells = [f"`{row['preset']}`", str(row["learners"]), equal, *(f"{number:.1e}" for number in numbers)]
+        lines.append(f"| {' | '.join(cells)} |")
+    killed = record.get("kill")
+    if killed is not None:
+        verdict = "no entry differs" if not killed["different"] else f"DIFFERENT: {', '.join(killed['different'])}"
+        lines += [
+            "",
+            f"A learner of `{killed['preset']}` was killed: the run ended after {killed['seconds']:g} s with ",
+        ]
+        lines[-1] += f"{killed['messages']} message, and of {killed['entries']} entries of checkpoint, tables and "
+        lines[-1] += f"summary at the end of the resumed run, {verdict}."
+    return "\n".join([*lines, ""])
+
+
 def _async_kills(results: Results) -> str:
     record = results.single("async_kills")
     if record is None:
@@ -409,6 +434,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "forged": _forged,
     "gail_rewards": lambda results: offline_tables.gail_table(results) or NOT_YET,
     "kills": _kills,
+    "learners": _learners,
     "memory": _memory,
     "mujoco": mujoco_table,
     "mujoco_aggregate": aggregate_table,

@@ -19,7 +19,6 @@ import numpy as np
 
 from minding.engine.annealing import Points, rate_left
 from minding.engine.config.named import is_named, load_code
-from minding.engine.data.batch import VALID
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
@@ -32,6 +31,9 @@ _ALIGNMENT = 64
 """Alignment of each parameter in bytes, one cache line; without it, 256 x 256 products take an eighth longer."""
 _FLOATS = _ALIGNMENT // 4
 _numbers = itertools.count()
+SHARE = "share"
+"""Name of the input of updates with several learners: the share of a minibatch's rows that count, and that this learner
+has, float32 (1,)."""
 
 
 class Block:
@@ -214,6 +216,8 @@ class Optimizer(nn.Cell):
     def average(self, learners: int) -> None:
         """Makes updates that are compiled from now on average over learners, which have equal parts of each minibatch.
 
+        Their inputs then contain `SHARE`.
+
         Args:
           learners: number of processes of MindSpore's group, in all of which the same updates run.
         """
@@ -313,16 +317,14 @@ class Optimizer(nn.Cell):
         """The gradients of a minibatch, from the gradients of this learner's part of it.
 
         The loss is a mean over the rows that count (`ops.policy_gradient.row_mean`), so that learners weigh as much as
-        they have of these rows. One reduction sums all gradients, followed by the weight.
+        they have of these rows. One reduction sums all gradients.
         """
-        weight = self.weight(batch)
-        flat: Any = (weight,)
+        flat: Any = ()
         for k in range(len(self.names)):
             if self.names[k] in grads:
-                flat = (*flat, joined(self.zero, grads[self.names[k]]) * weight)
+                flat = (*flat, joined(self.zero, grads[self.names[k]]) * batch[SHARE])
         total = self.all_reduce(ops.Concat()(flat))
-        weight = ops.Maximum()(primitives.part(total, 0, 1), 1e-8)
-        start = 1
+        start = 0
         moved: Any = ()
         averaged: Any = ()
         for k in range(len(self.names)):
@@ -332,17 +334,10 @@ class Optimizer(nn.Cell):
                 group: Any = ()
                 for i in range(len(grads[self.names[k]])):
                     grad = primitives.item(grads[self.names[k]], i)
-                    sums = primitives.part(total, start, grad.size) / weight
-                    group = (*group, ops.Reshape()(sums, grad.shape))
+                    group = (*group, ops.Reshape()(primitives.part(total, start, grad.size), grad.shape))
                     start = start + grad.size
                 moved, averaged = (*moved, self.names[k]), (*averaged, group)
         return primitives.named(moved, averaged)
-
-    def weight(self, batch):
-        """The weight of this learner's part of a minibatch, float32 (1,): its share of rows that count."""
-        if VALID in batch:
-            return self.zero + primitives.mean(ops.Reshape()(batch[VALID], (-1,)))
-        return ops.OnesLike()(self.zero)
 
     def watched_step(self, k, grads, rate, reads):
         """The step of group k, with statistics."""

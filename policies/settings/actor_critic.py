@@ -44,7 +44,9 @@ def a2c() -> groups.Schema:
     learn = {
         **groups.passes(1, 1),
         **groups.described(
-            LearnSection.options(optimizer="rmsprop", learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False),
+            LearnSection.options(
+                "max_times_sampled", optimizer="rmsprop", learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False
+            ),
             learning_rate="learning rate",
             gae_lambda="bias-variance trade-off of GAE; 1: n-step returns",
         ),
@@ -80,7 +82,7 @@ def ppo() -> groups.Schema:
     """
     learn = {
         **groups.passes(10, 16),
-        **LearnSection.options(entropy_weight=0.0, value_clip=False),
+        **LearnSection.options("max_times_sampled", entropy_weight=0.0, value_clip=False),
         **groups.anneal(False),
     }
     schema = clipped_surrogate(learn)
@@ -120,7 +122,8 @@ def impala() -> groups.Schema:
     """Settings of IMPALA."""
     learn = {
         **groups.described(
-            LearnSection.options("n_epoch"), n_epoch="gradient steps per rollout, each on the whole rollout"
+            LearnSection.options("n_epoch", "max_times_sampled"),
+            n_epoch="gradient steps per rollout, each on the whole rollout",
         ),
         "rho_bar": opt(1.0, "(0, inf)", "truncation of the importance weight of each TD error"),
         "c_bar": opt(1.0, "(0, inf)", "truncation of the importance weights that propagate later errors back"),
