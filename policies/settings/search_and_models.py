@@ -106,18 +106,18 @@ def muzero() -> groups.Schema:
     del learn["updates_per_step"]
     return {
         "model": {**keys, "latent": opt(64, "[2, 16384]", "numbers of a state of the model"), **_two_hot()},
-        "learn": {
-            **learn,
-            **groups.described(
-                LearnSection.options(
+        "learn": groups.described(
+            {
+                **learn,
+                **LearnSection.options(
                     length=15, nstep=10, train_ratio=384.0, grad_norm=10.0, value_weight=0.25, tau=0.05
                 ),
-                length="transitions in a sequence: the model is unrolled for the first length - nstep",
-                batch_size="sequences per gradient step",
-                train_ratio="replayed transitions per environment step: each gradient step replays batch_size * length",
-                tau="weight of the network in its moving average, whose values the targets use, per gradient step",
-            ),
-        },
+            },
+            length="transitions in a sequence: the model is unrolled for the first length - nstep",
+            batch_size="sequences per gradient step",
+            train_ratio="replayed transitions per environment step: each gradient step replays batch_size times length",
+            tau="weight of the network in its moving average, whose values the targets use, per gradient step",
+        ),
         "collect": {
             **groups.collect(8),
             **CollectSection.options("random_steps"),
