@@ -22,10 +22,11 @@ CONTRACT = {
     "muzero": (VECTOR, discrete(3), SMALL),
     "muzero, masked": (MASKED, discrete(3), {**SMALL, "policy.model.normalize_obs": True}),
 }
+# The search looks further than one step, so the model is unrolled further too.
 LEARNS = {
-    **{"run.max_env_step": 1600, "policy.collect.n_sample": 8, "policy.learn.warmup": 64, "policy.learn.nstep": 1},
-    **{"policy.other.buffer_size": 2000, "policy.learn.length": 2, "policy.learn.batch_size": 32},
-    **{"policy.learn.train_ratio": 32, "policy.collect.simulations": 4, "policy.model.latent": 8},
+    **{"run.max_env_step": 1600, "policy.collect.n_sample": 8, "policy.learn.warmup": 64, "policy.learn.nstep": 2},
+    **{"policy.other.buffer_size": 2000, "policy.learn.length": 5, "policy.learn.batch_size": 32},
+    **{"policy.learn.train_ratio": 80, "policy.collect.simulations": 4, "policy.model.latent": 8},
     **{"policy.learn.learning_rate": 0.005},
 }
 RESUMES = {"MuZero": ("CartPole-v1", (*(f"{k}={v}" for k, v in SMALL.items()), "policy.learn.train_ratio=4"))}
