@@ -1,6 +1,6 @@
 """Gumbel MuZero on CartPole-v1: balance a pole on a cart by planning in a learned model.
 
-Expected: an evaluation mean of at least 450 of 500 within 30k environment steps, as the mean of two seeds (486 and 423).
+Expected: an evaluation mean of at least 450 of 500 within 30k environment steps, the mean of two seeds (486 and 423).
 """
 
 from easydict import EasyDict
@@ -13,7 +13,7 @@ main_config = EasyDict(
         model=dict(hidden=[64]),
         learn=dict(update_per_collect=2),
         collect=dict(n_sample=16, simulations=8),
-        eval=dict(freq=5000, n_episode=10),
+        eval=dict(freq=5000),
     ),
 )
 
