@@ -53,6 +53,7 @@ def check_settings(cfg: Config) -> None:
     _check_support(cfg)
     _check_ensemble(cfg)
     _check_munchausen(cfg)
+    _check_unrolled(cfg)
     _check_parameters(cfg)
     _check_calibration(cfg)
     _check_norm(cfg)
@@ -224,6 +225,16 @@ def _check_munchausen(cfg: Config) -> None:
         raise ConfigError(
             f"policy.learn.munchausen={learn.munchausen:g} needs rewards of single steps, but policy.learn.nstep="
             f"{learn.nstep}: use policy.learn.nstep=1"
+        )
+
+
+def _check_unrolled(cfg: Config) -> None:
+    """Sequences of a model that is unrolled are longer than the returns at their end."""
+    learn = cfg.policy.learn
+    if "simulations" in cfg.policy.collect and "length" in learn and learn.length <= learn.nstep:
+        raise ConfigError(
+            f"policy.learn.length={learn.length} leaves no steps of the model to learn from, because the returns take "
+            f"the last policy.learn.nstep={learn.nstep} transitions: use policy.learn.length={learn.nstep + 5}"
         )
 
 

@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.buffers import SequenceBatch
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.data.returns import nstep
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import GreedyActor, Network, ValuingActor
 from minding.policies.families.q_learning import ActionValuePolicy, QLearning
+from minding.policies.learning.sequence_targets import sequence_targets
 from minding.policies.learning.steps import PRIORITY, Inputs
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.ops import primitives
@@ -116,39 +115,5 @@ class R2D2(ActionValuePolicy):
         return dataclasses.replace(inputs, steps={**inputs.steps, **self.targets(batch)})
 
     def targets(self, batch: IndexedBatch) -> dict[str, Array]:
-        """The parts of a batch's targets that do not depend on action values. T does not include the burn-in.
-
-        Args:
-          batch: batch with index ``(K, T, B)``. A batch of another class than `SequenceBatch` has no burn-in and no
-            padding.
-
-        Returns:
-          By name, ``(K, T, B)`` each:
-          - `learned`: float32, 0 for padding of a sequence;
-          - `return`, `decay`: float32, R_t and gamma^k (1 - terminated);
-          - `bootstrap`: int32, the transition whose successor gives the bootstrap value, counted as in (T B,);
-          - `filled`: float32, like `learned` for the rows of the burn-in; only with a burn-in.
-        """
-        burn_in, filled, learn = 0, np.ones(batch.index.shape, np.bool_), self.cfg.learn
-        if isinstance(batch, SequenceBatch):
-            burn_in, filled = batch.burn_in, batch.filled
-        learned, index = filled[:, burn_in:], batch.index[:, burn_in:]
-        steps, length, sequences = index.shape
-        # Time comes first, and each sequence of each gradient step is a column.
-        rows = index.transpose(1, 0, 2).reshape(length, -1)
-        going = learned.transpose(1, 0, 2).reshape(length, -1)
-        cut = np.concatenate([~going[1:], np.ones_like(going[:1])])
-        reward, terminated = (batch.layout.read(batch.tables.host, name)[rows] for name in ("reward", "terminated"))
-        total, last, discount = nstep(reward, cut, n=learn.nstep, gamma=learn.gamma)
-        decay = discount * (1.0 - np.take_along_axis(terminated, last, axis=0))
-
-        def of_steps(columns: Array) -> Array:
-            return np.ascontiguousarray(columns.reshape(length, steps, sequences).transpose(1, 0, 2))
-
-        named = {
-            "learned": learned.astype(np.float32),
-            "return": of_steps(total),
-            "decay": of_steps(decay.astype(np.float32)),
-            "bootstrap": (of_steps(last) * sequences + np.arange(sequences)).astype(np.int32),
-        }
-        return {**named, "filled": filled[:, :burn_in].astype(np.float32)} if burn_in else named
+        """The parts of a batch's targets that do not depend on action values, see `sequence_targets`."""
+        return sequence_targets(batch, self.cfg.learn.nstep, self.cfg.learn.gamma)

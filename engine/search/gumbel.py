@@ -76,7 +76,7 @@ def gumbel(
 
     def choose(tree: Tree, nodes: Array) -> Array:
         visits = tree.visits.take(nodes, axis=0)
-        policy = _softmax(_improved(tree, nodes, options)[0])
+        policy = softmax(_improved(tree, nodes, options)[0])
         action: Array = (policy - visits / tree.reached.take(nodes)[:, None]).argmax(axis=1)
         return action
 
@@ -86,7 +86,7 @@ def gumbel(
     tree.grow(lambda state, _: evaluate(state), choose, choose_root)
     visits = tree.visits[: tree.games]
     logits, completed = _improved(tree, roots, options)
-    policy = _softmax(logits)
+    policy = softmax(logits)
     best = _most_promising(tree, roots, noise, visits.max(axis=1), options)
     return Found(visits.astype(np.int64), policy, (policy * completed).sum(axis=1), best, tree)
 
@@ -139,7 +139,8 @@ def _improved(tree: Tree, nodes: Array, options: GumbelOptions) -> tuple[Array, 
     return tree.logits.take(nodes, axis=0) + scale * (completed + 1.0), completed
 
 
-def _softmax(logits: Array) -> Array:
+def softmax(logits: Array) -> Array:
+    """Probabilities along the last of two axes."""
     weights: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     return weights

@@ -61,17 +61,7 @@ def alphazero() -> groups.Schema:
                 "dirichlet_alpha": opt(1.0, f"(0, {MOST_WEIGHT}]", "puct: concentration of the noise at the root"),
                 "dirichlet_fraction": opt(0.25, "[0, 1]", "puct: share of the noise in the root's policy"),
             },
-            "gumbel": {
-                "max_considered": opt(
-                    16, f"[1, {MOST_SIMULATIONS}]", "gumbel: maximum number of actions compared at the root"
-                ),
-                "c_visit": opt(
-                    50.0,
-                    f"[0, {MOST_WEIGHT}]",
-                    "gumbel: visits added to the largest count in the weight of the values",
-                ),
-                "c_scale": opt(1.0, f"[0, {MOST_WEIGHT}]", "gumbel: weight of the values against the logits"),
-            },
+            "gumbel": _gumbel(1.0),
         },
         "eval": {
             **groups.evaluation(),
@@ -86,6 +76,56 @@ def alphazero() -> groups.Schema:
             ),
         },
         "other": groups.replay(50_000),
+    }
+
+
+def _gumbel(c_scale: float) -> groups.Schema:
+    """Keys of Gumbel search; `c_scale`: the default of the key."""
+    return {
+        "max_considered": opt(16, f"[1, {MOST_SIMULATIONS}]", "gumbel: maximum number of actions compared at the root"),
+        "c_visit": opt(
+            50.0, f"[0, {MOST_WEIGHT}]", "gumbel: visits added to the largest count in the weight of the values"
+        ),
+        "c_scale": opt(c_scale, f"[0, {MOST_WEIGHT}]", "gumbel: weight of the values against the logits"),
+    }
+
+
+def _two_hot() -> groups.Schema:
+    """Keys of two-hot distributions."""
+    return {
+        "bins": opt(41, "[3, 16384]", "bins of the two-hot distributions of rewards and values"),
+        "bin_limit": opt(20.0, "(0, 80]", "symlog of the last bin; the first bin is at minus this value"),
+    }
+
+
+def muzero() -> groups.Schema:
+    """Settings of Gumbel MuZero."""
+    keys = groups.model([128], "relu")
+    keys["norm"] = dataclasses.replace(keys["norm"], default="layer")
+    learn = groups.off_policy_learn(2e-3, 256, 1)
+    del learn["updates_per_step"]
+    return {
+        "model": {**keys, "latent": opt(64, "[2, 16384]", "numbers of a state of the model"), **_two_hot()},
+        "learn": groups.described(
+            {
+                **learn,
+                **LearnSection.options(
+                    length=15, nstep=10, train_ratio=384.0, grad_norm=10.0, value_weight=0.25, tau=0.05
+                ),
+            },
+            length="transitions in a sequence: the model is unrolled for the first length - nstep",
+            batch_size="sequences per gradient step",
+            train_ratio="replayed transitions per environment step: each gradient step replays batch_size times length",
+            tau="weight of the network in its moving average, whose values the targets use, per gradient step",
+        ),
+        "collect": {
+            **groups.collect(8),
+            **CollectSection.options("random_steps"),
+            "simulations": opt(16, f"[1, {MOST_SIMULATIONS}]", "simulations per action, also of evaluations"),
+            "gumbel": _gumbel(0.1),
+        },
+        "eval": groups.evaluation(),
+        "other": groups.replay(10_000),
     }
 
 
@@ -122,8 +162,7 @@ def _dreamer_model() -> groups.Schema:
             ("linear", "convolutions"),
             "prediction of images: by a linear layer, or by the convolutions of the encoder, transposed and backwards",
         ),
-        "bins": opt(41, "[3, 16384]", "bins of the two-hot distributions of rewards and values"),
-        "bin_limit": opt(20.0, "(0, 80]", "symlog of the last bin; the first bin is at minus this value"),
+        **_two_hot(),
     }
 
 
@@ -187,4 +226,5 @@ ALGORITHMS = (
         unit_box=True,
         masks=False,
     ),
+    Algorithm("muzero", "MuZero", muzero, actions=("discrete",), chain="sequence_replay"),
 )

@@ -98,6 +98,9 @@ def build(algorithm, read, folder, *overrides):
     if has(algorithm, "learn.horizon") and batch.index.ndim == 2:
         # Sequences of one transition.
         batch = dataclasses.replace(batch, index=batch.index[:, None])
+    elif has(algorithm, "learn.train_ratio"):
+        # Sequences of full length: a model is unrolled for a part of them.
+        batch = dataclasses.replace(batch, index=batch.index.repeat(8, axis=1)[:, : policy.cfg.learn.length])
     policy.inputs(batch, 0.0)
 
 

@@ -77,7 +77,8 @@ def random_batch(batches, **changes):
     rng = np.random.default_rng(0)
     values = {**rows_of(batches.layout, ROWS, rng, {**SIZES, **batches.sizes}), **changes}
     # Learners of trajectories take rows as (T, N).
-    block = (BATCH // 2, 2) if {"cut", "memory", "obs.alive"} & set(batches.layout.fields) else (BATCH,)
+    in_time = {"cut", "memory", "obs.alive", "search_policy"}
+    block = (BATCH // 2, 2) if in_time & set(batches.layout.fields) else (BATCH,)
     return batches(values, rng.integers(0, ROWS, (STEPS, *block)))
 
 
@@ -442,7 +443,9 @@ ALIKE |= {
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name not in ALIKE])
 def test_images_beside_vectors_are_learned_from(tiny_config, algorithm):
-    cfg = tiny_config(algorithm, dict_of(image=IMAGE, speed=VECTOR))
+    # A model is unrolled for a part of the sequence.
+    short = {"policy.learn.length": 4, "policy.learn.nstep": 2} if algorithm == "muzero" else {}
+    cfg = tiny_config(algorithm, dict_of(image=IMAGE, speed=VECTOR), **short)
     made = get_policy_class(algorithm)(cfg)
     before = params(made, "net.")
     made.learn_mode.forward(random_batch(Batches(made, ROWS)))

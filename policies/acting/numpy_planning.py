@@ -1,0 +1,106 @@
+"""The networks of MuZero in NumPy, and the actor that plans with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.process.floats import flush_denormals
+from minding.engine.search.gumbel import GumbelOptions
+from minding.engine.search.learned import Plan, Predicted, plan
+from minding.engine.types import Array, ObsLike
+from minding.policies.acting.actors import Actor, Network
+from minding.policies.acting.numpy_layers import ILLEGAL, MLP, ActionMask, Linear, Outputs
+from minding.policies.acting.numpy_world_model import SymlogEncoder, TwoHotNumber
+
+LEAST_RANGE = np.float32(1e-5)
+"""Is added to the range by which a latent is scaled."""
+
+
+class PlanningNetwork:
+    """See `networks.planning.PlanningNetwork`."""
+
+    def __init__(
+        self,
+        num_leaves: int,
+        seen: SymlogEncoder,
+        first: Linear,
+        transition: MLP,
+        later: Linear,
+        reward: TwoHotNumber,
+        value: TwoHotNumber,
+        policy: MLP,
+        logits: Linear,
+        mask: ActionMask | None,
+    ) -> None:
+        self.num_leaves, self.seen, self.first, self.transition, self.later = num_leaves, seen, first, transition, later
+        self.reward, self.value, self.policy, self.logits, self.mask = reward, value, policy, logits, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        if len(leaves) > self.num_leaves:
+            latent = scaled(self.later(self.transition(leaves[-1])))
+            return self.logits(self.policy(latent)), self.value(latent), latent, self.reward(latent)
+        latent = scaled(self.first(self.seen(leaves)))
+        logits = self.logits(self.policy(latent))
+        reward = np.zeros(len(logits), np.float32)
+        return logits if self.mask is None else self.mask(logits, leaves), self.value(latent), latent, reward
+
+
+def scaled(x: Array) -> Array:
+    low = x.min(axis=-1, keepdims=True)
+    moved: Array = (x - low) / (x.max(axis=-1, keepdims=True) - low + LEAST_RANGE)
+    return moved
+
+
+class PlanningActor(Actor):
+    """Searches the learned model in all environments at once, and takes the best action that the search found. When
+    exploring, the search draws Gumbel noise at the root; the improved policy is recorded as `search_policy`.
+
+    Network outputs: see `networks.planning.PlanningNetwork`.
+
+    Args:
+      options: settings of the search.
+      gamma: discount factor.
+    """
+
+    record_fields = ("search_policy",)
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        spec: Mapping[str, Any],
+        rng: np.random.Generator,
+        options: GumbelOptions,
+        gamma: float,
+    ) -> None:
+        super().__init__(name, network, spec, rng)
+        self.options, self.gamma = options, gamma
+        self._table = np.eye(spec["action"]["n"], dtype=np.float32)
+
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        found = self.search(outputs, self.rng.gumbel(size=outputs[0].shape))
+        return {"action": found.best, "search_policy": found.policy.astype(np.float32)}
+
+    def decide(self, outputs: Outputs) -> Array:
+        return self.search(outputs, None).best
+
+    def search(self, outputs: Outputs, noise: Array | None) -> Plan:
+        """The search from the network's outputs for n observations, with Gumbel noise ``(n, A)`` or without."""
+        logits, value, latent, reward = outputs
+        legal = logits > 0.5 * ILLEGAL if self._mask_path is not None else None
+        return plan(
+            Predicted(latent, reward, logits, value), self._step, self.options, self.gamma, legal=legal, noise=noise
+        )
+
+    def _step(self, latent: Array, action: Array) -> Predicted:
+        rows = np.concatenate([latent, self._table[action]], axis=1)
+        # More leaves than those of an observation, of which the last one counts.
+        logits, value, later, reward = self.network((rows,) * (len(self._expected) + 1))
+        return Predicted(later, reward, logits, value)
+
+    @flush_denormals
+    def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
+        return self.outputs(obs, memory)[1]

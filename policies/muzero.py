@@ -1,0 +1,152 @@
+"""Gumbel MuZero: planning in a learned model of rewards, values and policies, which predicts no observations.
+
+Schrittwieser et al., 2020 (MuZero), https://arxiv.org/abs/1911.08265; the search and its policy pi': Danihelka et al.,
+2022, https://openreview.net/forum?id=bERaNdoegnO.
+
+    s_0 = h(o_t),   r_k, s_k = g(s_{k-1}, a_{t+k-1}),   p_k, v_k = f(s_k)
+    L = mean[ l_p(pi'_t, p_0) + c_v l(z_t, v_0)
+              + 1/K sum_{k=1..K} ( l(u_{t+k}, r_k) + l_p(pi'_{t+k}, p_k) + c_v l(z_{t+k}, v_k) ) ]
+    z_t = sum_{i<n} gamma^i u_{t+i+1} + gamma^n v_target(o_{t+n})
+
+u_{t+1} is the reward of the action a_t. l_p is the cross-entropy with pi', l that of two-hot distributions. After a
+terminal step, rewards and values are 0 for any action, and the policy is not trained. Gradients into each state of the
+model are halved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.process.runtime import ops
+from minding.engine.search.gumbel import GumbelOptions
+from minding.engine.types import Array
+from minding.policies.acting.actors import Network
+from minding.policies.acting.numpy_planning import PlanningActor
+from minding.policies.core.base import BasePolicy
+from minding.policies.learning.optim import Group
+from minding.policies.learning.sequence_targets import sequence_targets
+from minding.policies.learning.steps import Inputs, NetworkStep
+from minding.policies.learning.target import SoftTarget, equalize
+from minding.policies.networks.planning import PlanningNetwork
+from minding.policies.ops import primitives
+from minding.policies.ops.primitives import at_first, in_time
+
+
+class MuZeroCell(NetworkStep):
+    """Root cell: network, its moving average for targets, and optimizer. Rows are sequences, (T, B), T = K + n."""
+
+    metrics = ("loss", "policy_loss", "value_loss", "reward_loss", "value", "grad_norm")
+
+    def __init__(self, net: PlanningNetwork, target: PlanningNetwork, learn: Mapping[str, Any]) -> None:
+        super().__init__(net, {"net": Group.of(net, learn, max_grad_norm=learn["grad_norm"])})
+        self.target = target
+        self.move_target = SoftTarget(net, target, self.optim.block("net"))
+        self.unroll, self.value_weight = learn["length"] - learn["nstep"], float(learn["value_weight"])
+
+    def construct(self, batch):
+        metrics = self.step(batch)
+        self.move_target(batch["tau"], metrics["grad_norm"])
+        return metrics
+
+    def loss(self, batch):
+        """The loss and the metrics by name; see `MuZero.targets` for the inputs."""
+        count, states = batch["index"].shape[1], self.unroll + 1
+        flat = (states * count,)
+        # Target
+        seen: Any = ()
+        last = ops.Reshape()(batch["bootstrap"], flat)
+        for k in range(self.net.num_leaves):
+            seen = (*seen, ops.Gather()(primitives.item(batch["next_obs"], k), last, 0))
+        bootstrap = self.target.state_value(self.target.represent(seen))
+        value = ops.Reshape()(batch["return"], flat) + ops.Reshape()(batch["decay"], flat) * bootstrap
+        value_target = self.net.value.target(ops.stop_gradient(value))
+        reward_target = self.net.reward.target(ops.Reshape()(batch["reward_target"], (-1,)))
+        policy_target = primitives.part(batch["search_policy"], 0, states * count)
+        # Model
+        state = self.net.represent(at_first(in_time(batch["obs"], count)))
+        taken = ops.Reshape()(batch["taken"], (-1,))
+        latents: Any = (state,)
+        for k in range(self.unroll):
+            halved = 0.5 * state + 0.5 * ops.stop_gradient(state)
+            state = self.net.after(halved, primitives.part(taken, k * count, count))
+            latents = (*latents, state)
+        latent = ops.Concat(0)(latents)
+        later_latent = primitives.part(latent, count, self.unroll * count)
+        # Loss
+        scores = ops.LogSoftmax(-1)(self.net.policy_logits(latent))
+        of_policy = -ops.ReduceSum()(policy_target * scores, -1)
+        of_value = self.net.value.loss(self.net.value(latent), value_target)
+        of_reward = self.net.reward.loss(self.net.reward(later_latent), reward_target)
+        policy_loss = states * primitives.mean(ops.Reshape()(batch["policy_weight"], flat) * of_policy)
+        value_loss = states * primitives.mean(ops.Reshape()(batch["value_weight"], flat) * of_value)
+        reward_loss = self.unroll * primitives.mean(ops.Reshape()(batch["reward_weight"], (-1,)) * of_reward)
+        loss = policy_loss + self.value_weight * value_loss + reward_loss
+        mean_value = primitives.mean(primitives.part(value, 0, count))
+        return loss, self.named((loss, policy_loss, value_loss, reward_loss, ops.stop_gradient(mean_value)))
+
+
+class MuZero(BasePolicy):
+    """Gumbel MuZero for Discrete actions."""
+
+    name = "muzero"
+    network_class = PlanningNetwork
+    sequences = True
+    host_fields = ("reward", "terminated", "action")
+
+    def make_root(self, net: PlanningNetwork, rng: np.random.Generator) -> MuZeroCell:
+        target = self.make_network(rng)
+        equalize(net, target)
+        return MuZeroCell(net, target, self.cfg.learn)
+
+    def make_actor(self, network: Network, rng: np.random.Generator) -> PlanningActor:
+        collect: Any = self.cfg.collect
+        each = collect.gumbel
+        options = GumbelOptions(collect.simulations, each.max_considered, each.c_visit, each.c_scale)
+        return PlanningActor(self.name, network, self.spec, rng, options, self.cfg.learn.gamma)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        transition = {name: field for name, field in self.transition_fields.items() if name != "discount"}
+        return {**transition, "search_policy": Field((self.spec["action"]["n"],))}
+
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        return Inputs(self.targets(batch), self.constants(progress))
+
+    def targets(self, batch: IndexedBatch) -> dict[str, Array]:
+        """The inputs of gradient steps that no network computes, for K unrolled steps.
+
+        Args:
+          batch: sequences, index ``(G, T, B)``.
+
+        Returns:
+          By name, `taken`, `reward_target` and `reward_weight` ``(G, K, B)`` and the others ``(G, K + 1, B)``:
+          - `taken`: int32, the actions; after a terminal step random ones;
+          - `return`, `decay`, `bootstrap`: see `sequence_targets`; after a terminal step 0;
+          - `reward_target`: float32, the rewards;
+          - `policy_weight`, `value_weight`, `reward_weight`: float32, 1 for the first state and 1 / K for the others;
+            0 where there is no target.
+        """
+        unroll = self.cfg.learn.length - self.cfg.learn.nstep
+        found = sequence_targets(batch, self.cfg.learn.nstep, self.cfg.learn.gamma)
+        learned = found["learned"]
+        rows = {name: batch.layout.read(batch.tables.host, name)[batch.index] for name in self.host_fields}
+        ended = (rows["terminated"] * learned).any(axis=1, keepdims=True)
+        there = np.maximum(learned, ended.astype(np.float32))
+        random = self.learn_rng.integers(0, self.spec["action"]["n"], learned.shape)
+        weight = np.full((unroll + 1, 1), 1.0 / unroll, np.float32)
+        weight[0] = 1.0
+        states, steps = slice(0, unroll + 1), slice(0, unroll)
+        return {
+            "taken": np.where(learned > 0, rows["action"], random)[:, steps].astype(np.int32),
+            "return": (found["return"] * learned)[:, states],
+            "decay": (found["decay"] * learned)[:, states],
+            "bootstrap": np.ascontiguousarray(found["bootstrap"][:, states]),
+            "reward_target": (rows["reward"] * learned).astype(np.float32)[:, steps],
+            "policy_weight": weight * learned[:, states],
+            "value_weight": weight * there[:, states],
+            "reward_weight": weight[1:] * there[:, steps],
+        }
