@@ -164,7 +164,7 @@ class JointEpisode:
     The actions that are best are those of the parameters `fixed`.
     """
 
-    def __init__(self, own, fixed, episode, rows, double):
+    def __init__(self, own, fixed, episode, rows, settings):
         b, length = episode.b, episode.length
         at, actions = np.arange(length), rows["action"][:length, b]
         q, target, joint, following, self.q = (
@@ -177,7 +177,7 @@ class JointEpisode:
                 (own, "net"),
             )
         )
-        best, best_then = q[:-1].argmax(-1), (q if double else target)[1:].argmax(-1)
+        best, best_then = q[:-1].argmax(-1), (q if settings.double else target)[1:].argmax(-1)
         there, each = episode.there, (at[:, None], np.arange(AGENTS))
         self.is_best = ((best == actions) | (there == 0.0)).all(-1)
         self.best = there * self.q[(*each, best)]
@@ -213,7 +213,7 @@ class TeamTests:
         output = policy.learn_mode.forward(batch_of(bench, rows, lengths))
         p, double = bench.params, bench.settings.double
         taught = [Episode(p, rows, b, length, double) for b, length in enumerate(lengths)]
-        self.rows, self.double = rows, double
+        self.rows, self.settings = rows, bench.settings
 
         def loss(own):
             errors, counts = [], []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from fakes import discrete
+from kit import each_of
 from team_values import LEARNS, ONE_STEP, SIGNATURES, SMALL, SPACE, JointEpisode, TeamTests, matrix_game, team_benches
 from test_qmix import MIXER, np_mix
 
@@ -19,33 +20,25 @@ KINDS = {
 __all__ = ["LEARNS", "SIGNATURES"]
 
 
-built, bench = team_benches(
+built, _ = team_benches(
     "wqmix", kinds=KINDS, learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7, "error_weight": ALPHA}, **SIZES
 )
 
 
-class WeightedTests(TeamTests):
+bench = each_of(KINDS)
+
+
+class TestUpdate(TeamTests):
     parts = 2
 
     def errors(self, own, fixed, episode):
-        each = JointEpisode(own, fixed, episode, self.rows, self.double)
-        constant = JointEpisode(fixed, fixed, episode, self.rows, self.double)
+        each, constant = (JointEpisode(p, fixed, episode, self.rows, self.settings) for p in (own, fixed))
         error = np_mix(own, "mixer.monotonic", episode.there * episode.done, episode.state) - each.target
-        counted = self.counted(constant, error)
+        counted = error < 0.0
+        if self.settings.weighting == "central":
+            counted = constant.is_best | (constant.target > constant.joint_best)
         weight = np.where(counted, 1.0, ALPHA)
-        assert counted.any() or episode.length < 4
         return np.stack([np.sqrt(weight) * error, each.joint - each.target]), np.ones((2, episode.length))
-
-
-class TestOptimistic(WeightedTests):
-    def counted(self, each, error):
-        return error < 0.0
-
-
-@pytest.mark.parametrize("bench", ["central"], indirect=True)
-class TestCentral(WeightedTests):
-    def counted(self, each, error):
-        return each.is_best | (each.target > each.joint_best)
 
 
 @pytest.mark.slow
