@@ -67,6 +67,7 @@ STEPS = {
     "pqn": 200_000,
     "qmix": 200_000,
     "qrdqn": 160_000,
+    "qtran": 100_000,
     "r2d2": 60_000,
     "rainbow": 20_000,
     "redq": 1_500,
@@ -74,6 +75,7 @@ STEPS = {
     "td3": 10_000,
     "tqc": 10_000,
     "vdn": 200_000,
+    "wqmix": 100_000,
 }
 """Environment steps of algorithms that need fewer or more than `_STEPS`."""
 _STEPS = 100_000

@@ -221,6 +221,43 @@ class ImplicitQuantiles:
         return (q if self.mask is None else self.mask(q, leaves),)
 
 
+class ProposedQuantiles:
+    """(action values ``(B, A)``,), means of quantiles at fractions that `proposal` places, weighted by their shares.
+
+    Args:
+      frequencies: ``(n,)``, factors of a fraction in its cosine features, the input of `embedding`.
+      proposal: layer of the logits of the shares.
+    """
+
+    def __init__(
+        self,
+        frequencies: Array,
+        encoder: Encoder,
+        torso: MLP,
+        advantage: Linear,
+        value: Linear | None,
+        embedding: MLP,
+        mask: ActionMask | None,
+        proposal: Linear,
+    ) -> None:
+        self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
+        self.embedding, self.mask, self.proposal, self.frequencies = embedding, mask, proposal, frequencies
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves))
+        logits = self.proposal(features)
+        shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        middles = np.cumsum(shares, axis=-1) - 0.5 * shares
+        cosines = np.cos(middles[..., None] * self.frequencies).reshape(-1, len(self.frequencies))
+        embedded = self.embedding(cosines).reshape(*shares.shape, -1)
+        features = features * (embedded * shares[..., None]).sum(axis=1)
+        q = self.advantage(features)
+        if self.value is not None:
+            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
+        return (q if self.mask is None else self.mask(q, leaves),)
+
+
 class Actor:
     """The parameters of the head's distribution."""
 

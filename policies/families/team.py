@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import equalize, make_target, target_schedule
 from minding.policies.networks.encoder import Normalizer
+from minding.policies.networks.layers import Cells
 from minding.policies.networks.team_networks import (
     AgentQNetwork,
     TeamPlaces,
@@ -114,7 +114,7 @@ class TeamQLearning(GradientStep):
         self.mixer: Any
         self.target_mixer: Any
         self.mixer, self.target_mixer = mixers if mixers is not None else (None, None)
-        online, target = _Cells(self.net, self.mixer), _Cells(self.target, self.target_mixer)
+        online, target = Cells(self.net, self.mixer), Cells(self.target, self.target_mixer)
         equalize(online, target)
         group = Group.of(online, learn, max_grad_norm=learn["grad_norm"])
         self.optim = Optimizer(net=group)
@@ -311,22 +311,6 @@ def total(x):
     for _ in x.shape:
         x = ops.ReduceSum()(x, 0)
     return x
-
-
-class _Cells:
-    """The parameters of several cells together, for optimizer and target.
-
-    This is not a cell itself, because a cell would rename the parameters.
-    """
-
-    def __init__(self, *cells: nn.Cell | None) -> None:
-        self.cells: Sequence[nn.Cell] = [cell for cell in cells if cell is not None]
-
-    def get_parameters(self) -> Iterator[ms.Parameter]:
-        return itertools.chain(*(cell.get_parameters() for cell in self.cells))
-
-    def trainable_params(self) -> list[ms.Parameter]:
-        return [p for cell in self.cells for p in cell.trainable_params()]
 
 
 class TeamValuePolicy(TeamPolicy):

@@ -56,6 +56,22 @@ def iqn() -> groups.Schema:
     )
 
 
+def fqf() -> groups.Schema:
+    """Settings of FQF."""
+    return groups.action_values(
+        {
+            "n_cosines": opt(64, WIDTH, "cosine features of the embedding of a quantile fraction"),
+            "n_fractions": opt(32, WIDTH, "N: proposed quantile fractions"),
+        },
+        {
+            "fraction_learning_rate": opt(
+                2.5e-9, "(0, 1]", "learning rate of the layer that proposes fractions, by RMSProp"
+            ),
+            "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
+        },
+    )
+
+
 def pqn() -> groups.Schema:
     """Settings of PQN."""
     model = groups.model([128, 128], "relu")
@@ -129,6 +145,7 @@ ALGORITHMS = (
     Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
     Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
     Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
+    Algorithm("fqf", "FQF", fqf, actions=("discrete",), chain="off_policy"),
     Algorithm("pqn", "PQN", pqn, actions=("discrete",), chain="on_policy"),
     Algorithm("rainbow", "Rainbow", rainbow, actions=("discrete",), chain="off_policy"),
     Algorithm(

@@ -139,7 +139,7 @@ ANSWERS: dict[str, Counterpart] = {
     "QGPO": Counterpart("iql", "no diffusion model", same=False),
     "QMIX": Counterpart("qmix"),
     "QRDQN": Counterpart("qrdqn"),
-    "QTRAN": Counterpart("qmix", "monotonic mixing", same=False),
+    "QTRAN": Counterpart("qtran"),
     "R2D2": Counterpart("r2d2"),
     "R2D3": Counterpart("r2d2", "without demonstrations", same=False),
     "Rainbow": Counterpart("rainbow"),
@@ -169,7 +169,7 @@ ANSWERS: dict[str, Counterpart] = {
     "UniZero": Counterpart("alphazero", "needs the rules: no learned model", same=False),
     "VDAC": Counterpart("coma", "an advantage per agent in place of the mixed value", same=False),
     "VDN": Counterpart("vdn"),
-    "WQMIX": Counterpart("qmix", "all errors have one weight", same=False),
+    "WQMIX": Counterpart("wqmix"),
 }
 """By name, without signs. A name of a later edition of a library may be missing."""
 

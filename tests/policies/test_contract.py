@@ -418,6 +418,8 @@ def test_defaults_come_from_the_algorithms_schema():
 # have a test of their own.
 ALIKE = {"a2c", "a3c", "ac", "bc", "ddpg", "idqn", "impala", "ippo", "qrdqn", "vdn"}
 ALIKE |= {
+    "qtran",
+    "wqmix",
     "redq",
     "crossq",
     "tqc",
