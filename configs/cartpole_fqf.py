@@ -9,4 +9,4 @@ main_config = load_preset("cartpole_iqn")
 main_config.policy.type = "fqf"
 main_config.policy.model.n_fractions = 8
 
-proof = dict(seeds=3)
+proof = dict(seeds=1)

@@ -85,7 +85,7 @@ ANSWERS: dict[str, Counterpart] = {
     "EDAC": Counterpart("edac"),
     "EfficientZero": Counterpart("alphazero", "needs the rules: no learned model", same=False),
     "FQE": Counterpart("", "policy.eval.fqe=true of the algorithms for recorded data"),
-    "FQF": Counterpart("iqn", "random fractions in place of learned ones", same=False),
+    "FQF": Counterpart("fqf"),
     "GAIL": Counterpart("gail"),
     "GCL": Counterpart("gail", "a discriminator in place of the cost", same=False),
     "GumbelMuZero": Counterpart(
