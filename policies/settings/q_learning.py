@@ -14,6 +14,7 @@ from minding.policies.settings import Algorithm, groups
 def dqn() -> groups.Schema:
     """Settings of DQN."""
     return groups.action_values(
+        groups.augmentation(),
         learn={
             "munchausen": opt(
                 0.0,
