@@ -100,7 +100,7 @@ class TeamQLearning(GradientStep):
       places: places of the parts of the joint observation.
     """
 
-    metrics = ("loss", "q_value", "grad_norm")
+    metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
 
     def __init__(
         self,

@@ -351,5 +351,5 @@ class ProposedQuantiles(ImplicitQuantiles):
         return (self.values_at(features, shares, middles, obs),)
 
     def host(self) -> numpy_networks.ProposedQuantiles:
-        parts = (self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask, self.proposal)
+        parts = (self.proposal, self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask)
         return numpy_networks.ProposedQuantiles(self.frequencies.asnumpy(), *host_of(*parts))

@@ -25,7 +25,7 @@ def dqn() -> groups.Schema:
             "munchausen_temperature": opt(
                 0.03, "(0, inf)", "temperature of the policy softmax(Q / temperature) that `munchausen` takes"
             ),
-        }
+        },
     )
 
 

@@ -41,10 +41,14 @@ def test_images_are_moved_and_repeat_their_edges_and_other_leaves_stay():
             assert np.array_equal(made.asnumpy(), expected), leaf.path
 
 
-@pytest.mark.parametrize(("algorithm", "action"), [("dqn", discrete(3)), pytest.param("sac", space_of(2), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("algorithm", "action"), [("dqn", discrete(3)), pytest.param("sac", space_of(2), marks=pytest.mark.slow)]
+)
 def test_learning_sees_moved_images_and_a_state_keeps_how_they_move(algorithm, action):
     settings = {"policy.model.cnn": [[4, 3, 2]], "policy.model.cnn_dim": 8}
-    plain, moving = (kit.make_policy(algorithm, BOTH, action, **settings, **{"policy.model.augment": n}) for n in (0, 2))
+    plain, moving = (
+        kit.make_policy(algorithm, BOTH, action, **settings, **{"policy.model.augment": n}) for n in (0, 2)
+    )
     moving.load_state_dict({**plain.state_dict(), "rng": moving.state_dict()["rng"]})
     index, rng = np.tile(np.arange(ROWS), (STEPS, 1)), np.random.default_rng(1)
     made = Batches(moving, STEPS * ROWS), Batches(plain, STEPS * ROWS)
