@@ -78,6 +78,14 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         vector_entry_point="minding.envs.games.board:ConnectFourVector",
     )
 
+    for _name, _rules in (("Gomoku", "gomoku"), ("Othello", "othello"), ("Breakthrough", "breakthrough")):
+        gymnasium.register(
+            f"minding/{_name}-v0",
+            "minding.envs.games.board:RulesEnv",
+            vector_entry_point="minding.envs.games.board:RulesVector",
+            kwargs={"rules": _rules},
+        )
+
 if not TYPE_CHECKING:
     # A type checker reports a missing name itself.
 

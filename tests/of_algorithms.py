@@ -9,7 +9,9 @@
 and may hold
 
 - ``SIGNATURES``: how often its update is compiled, 1 if not given;
-- ``RESUMES``: cases of ``contract/test_resume.py``, by name: (environment, overrides); its defaults if not given;
+- ``RESUMES``: cases of ``contract/test_resume.py``, by name: (environment, overrides); its defaults if not given, none
+  where the contract table (`test_a_policy_whose_graph_has_run_goes_on_from_a_loaded_state`) has all that is its own in
+  a chain that another algorithm resumes;
 - ``MOVES``: settings with which every gradient step moves the network that acts, unless the defaults do;
 - ``BOOTSTRAPS``: False for an algorithm that learns nothing from beyond a time limit;
 - ``ALTERNATIVES``: settings of a further run, for keys that the defaults leave unread.

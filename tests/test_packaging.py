@@ -214,7 +214,7 @@ def test_the_source_distribution_is_the_repository_and_its_wheel_imports_without
 
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 LIBRARY = ("engine", "envs", "middleware", "policies", "configs", "src/minding/cli", "src/minding/training")
-MODULES = {"opencv-python-headless": "cv2", "di-treetensor": "treetensor"}
+MODULES = {"opencv-python-headless": "cv2", "di-treetensor": "treetensor", "open_spiel": "pyspiel"}
 """What a package is imported as, where that is not its name with underscores."""
 
 

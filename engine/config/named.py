@@ -34,13 +34,15 @@ PART_KEYS = (
 """The settings whose values are names of parts of minding, or name the user's own part; see docs/extending.md."""
 CODE_KEYS = ("env.env_id", "policy.type", "chain", "use", *PART_KEYS)
 """The settings that can name code; `load_code` imports for no other."""
+OPENSPIEL = "openspiel:"
+"""Beginning of the ids of environments that are games of OpenSpiel, which name no code."""
 _given: dict[str, Any] = {}
 """What this program gave as objects: a script that runs is not imported a second time for them."""
 
 
 def is_named(text: object) -> bool:
     """Whether a setting names code."""
-    return isinstance(text, str) and ":" in text
+    return isinstance(text, str) and ":" in text and not text.startswith(OPENSPIEL)
 
 
 def is_given(text: str) -> bool:

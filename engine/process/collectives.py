@@ -5,7 +5,9 @@ calls `join` once, which returns when all have joined; rank 0 is the main proces
 group has a scheduler, by which they find each other.
 
 MindSpore reads how long an operator waits for the other processes, in seconds, from ``MS_NODE_TIMEOUT``. That is also
-how long a group does not notice that a process has died.
+how long a group does not notice that a process has died. The scheduler reads the same variable for how long a process
+may be silent; after that, MindSpore ends every process of the group with SIGTERM, before it can save anything. The
+scheduler of this module therefore waits without a limit: the operators notice who is missing.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ _ROLE, _WORKERS = "MS_ROLE", "MS_WORKER_NUM"
 _WORKER, _SCHEDULER = "MS_WORKER", "MS_SCHED"
 NODE_TIMEOUT = "MS_NODE_TIMEOUT"
 _WAIT = "6"  # s
+_FOREVER = str(10**9)  # s
 LOOPBACK = "127.0.0.1"
 
 
@@ -112,7 +115,7 @@ class Scheduler:
 def _schedule(variables: Mapping[str, str]) -> None:
     """Runs the scheduler, which ends with the process that started it."""
     become_worker()
-    os.environ.update(variables, **{_ROLE: _SCHEDULER})
+    os.environ.update(variables, **{_ROLE: _SCHEDULER, NODE_TIMEOUT: _FOREVER})
     join()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +15,12 @@ from minding.engine.errors import ConfigError, GameError
 from minding.engine.search.opponents import Opponent, as_opponent, ask
 from minding.engine.search.rules import check_rules, stones_of
 from minding.engine.types import Array, BoardGame, State
+from minding.envs.games.boards.breakthrough import Breakthrough
 from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.gomoku import Gomoku
+from minding.envs.games.boards.openspiel import openspiel_game
+from minding.envs.games.boards.othello import Othello
+from minding.envs.games.boards.pettingzoo_classic import pettingzoo_game
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.envs.games.vector import Game, GameVector
 
@@ -44,7 +52,8 @@ class BoardVector(GameVector):
     ) -> None:
         if not isinstance(first, bool) and first != "random":
             raise ConfigError(f"first={first!r}: expected true, false or 'random', drawn in each episode")
-        check_rules(game)
+        if not _is_checked(game):
+            check_rules(game)
         initial = game.initial(num_envs)
         observation_space = spaces.Dict(
             {
@@ -182,6 +191,80 @@ class BoardEnv(Game):
                 "stones(state), or the environment a render() of its own"
             )
         return draw(stones[0] if self._board.to_move[0] else -stones[0])
+
+
+RULES: dict[str, Callable[..., BoardGame]] = {
+    "breakthrough": Breakthrough,
+    "classic": pettingzoo_game,
+    "gomoku": Gomoku,
+    "openspiel": openspiel_game,
+    "othello": Othello,
+}
+"""Makers of rules that have settings."""
+
+
+_checked: dict[int, BoardGame] = {}
+"""The rules that `_checked_rules` made, by their identity."""
+
+
+def _is_checked(game: BoardGame) -> bool:
+    return _checked.get(id(game)) is game
+
+
+@functools.cache
+def _checked_rules(rules: str, **options: Any) -> BoardGame:
+    """The rules with these settings; they are made and checked once per process."""
+    game = RULES[rules](**options)
+    check_rules(game)
+    _checked[id(game)] = game
+    return game
+
+
+def _rules_of(rules: str, options: dict[str, Any]) -> BoardGame:
+    """The rules with the settings `options`; ConfigError if they do not fit."""
+    try:
+        inspect.signature(RULES[rules]).bind(**options)
+        hash(tuple(options.values()))
+    except TypeError as error:
+        raise ConfigError(f"env.env_kwargs={options} do not fit the rules of {rules}: {error}") from error
+    return _checked_rules(rules, **options)
+
+
+class RulesEnv(BoardEnv):
+    """A board game with settings of its own against an opponent, see `BoardEnv`.
+
+    Args:
+      rules: one of `RULES`.
+      options: settings of the rules, such as `size`.
+    Raises:
+      ConfigError: the settings do not fit.
+    """
+
+    def __init__(
+        self,
+        rules: str,
+        opponent: str | Opponent = "random",
+        first: First = "random",
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(_rules_of(rules, options), opponent, first, render_mode)
+
+
+class RulesVector(BoardVector):
+    """The vector version of `RulesEnv`."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        rules: str,
+        opponent: str | Opponent = "random",
+        first: First = "random",
+        max_episode_steps: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(num_envs, _rules_of(rules, options), opponent, first, max_episode_steps)
 
 
 class TicTacToeEnv(BoardEnv):

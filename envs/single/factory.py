@@ -27,6 +27,7 @@ from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single import env_objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
+from minding.envs.single.board_ids import board_spec
 from minding.envs.single.id_hints import newest, old_gym, unknown_id
 from minding.envs.single.joined_actions import join_actions
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
@@ -161,7 +162,7 @@ class EnvFactory:
         if misfit:
             return ConfigError(misfit)
         newer = newest(self.name) if isinstance(self.source, EnvSpec) else self.name
-        if newer != self.name:
+        if newer not in ("", self.name):
             return ConfigError(f"{self.name} cannot be made: {describe(error)}; did you mean {newer!r}?")
         others = open_envs.count(self.name)
         more = f"; {others} of it already exist{'s' * (others == 1)} in this process: {_ONLY_ONE}" if others else ""
@@ -334,6 +335,9 @@ def _with_spaces(env: Any) -> AnyEnv:
 def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
     if env_id.startswith(env_objects.PREFIX):
         return env_objects.source_of(env_id)
+    board = board_spec(env_id)
+    if board is not None:
+        return _fast_spec(board)
     if is_parallel_id(env_id):
         return parallel_source(env_id)
     if ":" in env_id:

@@ -19,8 +19,9 @@ FAMILIES = ("atari", "butterfly", "classic", "sisl")
 """Families of PettingZoo: the id 'family/name' is the module ``pettingzoo.family.name``."""
 _AT_ONCE = "rps_"
 """Prefixes of the names in `classic` that are not turn-based games."""
-_BOARDS = {"tictactoe": "minding/TicTacToe-v0", "connect_four": "minding/ConnectFour-v0"}
-"""Our environments of turn-based games in `classic`, by the prefixes of their names."""
+_BOARDS = {"tictactoe": "classic/tictactoe_v3", "connect_four": "classic/connect_four_v3", "go": "classic/go_v5"}
+_BOARDS |= {"chess": "openspiel:chess"}
+"""The ids under which turn-based games in `classic` are board games, by the prefixes of their names."""
 GAMES = {
     "smac": ("smac.env", "StarCraft2Env", "https://github.com/oxwhirl/smac"),
     "smacv2": ("smacv2.env", "StarCraftCapabilityEnvWrapper", "https://github.com/oxwhirl/smacv2"),
@@ -94,7 +95,8 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     if families == ["classic"] and not name.startswith(_AT_ONCE):
         raise ConfigError(
             f"env.env_id={env_id!r}: PettingZoo's classic environments are turn-based games, in which agents see "
-            "the moves of others in the same round; expected an environment whose agents act simultaneously"
+            "the moves of others in the same round; expected an environment whose agents act simultaneously, or a "
+            "board game with perfect information"
             f"{_own_board(name)}"
         )
     try:
@@ -121,7 +123,7 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
 
 
 def _own_board(name: str) -> str:
-    """A hint that names our environment of the same board game; empty if there is none."""
+    """A hint that names the id of the same board game; empty if there is none."""
     own = next((env_id for start, env_id in _BOARDS.items() if name.startswith(start)), "")
     return f"; {own!r} is this game against an opponent" if own else ""
 

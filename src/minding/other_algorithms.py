@@ -22,10 +22,11 @@ class Counterpart(NamedTuple):
 LIBRARIES: dict[str, str] = {
     "MindSpore RL": "A2C A3C AC AWAC C51 CQL COMA DDPG DoubleDQN DQN Dreamer GAIL IQL MADDPG MAPPO MCTS PG PPO QMIX "
     "SAC SARSA TD3 VDN",
-    "DI-engine": "A2C ACER AlphaZero AWR BC BCO BDQ C51 CollaQ COMA CQL D4PG DDPG DDPPO DecisionTransformer DQFD DQN "
-    "DreamerV3 EDAC FQF GAIL GCL HAPPO HER HPPO IBC ICM IMPALA IQL IQN MADDPG MAPPO MASAC MBPO MBSAC MDQN MPDQN NGU "
-    "ParametrizedDDPG PDQN PG PPG PPO ProcedureCloning PromptPG QGPO QMIX QRDQN QTRAN R2D2 R2D3 Rainbow RND SAC "
-    "SoftQLearning SQIL STEVE SVG TD3 TD3BC TREX VDN WQMIX",
+    "DI-engine": "A2C ACER AlphaZero ATOC AWR BC BCO BCQ BDQ C51 CollaQ COMA CQL D4PG DDPG DDPPO DecisionTransformer "
+    "DQFD DQN DREX DreamerV3 EDAC FQF GAIL GCL HAPPO HER HPPO IBC ICM IMPALA IQL IQN MADDPG MADQN MAPPO "
+    "MASAC MBPO MBSAC MDQN MPDQN NGU ParametrizedDDPG PDEIL PDQN PG PlanDiffuser PPG PPO ProcedureCloning "
+    "PromptAWR PromptPG PWIL QGPO QMIX QRDQN QTRAN R2D2 R2D2GTrXL R2D3 Rainbow RED RND SAC SoftQLearning "
+    "SQIL SQN STEVE SVG TD3 TD3BC TD3VAE TREX VDN WQMIX",
     "XuanCe": "A2C C51 CommNet COMA DCG DDPG DoubleDQN DQN DreamerV2 DreamerV3 DRQN DuelingDQN HarmonyDream IAC IC3Net "
     "IDDPG IPPO IQL_teams ISAC MADDPG MAPPO MASAC MATD3 MFAC MFQ MPDQN NoisyDQN NPG PDQN PERDQN PG PPG PPO PPO_KL QMIX "
     "QRDQN QTRAN SAC SPDQN TarMAC TD3 VDAC VDN WQMIX",
@@ -35,7 +36,7 @@ LIBRARIES: dict[str, str] = {
     "d3rlpy": "AWAC BC BCQ BEAR CalQL CQL CRR DDPG DecisionTransformer DiscreteBCQ DiscreteCQL DiscreteSAC DoubleDQN "
     "DQN FQE IQL NFQ PLAS PRDC ReBRAC SAC TACR TD3 TD3BC",
     "LightZero": "AlphaZero EfficientZero GumbelMuZero MCTS MuZero ReZero SampledAlphaZero SampledEfficientZero "
-    "StochasticMuZero UniZero",
+    "SampledMuZero SampledUniZero StochasticMuZero UniZero",
 }
 """What each library has; Stable-Baselines3 with sb3-contrib and SBX. A name that stands for two things has a suffix."""
 
@@ -48,6 +49,7 @@ ANSWERS: dict[str, Counterpart] = {
     "ACKTR": Counterpart("trpo", "conjugate gradients in place of Kronecker factors", same=False),
     "AlphaZero": Counterpart("alphazero"),
     "ARS": Counterpart("", "random search without gradients is missing", same=False),
+    "ATOC": Counterpart("maddpg", "agents do not send messages", same=False),
     "AWAC": Counterpart("awac"),
     "AWR": Counterpart("awac", "weights from an action value, not from returns", same=False),
     "BC": Counterpart("bc"),
@@ -79,6 +81,7 @@ ANSWERS: dict[str, Counterpart] = {
     "Dreamer": Counterpart("dreamer"),
     "DreamerV2": Counterpart("dreamer", "the third version of it"),
     "DreamerV3": Counterpart("dreamer"),
+    "DREX": Counterpart("gail", "learns from demonstrations, not from rankings", same=False),
     "DroQ": Counterpart("redq", "policy.model.n_critics=2 policy.model.norm=critics policy.model.dropout=0.01"),
     "DRQN": Counterpart("r2d2"),
     "DuelingDQN": Counterpart("dqn", "policy.model.dueling=true"),
@@ -108,6 +111,7 @@ ANSWERS: dict[str, Counterpart] = {
     "IQN": Counterpart("iqn"),
     "ISAC": Counterpart("maddpg", "deterministic actors; policy.model.central=false", same=False),
     "MADDPG": Counterpart("maddpg"),
+    "MADQN": Counterpart("idqn", "agents share one network", same=False),
     "MAPPO": Counterpart("mappo"),
     "MASAC": Counterpart("maddpg", "deterministic actors", same=False),
     "MaskablePPO": Counterpart("ppo", "env.info_keys=[action_mask]"),
@@ -125,37 +129,46 @@ ANSWERS: dict[str, Counterpart] = {
     "NoisyDQN": Counterpart("rainbow", "with its other extensions turned off"),
     "NPG": Counterpart("trpo", "policy.learn.line_search=false"),
     "ParametrizedDDPG": Counterpart("pdqn", "choices by their values, not by an actor", same=False),
+    "PDEIL": Counterpart("gail", "a discriminator in place of estimated densities", same=False),
     "PDQN": Counterpart("pdqn"),
     "PERDQN": Counterpart("dqn", "policy.other.replay=prioritized"),
     "PG": Counterpart("pg"),
+    "PlanDiffuser": Counterpart("iql", "no diffusion model", same=False),
     "PLAS": Counterpart("td3_bc", "no generative model of actions", same=False),
     "PPG": Counterpart("ppo", "no auxiliary phase", same=False),
     "PPO": Counterpart("ppo"),
     "PPO_KL": Counterpart("ppo", "policy.learn.kl_weight=1 policy.learn.clip_ratio=0.99"),
     "PRDC": Counterpart("td3_bc", "near the recorded action of the state", same=False),
     "ProcedureCloning": Counterpart("bc", "imitates actions only", same=False),
+    "PromptAWR": Counterpart("awac", "no language model", same=False),
     "PromptPG": Counterpart("pg", "no language model", same=False),
     "PSRL": Counterpart("", "learning in tables is missing", same=False),
+    "PWIL": Counterpart("gail", "a discriminator in place of distances", same=False),
     "QGPO": Counterpart("iql", "no diffusion model", same=False),
     "QMIX": Counterpart("qmix"),
     "QRDQN": Counterpart("qrdqn"),
     "QTRAN": Counterpart("qtran"),
     "R2D2": Counterpart("r2d2"),
+    "R2D2GTrXL": Counterpart("r2d2", "its memory is a GRU or an LSTM", same=False),
     "R2D3": Counterpart("r2d2", "without demonstrations", same=False),
     "Rainbow": Counterpart("rainbow"),
     "ReBRAC": Counterpart("td3_bc", "by its switches, see its page"),
     "RecurrentPPO": Counterpart("ppo", "policy.model.memory=lstm"),
+    "RED": Counterpart("gail", "a discriminator in place of a distilled network", same=False),
     "REDQ": Counterpart("redq"),
     "ReZero": Counterpart("alphazero", "needs the rules: no learned model", same=False),
     "RND": Counterpart("ppo", "policy.other.rnd.weight"),
     "SAC": Counterpart("sac"),
     "SampledAlphaZero": Counterpart("alphazero", "searches all actions", same=False),
-    "SampledEfficientZero": Counterpart("dreamer", "no search", same=False),
+    "SampledEfficientZero": Counterpart("dreamer", "continuous actions without search", same=False),
+    "SampledMuZero": Counterpart("dreamer", "continuous actions without search", same=False),
+    "SampledUniZero": Counterpart("dreamer", "continuous actions without search", same=False),
     "SARSA": Counterpart("dqn", "learns off-policy", same=False),
     "SimBa": Counterpart("sac", "policy.model.block=residual policy.model.normalize_obs=true"),
     "SoftQLearning": Counterpart("discrete_sac", "with an actor", same=False),
     "SPDQN": Counterpart("pdqn", "policy.model.multi_pass=true, in one network", same=False),
     "SQIL": Counterpart("sqil", "discrete_sqil for discrete actions"),
+    "SQN": Counterpart("discrete_sac", "with an actor", same=False),
     "STEVE": Counterpart("dreamer", "learns in its world model only", same=False),
     "StochasticMuZero": Counterpart("alphazero", "needs the rules, without chance", same=False),
     "SVG": Counterpart("dreamer", "policy.learn.actor_gradient=dynamics", same=False),
@@ -163,6 +176,7 @@ ANSWERS: dict[str, Counterpart] = {
     "TarMAC": Counterpart("mappo", "agents do not send messages", same=False),
     "TD3": Counterpart("td3"),
     "TD3BC": Counterpart("td3_bc"),
+    "TD3VAE": Counterpart("pdqn", "choices and numbers as they are, not in a learned space", same=False),
     "TQC": Counterpart("tqc"),
     "TREX": Counterpart("gail", "learns from demonstrations, not from rankings", same=False),
     "TRPO": Counterpart("trpo"),

@@ -196,8 +196,12 @@ def short_preset(name, tmp_path):
     return cfg
 
 
-# MuJoCo's are alike, and so are those of mpe2, of which MADDPG's takes long.
-COVERED = {"Hopper-v5", "Walker2d-v5", "Ant-v5", "mpe2/simple_tag_v3", *(env_id for _, env_id, _ in CASES.values())}
+# MuJoCo's are alike, those of mpe2 are, of which MADDPG's takes long, and so are classic control and board games.
+COVERED = {
+    *("Hopper-v5", "Walker2d-v5", "Ant-v5", "mpe2/simple_tag_v3", "Acrobot-v1", "MountainCar-v0"),
+    "minding/TicTacToe-v0",
+    *(env_id for _, env_id, _ in CASES.values()),
+}
 # Runs without a replay buffer are quicker, and take precedence.
 QUICK_LAST = sorted(PRESETS, key=lambda name: not has(load_preset(name).policy.type, "other.buffer_size"))
 BY_ENVIRONMENT = {env_id: name for name in QUICK_LAST if (env_id := load_preset(name).env.env_id) not in COVERED}

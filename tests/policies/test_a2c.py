@@ -5,7 +5,7 @@ import dataclasses
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, composite, dict_of, discrete, mask_of, multi_discrete, space_of
+from fakes import VECTOR, dict_of, discrete, mask_of, multi_discrete, space_of
 from float64_networks import categorical, finite_differences, normal, params, scores, state_value
 
 from minding import training
@@ -14,7 +14,6 @@ from minding.engine import Config, OnlineRLContext, Task
 
 CONTRACT = {
     "a2c": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
-    "a2c, composite": (VECTOR, composite(3, numbers=1), {}),
     "a2c, memory, masked": (
         dict_of(a=VECTOR, action_mask=mask_of(3, 2)),
         multi_discrete(3, 2),
@@ -33,7 +32,6 @@ RESUMES = {
             "policy.model.memory_dim=8",
         ),
     ),
-    "A2C with Monte-Carlo returns": ("CartPole-v1", ("chain=monte_carlo",)),
 }
 
 RATE = 0.01

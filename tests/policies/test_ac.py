@@ -9,6 +9,7 @@ from float64_networks import finite_differences, gradients, normal, scores, stat
 from minding.engine.data.returns import gae
 
 CONTRACT = {"ac": (dict_of(a=VECTOR, b=discrete(2)), composite(3, 2, numbers=2), {"policy.model.activation": "relu"})}
+RESUMES = {}
 LEARNS = {
     "policy.collect.n_sample": 8,
     "policy.learn.learning_rate": 0.01,

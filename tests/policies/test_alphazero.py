@@ -25,7 +25,6 @@ SMALL = (
     "policy.collect.sample_plies=3",
 )
 RESUMES = {
-    "AlphaZero, PUCT": ("minding/TicTacToe-v0", SMALL),
     "AlphaZero, Gumbel and convolutions": (
         "minding/ConnectFour-v0",
         (*SMALL, "policy.collect.search=gumbel", *(f"{key}={value}" for key, value in RESIDUAL.items())),

@@ -3,7 +3,7 @@
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, composite, dict_of, discrete, multi_discrete, space_of
+from fakes import VECTOR, composite, dict_of, discrete, space_of
 from float64_networks import categorical, normal, scores
 
 from minding.engine.chain.context import OfflineRLContext
@@ -13,7 +13,6 @@ CONTRACT = {
     "bc": (dict_of(a=VECTOR, b=discrete(2)), discrete(3), {}),
     "bc, box": (VECTOR, space_of(2, 2), {"policy.learn.loss": "log_likelihood", "policy.learn.grad_norm": 0.5}),
     "bc, composite": (VECTOR, composite(3, 2, numbers=2), {}),
-    "bc, multi_discrete": (VECTOR, multi_discrete(3, 2), {}),
 }
 RESUMES = {
     "BC, observations normalized, data mapped": (

@@ -18,7 +18,7 @@ LEARNS = {
     "policy.learn.learning_rate": 0.003,
     "policy.learn.alpha": 0.02,
 }
-RESUMES = {"CrossQ": ("Pendulum-v1", ("policy.learn.renorm_after=20",))}
+RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 
 ALPHA, SHARE = 0.2, 0.01

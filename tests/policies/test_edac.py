@@ -13,7 +13,7 @@ from minding.engine.errors import ConfigError
 
 SMALL = {"policy.model.normalize_obs": True, "policy.model.n_critics": 3}
 CONTRACT = {"edac": (VECTOR, space_of(2, 2), SMALL)}
-RESUMES = {"EDAC": ("Pendulum-v1", ("policy.model.n_critics=3",))}
+RESUMES = {}
 
 ALPHA, CRITICS, WEIGHT = 0.2, 4, 0.7
 built, bench = kit.benches(

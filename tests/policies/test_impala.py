@@ -2,14 +2,13 @@
 
 import kit
 import numpy as np
-from fakes import VECTOR, composite, dict_of, discrete, space_of
+from fakes import VECTOR, dict_of, discrete, space_of
 from float64_networks import categorical, scores, state_value
 
 from minding.engine.run.fingerprint import fingerprint
 
 CONTRACT = {
     "impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),
-    "impala, composite": (VECTOR, composite(3, numbers=1), {}),
 }
 LEARNS = {"policy.collect.n_sample": 16, "policy.learn.learning_rate": 0.01}
 RESUMES = {"IMPALA, observations normalized": ("CartPole-v1", ("policy.model.normalize_obs=true",))}

@@ -11,7 +11,7 @@ from minding.policies.iql import expectile_loss
 from minding.policies.ops import primitives
 
 CONTRACT = {"iql": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True})}
-RESUMES = {"IQL, observations normalized": ("Pendulum-v1", ("policy.model.normalize_obs=true",))}
+RESUMES = {}
 
 EXPECTILE, SCALE, LIMIT = 0.8, 3.0, 2.0
 built, bench = kit.critic_benches("iql", "targets", expectile=EXPECTILE, weight_scale=SCALE, weight_limit=LIMIT)

@@ -43,12 +43,7 @@ CONTRACT = {
     ),
 }
 LEARNS = {**LEARNS, "policy.model.n_cosines": 16}
-RESUMES = {
-    "IQN, prioritized": (
-        "CartPole-v1",
-        ("policy.model.n_cosines=8", "policy.other.replay=prioritized", "policy.learn.target.freq=5"),
-    ),
-}
+RESUMES = {}
 __all__ = ["ALTERNATIVES", "SIGNATURES"]
 
 MIDDLES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])

@@ -23,17 +23,7 @@ LEARNS = {
     "policy.learn.learning_rate": 0.003,
     "policy.learn.alpha": 0.02,
 }
-RESUMES = {
-    "DroQ": (
-        "Pendulum-v1",
-        (
-            "policy.model.n_critics=2",
-            "policy.learn.policy_delay=3",
-            "policy.model.norm=critics",
-            "policy.model.dropout=0.1",
-        ),
-    )
-}
+RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 
 ALPHA, CRITICS, SUBSET = 0.2, 4, 2

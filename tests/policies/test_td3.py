@@ -18,12 +18,7 @@ LEARNS = {
     "policy.collect.random_steps": 400,
     "policy.collect.noise.sigma": 0.4,
 }
-RESUMES = {
-    "TD3, random steps first": (
-        "Pendulum-v1",
-        ("policy.collect.random_steps=32", "policy.collect.noise.kind=ou", "policy.learn.policy_delay=3"),
-    )
-}
+RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 ALTERNATIVES = ("policy.collect.noise.kind=ou",)
 

@@ -14,7 +14,7 @@ CONTRACT = {
     "td3_bc": (VECTOR, space_of(3), {"policy.model.normalize_obs": True}),
     "td3_bc, ReBRAC": (VECTOR, space_of(2, 2), {"policy.learn.critic_penalty": 0.1, "policy.model.norm": "layer"}),
 }
-RESUMES = {"ReBRAC": ("Pendulum-v1", ("policy.learn.critic_penalty=0.1",))}
+RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 ALTERNATIVES = ("policy.collect.noise.kind=ou",)
 

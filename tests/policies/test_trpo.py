@@ -3,7 +3,7 @@
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, composite, dict_of, discrete, mask_of, multi_discrete, space_of
+from fakes import VECTOR, composite, discrete, space_of
 from float64_networks import categorical, finite_differences, normal, scores, state_value
 
 from minding.policies.learning.trust_region import SHRINK, TRIES
@@ -11,8 +11,8 @@ from minding.policies.learning.trust_region import SHRINK, TRIES
 CONTRACT = {
     "trpo": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
     "trpo, composite": (VECTOR, composite(3, numbers=2), {}),
-    "trpo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
 }
+RESUMES = {}
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.max_kl": 0.05, "policy.learn.learning_rate": 0.01}
 
 COUNT, LIMIT, DAMPING = 12, 0.02, 0.1

@@ -246,7 +246,7 @@ def test_a_medium_policy_is_a_third_of_the_way_from_random_play_to_the_expert():
 @pytest.mark.slow
 def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 600)
-    few = ["policy.eval.freq=500", "policy.eval.n_episode=1", "run.final_episodes=1"]
+    few = ["policy.eval.freq=500", "policy.eval.n_episode=1", "run.final_episodes=1", "policy.model.hidden=[16]"]
     settings = ["seed=3", "policy.learn.warmup=200", "policy.collect.random_steps=200", *few]
     cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=1000", f"run.out_dir={tmp_path}"])
     run = RunDir.create(cfg)

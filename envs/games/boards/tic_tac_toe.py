@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minding.engine.types import Array, State
+from minding.envs.games.boards.symmetry import square_symmetries
 
 _SQUARES = np.arange(9)
 _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
@@ -44,12 +45,4 @@ class TicTacToe:
 
     def symmetries(self, planes: Array, policy: Array) -> list[tuple[Array, Array]]:
         """The eight symmetries of the square: four rotations, each also mirrored."""
-        board = policy.reshape(-1, 3, 3)
-        forms = []
-        for flip in (False, True):
-            for turns in range(4):
-                pair = [np.rot90(x, turns, axes=(-2, -1)) for x in (planes, board)]
-                if flip:
-                    pair = [x[..., ::-1] for x in pair]
-                forms.append((np.ascontiguousarray(pair[0]), pair[1].reshape(policy.shape)))
-        return forms
+        return square_symmetries(planes, policy)
