@@ -46,7 +46,6 @@ class Small(NamedTuple):
 CARTPOLE = Small("CartPole-v1", 22.0, 475.0)
 PENDULUM = Small("Pendulum-v1", -1230.0, -250.0)
 AIM = Small("minding/Aim-v0", -0.9, 9.0, gamma=0.5)
-MATRIX = Small("minding.envs.games.matrix_game:MatrixGame", -4.4, 8.0)
 SPREAD = Small("mpe2/simple_spread_v3", -79.2, -50.0, gamma=0.95)
 STEPS = {
     "a2c": 400_000,
@@ -69,7 +68,7 @@ STEPS = {
     "pqn": 200_000,
     "qmix": 200_000,
     "qrdqn": 160_000,
-    "qtran": 20_000,
+    "qtran": 60_000,
     "r2d2": 60_000,
     "rainbow": 20_000,
     "redq": 1_500,
@@ -93,9 +92,6 @@ def steps_of(algorithm: str) -> int:
 def small_task(algorithm: str) -> Small:
     """The task of an algorithm's kind."""
     settings = ALGORITHMS[algorithm]
-    # It does not learn simple_spread in these steps, see its page.
-    if algorithm == "qtran":
-        return MATRIX
     if settings.agents == "several":
         return SPREAD
     if settings.actions == ("composite",):

@@ -35,9 +35,8 @@ CONTRACT = {
     ),
 }
 LEARNS = {**LEARNS, "policy.model.n_cosines": 16, "policy.model.n_fractions": 8}
-RESUMES = {
-    "FQF": ("CartPole-v1", ("policy.model.n_cosines=8", "policy.model.n_fractions=4", "policy.learn.target.freq=5")),
-}
+# Its state has the parts of DQN, which is resumed.
+RESUMES = {}
 __all__ = ["ALTERNATIVES", "SIGNATURES"]
 
 
