@@ -258,7 +258,7 @@ class JointQLearning(TeamQLearning):
     """
 
     def joint_values(self, batch):
-        """What a loss compares, by name, for the rows of a batch.
+        """The values that a loss compares, by name, for the rows of a batch.
 
         Args:
           batch: the dict that `known` returns.
