@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import sys
 import tempfile
@@ -29,6 +30,10 @@ _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
 _MOST_BYTES = 4 << 30
 """Memory of the images of a film; there may be no limit to an episode's length."""
+_LEAST_WIDTH = 240
+"""Minimum width of a film in pixels, for its caption: smaller images are enlarged by a whole factor."""
+_LINE = 22
+"""Width of an image divided by the size of the caption's letters, which can still be read in a smaller copy."""
 _CHANNELS = (1, 3, 4)
 _ONE = 1.001
 """Floats up to this number are taken as fractions of the full brightness; rounding may exceed 1."""
@@ -72,6 +77,8 @@ def record_episodes(
 ) -> list[EpisodeEnd]:
     """Plays episodes without exploration and writes them as one video, one after the other.
 
+    A strip below each image tells the step and the return so far, and with several episodes the episode.
+
     Args:
       env_cfg: the `env` section of the configuration.
       policy: ``policy.eval_mode``.
@@ -113,7 +120,10 @@ def record_episodes(
     }
     manager = make_env_manager({**settings, "env_kwargs": {}, **made}, 1, seed, training=False, env_fn=_Lender(film))
     try:
-        ends = [_play_episode(manager, policy, film, env_cfg["env_id"], max_steps, stop) for _ in range(episodes)]
+        ends = []
+        for number in range(episodes):
+            film.begin(f"episode {number + 1}   " if episodes > 1 else "")
+            ends.append(_play_episode(manager, policy, film, env_cfg["env_id"], max_steps, stop))
     finally:
         manager.close()
         factory.close(film.env)
@@ -132,6 +142,8 @@ def record_episodes(
             f"env.env_id={env_cfg['env_id']!r} renders images of different sizes, (H, W) = {sizes[0]} and {sizes[1]}: "
             "a film needs one size"
         )
+    for place, caption in enumerate(film.captions):
+        film.frames[place] = captioned(film.frames[place], caption)
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / f"draft{Path(path).suffix}"
         write(draft, film.frames, film.metadata.get("render_fps") or _FPS)
@@ -143,8 +155,8 @@ def _play_episode(
     manager: EnvManager, policy: EvalMode, film: Film, env_id: str, max_steps: int, stop: Callable[[], bool]
 ) -> EpisodeEnd:
     """Plays an episode from a reset to its end, or until it is cut off or stopped."""
-    film.begin()
     obs = manager.reset()
+    film.tell(0, 0.0)
     policy.reset()
     episode_return = 0.0
     for steps in range(max_steps):
@@ -158,6 +170,7 @@ def _play_episode(
         step = manager.play(policy.forward(obs))
         obs = step.obs
         episode_return += float(step.team_reward[0])
+        film.tell(steps + 1, episode_return)
         for end in step.episodes:
             return end
     return EpisodeEnd(0, episode_return, max_steps)
@@ -194,6 +207,7 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
     Attributes:
       frames: the images, uint8 ``(H, W, 3)`` each.
+      captions: the caption of each image.
       fault: what `render` returned in place of an image; empty if all were images. Nothing is raised, because a manager
         would take it for a fault of a step.
       size: bytes of the images; from `_MOST_BYTES` on, no more are added.
@@ -202,12 +216,22 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.frames: list[Array] = []
+        self.captions: list[str] = []
         self.fault, self.size = "", 0
-        self._resets = 0
+        self._resets, self._title = 0, ""
 
-    def begin(self) -> None:
-        """Lets the next reset begin a filmed episode; a later one, such as the manager's at its end, is not filmed."""
-        self._resets = 0
+    def begin(self, title: str = "") -> None:
+        """Lets the next reset begin a filmed episode; a later one, such as the manager's at its end, is not filmed.
+
+        Args:
+          title: beginning of the captions of this episode.
+        """
+        self._resets, self._title = 0, title
+
+    def tell(self, step: int, episode_return: float) -> None:
+        """Gives the images that have no caption yet the step and the return after it."""
+        text = f"{self._title}step {step:,}   return {episode_return:,.2f}"
+        self.captions += [text] * (len(self.frames) - len(self.captions))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         answer = self.env.reset(seed=seed, options=options)
@@ -273,6 +297,18 @@ def as_image(picture: Any) -> Array:
         raise ValueError(f"an image with numbers from {low:g} to {high:g}")
     image = np.clip(image, 0, 255).astype(np.uint8)[..., :3]
     return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else np.ascontiguousarray(image)
+
+
+def captioned(image: Array, caption: str) -> Array:
+    """An image ``(H, W, 3)``, enlarged if it is small, with a dark strip below it that has the caption."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    factor = math.ceil(_LEAST_WIDTH / image.shape[1])
+    image = image.repeat(factor, axis=0).repeat(factor, axis=1)
+    size = image.shape[1] // _LINE
+    strip = Image.new("RGB", (image.shape[1], 3 * size // 2), (32, 32, 32))
+    ImageDraw.Draw(strip).text((size // 2, size // 8), caption, (255, 255, 255), ImageFont.load_default(size))
+    return np.concatenate([image, np.asarray(strip)])
 
 
 class _Lender:

@@ -21,6 +21,7 @@ from minding.middleware.online_logger import online_logger
 from minding.middleware.past_selves import opponent_rater, past_selves
 from minding.middleware.priority_calculator import priority_calculator
 from minding.middleware.reward_estimator import reward_estimator
+from minding.middleware.rollout_queue import rollout_queue
 from minding.middleware.self_play import SelfPlayCollector
 from minding.middleware.symmetry_enhancer import symmetry_enhancer
 from minding.middleware.termination_checker import termination_checker
@@ -58,6 +59,7 @@ __all__ = [
     "recorded_data_pusher",
     "reward_estimator",
     "reward_timer",
+    "rollout_queue",
     "sqil_data_pusher",
     "symmetry_enhancer",
     "termination_checker",

@@ -11,7 +11,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
 from minding.engine.console import console_logger
-from minding.engine.errors import ConfigError, NonFiniteError, RunInUseError
+from minding.engine.errors import ConfigError, LearnerError, NonFiniteError, RunInUseError
 from minding.engine.paths import absolute
 from minding.engine.run.checkpoints import RunCheckpoints
 from minding.engine.types import Array, Policy
@@ -28,7 +28,8 @@ class CkptSaver:
     `engine.chain.lifecycle.GUARANTEES`. If a save fails (full disk, read-only folder), this is reported, training
     continues and earlier checkpoints stay; `unsaved` says whether the last save failed. A state that no checkpoint can
     hold is an error before the first iteration, or right after it. A policy with NaN or infinite numbers is not saved,
-    and nothing is saved when a `NonFiniteError` ends the run.
+    and nothing is saved when a `NonFiniteError` ends the run. When a `LearnerError` ends it, the last save stays the
+    newest, from which resuming is exact; only a run without any saves the state in the middle of the iteration.
 
     From the start of a run to the end of the task's block the run folder belongs to this run alone, see
     `engine.run.checkpoints.RunCheckpoints`. If it is removed during the run, a warning says so, the event
@@ -144,6 +145,9 @@ class CkptSaver:
         if self._saved is None:
             # A run that failed in its first iteration has only what it began with.
             nothing_new = self._task.error is not None and (ctx.train_iter, ctx.total_step) == (0, 0)
+        elif isinstance(self._task.error, LearnerError):
+            # The last save is at the end of an iteration: what came after it is repeated to the bit.
+            nothing_new = True
         elif self._task.within_iteration:
             # An iteration that was aborted before it learned anything is worth less than the last save.
             nothing_new = self._saved[0] == ctx.train_iter

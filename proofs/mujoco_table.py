@@ -19,8 +19,6 @@ PUBLISHED = "mujoco"
 REFERENCE = "Tianshou"
 """The source of published scores that count as 1 where scores of several environments are put together."""
 NOT_MEASURED = "not measured"
-INK = {"light": "#1f2328", "dark": "#e6edf3"}
-"""By the background of a page, the color of lines and words in a picture on it."""
 
 
 def mujoco_table(results: Results) -> str:
@@ -65,7 +63,7 @@ def aggregate_table(results: Results) -> str:
 
 
 def draw_grid(results: Results) -> None:
-    """Draws ``images/mujoco_light.png`` and ``mujoco_dark.png``: a row per algorithm, a column per environment.
+    """Draws ``images/mujoco.png``: a row per algorithm, a column per environment.
 
     An algorithm has a row once a run of it is whole.
     """
@@ -80,8 +78,7 @@ def draw_grid(results: Results) -> None:
     cells = {pair: curve for pair, curve in cells.items() if pair[0] in begun}
     if not cells:
         return
-    for name, ink in INK.items():
-        plot_grid(cells, results.docs / "images" / f"mujoco_{name}.png", ink)
+    plot_grid(cells, results.docs / "images" / "mujoco.png")
 
 
 def presets() -> list[str]:

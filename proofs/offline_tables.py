@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from minding.configs import load_preset
 from minding.engine.data.references import References
+from minding.engine.run.plotting import new_figure, save_figure
 from proofs.data_sets import DataSet, data_sets
 from proofs.recordings import REFERENCES
 from proofs.runs import LEARNING, Record, Results
@@ -120,7 +120,7 @@ def draw(results: Results) -> None:
 
 def draw_best_and_last(learned: list[Row], path: Path) -> None:
     """The last evaluation of each preset on its data, and the best one beside it: normalized, single seeds faint."""
-    figure, axes = _figure(8.0, 1.2 + 0.34 * len(learned))
+    figure, (axes,) = new_figure(height=1.2 + 0.34 * len(learned), width=8)
     for place, row in enumerate(learned):
         normalized = REFERENCES[row.data.env_id].normalized
         means = {}
@@ -135,14 +135,14 @@ def draw_best_and_last(learned: list[Row], path: Path) -> None:
     axes.invert_yaxis()
     axes.axvline(100.0, color="dimgray", linestyle="--", linewidth=1)
     axes.set_xlabel("normalized return (0: random play, 100: expert)")
-    axes.grid(axis="x", alpha=0.3)
+    axes.grid(visible=False, axis="y")
     axes.legend(fontsize="small", loc="lower left")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_switch(record: Record, references: References, path: Path) -> None:
     """Evaluations on data, then in the environment."""
-    figure, axes = _figure(8.0, 3.6)
+    figure, (axes,) = new_figure(height=3.6, width=8)
     offline, online = record["offline"], record["online"]
     end = offline["train_iter"][-1]
     axes.plot(offline["train_iter"], [references.normalized(x) for x in offline["eval_return"]], "o-", markersize=4,
@@ -155,9 +155,8 @@ def draw_switch(record: Record, references: References, path: Path) -> None:
     axes.axhline(start - 10.0, color="tab:red", linestyle=":", linewidth=1, label="10 below its start")
     axes.set_xlabel(f"gradient steps on data, then {end:,} + environment steps")
     axes.set_ylabel("normalized return")
-    axes.grid(alpha=0.3)
     axes.legend(fontsize="small", loc="lower right")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _score(values: list[float], references: References | None) -> str:
@@ -168,17 +167,3 @@ def _score(values: list[float], references: References | None) -> str:
 
 def _linked(preset: str) -> str:
     return f"[{preset}](../algorithms/{load_preset(preset).policy.type}.md)"
-
-
-def _figure(width: float, height: float) -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
-
-
-def _save(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)

@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import pages
-from minding.configs import PRESETS
+from minding.configs import PRESETS, load_preset
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
+from minding.engine.run.figures import plays_itself
 from minding.engine.run.plotting import plot_curves
+from minding.policies import ALGORITHMS
 from proofs import offline_tables
 from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
 from proofs.peer_defaults import peer_defaults_table
@@ -134,7 +136,10 @@ def _curve(name: str, records: list[Record], published: Record | None, page: Pat
     if not runs:
         return ""
     target = LEARNING[name].target if name in LEARNING else None
-    curves = [dataclasses.replace(mean_curve(name, runs), unit=unit, target=target)]
+    # Returns of self-play are scores, and its steps are plies.
+    chain = ALGORITHMS[load_preset(name).policy.type].chain
+    games = records[0]["eval_episodes"] if plays_itself({"chain": chain}) else 0
+    curves = [dataclasses.replace(mean_curve(name, runs), unit=unit, target=target, games=games)]
     if published is not None:
         steps = np.array(published["env_step"])
         curves.append(mean_curve(published["label"], [(steps, np.array(seed)) for seed in published["eval_return"]]))
@@ -250,6 +255,31 @@ def _async_speeds(results: Results) -> str:
         memory = f"{row['mb_at_the_middle']:.0f}, {row['mb_at_the_end']:.0f}"
         title = f"{name.replace('_', ' ')}, {record['factor']:.0f}x"
         lines.append(f"| {title} | {row['env_step']:,} | {lag} | {row['ratio_error']:+.2%} | {memory} |")
+    return "\n".join([*lines, ""])
+
+
+def _learners(results: Results) -> str:
+    record = results.single("learners") or {}
+    rows = [row for part in record.values() for row in part.get("compared", ())]
+    if not rows:
+        return NOT_YET
+    marks = list(rows[0]["drift"])
+    head = ["preset", "learners", "all learners", *(f"{mark} steps" for mark in marks), "one learner, begun apart"]
+    lines = [f"| {' | '.join(head)} |", f"|---|---:|---|{'---:|' * (len(marks) + 1)}"]
+    for row in sorted(rows, key=lambda row: (row["preset"], row["learners"])):
+        equal = "equal" if row["ranks_equal"] else "DIFFERENT"
+        numbers = [*row["drift"].values(), row["drift_of_nudged"][marks[-1]]]
+        cells = [f"`{row['preset']}`", str(row["learners"]), equal, *(f"{number:.1e}" for number in numbers)]
+        lines.append(f"| {' | '.join(cells)} |")
+    killed = record.get("kill")
+    if killed is not None:
+        verdict = "no entry differs" if not killed["different"] else f"DIFFERENT: {', '.join(killed['different'])}"
+        lines += [
+            "",
+            f"A learner of `{killed['preset']}` was killed: the run ended after {killed['seconds']:g} s with ",
+        ]
+        lines[-1] += f"{killed['messages']} message, and of {killed['entries']} entries of checkpoint, tables and "
+        lines[-1] += f"summary at the end of the resumed run, {verdict}."
     return "\n".join([*lines, ""])
 
 
@@ -404,6 +434,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "forged": _forged,
     "gail_rewards": lambda results: offline_tables.gail_table(results) or NOT_YET,
     "kills": _kills,
+    "learners": _learners,
     "memory": _memory,
     "mujoco": mujoco_table,
     "mujoco_aggregate": aggregate_table,

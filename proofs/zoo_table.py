@@ -13,6 +13,7 @@ _ENGLISH = {
     "interval": "{mean} ({low} to {high})",
     "env_step": "{:,} steps",
     "train_iter": "{:,} gradient steps",
+    "seconds": "{:.0f} s",
     "seed": "1 seed",
     "seeds": "best of {} seeds",
     "commit": "commit ",
@@ -24,6 +25,7 @@ _CHINESE = {
     "interval": "{mean}（{low} 至 {high}）",
     "env_step": "{:,} 步",
     "train_iter": "{:,} 个梯度步",
+    "seconds": "{:.0f} 秒",
     "seed": "1 个随机种子",
     "seeds": "{} 个随机种子中最好的",
     "commit": "提交 ",
@@ -48,7 +50,7 @@ def _row(name: str, agent: Record, words: Record, up: str) -> list[str]:
     told = "".join(f"{words[',']}`{key}` {value:.3g}" for key, value in agent["info"].items())
     training = [
         words[unit].format(agent[unit]),
-        f"{agent['seconds']:.0f} s",
+        words["seconds"].format(agent["seconds"]),
         words["seed"] if agent["seeds"] == 1 else words["seeds"].format(agent["seeds"]),
         f"{words['commit']}`{agent['versions'].get('commit', '')}`",
     ]

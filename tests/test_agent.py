@@ -46,9 +46,8 @@ from minding.training.sharing import write_checksums
 PARTS = {
     "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true"],
     "dqn": ["policy.learn.warmup=64", "policy.learn.batch_size=16"],
-    "sac": ["policy.learn.warmup=64", "policy.learn.batch_size=16", "policy.collect.n_sample=8"],
 }
-"""Of each kind: on-policy with a schedule, replay, continuous replay. The tests of resuming have all the others."""
+"""Of each kind: on-policy with a schedule, replay. The tests of resuming have all the others."""
 
 
 class Corridor(gymnasium.Env):

@@ -81,7 +81,7 @@ def chinese_of(page):
 
 def translated():
     """The pages that have to exist in both languages, in English."""
-    names = ("README.md", "tutorial.md", "zoo.md", "glossary.md", "from_mindspore_rl.md", "from_kaiwu.md")
+    names = ("README.md", "tutorial.md", "zoo.md", "results.md", "glossary.md", "from_mindspore_rl.md", "from_kaiwu.md")
     return [ROOT / "README.md", *(DOCS / name for name in names), *sorted((DOCS / "howto").glob("*.md"))]
 
 

@@ -1,4 +1,5 @@
-"""Evaluate, explore, collect, reward novelty if configured, estimate advantages, learn from this rollout."""
+"""Evaluate, explore, collect, reward novelty if configured, add earlier rollouts if configured, estimate advantages,
+learn from them."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from minding.middleware import (
     interaction_evaluator,
     multistep_trainer,
     reward_estimator,
+    rollout_queue,
 )
 
 
@@ -31,6 +33,9 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
         from minding.policies.rewards.rnd import RND
 
         task.use(reward_estimator(RND(cfg), other.rnd.weight))
+    times = cfg.policy.learn.read("max_times_sampled", int, 1)
+    if times > 1:
+        task.use(rollout_queue(times))
     task.use(gae_estimator(cfg, policy.collect_mode))
     task.use(multistep_trainer(cfg, policy.learn_mode))
 

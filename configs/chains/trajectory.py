@@ -1,4 +1,4 @@
-"""Evaluate, collect, learn from this rollout's trajectories in order."""
+"""Evaluate, collect, add earlier rollouts if configured, learn from the trajectories in order."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
-from minding.middleware import StepCollector, interaction_evaluator, trajectory_trainer
+from minding.middleware import StepCollector, interaction_evaluator, rollout_queue, trajectory_trainer
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
+    times = cfg.policy.learn.read("max_times_sampled", int, 1)
+    if times > 1:
+        task.use(rollout_queue(times))
     task.use(trajectory_trainer(cfg, policy.learn_mode))
 
 

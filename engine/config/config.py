@@ -275,6 +275,9 @@ class LanesSection(Section):
         "[1, 64]",
         "processes that learn: each computes its part of every minibatch, and they average their gradients",
     )
+    code: str | None = setting(
+        None, None, "folder with modules that other machines of a Ray cluster lack, which are sent to its workers"
+    )
     shards: int = setting(
         1, "[1, 4096]", "number of collectors that share one iteration and divide its environments; 1: not shared"
     )
@@ -462,6 +465,9 @@ class LearnSection(OpenSection):
     warmup: int = setting(1000, "[1, inf)", "transitions in the buffer before learning starts")
     nstep: int = setting(1, "[1, 10000]", "steps of the n-step return")
     n_epoch: int = setting(1, "[1, 10000]", "passes over each rollout")
+    max_times_sampled: int = setting(
+        1, "[1, 100]", "iterations that learn from a rollout: its own and those after it, with newer rollouts beside it"
+    )
     n_minibatch: int = setting(
         1, "[1, 1e6]", "minibatches per pass, reshuffled each time; with memory at most one per environment"
     )

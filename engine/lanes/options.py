@@ -99,6 +99,11 @@ class LaneOptions(LanesSection):
         return LaneOptions(**{**self, "collectors": collectors, "max_staleness": staleness, "timeout": timeout})
 
     def _check_resources(self) -> None:
+        if self.code is not None and self.address == LOCAL:
+            raise ConfigError(
+                "lanes.code is for machines that lack modules of yours; a cluster on this machine finds them: leave it "
+                "out, or give the address of a cluster that you started, as in --cluster HOST:PORT"
+            )
         if self.resources and self.address == LOCAL:
             raise ConfigError(
                 "lanes.resources is for a cluster that you started, whose machines offer them: also give its address, "

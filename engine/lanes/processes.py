@@ -167,6 +167,8 @@ class SharedHeartbeat:
     def beats(self) -> int:
         return int(self._cells[0])
 
+    def expect(self, deadline: float) -> None: ...
+
     @property
     def member(self) -> int:
         return int(self._cells[1])

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from minding.engine.lanes.options import CorePlan, LaneOptions, cores, plan_core
 from minding.engine.lanes.transport import Transport
 
 _log = logging.getLogger("minding.lanes")
+_SOON = 0.2  # s
 
 
 class WorkerLanes:
@@ -103,7 +105,12 @@ class WorkerLanes:
     @property
     def workers(self) -> tuple[WorkerStatus, ...]:
         """The present status of the workers that were started."""
-        found = [worker.status for group in self._groups for worker in group.everyone]
+        everyone = [worker for group in self._groups for worker in group.everyone]
+        # All of them have this time together, however many they are.
+        deadline = time.monotonic() + _SOON
+        for worker in everyone:
+            worker.expect(deadline)
+        found = [worker.status for worker in everyone]
         return tuple(status for status in found if status is not None)
 
     @property
@@ -213,7 +220,7 @@ def make_transport(options: LaneOptions) -> Transport:
     from minding.engine.lanes.ray.transport import RayTransport
 
     resources: Any = options.resources
-    return RayTransport(options.address, options.insecure, resources)
+    return RayTransport(options.address, options.insecure, resources, options.code)
 
 
 def check_transport(options: LaneOptions) -> None:

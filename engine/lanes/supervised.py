@@ -165,6 +165,11 @@ class SupervisedWorker:
             restarts=self.restarts,
         )
 
+    def expect(self, deadline: float) -> None:
+        """Begins to ask for its current activity, see `Heartbeat.expect`."""
+        if self._running:
+            self._running[0].heartbeat.expect(deadline)
+
     @property
     def unanswered(self) -> int:
         """The number of requests under way."""

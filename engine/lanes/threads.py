@@ -127,6 +127,8 @@ class ThreadHeartbeat:
     def beats(self) -> int:
         return next(self._looks)
 
+    def expect(self, deadline: float) -> None: ...
+
 
 class QueueChannel:
     """A `Channel` between threads. Messages are pickled and loaded again, so that both ends have their own copies.

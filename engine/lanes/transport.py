@@ -161,6 +161,10 @@ class Heartbeat(Protocol):
         """The number of signs of life so far, read in the main process; 0 before the first."""
         ...
 
+    def expect(self, deadline: float) -> None:
+        """Begins to ask for the present `member`, which waits for the answer until `deadline`, a `time.monotonic`."""
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:

@@ -21,12 +21,12 @@ from minding.engine.config.options import plain
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import read_bounded, read_text, replace
-from minding.engine.run.aggregates import NORMAL_QUANTILE, bootstrap_interval, mean
+from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
 from minding.engine.run.figures import judged_figures, units_of
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_trace
+from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_of_run, plot_trace
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
 
@@ -43,7 +43,10 @@ p.lead { margin-top: 0; opacity: .8; }
 th, td { padding: .3rem .8rem .3rem 0; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; } code, pre { font: .9em/1.4 ui-monospace, monospace; }
 td code { overflow-wrap: anywhere; } pre { background: var(--soft); padding: .8rem; overflow-x: auto; }
-figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: white; border-radius: 4px; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; }
+/* On a dark page, a figure has its brightness turned round and keeps its hues; a film stays as it is. */
+@media (prefers-color-scheme: dark) { figure img:not([src^="data:image/gif"]) {
+  filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; } }
 figcaption { font-size: .9em; opacity: .8; }
 @media print { body { max-width: none; } h2 { break-after: avoid; } figure { break-inside: avoid; } }
 """
@@ -141,25 +144,24 @@ def _title(cfgs: Sequence[Mapping[str, Any]]) -> str:
 def _results(runs: Sequence[_Run]) -> str:
     rows = []
     for run in runs:
-        figures, interval, episodes = run.figures, "none", ""
+        figures, result, episodes = run.figures, "none", ""
         if figures.scores:
             # Outcomes of games are not normally distributed: see the table below.
             value, _, n_episode = figures.evaluation or (math.nan, 0.0, 0)
-            interval, episodes = f"score {value:.3f}", str(n_episode)
+            result, episodes = f"score {value:.3f}", str(n_episode)
         elif figures.evaluation is not None:
             value, std, n_episode = figures.evaluation
-            half = NORMAL_QUANTILE * std / math.sqrt(n_episode)
-            interval, episodes = f"{value:.1f} [{value - half:.1f}, {value + half:.1f}]", str(n_episode)
+            result, episodes = f"{value:.1f} ± {std:.1f}", str(n_episode)
         elif figures.judged:
-            interval = "; ".join(f"{name} {text}" for name, text in judged_figures(figures.judged).items())
+            result = "; ".join(f"{name} {text}" for name, text in judged_figures(figures.judged).items())
         seconds = "" if figures.seconds is None else f"{figures.seconds:,.0f} s"
         steps = f"{figures.steps:,} {units_of(run.cfg)[figures.unit]}"
-        rows.append([run.name, interval, episodes, steps, seconds, figures.ended_by or "not ended"])
+        rows.append([run.name, result, episodes, steps, seconds, figures.ended_by or "not ended"])
     header = ["run", "final evaluation", "episodes", "steps", "time", "ended by"]
     returns = any(run.figures.evaluation and not run.figures.scores for run in runs)
     note = (
-        "<p>The final evaluation is the mean return of the final policy without exploration, with the 95 % interval "
-        "over its episodes (normal approximation).</p>"
+        "<p>The final evaluation is the mean return of the final policy without exploration ± the standard deviation "
+        "of its episodes.</p>"
     )
     return _table(header, rows, numbers=(1, 2, 3, 4)) + (note if returns else "") + _scores(runs)
 
@@ -186,6 +188,10 @@ def _curves(runs: Sequence[_Run]) -> str:
     except ConfigError as error:
         return f"<p>None: {_text(error)}</p>"
     caption = "A star is the final evaluation."
+    if len(runs) == 1:
+        (run,) = runs
+        cfg, metrics, figures = load_config(run.folder.config), read_metrics(run.folder.metrics), run.folder.figures()
+        return _drawn(lambda path: plot_of_run(cfg, metrics, figures, path), ".svg", "Learning curve", caption)
     if any(curve.n_runs > 1 for curve in curves):
         caption = "Faint lines are single seeds. A star is the mean of the final evaluations."
     return _over_seeds(curves) + _drawn(lambda path: plot_curves(curves, path), ".svg", "Learning curves", caption)

@@ -14,10 +14,23 @@ import numpy as np
 
 from minding.engine.chain.context import UNITS
 from minding.engine.chain.trace import MAIN_LANE
+from minding.engine.config.config import Config
+from minding.engine.config.options import setting_at
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import replace
 from minding.engine.process.packages import import_extra
-from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
+from minding.engine.run.curves import (
+    COLLECT_RETURN,
+    EVAL_RETURN,
+    MEASURES,
+    Curve,
+    curves_of_run,
+    final_evaluation,
+    main_column,
+    points_of,
+    series,
+)
+from minding.engine.run.figures import plays_itself
 from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
 
@@ -28,6 +41,10 @@ DRAWN = 2.0
 _VISIBLE = 0.004
 """Minimum width of a bar as a share of the timeline, so that short spans are visible."""
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")
+_LEAST_SPAN = 0.1
+"""Minimum height of the axis of a metric, as a share of the largest value: noise then does not look like a cliff."""
+_MARGIN = 0.03
+"""Free part of the vertical axis above and below its values."""
 _WAITING = {
     "collect lane": ("waits for a rollout", "lightgray"),
     "evaluate lane": ("waits for an evaluation", "darkgray"),
@@ -39,14 +56,14 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     """Draws curves with their intervals into a picture, with a panel for each environment, unit and measure.
 
     Scores of self-play have one panel for all opponents, or with several configurations one for each opponent.
-    Single seeds are faint lines, final evaluations stars, and targets dashed lines. The file extension selects the
-    format.
+    Single seeds are faint lines, final evaluations stars, and targets dashed lines. The axis of returns includes 0, and
+    that of scores all scores. The file extension selects the format.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
     panels = _panels(curves)
-    figure, panel_axes = _figure(panels=max(1, len(panels)))
+    figure, panel_axes = new_figure(panels=max(1, len(panels)))
     if not panels:
         _describe(panel_axes[0], UNITS["env_step"], MEASURES[EVAL_RETURN][1])
     for shown, axes in zip(panels, panel_axes):
@@ -107,14 +124,18 @@ def _draw_curve(axes: Any, curve: Curve) -> Any:
     if curve.n_runs > 1:
         axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
         for member in curve.members:
-            axes.plot(*thinned(*member), color=color, alpha=0.4, linewidth=0.8)
+            label = _once(axes, "single seeds")
+            axes.plot(*thinned(*member), color=color, alpha=0.4, linewidth=0.8, label=label)
     return color
 
 
+def _once(axes: Any, label: str) -> str:
+    """The label of a thing that has one line in the legend, however many of it there are."""
+    return "_" if label in axes.get_legend_handles_labels()[1] else label
+
+
 def _draw_final(axes: Any, step: float, value: float, color: Any) -> None:
-    # One line in the legend, however many curves there are.
-    known = "final evaluation (mean)"
-    label = "_" if known in axes.get_legend_handles_labels()[1] else known
+    label = _once(axes, "final evaluation (mean)")
     axes.plot([step], [value], "*", color=color, markersize=12, markeredgecolor="white", label=label, zorder=4)
 
 
@@ -137,7 +158,7 @@ def check_format(path: str | os.PathLike[str]) -> None:
       ConfigError: the file extension does not name a known format.
       MissingExtraError: if matplotlib is not installed.
     """
-    figure, _ = _figure()
+    figure, _ = new_figure()
     known = figure.canvas.get_supported_filetypes()
     # Without an ending it becomes a .png.
     if (Path(path).suffix[1:].lower() or "png") not in known:
@@ -164,7 +185,7 @@ def plot_run(
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
-    figure, (axes,) = _figure()
+    figure, (axes,) = new_figure()
     if COLLECT_RETURN in metrics:
         axes.plot(*thinned(*series(metrics, COLLECT_RETURN)), label="training (mean of up to 100 episodes)", alpha=0.7)
     column = main_column(points_of(metrics))
@@ -183,35 +204,51 @@ def plot_run(
     save_figure(figure, path)
 
 
-def plot_grid(cells: Mapping[tuple[str, str], Curve | None], path: str | os.PathLike[str], ink: str) -> None:
-    """Draws a small panel for each pair of a row and a column, without a background, for pages of one brightness.
+def plot_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[str, Any], path: str | Path) -> None:
+    """Draws the curve of one run as `plot_run` does; of self-play, its scores as `plot_curves` does.
+
+    Args:
+      cfg: configuration of the run.
+      metrics: result of `read_metrics`.
+      figures: result of `RunDir.figures`.
+      path: file of the picture.
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    if plays_itself(cfg):
+        plot_curves(curves_of_run(cfg, metrics, figures), path)
+        return
+    title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
+    final = final_evaluation(figures, main_column(points_of(metrics)) or EVAL_RETURN)
+    plot_run(metrics, title, path, target=setting_at(cfg, "run.target"), final=final)
+
+
+def plot_grid(cells: Mapping[tuple[str, str], Curve | None], path: str | os.PathLike[str]) -> None:
+    """Draws a small panel for each pair of a row and a column.
 
     Args:
       cells: by the names of row and column, a curve with its interval; None for one that was not measured.
       path: file of the picture.
-      ink: color of axes and words, which the background of the page is to set off.
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
     rows, columns = (list(dict.fromkeys(pair[k] for pair in cells)) for k in (0, 1))
-    figure, panels = _figure(height=1.9, panels=len(rows), columns=len(columns), width=2.5 * len(columns))
-    figure.patch.set_alpha(0.0)
+    figure, panels = new_figure(height=1.9, panels=len(rows), columns=len(columns), width=2.5 * len(columns))
+    figure.supxlabel(UNITS["env_step"], fontsize=9)
+    figure.supylabel(MEASURES[EVAL_RETURN][1], fontsize=9)
     for (row, column), axes in zip(itertools.product(rows, columns), panels, strict=True):
-        axes.patch.set_alpha(0.0)
-        axes.tick_params(colors=ink, labelsize=7)
-        for spine in axes.spines.values():
-            spine.set_color(ink)
-        axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=8)
         curve = cells.get((row, column))
-        axes.set_title(f"{row} on {column}" + (f", n = {curve.n_runs}" if curve else ""), color=ink, fontsize=8)
+        axes.set_title(f"{row} on {column}" + (f", n = {curve.n_runs}" if curve else ""), fontsize=9)
         if curve is None:
-            axes.text(0.5, 0.5, "not measured", color=ink, fontsize=8, ha="center", transform=axes.transAxes)
+            axes.text(0.5, 0.5, "not measured", fontsize=9, ha="center", transform=axes.transAxes)
             axes.set(xticks=[], yticks=[])
             continue
         axes.plot(curve.steps, curve.mean, linewidth=1.5)
         if curve.n_runs > 1:
-            axes.fill_between(curve.steps, curve.low, curve.high, alpha=0.25, linewidth=0)
+            axes.fill_between(curve.steps, curve.low, curve.high, alpha=0.2, linewidth=0)
         _count_steps(axes)
+        _include(axes, 0.0)
     save_figure(figure, path)
 
 
@@ -221,12 +258,12 @@ def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
-    figure, (axes,) = _figure(height=1.0 + 0.35 * len(shares))
+    figure, (axes,) = new_figure(height=1.0 + 0.35 * len(shares))
     names = list(shares)[::-1]
     axes.barh(names, [shares[name] for name in names])
     axes.set_xlabel("importance (share of the differences between trials)")
     axes.set_xlim(0, 1)
-    axes.grid(axis="x", alpha=0.3)
+    axes.grid(visible=False, axis="y")
     save_figure(figure, path)
 
 
@@ -244,15 +281,21 @@ def plot_metrics(
       MissingExtraError: if matplotlib is not installed.
     """
     from_top = -(-len(names) // columns)
-    figure, panels = _figure(height=2.1, panels=from_top, columns=columns, width=9)
+    figure, panels = new_figure(height=2.1, panels=from_top, columns=columns, width=9)
     for axes in panels[len(names) :]:
         axes.set_visible(False)
+    clocks = dict.fromkeys(UNITS[clock_of(metrics) or "env_step"] for metrics in runs.values())
+    figure.supxlabel(", ".join(clocks), fontsize=9)
     for name, axes in zip(names, panels, strict=False):
         for label, metrics in runs.items():
-            axes.plot(*thinned(*series(metrics, name), columns=_COLUMNS // columns), linewidth=1, label=label)
-        axes.set_title(name, fontsize="small")
-        axes.tick_params(labelsize="x-small")
-        axes.grid(alpha=0.3)
+            axes.plot(*thinned(*series(metrics, name), columns=_COLUMNS // columns), linewidth=1.2, label=label)
+        axes.set_title(name.partition("/")[2] or name, fontsize=10)
+        axes.tick_params(labelsize=9)
+        axes.locator_params(axis="both", nbins=5)
+        low, high = axes.get_ylim()
+        least = _LEAST_SPAN * max(abs(low), abs(high))
+        if high - low < least:
+            axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
         _count_steps(axes)
     if len(runs) > 1:
         handles, labels = panels[0].get_legend_handles_labels()
@@ -287,7 +330,8 @@ def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> An
     begin = 0.0 if seconds is None else max(0.0, end - 1e6 * seconds)
     colors = dict(zip(dict.fromkeys(span["name"] for span in spans), itertools.cycle(_COLORS), strict=False))
     spans = [span for span in spans if span["ts"] < end and span["ts"] + span["dur"] >= begin]
-    figure, (axes,) = _figure(height=0.9 + 0.45 * len(lanes))
+    figure, (axes,) = new_figure(height=0.9 + 0.45 * len(lanes))
+    axes.grid(visible=False)
     bars = {row: _bars([span for span in spans if span["tid"] == row], begin, end) for row in lanes}
     for name in dict.fromkeys(span["name"] for span in spans):
         label, color = _WAITING.get(name, (name, colors[name]))
@@ -320,22 +364,50 @@ def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[
     return bars
 
 
-def _figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float = 7) -> tuple[Any, list[Any]]:
-    """A figure of this width in inches with rows of panels, each of this height."""
+def new_figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float = 7) -> tuple[Any, list[Any]]:
+    """A figure in the style of all pictures: its panels have a faint grid, and no line above and on the right.
+
+    Args:
+      height: height of each panel, in inches.
+      panels, columns: rows and columns of panels.
+      width: width of the figure, in inches.
+    Returns:
+      The figure and its axes, row by row.
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
     import_extra("matplotlib.figure", "plot", "drawing a learning curve")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height * panels), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, [figure.add_subplot(panels, columns, number + 1) for number in range(panels * columns)]
+    all_axes = [figure.add_subplot(panels, columns, number + 1) for number in range(panels * columns)]
+    for axes in all_axes:
+        styled(axes)
+    return figure, all_axes
+
+
+def styled(axes: Any) -> Any:
+    """Gives axes the style of `new_figure`."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(alpha=0.3)
+    return axes
+
+
+def _include(axes: Any, *values: float) -> None:
+    """Widens the vertical axis until it has these values: cut off, differences of noise would look like cliffs."""
+    low, high = axes.get_ylim()
+    low, high = min(low, *values), max(high, *values)
+    axes.set_ylim(low - _MARGIN * (high - low), high + _MARGIN * (high - low))
 
 
 def _describe(axes: Any, counted: str, measure: str) -> None:
     axes.set_xlabel(counted)
     axes.set_ylabel(measure)
     _count_steps(axes)
-    axes.grid(alpha=0.3)
+    _include(axes, *((0.0, 1.0) if measure.endswith("score") else (0.0,)))
     if axes.get_legend_handles_labels()[0]:
         # Below the axes, where it covers no part of a curve.
         axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)

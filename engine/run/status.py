@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ _EVERY = 1.0
 
 A write takes 0.2 to 0.3 ms on a local disk, and on Ray a call to every actor.
 """
+_SHARE = 0.02
+"""Largest share of a run that writes may take: with many actors they become rarer."""
 _MAX = 1 << 20
 _MOST = {"written": 10**11, "pid": 1 << 31}
 """Numbers that are not reached, by field: a time in the year 5138, and an id of a process."""
@@ -75,27 +77,28 @@ class StatusFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written = float("-inf")
+        self._next = float("-inf")
         self._warned = False
         self._born = start_ticks(os.getpid())
 
     @property
     def due(self) -> bool:
-        """Whether the last write was a second ago."""
-        return time.monotonic() - self._written >= _EVERY
+        """Whether the last write was a second ago, or longer if it took long."""
+        return time.monotonic() >= self._next
 
     def write(
-        self, ctx: Context, limit: int, workers: Sequence[WorkerStatus], state: str = "running", reason: str = ""
+        self, ctx: Context, limit: int, workers: Iterable[WorkerStatus], state: str = "running", reason: str = ""
     ) -> None:
         """Replaces the file.
 
         Args:
           ctx: the context of the run.
           limit: value of its clock at which it ends.
-          workers: status of the workers of an asynchronous run.
+          workers: status of the workers of an asynchronous run; finding it counts as a part of the write.
           state, reason: see `RunStatus`.
         """
-        self._written = time.monotonic()
+        begun = time.monotonic()
+        self._next = begun + _EVERY
         # If the folder was lost, one with its name may belong to another run.
         if lost(self._path.parent):
             return
@@ -119,6 +122,8 @@ class StatusFile:
             if not self._warned:
                 console_logger().warning("%s was not written: %s", self._path, error.strerror)
             self._warned = True
+        now = time.monotonic()
+        self._next = max(self._next, now + (now - begun) / _SHARE)
 
 
 def read_status(path: Path) -> RunStatus:

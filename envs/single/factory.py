@@ -210,6 +210,25 @@ class EnvFactory:
             return None
         return None if self.wrappers or spec.additional_wrappers else spec
 
+    @property
+    def renders(self) -> bool:
+        """Whether images can be asked for: `_maker` takes `render_mode` and, if it is a class, defines `render`."""
+        try:
+            inspect.signature(self._maker).bind_partial(render_mode="rgb_array")
+        except ValueError:  # some compiled classes have no signature
+            return True
+        except TypeError:
+            return False
+        return getattr(self._maker, "render", None) is not gymnasium.Env.render
+
+    @property
+    def _maker(self) -> Callable[..., Any]:
+        """The class or function that makes an environment."""
+        if not isinstance(self.source, EnvSpec):
+            return self.source
+        entry = self.source.entry_point
+        return load_env_creator(entry) if isinstance(entry, str) else entry or type(None)
+
     def _unique(self) -> Any:
         """A new environment from the source; ConfigError, without closing it, if the source returned it before."""
         env = self._new()
@@ -246,13 +265,9 @@ class EnvFactory:
         """The fault of `kwargs` if it caused `error` while the environment was made; else empty."""
         if not isinstance(error, TypeError):
             return ""
-        source, given = self.source, dict(self.kwargs)
-        if isinstance(source, EnvSpec):
-            given = {**source.kwargs, **given}
-            entry = source.entry_point
-            source = load_env_creator(entry) if isinstance(entry, str) else entry or type(None)
+        given = {**(self.source.kwargs if isinstance(self.source, EnvSpec) else {}), **self.kwargs}
         try:
-            signature = inspect.signature(source)
+            signature = inspect.signature(self._maker)
             signature.bind(**given)
         except ValueError:  # some compiled classes have no signature
             return ""

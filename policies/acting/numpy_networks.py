@@ -415,8 +415,8 @@ class AgentQNetwork:
 
 
 class AgentActors:
-    """The leaves, including the agent numbers -> (scores or actions ``(B, A)``,); each row is computed by the
-    network of its agent.
+    """The leaves, including the agent numbers -> the outputs of the agents' networks, ``(B, A)`` each; each row is
+    computed by the network of its agent.
 
     Args:
       nets: one network per agent.
@@ -429,13 +429,12 @@ class AgentActors:
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         own = list(leaves)
         agent = own.pop(self.place).reshape(-1)
-        made: Array | None = None
+        made: Outputs = ()
         for m, net in enumerate(self.nets):
             rows = np.flatnonzero(agent == m)
             if len(rows):
-                outputs = net([leaf[rows] for leaf in own])[0]
-                if made is None:
-                    made = np.empty((len(agent), outputs.shape[1]), outputs.dtype)
-                made[rows] = outputs
-        assert made is not None
-        return (made,)
+                outputs = net([leaf[rows] for leaf in own])
+                made = made or tuple(np.empty((len(agent), x.shape[1]), x.dtype) for x in outputs)
+                for whole, part in zip(made, outputs, strict=True):
+                    whole[rows] = part
+        return made

@@ -60,6 +60,14 @@ def actor_and_critic(net: ActorCritic) -> tuple[list[ms.Parameter], list[ms.Para
     return [p for p in net.trainable_params() if id(p) not in valued], critic
 
 
+def parts_of(net: ActorCritic) -> list[int]:
+    """The part of each parameter, as `Group.parts`: 0 for encoder and memory, 1 for the actor, 2 for the critic."""
+    _, critic = actor_and_critic(net)
+    actor = [*net.actor.trainable_params(), *net.head.trainable_params()]
+    part = {**{id(p): 1 for p in actor}, **{id(p): 2 for p in critic}}
+    return [part.get(id(p), 0) for p in net.trainable_params()]
+
+
 class ActorCriticPolicy(BasePolicy):
     """Draws actions from a distribution and records their log-probability and the state's value, if learning uses them.
 
@@ -124,7 +132,8 @@ class ActorCriticStep(NetworkStep):
     """
 
     def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str] = ()) -> None:
-        whole = Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"])
+        parts = parts_of(net) if learn.get("clip_parts") else ()
+        whole = Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"], parts=parts)
         super().__init__(net, self.groups(net, whole, learn))
         # A plain dict of numbers, which are compiled in as constants.
         self.cfg = {name: learn[name] for name in names}

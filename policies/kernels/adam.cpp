@@ -1,5 +1,6 @@
 // A step of Adam over all parameters of an optimizer, in place, with a bound on the gradient's norm.
 #include <cmath>
+#include <vector>
 
 #include "custom.h"
 
@@ -9,6 +10,7 @@ namespace {
 // Alignment, in floats, of tensors in the blocks of `learning.optim`: a cache line.
 constexpr Index ALIGNMENT = 16;
 enum { PARAMETERS, FIRST_MOMENTS, SECOND_MOMENTS, POWER_1, POWER_2, RATE, SETTINGS, GRADIENTS };
+constexpr int PART = 5;  // place of the first gradient's part in the settings
 
 ALWAYS_INLINE double sum_of_squares(const float* x, Index count) {
   Float8 sums[4] = {};
@@ -24,8 +26,8 @@ ALWAYS_INLINE double sum_of_squares(const float* x, Index count) {
 }
 
 // the three blocks, the current powers of beta1 and beta2, the learning rate, the settings (beta1, beta2, epsilon,
-// bound of the norm or 0, weight decay in units of the learning rate), the gradients
-//   -> norm of the gradients before scaling; 0 without a bound
+// bound of the norm or 0, weight decay in units of the learning rate, then the part of each gradient), the gradients
+//   -> norm of the gradients before scaling; 0 without a bound. Each part is scaled to the bound by itself.
 ALWAYS_INLINE int adam(const Call& call) {
   const int last = call.count - 1;
   const float* settings = call.floats(SETTINGS);
@@ -34,19 +36,21 @@ ALWAYS_INLINE int adam(const Call& call) {
   const float correction = std::sqrt(1.0f - power2);
   const float rate = *call.floats(RATE) * correction / (1.0f - power1), floor = settings[2] * correction;
   const float kept = 1.0f - *call.floats(RATE) * settings[4];
-  float norm = 0.0f, scale = 1.0f;
-  if (bound > 0.0f) {
-    double sum = 0.0;
-    for (int i = GRADIENTS; i < last; i++) sum += sum_of_squares(call.floats(i), call.size(i));
-    norm = static_cast<float>(std::sqrt(sum));
-    float wanted = bound / (norm + 1e-6f);
-    scale = wanted < 1.0f ? wanted : 1.0f;
-  }
-  *call.floats(last) = norm;
+  const float* parts = settings + PART - GRADIENTS;
+  std::vector<double> sums(last - GRADIENTS, 0.0);
+  double sum = 0.0;
+  if (bound > 0.0f)
+    for (int i = GRADIENTS; i < last; i++) {
+      sums[static_cast<int>(parts[i])] += sum_of_squares(call.floats(i), call.size(i));
+    }
+  for (double part : sums) sum += part;
+  *call.floats(last) = static_cast<float>(std::sqrt(sum));
   float *p = call.floats(PARAMETERS), *m = call.floats(FIRST_MOMENTS), *v = call.floats(SECOND_MOMENTS);
   for (int i = GRADIENTS; i < last; i++) {
     const Index count = call.size(i);
     const float* gradients = call.floats(i);
+    const float wanted = bound / (static_cast<float>(std::sqrt(sums[static_cast<int>(parts[i])])) + 1e-6f);
+    const float scale = bound > 0.0f && wanted < 1.0f ? wanted : 1.0f;
     for (Index j = 0; j < count; j += LANES) {
       Float8 g{};
       if (j + LANES <= count) g = load(gradients + j);

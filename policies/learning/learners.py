@@ -36,6 +36,7 @@ from minding.engine.process import collectives, runtime
 from minding.engine.process.runtime import ms, ops
 from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker, stop_at_exit
 from minding.engine.types import Array, LearnOutput
+from minding.policies.learning.optim import SHARE
 from minding.policies.learning.steps import ALL_ROWS, Inputs, Update
 
 _LONGEST = 300.0
@@ -72,6 +73,8 @@ class Learns(Protocol):
 
     @property
     def undivided(self) -> Update: ...
+
+    def counted(self, batch: IndexedBatch) -> Array | None: ...
 
 
 class Learners:
@@ -294,7 +297,7 @@ class DividedUpdate:
           ConfigError: the rows of a minibatch cannot be divided evenly.
           LearnerError: another learner has ended; the parameters are those before the call.
         """
-        own, *others = divided(batch, inputs, self._group.size)
+        own, *others = divided(batch, inputs, self._group.size, self._policy.counted(batch))
         calls = [_call(part, given, self._policy.row_fields) for part, given in others]
         if self._group.serve(self, self._recipe):
             self._known = {}
@@ -321,10 +324,20 @@ class DividedUpdate:
         return dataclasses.replace(output, priorities=np.concatenate(found, axis=-1))
 
 
-def divided(batch: IndexedBatch, inputs: Inputs, count: int) -> list[tuple[IndexedBatch, Inputs]]:
+def divided(
+    batch: IndexedBatch, inputs: Inputs, count: int, counted: Array | None = None
+) -> list[tuple[IndexedBatch, Inputs]]:
     """Divides the rows of each minibatch into equal parts, and with them the inputs that have an entry per row.
 
     Rows are divided along the last axis of the index, so that sequences stay whole.
+
+    Args:
+      batch, inputs: the rows, and the other inputs.
+      count: number of parts.
+      counted: which rows count, bool, shaped like the index; None: all of them.
+
+    Returns:
+      For each part its rows, and its inputs with its `SHARE` of each minibatch.
 
     Raises:
       ConfigError: `count` does not divide their number.
@@ -343,10 +356,14 @@ def divided(batch: IndexedBatch, inputs: Inputs, count: int) -> list[tuple[Index
             return values
         return np.ascontiguousarray(values[(slice(None),) * axis + (slice(k * size, (k + 1) * size),)])
 
+    weights = np.ones(shape, np.float32) if counted is None else np.asarray(counted, np.float32)
+    total = weights.reshape(len(weights), -1).sum(1)
     found = []
     for k in range(count):
         rows = {name: part(getattr(batch, name), k) for name in ("index", "weight", "successor", "valid", "version")}
         steps = {name: part(values, k) for name, values in inputs.steps.items()}
+        counts = part(weights, k).reshape(len(weights), -1).sum(1)
+        steps[SHARE] = (counts / np.maximum(total, 1.0))[:, None]
         found.append((dataclasses.replace(batch, **rows), dataclasses.replace(inputs, steps=steps)))
     return found
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from minding.engine.annealing import Points, rate_left
 from minding.engine.config.named import is_named, load_code
-from minding.engine.data.batch import VALID
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
@@ -32,6 +31,9 @@ _ALIGNMENT = 64
 """Alignment of each parameter in bytes, one cache line; without it, 256 x 256 products take an eighth longer."""
 _FLOATS = _ALIGNMENT // 4
 _numbers = itertools.count()
+SHARE = "share"
+"""Name of the input of updates with several learners: the share of a minibatch's rows that count, and that this learner
+has, float32 (1,)."""
 
 
 class Block:
@@ -141,6 +143,8 @@ class Group:
       eps: number added to the denominator.
       weight_decay: share of each weight, in units of the learning rate, that a step of 'adamw' subtracts.
       max_grad_norm: largest global L2 norm of the group's gradients, to which larger ones are scaled down; 0: no limit.
+      parts: the part of the group to which each parameter belongs, from 0 on: `max_grad_norm` applies to the gradients
+        of each part by themselves; empty: to those of the whole group.
     """
 
     params: Sequence[ms.Parameter]
@@ -153,6 +157,7 @@ class Group:
     eps: float = 1e-8
     weight_decay: float = 0.0
     max_grad_norm: float = 0.0
+    parts: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         method_class(self.method)
@@ -210,6 +215,8 @@ class Optimizer(nn.Cell):
 
     def average(self, learners: int) -> None:
         """Makes updates that are compiled from now on average over learners, which have equal parts of each minibatch.
+
+        Their inputs then contain `SHARE`.
 
         Args:
           learners: number of processes of MindSpore's group, in all of which the same updates run.
@@ -310,16 +317,14 @@ class Optimizer(nn.Cell):
         """The gradients of a minibatch, from the gradients of this learner's part of it.
 
         The loss is a mean over the rows that count (`ops.policy_gradient.row_mean`), so that learners weigh as much as
-        they have of these rows. One reduction sums all gradients, followed by the weight.
+        they have of these rows. One reduction sums all gradients.
         """
-        weight = self.weight(batch)
-        flat: Any = (weight,)
+        flat: Any = ()
         for k in range(len(self.names)):
             if self.names[k] in grads:
-                flat = (*flat, joined(self.zero, grads[self.names[k]]) * weight)
+                flat = (*flat, joined(self.zero, grads[self.names[k]]) * batch[SHARE])
         total = self.all_reduce(ops.Concat()(flat))
-        weight = ops.Maximum()(primitives.part(total, 0, 1), 1e-8)
-        start = 1
+        start = 0
         moved: Any = ()
         averaged: Any = ()
         for k in range(len(self.names)):
@@ -329,17 +334,10 @@ class Optimizer(nn.Cell):
                 group: Any = ()
                 for i in range(len(grads[self.names[k]])):
                     grad = primitives.item(grads[self.names[k]], i)
-                    sums = primitives.part(total, start, grad.size) / weight
-                    group = (*group, ops.Reshape()(sums, grad.shape))
+                    group = (*group, ops.Reshape()(primitives.part(total, start, grad.size), grad.shape))
                     start = start + grad.size
                 moved, averaged = (*moved, self.names[k]), (*averaged, group)
         return primitives.named(moved, averaged)
-
-    def weight(self, batch):
-        """The weight of this learner's part of a minibatch, float32 (1,): its share of rows that count."""
-        if VALID in batch:
-            return self.zero + primitives.mean(ops.Reshape()(batch[VALID], (-1,)))
-        return ops.OnesLike()(self.zero)
 
     def watched_step(self, k, grads, rate, reads):
         """The step of group k, with statistics."""
@@ -368,6 +366,7 @@ class Method(nn.Cell):
         self.beta1, self.beta2 = group.betas
         self.eps, self.max_grad_norm = group.eps, group.max_grad_norm
         self.weight_decay = group.weight_decay
+        self.parts = tuple(group.parts) or (0,) * self.count
         self.half_square = ops.L2Loss()
 
     def zeros(self, name: str) -> ms.ParameterTuple:
@@ -379,22 +378,23 @@ class Method(nn.Cell):
         )
 
     def bounded(self, grads):
-        """The gradients, scaled down to `max_grad_norm` if they exceed it, and their norm before scaling."""
+        """The gradients, those of each part scaled down to `max_grad_norm` if they exceed it, and the norm of all
+        before scaling."""
         norm = ops.zeros((), ms.float32)
         if self.max_grad_norm <= 0:
             return grads, norm
-        norm = ops.sqrt(2.0 * self.half_squares(grads))
-        scale = ops.minimum(self.max_grad_norm / (norm + 1e-6), 1.0)
+        squares: Any = (norm,) * (max(self.parts) + 1)
+        for k in range(self.count):
+            part = self.parts[k]
+            found = squares[part] + 2.0 * self.half_square(grads[k])
+            squares = (*squares[:part], found, *squares[part + 1 :])
         clipped = []
-        for grad in grads:
-            clipped.append(grad * scale)
-        return clipped, norm
-
-    def half_squares(self, grads):
-        total = self.half_square(grads[0])
-        for grad in grads[1:]:
-            total = total + self.half_square(grad)
-        return total
+        for k in range(self.count):
+            of_part = ops.sqrt(squares[self.parts[k]])
+            clipped.append(grads[k] * ops.minimum(self.max_grad_norm / (of_part + 1e-6), 1.0))
+        for square in squares:
+            norm = norm + square
+        return clipped, ops.sqrt(norm)
 
 
 class Adam(Method):
@@ -419,7 +419,7 @@ class Adam(Method):
             hide(self, "flat_params", self.block.flat())
             hide(self, "flat_m", Block(self.m).flat())
             hide(self, "flat_v", Block(self.v).flat())
-            settings = [self.beta1, self.beta2, self.eps, self.max_grad_norm, self.weight_decay]
+            settings = [self.beta1, self.beta2, self.eps, self.max_grad_norm, self.weight_decay, *self.parts]
             self.settings = ms.Tensor(np.array(settings, np.float32))
             self.fused_adam = _fused_adam()
         self.adam = ops.Adam()

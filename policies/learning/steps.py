@@ -27,7 +27,7 @@ from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array, LearnOutput, StateDict, Stateful
 from minding.policies.kernels import kernel, usable
-from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.optim import SHARE, Group, Optimizer
 from minding.policies.ops import primitives
 
 
@@ -280,7 +280,7 @@ class GradientLoop(nn.Cell):
         self.metrics, self.prioritized = root.metrics, root.prioritized
         self.watched, self.limit = root.watched, root.limit
         # Initial values of the loop: number of the step, watched metric, sums of the metrics.
-        zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics) + (self.learners > 1), np.float32))
+        zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics), np.float32))
         self.zeros = tuple(ms.Tensor(x) for x in zeros)
 
     @ms.jit
@@ -308,7 +308,7 @@ class GradientLoop(nn.Cell):
             # For the same reason the root is not called as a cell, which would keep another 70 KB.
             batch = self.batch(inputs, present)
             returned = self.root.construct(batch)
-            total = self.means(self.weighted(self.stacked(returned), batch), 1)
+            total = self.over_all_learners(self.share(self.stacked(returned), batch))
             return (total, returned[PRIORITY]) if self.prioritized else total
         i, watched, total = self.zeros
         index = primitives.item(inputs, 0)
@@ -320,13 +320,13 @@ class GradientLoop(nn.Cell):
                 values = (*values, primitives.entry(x, i) if k < self.num_steps else x)
             batch = self.batch(values, present)
             returned = self.root.construct(batch)
-            total = total + self.weighted(self.stacked(returned), batch)
+            total = total + self.share(self.stacked(returned), batch)
             if self.watched is not None:
                 watched = returned[self.watched]
             if self.prioritized:
                 priorities = primitives.with_entry(priorities, i, returned[PRIORITY])
             i = i + 1
-        total = self.means(total, index.shape[0])
+        total = self.over_all_learners(total)
         if self.watched is not None:
             within = ops.Cast()(watched <= self.limit, ms.float32)
             total = ops.Concat()((total, primitives.stacked((ops.Cast()(i, ms.float32), 1.0 - within))))
@@ -354,20 +354,12 @@ class GradientLoop(nn.Cell):
             batch["next_obs"] = self.root.augment(batch["next_obs"], batch[SHIFT], 2)
         return batch
 
-    def weighted(self, metrics, batch):
-        """The metrics of a step; with several learners times the weight of this one, which follows them."""
-        if self.learners == 1:
-            return metrics
-        weight = self.root.optim.weight(batch)
-        return ops.Concat()((metrics * weight, weight))
+    def share(self, metrics, batch):
+        """The metrics of a step, times this learner's share."""
+        return metrics if self.learners == 1 else metrics * batch[SHARE]
 
-    def means(self, total, steps):
-        """The sums of metrics over a number of steps, over all learners, from the `weighted` ones."""
-        if self.learners == 1:
-            return total
-        total = self.root.optim.all_reduce(total)
-        count = len(self.metrics)
-        return primitives.part(total, 0, count) * steps / ops.Maximum()(primitives.part(total, count, 1), 1e-8)
+    def over_all_learners(self, total):
+        return total if self.learners == 1 else self.root.optim.all_reduce(total)
 
     def stacked(self, returned):
         values: Any = ()

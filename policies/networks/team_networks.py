@@ -16,7 +16,13 @@ from minding.engine.data.batch import Field
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_networks
-from minding.policies.networks.actor_critic import Decision, DeterministicActor, PolicyNetwork
+from minding.policies.networks.actor_critic import (
+    BoundedActor,
+    Decision,
+    DeterministicActor,
+    PolicyNetwork,
+    SquashedActor,
+)
 from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.heads import action_mask
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
@@ -328,15 +334,17 @@ class TeamStateValue(nn.Cell):
 class AgentActors(nn.Cell):
     """A separate actor for each agent, which returns logits of discrete actions or continuous actions in [-1, 1].
 
-    Takes the leaves of the observations of single agents, including `IDENTITY`, and returns ((B, A),).
+    Takes the leaves of the observations of single agents, including `IDENTITY`, and returns the outputs of the agents'
+    actors, (B, A) each. A subclass may have another `box_class`, the class of actors for continuous actions.
     """
 
     shared_outputs = ()
     memory_size = 0
+    box_class: type[BoundedActor] = DeterministicActor
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
-        kind = DeterministicActor if spec["action"]["kind"] == "box" else PolicyNetwork
+        kind = self.box_class if spec["action"]["kind"] == "box" else PolicyNetwork
         agents = len(spec["agents"]["names"])
         self.nets = nn.CellList([kind(spec, model, rng) for _ in range(agents)])
         self.decision = self.nets[0].decision
@@ -348,20 +356,38 @@ class AgentActors(nn.Cell):
     def construct(self, leaves):
         own = (*leaves[: self.place], *leaves[self.place + 1 :])
         who = ops.Gather()(self.table, ops.Reshape()(primitives.item(leaves, self.place), (-1,)), 0)
-        chosen = 0.0
+        outputs: Any = ()
         for m in range(len(self.nets)):
-            chosen = chosen + who[:, m : m + 1] * primitives.item(self.nets[m](own), 0)
-        return (chosen,)
+            outputs = (*outputs, self.nets[m](own))
+        made: Any = ()
+        for k in range(len(outputs[0])):
+            chosen = 0.0
+            for m in range(len(self.nets)):
+                chosen = chosen + who[:, m : m + 1] * primitives.item(outputs[m], k)
+            made = (*made, chosen)
+        return made
 
     def of_all(self, leaves):
-        """The output of each agent's actor for its own observation: float32 (B, M, A), for leaves (B, M, ...)."""
-        made: Any = ()
+        """The outputs of each agent's actor for its own observation: float32 (B, M, A) each, for leaves (B, M, ...)."""
+        outputs: Any = ()
         for m in range(len(self.nets)):
-            made = (*made, primitives.item(self.nets[m](of_agent(leaves, m)), 0))
-        return ops.Stack(1)(made)
+            outputs = (*outputs, self.nets[m](of_agent(leaves, m)))
+        made: Any = ()
+        for k in range(len(outputs[0])):
+            each: Any = ()
+            for m in range(len(self.nets)):
+                each = (*each, primitives.item(outputs[m], k))
+            made = (*made, ops.Stack(1)(each))
+        return made
 
     def host(self) -> numpy_networks.AgentActors:
         return numpy_networks.AgentActors(host_of(*self.nets), self.place)
+
+
+class SoftAgentActors(AgentActors):
+    """`AgentActors` whose continuous actions are the tanh of normals: it returns mean and log standard deviation."""
+
+    box_class = SquashedActor
 
 
 class AgentCritic(nn.Cell):
@@ -394,38 +420,50 @@ class AgentCritic(nn.Cell):
 
 
 class AgentCritics(nn.Cell):
-    """An `AgentCritic` for each agent.
+    """N `AgentCritic` for each of the M agents.
 
     Args:
       central: whether each critic sees all agents, or only its own.
+      n_critics: N.
     """
 
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, central: bool) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, central: bool, n_critics: int = 1
+    ) -> None:
         super().__init__()
         count = len(spec["agents"]["names"])
         seen = [tuple(range(count)) if central else (m,) for m in range(count)]
-        self.nets = nn.CellList([AgentCritic(spec, model, rng, agents) for agents in seen])
+        self.agents, self.n_critics = count, n_critics
+        self.nets = nn.CellList([AgentCritic(spec, model, rng, agents) for _ in range(n_critics) for agents in seen])
         self.is_own = tuple(ms.Tensor(row.reshape(1, count, 1)) for row in np.eye(count, dtype=np.bool_))
 
     def construct(self, actions, leaves):
-        """The values of all agents, float32 (B, M); for the arguments see `AgentCritic`."""
+        """The values of all agents, float32 (N, B, M); for the arguments see `AgentCritic`."""
         made: Any = ()
-        for m in range(len(self.nets)):
-            made = (*made, self.nets[m](actions, leaves))
-        return ops.Stack(1)(made)
+        for k in range(len(self.nets)):
+            made = (*made, self.nets[k](actions, leaves))
+        return self.by_critic(made)
 
-    def of_own_actions(self, actions, own, leaves):
-        """The values, float32 (B, M), of each agent if it acts as in `own` and the others as in `actions`.
+    def of_own_actions(self, actions, own, leaves, count):
+        """The values, float32 (N, B, M), of each agent if it acts as in `own` and the others as in `actions`.
 
         Args:
           actions, own: actions of all agents, float32 (B, M, A).
           leaves: leaves of all agents' observations, (B, M, ...) each.
+          count: number of critics to use, the first N.
         """
         made: Any = ()
-        for m in range(len(self.nets)):
-            is_own = ops.BroadcastTo(actions.shape)(primitives.item(self.is_own, m))
-            made = (*made, self.nets[m](ops.Select()(is_own, own, actions), leaves))
-        return ops.Stack(1)(made)
+        for k in range(count * self.agents):
+            is_own = ops.BroadcastTo(actions.shape)(primitives.item(self.is_own, k % self.agents))
+            made = (*made, self.nets[k](ops.Select()(is_own, own, actions), leaves))
+        return self.by_critic(made)
+
+    def by_critic(self, values):
+        """A tuple of values (B,), ordered by critic and then by agent, as one array (N, B, M)."""
+        made: Any = ()
+        for k in range(len(values) // self.agents):
+            made = (*made, ops.Stack(1)(values[k * self.agents : (k + 1) * self.agents]))
+        return ops.Stack(0)(made)
 
 
 def of_agent(leaves, m):

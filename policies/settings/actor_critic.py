@@ -44,7 +44,9 @@ def a2c() -> groups.Schema:
     learn = {
         **groups.passes(1, 1),
         **groups.described(
-            LearnSection.options(optimizer="rmsprop", learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False),
+            LearnSection.options(
+                "max_times_sampled", optimizer="rmsprop", learning_rate=7e-4, gae_lambda=1.0, normalize_advantage=False
+            ),
             learning_rate="learning rate",
             gae_lambda="bias-variance trade-off of GAE; 1: n-step returns",
         ),
@@ -80,12 +82,13 @@ def ppo() -> groups.Schema:
     """
     learn = {
         **groups.passes(10, 16),
-        **LearnSection.options(entropy_weight=0.0, value_clip=False),
+        **LearnSection.options("max_times_sampled", entropy_weight=0.0, value_clip=False),
         **groups.anneal(False),
     }
     schema = clipped_surrogate(learn)
     schema["model"] |= ModelSection.options(normalize_obs=True)
     schema["learn"] |= {
+        "clip_parts": opt(False, None, "clip the gradients of encoder, actor and critic to grad_norm one by one"),
         "kl_weight": opt(0.0, "[0, inf)", "initial weight of a penalty on the divergence of the policy; 0: none"),
         "kl_aim": opt(0.01, "(0, inf)", "kl_weight: mean divergence of an update at which the weight aims"),
     }
@@ -119,7 +122,8 @@ def impala() -> groups.Schema:
     """Settings of IMPALA."""
     learn = {
         **groups.described(
-            LearnSection.options("n_epoch"), n_epoch="gradient steps per rollout, each on the whole rollout"
+            LearnSection.options("n_epoch", "max_times_sampled"),
+            n_epoch="gradient steps per rollout, each on the whole rollout",
         ),
         "rho_bar": opt(1.0, "(0, inf)", "truncation of the importance weight of each TD error"),
         "c_bar": opt(1.0, "(0, inf)", "truncation of the importance weights that propagate later errors back"),

@@ -154,6 +154,46 @@ def maddpg() -> groups.Schema:
     }
 
 
+def matd3() -> groups.Schema:
+    """MATD3: MADDPG with TD3's twin critics, delayed updates and, for continuous actions, noise on target actions.
+
+    Ackermann et al., 2019, https://arxiv.org/abs/1910.01465; TD3: Fujimoto et al., 2018,
+    https://arxiv.org/abs/1802.09477.
+    """
+    schema = maddpg()
+    schema["model"] |= groups.described(ModelSection.options("n_critics"), n_critics="critics of each agent")
+    noise = LearnSection.options("target_noise", "noise_clip")
+    described = {key: f"continuous actions: {option.doc}" for key, option in noise.items()}
+    schema["learn"] |= {
+        **groups.described(
+            LearnSection.options("policy_delay"), policy_delay="critic updates per update of the actors and the targets"
+        ),
+        **groups.described(noise, **described),
+    }
+    return schema
+
+
+def masac() -> groups.Schema:
+    """Settings of MASAC."""
+    schema = maddpg()
+    del schema["collect"]["noise"], schema["learn"]["logit_weight"]
+    schema["model"] |= groups.described(ModelSection.options("n_critics"), n_critics="critics of each agent")
+    schema["learn"] |= {
+        **groups.described(
+            LearnSection.options("auto_alpha", "target_entropy", alpha=0.1),
+            alpha="entropy temperature of all agents, or its initial value if each learns its own",
+            auto_alpha="tune the temperature of each agent automatically",
+            target_entropy="continuous actions: target entropy in nats; None: minus the number of action dimensions",
+        ),
+        "target_entropy_share": opt(
+            0.2,
+            "[0, 1]",
+            "discrete actions: target entropy as a fraction of the maximum, log(number of legal actions)",
+        ),
+    }
+    return schema
+
+
 ALGORITHMS = (
     Algorithm(
         "idqn",
@@ -219,5 +259,18 @@ ALGORITHMS = (
     ),
     Algorithm(
         "maddpg", "MADDPG", maddpg, actions=("discrete", "box"), chain="off_policy", unit_box=True, agents="several"
+    ),
+    Algorithm(
+        "matd3",
+        "MADDPG",
+        matd3,
+        actions=("discrete", "box"),
+        chain="off_policy",
+        unit_box=True,
+        agents="several",
+        variant_of="maddpg",
+    ),
+    Algorithm(
+        "masac", "MASAC", masac, actions=("discrete", "box"), chain="off_policy", unit_box=True, agents="several"
     ),
 )

@@ -10,6 +10,8 @@ from worlds import Permit
 
 from minding.engine.errors import ConfigError
 from minding.envs import video
+from minding.envs.config import env_settings
+from minding.envs.single.factory import env_factory
 
 
 class Painted(Permit):
@@ -49,19 +51,34 @@ class FirstLegal:
 
 
 def shades(path):
-    """The gray of each picture of a GIF, and how long it is shown, ms."""
+    """The gray of each picture of a GIF in tens, which 256 colors leave, and how long it is shown, ms."""
     with Image.open(path) as film:
-        frames = [np.asarray(frame.convert("RGB"))[0, 0, 0] for frame in ImageSequence.Iterator(film)]
+        frames = [10 * round(np.asarray(frame.convert("RGB"))[0, 0, 0] / 10) for frame in ImageSequence.Iterator(film)]
         return frames, film.info["duration"]
 
 
-def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture(tmp_path):
+CAPTIONED = video.captioned
+
+
+def test_a_caption_is_readable_below_an_image_of_any_size():
+    for side, shown, strip in ((8, 240, 15), (330, 330, 22)):
+        image = video.captioned(np.zeros((side, side, 3), np.uint8), "step 12   return 3.50")
+        assert image.shape == (shown + strip, shown, 3)
+        assert not image[:shown].any()
+        assert (image[shown:].max(axis=(0, 2)) > 180).sum() > 20
+
+
+def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture_with_its_return(tmp_path, monkeypatch):
     env = {
         "env_id": "test_video:Painted",
         "wrappers": [{"frame_stack": {"size": 2}}],
         "info_keys": ["action_mask", "success"],
     }
+    told = []
+    monkeypatch.setattr(video, "captioned", lambda image, text: told.append(text) or CAPTIONED(image, text))
     (end,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
+    returns = np.cumsum(range(end.episode_length + 1))
+    assert told == [f"step {step}   return {total:.2f}" for step, total in enumerate(returns)]
     frames, duration = shades(tmp_path / "a.gif")
     assert duration == 200
     # The first observation, and the true last one.
@@ -91,6 +108,12 @@ def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     assert shades(tmp_path / "c.gif")[0] == [0, 40, 0, 40]
 
 
+def test_whether_an_environment_can_be_filmed_is_known_without_making_one():
+    ids = ("CartPole-v1", "test_video:Painted", "minding/Battle-v0", "test_video:Unseen", "worlds:Permit")
+    answers = [env_factory(env_settings({"env_id": env_id})).renders for env_id in ids]
+    assert answers == [True, True, True, False, False]
+
+
 class Shooter:
     def reset(self): ...
 
@@ -102,9 +125,9 @@ def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
     env = {"env_id": "minding/Battle-v0", "info_keys": ["battle_won"], "backend": "native", "global_state": True}
     (end,) = video.record_episodes(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
     with Image.open(tmp_path / "a.gif") as film:
-        assert film.size == (16 * 24, 12 * 24)
-        # Pictures that do not change are shown longer.
-        assert 2 < film.n_frames <= end.episode_length + 1
+        # Below the map is a strip with a caption.
+        assert film.size == (16 * 24, 12 * 24 + 25)
+        assert film.n_frames == end.episode_length + 1
     assert set(end.info) == {"battle_won"}
 
 

@@ -21,10 +21,16 @@ USERS = (
     "trajectory_trainer",
 )
 SPOILED = {
-    # Rewards were learned from, or pushed, without those of the model.
-    **{name: {"reward_estimator"} for name in USERS},
+    # Rewards were learned from, or pushed, without those of the model, and rollouts without the earlier ones.
+    **{name: {"reward_estimator", "rollout_queue"} for name in USERS},
     # Rewards are n-step returns.
-    "nstep_reward_enhancer": {*USERS, "nstep_reward_enhancer", "offline_data_saver", "reward_estimator"}
+    "nstep_reward_enhancer": {
+        *USERS,
+        "nstep_reward_enhancer",
+        "offline_data_saver",
+        "reward_estimator",
+        "rollout_queue",
+    }
     - {"data_pusher"},
     # Rewards of the model would be replaced, or be taken for the environment's.
     "reward_estimator": {"her_data_enhancer", "offline_data_saver", "sqil_data_pusher"},
@@ -43,21 +49,17 @@ LOST = {
     "nstep_reward_enhancer": {"StepCollector"},
     "priority_calculator": {"StepCollector"},
     "reward_estimator": {"StepCollector"},
+    "rollout_queue": {"StepCollector"},
 }
 COLLECTORS = {"EpisodeCollector", "StepCollector"}
 EVALUATORS = {"arena_evaluator", "interaction_evaluator"}
-LEARNERS = {
-    "OffPolicyLearner",
-    "multistep_trainer",
-    "opponent_rater",
-    "reward_estimator",
-    "trainer",
-    "trajectory_trainer",
-}
+TRAINERS = {"OffPolicyLearner", "multistep_trainer", "trainer", "trajectory_trainer"}
+LEARNERS = {*TRAINERS, "opponent_rater", "reward_estimator"}
 MISSED = {
     **{name: EVALUATORS for name in ("CkptSaver", "model_pool", "reward_timer", "termination_checker")},
     **{name: {"eps_greedy_handler", "eps_greedy_masker"} for name in COLLECTORS},
-    "online_logger": {"SelfPlayCollector", *EVALUATORS, *COLLECTORS, *LEARNERS},
+    **{name: {"rollout_queue"} for name in TRAINERS},
+    "online_logger": {"SelfPlayCollector", "rollout_queue", *EVALUATORS, *COLLECTORS, *LEARNERS},
 }
 WORDS = {"cannot work on": SPOILED, "overwrites": LOST, "never finds it": MISSED}
 

@@ -12,7 +12,7 @@ import pytest
 from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
-from minding.engine.errors import ChainError, CheckpointError, ConfigError
+from minding.engine.errors import ChainError, CheckpointError, ConfigError, LearnerError
 from minding.middleware import CkptSaver
 
 CONFIG = {
@@ -135,6 +135,17 @@ def test_the_last_state_is_saved_however_the_run_ends_and_wherever_the_saver_sta
     assert state["policy"]["value"].tolist() == [30.0]
     # What broke off in the middle cannot be gone on with exactly, and says so.
     assert manifest["guarantee"] == ("mid-iteration" if end == "exception" else "exact")
+
+
+def test_after_the_end_of_a_learner_the_newest_checkpoint_is_an_exact_one(run, tmp_path):
+    def stop(task, ctx):
+        raise LearnerError("learner 1 has ended")
+
+    for train_freq, saved, guarantee in ((20, ["iter_20"], "exact"), (None, ["iter_30"], "mid-iteration")):
+        with pytest.raises(LearnerError):
+            run(at_iteration(2, stop), train_freq=train_freq, max_step=50)
+        assert names(tmp_path / "run" / "ckpt") == saved
+        assert load_checkpoint(tmp_path / "run" / "ckpt" / saved[0])[1]["guarantee"] == guarantee
 
 
 class Keeps:

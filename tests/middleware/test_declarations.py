@@ -164,6 +164,7 @@ MIDDLEWARE = {
     "recorded_data_pusher": lambda cfg, path: library.recorded_data_pusher(Nowhere(), TWO_EPISODES),
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
+    "rollout_queue": lambda cfg, path: library.rollout_queue(2),
     "sqil_data_pusher": lambda cfg, path: library.sqil_data_pusher(cfg, ReplayBuffer(50, COUNTING_FIELDS), True),
     "symmetry_enhancer": lambda cfg, path: library.symmetry_enhancer(BOARD),
     "termination_checker": lambda cfg, path: library.termination_checker(

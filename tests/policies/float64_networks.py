@@ -56,9 +56,11 @@ def linear_head(p, part, name, obs):
 def squashed(p, part, obs, noise):
     """Actions (..., B, A) of a `SquashedActor` and their log-probabilities (..., B)."""
     mean, log_std = linear_head(p, part, "mean", obs), np.clip(linear_head(p, part, "log_std", obs), -20.0, 2.0)
-    action, noise = np.tanh(mean + np.exp(log_std) * noise), noise.astype(np.float64)
-    log_prob = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1.0 - action**2)
-    return action, log_prob.sum(axis=-1)
+    u, noise = mean + np.exp(log_std) * noise, noise.astype(np.float64)
+    # log(1 - tanh(u)^2) without a difference of nearly equal numbers.
+    slope = 2.0 * (np.log(2.0) - u - np.logaddexp(0.0, -2.0 * u))
+    log_prob = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - slope
+    return np.tanh(u), log_prob.sum(axis=-1)
 
 
 def state_value(p, obs):

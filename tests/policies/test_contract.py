@@ -417,7 +417,7 @@ def test_defaults_come_from_the_algorithms_schema():
 # Their networks are cells of PPO, PG, C51, TD3, QMIX, DQN, SAC and discrete SAC; images that a `StateValue` sees
 # have a test of their own, and Dreamer sees some in a case of the table.
 ALIKE = {"a2c", "a3c", "ac", "bc", "coma", "ddpg", "dreamer", "idqn", "impala", "ippo", "pqn", "qrdqn", "rainbow"}
-ALIKE |= {"trpo", "vdn"}
+ALIKE |= {"matd3", "masac", "trpo", "vdn"}
 ALIKE |= {
     "qtran",
     "wqmix",

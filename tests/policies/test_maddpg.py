@@ -5,15 +5,10 @@ import copy
 import kit
 import numpy as np
 import pytest
-from fakes import dict_of, discrete, draw_masks, mask_of, space_of, tiny_config
-from float64_networks import actor, linear_head, own_value
+from team_critics import AGENTS, BATCH, SPACES, Step, check_step, differ, make, rows_for
 
 from minding.policies import get_policy_class
 
-SPACES = {
-    "discrete": (dict_of(action_mask=mask_of(3), observation=space_of(4)), discrete(3)),
-    "box": (dict_of(observation=space_of(4)), space_of(2)),
-}
 CONTRACT = {
     "maddpg": (*SPACES["discrete"], {"policy.model.normalize_obs": True}),
     "maddpg, box": (*SPACES["box"], {"policy.model.central": False}),
@@ -32,169 +27,31 @@ RESUMES = {
     ),
 }
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou")
-BATCH, AGENTS, RATE, TAU = 12, 3, 0.01, 0.25
 KINDS = [*SPACES, "team"]
-
-
-def make(kind):
-    observation, action = SPACES["box" if kind == "box" else "discrete"]
-    learn = {"learning_rate": RATE, "tau": TAU, "grad_norm": 0.0, "temperature": 0.7}
-    cfg = tiny_config("maddpg", observation, action, **{f"policy.learn.{key}": x for key, x in learn.items()})
-    cfg.policy.learn.logit_weight = 0.1
-    cfg.env.spec.agents.team_reward = kind == "team"
-    return kit.Bench(get_policy_class("maddpg")(cfg), BATCH, kind)
 
 
 @pytest.fixture(scope="module")
 def made():
     """Policies for discrete and for continuous actions with rewards of each agent, and one for a team's reward."""
-    return {kind: make(kind) for kind in KINDS}
+    return {kind: make("maddpg", kind, {"temperature": 0.7, "logit_weight": 0.1}) for kind in KINDS}
 
 
 @pytest.fixture
 def benches(made):
     """They, as they were built, with targets that differ from the networks."""
     for bench in made.values():
-        bench.restore()
-        rng = np.random.default_rng(3)
-        for cell in (bench.root.net, bench.root.target_net, bench.root.target_critics):
-            for p in cell.get_parameters():
-                p.asnumpy()[...] += rng.normal(0.0, 0.3, p.shape).astype(np.float32)
+        differ(bench.restore())
     return made
-
-
-def rows_for(bench):
-    """Rows in which agents are missing, leave and come, episodes end, and others are cut by a time limit."""
-    rng, rows = np.random.default_rng(0), bench.rows(action=3)
-    for when in ("obs", "next_obs"):
-        rows[f"{when}.alive"] = rng.random((BATCH, AGENTS)) < 0.7
-        if f"{when}.action_mask" in rows:
-            rows[f"{when}.action_mask"] = draw_masks([3], BATCH * AGENTS, rng).reshape(BATCH, AGENTS, 3)
-    rows["terminated"] = (np.arange(BATCH) % 4 == 0).astype(np.float32)
-    if rows["action"].dtype == np.float32:
-        rows["action"] = np.tanh(rows["action"])
-    return rows
-
-
-class Step:
-    """A gradient step on all rows, by the formulas."""
-
-    def __init__(self, policy, rows, noise):
-        self.rows, self.noise, self.learn = rows, noise, policy.cfg.learn
-        self.discrete = policy.spec["action"]["kind"] == "discrete"
-        self.team = policy.spec["agents"]["team_reward"]
-        self.alive = rows["obs.alive"].astype(np.float64)
-        self.counted = np.ones_like(self.alive) if self.team else self.alive
-        action = np.eye(3)[rows["action"]] if self.discrete else rows["action"].astype(np.float64)
-        self.taken = action * self.alive[..., None]
-
-    def output(self, p, part, m, when):
-        """Logits or actions (B, A) of the actor of agent m."""
-        seen, net = self.rows[f"{when}.observation"][:, m].astype(np.float64), f"{part}.nets.{m}"
-        if not self.discrete:
-            return actor(p, net, seen)
-        return np.where(self.rows[f"{when}.action_mask"][:, m], linear_head(p, net, "linear", seen), -1e30)
-
-    def q(self, p, part, m, actions, when):
-        seen = self.rows[f"{when}.observation"].astype(np.float64)
-        joint = [each for k in range(AGENTS) for each in (seen[:, k], actions[:, k])]
-        return own_value(p, f"{part}.nets.{m}", np.concatenate(joint, axis=1))
-
-    def drawn(self, output, m, k):
-        """The action of an actor's output; of logits the best with Gumbel noise."""
-        return np.eye(3)[(output + self.noise[k][:, m]).argmax(axis=1)] if self.discrete else output
-
-    def targets(self, p):
-        there = self.rows["next_obs.alive"].astype(np.float64)
-        actions = [self.drawn(self.output(p, "target_net", m, "next_obs"), m, 1) for m in range(AGENTS)]
-        actions = np.stack(actions, axis=1) * there[..., None]
-        going = self.rows["discount"] * (1.0 - self.rows["terminated"])
-        made = []
-        for m in range(AGENTS):
-            value = going * self.q(p, "target_critics", m, actions, "next_obs")
-            made.append(self.rows["reward"] + value if self.team else self.rows["reward"][:, m] + there[:, m] * value)
-        return made
-
-    def critic_loss(self, p, targets):
-        errors = [0.5 * (self.q(p, "critics", m, self.taken, "obs") - targets[m]) ** 2 for m in range(AGENTS)]
-        return sum(mean(error, self.counted[:, m]) for m, error in enumerate(errors))
-
-    def value_of(self, p, m, own):
-        actions = self.taken.copy()
-        actions[:, m] = own
-        return self.q(p, "critics", m, actions, "obs")
-
-    def actor_loss(self, p):
-        loss = 0.0
-        for m in range(AGENTS):
-            output = self.output(p, "net", m, "obs")
-            loss -= mean(self.value_of(p, m, self.drawn(output, m, 0)), self.alive[:, m])
-            loss += self.penalty(output, m)
-        return loss
-
-    def penalty(self, logits, m):
-        if not self.discrete:
-            return 0.0
-        legal = self.rows["obs.action_mask"][:, m]
-        square = np.where(legal, logits, 0.0) ** 2
-        return self.learn.logit_weight * mean(square.sum(axis=1) / legal.sum(axis=1), self.alive[:, m])
-
-    def linearised(self, p, fixed):
-        """What has the straight-through gradient at `fixed`: the values' slopes there times the soft actions."""
-        loss = 0.0
-        for m in range(AGENTS):
-            own = self.drawn(self.output(fixed, "net", m, "obs"), m, 0)
-            slope = np.stack([self.slope(fixed, m, own, k) for k in range(own.shape[1])], axis=1)
-            output = self.output(p, "net", m, "obs")
-            if self.discrete:
-                scores = (output + self.noise[0][:, m]) / self.learn.temperature
-                soft = np.exp(scores - scores.max(axis=1, keepdims=True))
-                loss += self.penalty(output, m) - mean(
-                    (slope * soft / soft.sum(1, keepdims=True)).sum(1), self.alive[:, m]
-                )
-            else:
-                loss -= mean((slope * output).sum(axis=1), self.alive[:, m])
-        return loss
-
-    def slope(self, p, m, own, k, step=1e-6):
-        up, down = own.copy(), own.copy()
-        up[:, k] += step
-        down[:, k] -= step
-        return (self.value_of(p, m, up) - self.value_of(p, m, down)) / (2 * step)
-
-
-def mean(x, weight):
-    return (x * weight).sum() / max(weight.sum(), 1e-8)
-
-
-def step_of(bench, rows):
-    """The step that the next update makes, with the noise that it will draw."""
-    return Step(bench.policy, rows, bench.upcoming().gumbel(size=(2, 1, BATCH, AGENTS, 3))[:, 0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses_and_gradients_are_those_of_the_formulas_and_targets_follow(benches, kind):
     bench = benches[kind]
-    rows, p = rows_for(bench), bench.params
-    step = step_of(bench, rows)
-    metrics = bench.learn(rows).metrics
-    targets, new = step.targets(p), bench.params
-    # Actors are judged by the critics after their step.
-    after = {**p, **{name: x for name, x in new.items() if name.startswith("critics.")}}
-    q = [mean(step.q(p, "critics", m, step.taken, "obs"), step.counted[:, m]) for m in range(AGENTS)]
-    expected = {"critic_loss": step.critic_loss(p, targets), "q_value": sum(q), "actor_loss": step.actor_loss(after)}
-    kit.check_metrics(metrics, {name: number / AGENTS for name, number in expected.items()}, rel=1e-4)
-    losses = {
-        "critics": (lambda x: step.critic_loss(x, targets), p, "critics"),
-        "actors": (lambda x: step.linearised(x, after), after, "net"),
-    }
-    kit.check_gradients(bench.policy, losses, rtol=1e-3)
-    for name in new:
-        if name.startswith("target_"):
-            wanted = (1 - TAU) * p[name] + TAU * new[kit.online(name)]
-            np.testing.assert_allclose(new[name], wanted, rtol=1e-5, atol=1e-6)
-        elif not name.startswith("optim"):
-            assert not np.array_equal(p[name], new[name])
+    noise = np.zeros((2, BATCH, AGENTS, 2))
+    if kind != "box":
+        noise = bench.upcoming().gumbel(size=(2, 1, BATCH, AGENTS, 3))[:, 0]
+    rows = rows_for(bench)
+    check_step(bench, rows, Step(bench.policy, rows, noise))
 
 
 def test_what_agents_do_and_see_that_are_not_there_changes_nothing(benches):

@@ -27,6 +27,7 @@ from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.acting.numpy_layers import MLPPair
 from minding.policies.core.acting_network import GraphNetwork, acting_network
+from minding.policies.learning import optim
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import Rows
 from minding.policies.networks import encoder
@@ -344,38 +345,43 @@ class Descend(nn.Cell):
         return self.optim({"net": grads}, {"rate_net": rate}, grads)["net"]
 
 
-def np_adam(params, steps, rates, eps, max_norm):
-    """The formula of the paper, float64; gradients are clipped as torch's clip_grad_norm_ does."""
+def np_adam(params, steps, rates, eps, max_norm, parts=(0, 0)):
+    """The formula of the paper, float64; gradients of each part are clipped as torch's clip_grad_norm_ does."""
     params = [p.astype(np.float64) for p in params]
     m, v = [0.0] * len(params), [0.0] * len(params)
     norms = []
     for t, (grads, rate) in enumerate(zip(steps, rates), 1):
-        norm = math.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in grads))
-        norms.append(norm)
-        scale = min(1.0, max_norm / (norm + 1e-6)) if max_norm else 1.0
+        squares = [(g.astype(np.float64) ** 2).sum() for g in grads]
+        norms.append(math.sqrt(sum(squares)))
         for i, g in enumerate(grads):
-            g = g.astype(np.float64) * scale
+            norm = math.sqrt(sum(square for square, part in zip(squares, parts) if part == parts[i]))
+            g = g.astype(np.float64) * (min(1.0, max_norm / (norm + 1e-6)) if max_norm else 1.0)
             m[i] = 0.9 * m[i] + 0.1 * g
             v[i] = 0.999 * v[i] + 0.001 * g**2
             params[i] -= rate * (m[i] / (1 - 0.9**t)) / (np.sqrt(v[i] / (1 - 0.999**t)) + eps)
     return params, norms
 
 
-@pytest.mark.parametrize("max_norm", [0.0, 0.5, 100.0])
-@pytest.mark.parametrize("eps", [1e-8, 1e-5])
-def test_adam_is_the_papers_over_ten_steps(max_norm, eps):
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    ("max_norm", "eps", "parts"),
+    [(0.0, 1e-8, (0, 0)), (0.5, 1e-5, (0, 0)), (100.0, 1e-5, (0, 0)), (0.5, 1e-5, (1, 0)), (0.0, 1e-8, (0, 1))],
+)
+def test_adam_is_the_papers_over_ten_steps(max_norm, eps, parts, fused, monkeypatch):
+    if not fused:
+        monkeypatch.setattr(optim, "usable", lambda: False)
     draw = rng(3)
     start = [draw.standard_normal((3, 2)).astype(np.float32), draw.standard_normal(4).astype(np.float32)]
     # Small gradients, so that epsilon matters.
     steps = [[draw.normal(0, 1e-3 if t % 2 else 1.0, p.shape).astype(np.float32) for p in start] for t in range(10)]
     rates = [0.01 * (1 + t) for t in range(10)]
     params = [ms.Parameter(ms.Tensor(p.copy()), name=f"p{i}") for i, p in enumerate(start)]
-    descend = Descend(params, eps=eps, max_grad_norm=max_norm)
+    descend = Descend(params, eps=eps, max_grad_norm=max_norm, parts=parts)
     norms = [
         float(descend(to_device(np.array([rate], np.float32))[0], *[to_device(g) for g in grads]))
         for grads, rate in zip(steps, rates)
     ]
-    expected, expected_norms = np_adam(start, steps, rates, eps, max_norm)
+    expected, expected_norms = np_adam(start, steps, rates, eps, max_norm, parts)
     for p, e in zip(params, expected):
         np.testing.assert_allclose(p.asnumpy(), e, rtol=2e-5, atol=2e-6)
     np.testing.assert_allclose(norms, expected_norms if max_norm else np.zeros(10), rtol=1e-5)

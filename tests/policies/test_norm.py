@@ -80,6 +80,8 @@ WITH_CRITICS = {
     "discrete_sac",
     "discrete_sqil",
     "maddpg",
+    "matd3",
+    "masac",
     "pdqn",
 }
 

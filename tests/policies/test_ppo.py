@@ -177,6 +177,31 @@ def test_values_and_log_probabilities_are_those_of_what_was_recorded(bench):
     np.testing.assert_allclose(record["log_prob"], log_prob, atol=1e-5)
 
 
+def test_encoder_actor_and_critic_are_clipped_apart():
+    moments, bound = [], 0.01
+    for grad_norm in (0.0, bound):
+        learn = {"grad_norm": grad_norm, "clip_parts": True}
+        bench = kit.Bench(kit.make_policy("ppo", dict_of(a=VECTOR, b=VECTOR), space_of(2), learn), BATCH)
+        metrics = bench.learn(bench.rows(), INDEX[:1]).metrics
+        known = {id(p): name for name, p in bench.policy.params.items()}
+        step = bench.root.optim.steps[0]
+        # Its gradient is a tenth of the first moment after one step.
+        moments.append({known[id(p)]: 10.0 * m.asnumpy() for p, m in zip(step.params, step.m)})
+    raw, clipped = moments
+    parts = {"encoder": ("encoder",), "actor": ("actor", "head"), "critic": ("critic", "value")}
+    found: set[str] = set()
+    for cells in parts.values():
+        names = [name for name in raw if name.split(".")[1] in cells]
+        norm = np.sqrt(sum((raw[name].astype(np.float64) ** 2).sum() for name in names))
+        assert norm > bound
+        for name in names:
+            np.testing.assert_allclose(clipped[name], raw[name] * bound / norm, rtol=1e-3, atol=1e-9, err_msg=name)
+        found |= set(names)
+    assert found == set(raw)
+    whole = np.sqrt(sum((slope.astype(np.float64) ** 2).sum() for slope in raw.values()))
+    assert metrics["grad_norm"] == pytest.approx(whole, rel=1e-3)
+
+
 # The penalty on the divergence
 
 KL_WEIGHT, AIM = 3.0, 0.01

@@ -80,7 +80,7 @@ def test_the_film_is_in_the_run_folder_and_in_tensorboard(tmp_path):
     film_run(cfg, run_dir, Player(), 300, lambda: False)
     film = run_dir.video.read_bytes()
     assert film.startswith(b"GIF89a")
-    assert images(run_dir.tensorboard) == [(300, (12, 8), film)]
+    assert images(run_dir.tensorboard) == [(300, (12 * 20, 8 * 20 + 15), film)]
 
 
 def test_without_tensorboard_only_the_run_folder_has_it(tmp_path):
@@ -113,6 +113,6 @@ def test_a_run_is_filmed_after_its_final_evaluation_if_it_is_asked_for(tmp_path)
     run_dir = RunDir.create(cfg)
     summary = training.train(cfg, run_dir, progress=False)
     assert summary.eval_return == 4.0
-    assert images(run_dir.tensorboard) == [(summary.env_step, (12, 8), run_dir.video.read_bytes())]
+    assert images(run_dir.tensorboard) == [(summary.env_step, (12 * 20, 8 * 20 + 15), run_dir.video.read_bytes())]
     # It takes seconds, and graphics drivers that a machine without a screen may lack.
     assert config(tmp_path).run.video is False

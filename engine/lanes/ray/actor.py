@@ -39,12 +39,16 @@ def host_class() -> type[Any]:
     """
 
     class Host:
-        def __init__(self, path: list[str], shapes: dict[str, Any]) -> None:
+        def __init__(self, path: list[str], shapes: dict[str, Any], code: bytes | None = None) -> None:
             import sys
 
             # An actor finds modules beside the script and in the current folder only.
             sys.path += [entry for entry in path if entry not in sys.path]
             from minding.engine.lanes.ray.actor import Serving
+            from minding.engine.lanes.ray.code import unpack
+
+            if code is not None:
+                sys.path.append(unpack(code))
 
             self._serving = Serving(shapes)
 
@@ -97,6 +101,9 @@ class Serving:
     def beats(self) -> int:
         """Not used here: the main process counts the beats."""
         return 0
+
+    def expect(self, deadline: float) -> None:
+        """Not used here."""
 
     def put(self, place: Any, header: bytes, buffers: Sequence[Array]) -> None:
         """Gives the worker a message."""

@@ -87,6 +87,8 @@ class Guard:
         Raises:
           LaneError: a process of Ray is lost, or it does not return.
         """
+        # `put` and others of this object call this method themselves.
+        assert getattr(call, "func", None) != self.run, f"{call}: call it without run()"
         deadline = time.monotonic() + _LIMIT + (kwargs.get("timeout") or 0.0)
         while self._is_frozen():
             time.sleep(_SLICE)

@@ -18,6 +18,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from minding.engine.errors import LaneError
 from minding.engine.lanes.options import KINDS, LOCAL, cores
 from minding.engine.lanes.ray.actor import ActorPort, host_class
 from minding.engine.lanes.ray.cluster import JoinedCluster, LocalCluster
+from minding.engine.lanes.ray.code import pack
 from minding.engine.lanes.ray.guard import Guard
 from minding.engine.lanes.ray.machines import Places, check_resources, inspect, is_placed, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
@@ -37,7 +39,6 @@ from minding.engine.types import Array
 _log = logging.getLogger("minding.lanes")
 Cluster = LocalCluster | JoinedCluster
 _BEAT = 0.5  # s
-_SOON = 0.2  # s
 _END = 2.0  # s
 _LOOK = 10.0  # s between two looks for a free CPU
 _DRIFT = 1e-4  # s per s, between the clocks of two machines
@@ -58,6 +59,7 @@ class RayTransport:
       address: ``local``, or HOST:PORT of a cluster.
       insecure: whether a cluster may be used without a token.
       resources: the resources that each kind of worker takes, by its key of `KINDS`.
+      code: folder with modules for workers on other machines.
     """
 
     own_process = increments = True
@@ -66,8 +68,15 @@ class RayTransport:
     """CPUs that each worker takes on a cluster with other machines."""
 
     def __init__(
-        self, address: str, insecure: bool = False, resources: Mapping[str, Mapping[str, float]] | None = None
+        self,
+        address: str,
+        insecure: bool = False,
+        resources: Mapping[str, Mapping[str, float]] | None = None,
+        code: str | None = None,
     ) -> None:
+        self._code = None if code is None else pack(Path(code))
+        # Its place in the cluster's object store, from which each machine takes it once.
+        self._shipped: Any = None
         self._resources = {name: (resources or {}).get(kind, {}) for kind, name in KINDS.items()}
         self._address = address
         self._cluster: Cluster = LocalCluster() if address == LOCAL else JoinedCluster(address, insecure)
@@ -119,7 +128,9 @@ class RayTransport:
         # The first sign of life contains the process id.
         watch = self._cluster.watch if self._started else lambda pid: None
         options["scheduling_strategy"] = strategy
-        actor = ray.run(host.options(**options).remote, list(sys.path), shapes)
+        if self._code is not None and self._shipped is None:
+            self._shipped = ray.put(self._code)
+        actor = ray.run(host.options(**options).remote, list(sys.path), shapes, self._shipped)
         worker = RayWorker(ray, actor, watch, cpus, self._places.lost)
         if shares:
             _log.warning("no CPU is free for %s: it shares those of another worker", name)
@@ -274,6 +285,7 @@ class Pulse:
         self.pid, self.node, self.machine, self.offset = 0, "", "", 0.0
         self._error, self._measured = float("inf"), 0.0
         self._sent, self._answer = 0.0, None
+        self._deadline = 0.0
         self._ask()
 
     @property
@@ -283,11 +295,8 @@ class Pulse:
 
     @property
     def member(self) -> int:
-        """The current value if the actor answers soon, else the last one."""
-        self.look(_SOON)
-        if self._answer is None and self._ray.is_initialized():
-            self._ask()
-            self.look(_SOON)
+        """The value that `expect` asked for, if it has arrived in time, else the last one."""
+        self.look(max(0.0, self._deadline - time.monotonic()))
         return self._member
 
     @member.setter
@@ -298,6 +307,12 @@ class Pulse:
     def clock_error(self) -> float:
         """The error of `offset` in seconds."""
         return self._error + _DRIFT * (time.monotonic() - self._measured)
+
+    def expect(self, deadline: float) -> None:
+        self.look()
+        self._deadline = deadline
+        if self._answer is None and self._ray.is_initialized():
+            self._ask()
 
     def look(self, timeout: float = 0.0) -> None:
         """Receives an answer if one arrives within `timeout` seconds, and calls again after a while."""

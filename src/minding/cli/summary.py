@@ -26,18 +26,22 @@ def print_summary(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> 
     from minding.engine.checkpoint import resumable_checkpoints
     from minding.engine.config.trust import names_code
     from minding.engine.data.episode import RECORDED
+    from minding.envs.config import env_settings
+    from minding.envs.single.factory import env_factory
 
     picture = _curve(cfg, run_dir, summary, draw)
     # Board games render no images, but people can play against their agents.
     games = cfg.chain == "self_play"
     following = {
         "continue": _command("resume", run_dir.path),
-        "evaluate" if games else "play": _command("eval", run_dir.path),
+        "evaluate": _command("eval", run_dir.path),
         "play" if games else "film": _command("play" if games else "record", run_dir.path),
         "again": _command("train", run_dir.config),
     }
     if cfg.env.env_id == RECORDED:
-        following["play"] += " --env ID"
+        following["evaluate"] += " --env ID"
+        del following["film"]
+    elif not games and not env_factory(env_settings(cfg.env)).renders:
         del following["film"]
     if names_code(cfg):
         following = {name: f"{text} --trust" for name, text in following.items()}
@@ -105,15 +109,9 @@ def _command(name: str, path: Path) -> str:
 
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
     """Draws the picture of the curve; returns its path, or why it was not drawn."""
-    from minding.engine.run.curves import EVAL_RETURN, curves_of_run, final_evaluation, main_column, points_of
-    from minding.engine.run.figures import plays_itself
-    from minding.engine.run.plotting import plot_curves, plot_run
+    from minding.engine.run.plotting import plot_of_run
 
-    if plays_itself(cfg):
-        return drawn(run_dir.curve, lambda file: plot_curves(curves_of_run(cfg, metrics, vars(summary)), file))
-    title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
-    final = final_evaluation(vars(summary), main_column(points_of(metrics)) or EVAL_RETURN)
-    return drawn(run_dir.curve, lambda file: plot_run(metrics, title, file, target=cfg.run.target, final=final))
+    return drawn(run_dir.curve, lambda file: plot_of_run(cfg, metrics, vars(summary), file))
 
 
 def _normalized(summary: Any) -> dict[str, str]:

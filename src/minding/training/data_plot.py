@@ -11,7 +11,7 @@ import numpy as np
 
 from minding.engine.data.dataset import Dataset
 from minding.engine.process.packages import import_extra
-from minding.engine.run.plotting import save_figure
+from minding.engine.run.plotting import save_figure, styled
 from minding.engine.types import Array
 
 _POINTS = 20_000
@@ -52,7 +52,7 @@ def draw_dataset(data: Dataset) -> Any:
     figure = Figure(figsize=(10, 7 + 2 * len(below)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2 + len(below), 2, height_ratios=[3.5, 3.5, *[2] * len(below)])
-    returns, lengths, actions, coverage = (figure.add_subplot(grid[at // 2, at % 2]) for at in range(4))
+    returns, lengths, actions, coverage = (styled(figure.add_subplot(grid[at // 2, at % 2])) for at in range(4))
     env_id = data.about["env"]["env_id"]
     figure.suptitle(f"{env_id}: {_counted(len(data), 'step')} of {_counted(len(data.end), 'episode')}")
     _histogram(returns, data.returns(), "return of complete episodes", "episodes", absent="no complete episode")

@@ -258,7 +258,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
     def _say(self, state: str = "running", reason: str = "") -> None:
         """Writes the status of the run."""
-        workers = () if self.task.lanes is None else self.task.lanes.workers
+        # Found within the write.
+        workers = (worker for lanes in (self.task.lanes,) if lanes is not None for worker in lanes.workers)
         self._status.write(self.task.ctx, self._limit, workers, state, reason)
 
     def _say_row(self, row: Mapping[str, float | None], step: int) -> None:

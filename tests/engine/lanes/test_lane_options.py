@@ -63,6 +63,7 @@ REFUSED = [
     ({"transport": "threads", "pin": "on"}, "lanes.pin='on'"),
     ({"transport": "ray", "pin": "on"}, "lanes.pin='on'"),
     ({"transport": "ray", "insecure": True}, "lanes.insecure=true"),
+    ({"transport": "ray", "code": "."}, "lanes.code is for machines that lack modules of yours"),
     ({"transport": "ray", "resources": {"server": {"NPU": 1}}}, "--cluster HOST:PORT"),
     ({"transport": "ray", "address": "a:1", "resources": {"servers": {}}}, "'server'"),
     ({"transport": "ray", "address": "a:1", "resources": {"server": {"NPU": "one"}}}, "lanes.resources.server="),

@@ -25,7 +25,7 @@ from minding.engine.lanes.ray.machines import Places
 from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel
 from minding.engine.lanes.run import check_transport
 from minding.engine.lanes.supervised import SupervisedWorker
-from minding.engine.lanes.transport import Answer, ChannelClosed, Failure, Request, serialize
+from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Failure, Request, serialize
 
 
 class Gone(Exception):
@@ -192,6 +192,23 @@ def test_an_actor_that_is_late_or_gone(answer, error):
     channel.send(Request(0, 0, {}), ("place",))
     with pytest.raises(error):
         channel.receive(0.01)
+
+
+def test_workers_that_are_asked_together_are_waited_for_together():
+    waits = []
+
+    class Slow(FakeRay):
+        def wait(self, refs, timeout):
+            waits.append(timeout)
+            time.sleep(timeout)
+            return [], refs
+
+    pulses = [Pulse(Slow(), FakeActor()) for _ in range(5)]
+    deadline = time.monotonic() + 0.2
+    for pulse in pulses:
+        pulse.expect(deadline)
+    assert [pulse.member for pulse in pulses] == [STARTING] * 5
+    assert 0.0 < sum(waits) <= 0.2
 
 
 @pytest.mark.parametrize("ahead", [0.0, 100.0, -100.0])

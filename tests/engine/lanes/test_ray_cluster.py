@@ -1,5 +1,6 @@
 """Clusters: what a local one leaves behind and listens on, and what happens on machines that fail."""
 
+import importlib
 import importlib.util
 import os
 import re
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lane_toys import DieOnce, random_delay, run
+from lane_toys import DieOnce, random_delay, run, toy_explorer
 
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import supervised
-from minding.engine.lanes.ray import machines, transport
+from minding.engine.lanes.ray import code, machines, transport
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, has_token
+from minding.engine.lanes.ray.code import pack, unpack
 from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.process.alive import start_ticks
 
@@ -121,6 +123,18 @@ def test_a_worker_runs_on_a_machine_that_offers_its_resources(cluster):
     cluster.remove_node(special)
 
 
+@pytest.mark.slow
+def test_modules_that_other_machines_lack_are_sent_to_their_workers(cluster, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def passes(ctx):\n    pass\n")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        passes = importlib.import_module("only_here").passes
+    also_collects = {"before": [toy_explorer(), passes], "role": "collect"}
+    with pytest.raises(ModuleNotFoundError, match="No module named 'only_here'"):
+        run(3, lanes_of(cluster), **also_collects)
+    assert run(3, lanes_of(cluster, code=str(tmp_path)), **also_collects).rows == run(3).rows
+
+
 class KillMachine(DieOnce):
     """Takes the machine down that the worker is on, in the middle of a rollout."""
 
@@ -153,6 +167,26 @@ def test_a_worker_without_a_place_is_reported_and_ends_the_run(cluster, monkeypa
 
 
 # Without Ray
+
+
+def test_code_is_packed_without_what_is_hidden_or_compiled(tmp_path):
+    for name in ("own.py", "parts/deep.py", "parts/table.txt", ".git/config", "parts/__pycache__/deep.pyc"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(name)
+    there = Path(unpack(pack(tmp_path)))
+    found = {path.relative_to(there).as_posix(): path.read_text() for path in there.rglob("*") if path.is_file()}
+    assert found == {name: name for name in ("own.py", "parts/deep.py", "parts/table.txt")}
+
+
+def test_a_folder_that_holds_no_code_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match=r"expected a folder with modules"):
+        pack(tmp_path / "none")
+    with pytest.raises(ConfigError, match=r"there is no module \(\*\.py\) in this folder"):
+        pack(tmp_path)
+    (tmp_path / "own.py").write_text("1")
+    monkeypatch.setattr(code, "_LARGEST", 0)
+    with pytest.raises(ConfigError, match=r"at most 0 MB are sent"):
+        pack(tmp_path)
 
 
 HERE = {

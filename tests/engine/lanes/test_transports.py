@@ -370,6 +370,9 @@ class Lost:
     def beats(self):
         return self._handle.heartbeat.beats if self._answers else 1
 
+    def expect(self, deadline):
+        self._handle.heartbeat.expect(deadline)
+
     def receive(self, timeout=None):
         if not self._answers:
             raise TimeoutError

@@ -69,26 +69,27 @@ def make_run(folder, name="a", *, value=100.0, **settings):
     return made_run(folder, name, metrics=ROWS, figures=figures, run={"max_env_step": 2048}, **settings)
 
 
-def test_a_page_has_the_result_with_its_interval_the_pictures_and_what_to_do_next(tmp_path):
+def test_a_page_has_the_result_with_its_deviation_the_pictures_and_what_to_do_next(tmp_path):
     made = make_run(tmp_path / "runs")
     (made.path / "trace.json").write_text(json.dumps(TRACE))
     made.video.write_bytes(GIF)
     assert run(["report", str(made.path)]) == 0
     page = Page(made.path / "report.html")
-    # 100 episodes with a standard deviation of 10: 1.96 to each side.
-    assert ["a", "100.0 [98.0, 102.0]", "100", "2,048 environment steps", "3 s", "max_env_step"] in page.rows
+    assert ["a", "100.0 ± 10.0", "100", "2,048 environment steps", "3 s", "max_env_step"] in page.rows
     assert ["a", "683 environment steps/s"] in page.rows
     # Of its lane: the learner had 3 of 4 seconds.
     assert page.rows[-3:-1] == [["main: learner", "3.00", "75.0 %"], ["collector: StepCollector", "2.00", "100.0 %"]]
     kinds = [(name, kind) for name, kind, _ in page.pictures]
     svg, png = "image/svg+xml", "image/png"
     assert kinds == [
-        ("Learning curves", svg),
+        ("Learning curve", svg),
         ("An episode", "image/gif"),
         ("Metrics of learning", svg),
         ("Timeline", png),
     ]
     assert page.pictures[1][2] == GIF
+    # The picture of a single run is that of its folder, curve.png, with the returns of training.
+    assert b"training (mean of up to 100 episodes)" in page.pictures[0][2]
     assert f"minding resume {made.path}" in page.text
 
 
@@ -103,7 +104,7 @@ def test_a_run_without_an_environment_shows_what_recorded_data_say_and_how_its_p
     assert ["a", judged, "", "200 gradient steps", "3 s", "max_train_iter"] in page.rows
     assert f"minding eval {made.path} --env ID" in page.text
     assert f"minding record {made.path} --env ID" in page.text
-    assert "Learning curves" in [name for name, *_ in page.pictures]
+    assert "Learning curve" in [name for name, *_ in page.pictures]
 
 
 def test_a_page_needs_no_other_file_and_runs_nothing_whatever_names_it_shows(tmp_path):
@@ -183,4 +184,4 @@ def test_a_browser_shows_the_page(tmp_path):
     page = (tmp_path / "page.html").as_uri()
     out = subprocess.run([*command, "--dump-dom", page], capture_output=True, text=True, timeout=120)
     assert out.returncode == 0, out.stderr
-    assert "100.0 [98.0, 102.0]" in out.stdout
+    assert "100.0 ± 10.0" in out.stdout

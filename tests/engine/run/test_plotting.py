@@ -16,7 +16,7 @@ from minding.engine.chain.trace import Span, Trace
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.curves import learning_curves, main_column, mean_curve, points_of
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.plotting import plot_curves, plot_run, plot_trace, terminal_curve, thinned
+from minding.engine.run.plotting import plot_curves, plot_metrics, plot_run, plot_trace, terminal_curve, thinned
 from minding.engine.run.run_dir import RunDir, run_folders
 
 METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
@@ -227,7 +227,27 @@ def test_curves_begin_at_step_0_and_show_single_seeds_faintly_the_target_and_the
     (final,) = lines_of(axes, "None")
     assert (final.get_xdata(), final.get_ydata()) == ([501.0], [61.0])
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert texts == ["ppo (evaluation, mean of 3 seeds, 95 % interval)", "final evaluation (mean)", "target 475"]
+    assert texts == [
+        "ppo (evaluation, mean of 3 seeds, 95 % interval)",
+        "single seeds",
+        "final evaluation (mean)",
+        "target 475",
+    ]
+
+
+def test_the_axis_of_returns_begins_at_0_and_that_of_a_metric_makes_no_cliff_of_noise(tmp_path, figures):
+    table = "env_step,eval/return_mean,train/entropy\n0,495.0,0.69\n100,500.0,0.68\n"
+    path = make_run(tmp_path, metrics=table)
+    plot_curves(learning_curves([path]), tmp_path / "curve.png")
+    metrics = read_metrics(path / "metrics.csv")
+    plot_metrics({"cartpole": metrics}, ["train/entropy"], tmp_path / "metrics.png", columns=1)
+    (returns,), (entropy,) = (figure.axes for figure in figures)
+    assert returns.get_ylim()[0] <= 0.0
+    assert returns.get_ylim()[1] > 500.0
+    low, high = entropy.get_ylim()
+    assert high - low > 0.06
+    assert low < 0.68 < 0.69 < high
+    assert (entropy.get_title(), figures[1].get_supxlabel()) == ("entropy", "environment steps")
 
 
 def test_each_panel_has_the_targets_of_its_curves_once(tmp_path, figures):

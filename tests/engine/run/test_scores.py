@@ -129,7 +129,7 @@ def test_comparisons_and_pages_show_scores_plies_and_the_best_of_each_environmen
     html = page.read_text()
     assert "0.500 [0.352, 0.648]" in html
     assert "400 plies" in html
-    assert "-150.0 [" in html
+    assert "-150.0 ± " in html
 
 
 def test_an_evaluation_of_games_tells_the_score_against_each_opponent():

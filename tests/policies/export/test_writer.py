@@ -274,6 +274,7 @@ TEAMS = {
     # The networks of all agents are one, which is told whose turn it is.
     "maddpg": (discrete(3), {}, ["obs.agent_id"], ["logits"]),
     "maddpg, box": (space_of(2), {}, ["obs.agent_id"], ["policy_action"]),
+    "masac, box": (space_of(2), {}, ["obs.agent_id"], ["policy_action"]),
 }
 
 

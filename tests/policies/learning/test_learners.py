@@ -39,7 +39,8 @@ for name in names:
             values = rows_of(batches.layout, 32, rng, {"action": 2})
             if "valid" in values:
                 values["valid"] = (rng.random(32) < 0.7).astype(np.float32)
-            batch = batches(values, rng.integers(0, 32, (2, 8)))
+            block = (4, 4) if "cut" in batches.layout.fields else (8,)
+            batch = batches(values, rng.integers(0, 32, (2, *block)))
             if name == "dqn":
                 batch.weight = rng.random(batch.index.shape, np.float32)
             output = policy.learn_mode.forward(batch)
@@ -69,7 +70,7 @@ for policy, batch in [*made[1:], made[0]]:
 # `proofs.learners` compares four, and more updates.
 @pytest.mark.slow
 def test_two_learners_compute_what_one_computes_and_have_the_same_weights():
-    names = ("ppo", "dqn", "sac")
+    names = ("ppo", "dqn", "impala", "sac")
     out = run_fresh(SAME, "2", *names, quiet=False, limit=300, **{collectives.NODE_TIMEOUT: "60"})
     assert sorted(line for line in out if line in names) == sorted(names)
 
@@ -85,6 +86,8 @@ def test_rows_and_what_belongs_to_them_are_divided_and_nothing_else():
         {"noise": np.arange(16).reshape(2, 4, 2), "rate": np.array([0.1, 0.2])}, {"tau": 0.5, "levels": np.arange(4)}
     )
     (first, of_first), (second, of_second) = divided(batch, inputs, 2)
+    # All rows count.
+    assert of_first.steps.pop("share").tolist() == of_second.steps.pop("share").tolist() == [[0.5], [0.5]]
     assert first.index.tolist() == [[0, 1], [4, 5]]
     assert second.index.tolist() == [[2, 3], [6, 7]]
     assert of_first.steps["noise"].tolist() == [[[0, 1], [2, 3]], [[8, 9], [10, 11]]]
@@ -102,13 +105,20 @@ def test_sequences_stay_whole():
     ]
 
 
+def test_a_part_weighs_as_much_as_it_has_of_the_rows_that_count_in_each_step():
+    counted = np.array([[True, False, True, True], [False] * 4])
+    parts = divided(batch_of([[0, 1, 2, 3], [4, 5, 6, 7]]), Inputs(), 2, counted)
+    shares = [given.steps["share"] for _, given in parts]
+    np.testing.assert_allclose(shares, [[[1 / 3], [0.0]], [[2 / 3], [0.0]]], rtol=1e-6)
+
+
 def test_what_cannot_be_divided_says_so(monkeypatch):
     refuses(
         ConfigError,
         ("lanes.learners=2 does not divide the 3 rows", lambda: divided(batch_of([[0, 1, 2]]), Inputs(), 2)),
         (
-            "lanes.learners=2: a2c learns in one process only",
-            lambda: get_policy_class("a2c")(tiny_config("a2c", **{"lanes.learners": 2})),
+            "lanes.learners=2: pg learns in one process only",
+            lambda: get_policy_class("pg")(tiny_config("pg", **{"lanes.learners": 2})),
         ),
         (
             "with a limit of approx_kl",

@@ -1,0 +1,87 @@
+"""What a second learner gains: ``python -m benchmarks.learners``, with two idle cores.
+
+The same learn calls of PPO with one learner and with two, alternating in one process, by network and rows of a
+minibatch: two layers of 512 units on 17 numbers, and the convolutions of `cnn_dim` on images of 84 x 84 x 4. Each
+learner computes with one thread. What is measured is printed; it stands in ``docs/learners.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from minding.engine.buffers import DeviceTables
+from minding.engine.config.compiler import compile_config
+from minding.engine.data.batch import IndexedBatch, RowLayout
+from minding.policies import get_algorithm, get_policy_class
+
+LEARNERS = 2
+STEPS = 4
+"""Gradient steps of a call."""
+PAIRS = 7
+_LIMITS = {"low": -10.0, "high": 10.0}
+VECTOR = {"kind": "box", "shape": [17], "dtype": "float32", **_LIMITS}
+IMAGE = {"kind": "box", "shape": [84, 84, 4], "dtype": "uint8", "low": 0, "high": 255}
+CASES = {
+    "two layers of 512": (VECTOR, {"hidden": [512, 512]}, (256, 1024, 4096)),
+    "images": (IMAGE, {}, (256, 1024)),
+}
+
+
+def policy_of(observation: dict[str, Any], model: dict[str, Any], learners: int) -> Any:
+    """PPO with six continuous actions."""
+    action = {"kind": "box", "shape": [6], "dtype": "float32", "low": [-1.0] * 6, "high": [1.0] * 6}
+    spec = {
+        "observation": observation, "action": action, "env_action": {**action, "rescaled": True},
+        "max_episode_steps": 1000, "num_agents": 1,
+    }  # fmt: skip
+    user = {"env": {"env_id": "none"}, "policy": {"type": "ppo", "model": model}}
+    entry = get_algorithm("ppo")
+    cfg = compile_config(user, entry, lambda env: spec, overrides=[f"lanes.learners={learners}", "run.jit_threads=1"])
+    return get_policy_class("ppo")(cfg, ("learn",))
+
+
+def main() -> None:
+    for name, (observation, model, sizes) in CASES.items():
+        policies = {learners: policy_of(observation, model, learners) for learners in (1, LEARNERS)}
+        for size in sizes:
+            print(f"{name}, {size} rows: {_compared(policies, size)}; load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+def _compared(policies: dict[int, Any], size: int) -> str:
+    rng = np.random.default_rng(0)
+    index = np.arange(STEPS * size, dtype=np.int32).reshape(STEPS, size)
+    batches = {}
+    for learners, policy in policies.items():
+        layout = RowLayout(policy.learn_mode.fields)
+        tables = DeviceTables(layout, index.size)
+        values = {
+            field: rng.integers(0, 256, (index.size, *each.shape), dtype=np.uint8)
+            if each.dtype == "uint8"
+            else rng.standard_normal((index.size, *each.shape), np.float32)
+            for field, each in layout.fields.items()
+        }
+        tables.write(0, layout.pack(values))
+        batches[learners] = IndexedBatch(layout, tables, index)
+        # Compiles.
+        policy.learn_mode.forward(batches[learners])
+    times: dict[int, list[float]] = {learners: [] for learners in policies}
+    for _ in range(PAIRS):
+        for learners, policy in policies.items():
+            begin = time.perf_counter()
+            policy.learn_mode.forward(batches[learners])
+            times[learners].append(1e3 * (time.perf_counter() - begin) / STEPS)
+    ratios = [one / two for one, two in zip(*times.values(), strict=True)]
+    one, two = (statistics.median(each) for each in times.values())
+    return (
+        f"{one:.1f} ms a step with 1 learner, {two:.1f} ms with {LEARNERS}; {statistics.median(ratios):.2f} times "
+        f"({min(ratios):.2f} - {max(ratios):.2f}), n={PAIRS} pairs"
+    )
+
+
+if __name__ == "__main__":
+    main()
