@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from fakes import discrete
 from kit import each_of
-from team_values import LEARNS, ONE_STEP, SIGNATURES, SMALL, SPACE, JointEpisode, TeamTests, matrix_game, team_benches
+from team_values import (
+    JOINT_LEARNS,
+    ONE_STEP,
+    SIGNATURES,
+    SMALL,
+    SPACE,
+    JointEpisode,
+    TeamTests,
+    matrix_game,
+    team_benches,
+)
 from test_qmix import MIXER, np_mix
 
 SIZES = {**MIXER, "policy.model.joint_hidden": [6], "policy.model.memory": "none"}
@@ -17,7 +27,8 @@ KINDS = {
     "optimistic": {},
     "central": {"learn": {"weighting": "central", "double": False}},
 }
-__all__ = ["LEARNS", "SIGNATURES"]
+LEARNS = JOINT_LEARNS
+__all__ = ["SIGNATURES"]
 
 
 built, _ = team_benches(
