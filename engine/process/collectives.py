@@ -16,6 +16,7 @@ import atexit
 import contextlib
 import importlib
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -68,7 +69,11 @@ def rank() -> int:
 
 
 def _hush() -> None:
-    """Drops what MindSpore's threads say about leaving the group, which is the last thing that this process does."""
+    """Drops what MindSpore's threads say about leaving the group, which is the last thing that this process does.
+
+    A thread that no longer reaches the scheduler, which may end first, sends SIGTERM to its own process.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(AttributeError, ValueError):
         sys.stderr.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
