@@ -16,6 +16,7 @@ from minding.engine.config.options import Option, setting_at, short
 from minding.engine.data.action_trees import number_owners
 from minding.engine.data.agents import num_agents
 from minding.engine.data.episode import RECORDED
+from minding.engine.data.observation import observation_leaves
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import MOST_NAMED, ConfigError, SpaceError
 from minding.engine.lanes.options import LaneOptions
@@ -54,6 +55,7 @@ def check_settings(cfg: Config) -> None:
     _check_ensemble(cfg)
     _check_munchausen(cfg)
     _check_unrolled(cfg)
+    _check_augmentation(cfg)
     _check_parameters(cfg)
     _check_calibration(cfg)
     _check_norm(cfg)
@@ -235,6 +237,17 @@ def _check_unrolled(cfg: Config) -> None:
         raise ConfigError(
             f"policy.learn.length={learn.length} leaves no steps of the model to learn from, because the returns take "
             f"the last policy.learn.nstep={learn.nstep} transitions: use policy.learn.length={learn.nstep + 5}"
+        )
+
+
+def _check_augmentation(cfg: Config) -> None:
+    """Only images can be moved by pixels."""
+    pixels = cfg.policy.model.read("augment", int, 0)
+    leaves = observation_leaves(cfg.env.spec.observation)
+    if pixels and not any(leaf.is_image for leaf in leaves):
+        raise ConfigError(
+            f"policy.model.augment={pixels} moves images, but no observation of {cfg.env.env_id} is an image (uint8, "
+            "channel first, see howto/images.md): use policy.model.augment=0"
         )
 
 

@@ -57,6 +57,7 @@ STEPS = {
     "discrete_sac": 20_000,
     "dqn": 80_000,
     "dreamer": 10_000,
+    "fqf": 20_000,
     "idqn": 200_000,
     "impala": 200_000,
     "ippo": 400_000,
@@ -70,6 +71,7 @@ STEPS = {
     "pqn": 200_000,
     "qmix": 200_000,
     "qrdqn": 160_000,
+    "qtran": 60_000,
     "r2d2": 60_000,
     "rainbow": 20_000,
     "redq": 1_500,
@@ -77,6 +79,7 @@ STEPS = {
     "td3": 10_000,
     "tqc": 10_000,
     "vdn": 200_000,
+    "wqmix": 60_000,
 }
 """Environment steps of algorithms that need fewer or more than `_STEPS`."""
 _STEPS = 100_000

@@ -75,6 +75,14 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "rnd": Study("deepsea_ppo_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}),
+    # The paddle is 3 pixels high: it stays in sight.
+    "shifts": Study(
+        "pixelcatch_dqn",
+        "images moved",
+        {name: Variant((f"policy.model.augment={n}",)) for name, n in (("not", 0), ("by up to 2 pixels", 2))},
+        seeds=1,
+        env_step=16_000,
+    ),
     # Each changes one thing of the paper's settings, which the preset does not have.
     "sac_steps": Study(
         "halfcheetah_sac",

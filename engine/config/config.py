@@ -392,6 +392,11 @@ class ModelSection(OpenSection):
     normalize_obs: bool = setting(False, None, "normalize vectors to zero mean and unit variance, inside the network")
     cnn: list[list[int]] = setting([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size")
     cnn_dim: int = setting(256, WIDTH, "output features of an image encoder")
+    augment: int = setting(
+        0,
+        "[0, 64]",
+        "pixels by which learning moves each image at most, at random (DrQ-v2: 4 of 84); 0: images stay as they are",
+    )
     memory: str = setting("none", ("none", "gru", "lstm"), "recurrent layer between encoder and heads")
     memory_dim: int = setting(
         64, WIDTH, "units of the recurrent layer; its state has one number per unit, two with an LSTM"

@@ -136,7 +136,7 @@ def read_status(path: Path) -> RunStatus:
         return _status_of(json.loads(read_text(path, _MAX)))
     except FileNotFoundError:
         raise ConfigError(
-            f"{str(path.parent)!r} has no {path.name}: the run has not begun, or a script made it with a chain of its own"
+            f"{str(path.parent)!r} has no {path.name}: it has not begun, or a chain in a script made it"
         ) from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None

@@ -215,10 +215,38 @@ class ImplicitQuantiles:
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         features = self.torso(self.encoder(leaves)) * self.embedding(self.cosines).mean(axis=0)
+        return self.outputs(features, leaves)
+
+    def outputs(self, features: Array, leaves: Sequence[Array]) -> Outputs:
+        """The values for features that the fractions are part of."""
         q = self.advantage(features)
         if self.value is not None:
             q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
         return (q if self.mask is None else self.mask(q, leaves),)
+
+
+class ProposedQuantiles(ImplicitQuantiles):
+    """(action values ``(B, A)``,), means of quantiles at fractions that a layer places, weighted by their shares.
+
+    Args:
+      frequencies: ``(n,)``, factors of a fraction in its cosine features.
+      proposal: layer of the logits of the shares.
+      parts: the arguments of `ImplicitQuantiles` after the first one.
+    """
+
+    def __init__(self, frequencies: Array, proposal: Linear, *parts: Any) -> None:
+        super().__init__(frequencies, *parts)
+        self.proposal, self.frequencies = proposal, frequencies
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves))
+        logits = self.proposal(features)
+        shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        middles = np.cumsum(shares, axis=-1) - 0.5 * shares
+        cosines = np.cos(middles[..., None] * self.frequencies).reshape(-1, len(self.frequencies))
+        embedded = self.embedding(cosines).reshape(*shares.shape, -1)
+        return self.outputs(features * (embedded * shares[..., None]).sum(axis=1), leaves)
 
 
 class Actor:

@@ -32,7 +32,8 @@ from minding.policies.core.modes import CollectView, EvalView, LearnView, View, 
 from minding.policies.core.prepare_process import prepare
 from minding.policies.learning.learners import DividedUpdate, is_main, learners_of
 from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
-from minding.policies.learning.steps import GradientStep, Inputs, LearnGuard, Update
+from minding.policies.learning.steps import SHIFT, GradientStep, Inputs, LearnGuard, Update
+from minding.policies.networks.augment import RandomShift
 from minding.policies.networks.encoder import Normalizer, normalizers_of
 from minding.policies.networks.fused import accurate_tanh, fuse_layers
 
@@ -118,6 +119,8 @@ class BasePolicy:
             check_network(self.net, self.name)
             if "learn" in self.modes:
                 self.root = self.make_root(self.net, rng)
+                pixels = self.cfg.model.read("augment", int, 0)
+                self.root.augment = RandomShift(self.leaves, pixels) if pixels else None
                 if cfg.run.gradient_stats:
                     self.root.optim.watch()
                 self.undivided = Update(self.root, f"{self.name}.learn", self.step_fields)
@@ -291,6 +294,9 @@ class BasePolicy:
             self._take_recorded(batch.recorded)
         before = self._guard.state()
         inputs, optim = self.inputs(batch, float(shares[0])).rescaled(self.reward_scale), self.root.optim
+        if self.root.augment is not None:
+            shift = self.root.augment.draw(self.learn_rng, batch.index.shape)
+            inputs = dataclasses.replace(inputs, steps={**inputs.steps, SHIFT: shift})
         self.learn_steps += len(batch.index)
         if len(shares) > 1:
             inputs = inputs.by_step(optim.step_rates(shares))

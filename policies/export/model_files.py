@@ -73,7 +73,7 @@ _SHOWN = {
 """Descriptions of forbidden fields, for error messages."""
 _ONNX_DOMAINS = (b"", b"ai.onnx", b"ai.onnx.ml")
 _MINDIR_OPERATORS = re.compile(
-    r"Add|AddExt|Argmax|BatchMatMul|BiasAdd|Cast|ClampScalar|Concat|Constant|Conv2D|Depend|"
+    r"Add|AddExt|Argmax|BatchMatMul|BiasAdd|Cast|ClampScalar|Concat|Constant|Conv2D|Cos|Depend|"
     r"Div|Divs|Equal|Exp|ExpandDims|Gather|Greater|LayerNorm|Less|Load|Log|MakeTuple|"
     r"MatMul|Maximum|Minimum|Mul|Muls|Neg|Pow|ReLU|ReduceMax|ReduceMean|ReduceSum|Reshape|"
     r"Return|Rsqrt|Select|Sigmoid|Sign|Slice|Softmax|Softplus|Split|Sqrt|Square|Squeeze|"

@@ -46,10 +46,18 @@ class QLearning(NetworkStep):
     metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
 
     def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any], prioritized: bool = False) -> None:
-        super().__init__(net, {"net": Group.of(net, learn, max_grad_norm=learn["grad_norm"])})
+        super().__init__(net, self.optimized(net, learn))
         self.target = target
-        self.move_target = make_target(net, target, self.optim.block("net"), learn["target"]["kind"])
+        self.move_target = make_target(self.followed(net), target, self.optim.block("net"), learn["target"]["kind"])
         self.prioritized, self.double = prioritized, bool(learn.get("double"))
+
+    def followed(self, net: Any) -> Any:
+        """The part of the online network that the target follows, by default all of it."""
+        return net
+
+    def optimized(self, net: Any, learn: Mapping[str, Any]) -> dict[str, Group]:
+        """The groups of parameters by name; the group ``net`` is what the target follows."""
+        return {"net": Group.of(self.followed(net), learn, max_grad_norm=learn["grad_norm"])}
 
     def averaged(self, batch, loss, value, priority):
         """The values that `loss` returns: means over the rows of the batch.
@@ -188,10 +196,15 @@ class ActionValuePolicy(BasePolicy):
     _warned_of_clipping = False
 
     def make_root(self, net: Any, rng: np.random.Generator) -> QLearning:
-        target = self.make_network(rng)
-        equalize(net, target)
+        target = self.make_target(net, rng)
         root: QLearning = self.step_class(net, target, self.cfg.learn, draws_by_priority(self.cfg.other))
         return root
+
+    def make_target(self, net: Any, rng: np.random.Generator) -> Any:
+        """Returns the target network, equal to what it follows of the online network."""
+        target = self.make_network(rng)
+        equalize(net, target)
+        return target
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
         actor = GreedyActor(self.name, network, self.spec, rng)

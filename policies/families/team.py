@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import equalize, make_target, target_schedule
 from minding.policies.networks.encoder import Normalizer
+from minding.policies.networks.layers import Cells
 from minding.policies.networks.team_networks import (
     AgentQNetwork,
     TeamPlaces,
@@ -100,7 +100,7 @@ class TeamQLearning(GradientStep):
       places: places of the parts of the joint observation.
     """
 
-    metrics = ("loss", "q_value", "grad_norm")
+    metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class TeamQLearning(GradientStep):
         self.mixer: Any
         self.target_mixer: Any
         self.mixer, self.target_mixer = mixers if mixers is not None else (None, None)
-        online, target = _Cells(self.net, self.mixer), _Cells(self.target, self.target_mixer)
+        online, target = Cells(self.net, self.mixer), Cells(self.target, self.target_mixer)
         equalize(online, target)
         group = Group.of(online, learn, max_grad_norm=learn["grad_norm"])
         self.optim = Optimizer(net=group)
@@ -244,11 +244,65 @@ class TeamQLearning(GradientStep):
           following: values of the successors, float32 (T B,).
           batch: the dict that `known` returns.
         """
-        error = value - self.targets(batch["reward"], batch["decay"], following, batch["filled"])
         filled = batch["filled"]
-        weight = filled / total(filled)
-        loss = total(weight * ops.Reshape()(ops.Square()(error), filled.shape))
-        return loss, {"loss": loss, "q_value": total(weight * ops.Reshape()(value, filled.shape))}
+        error = value - self.targets(batch["reward"], batch["decay"], following, filled)
+        loss = mean_of_steps(ops.Square()(error), filled)
+        return loss, {"loss": loss, "q_value": mean_of_steps(value, filled)}
+
+
+class JointQLearning(TeamQLearning):
+    """Root cell of algorithms that also learn an unrestricted value of joint actions, from which targets bootstrap.
+
+    Their `mixer` holds it as its attribute ``joint``, a `JointValue`, beside what restricts the values of the agents
+    that act; of the mixer's target only ``joint`` is read. A subclass defines `loss`.
+    """
+
+    def joint_values(self, batch):
+        """The values that a loss compares, by name, for the rows of a batch.
+
+        Args:
+          batch: the dict that `known` returns.
+
+        Returns:
+          By name:
+          - `done`, `best`: values of the agents' actions and of their best actions, float32 (T B, M), 0 for agents
+            that do not act;
+          - `is_best`: float32 (T B,), 1 if each agent that acts takes its best action;
+          - `joint`: the joint value of the actions, float32 (T B,);
+          - `joint_best`: that of the best actions, float32 (T B,), without gradient;
+          - `target`: y_t, float32 (T B,), without gradient.
+        """
+        leaves, action, there, state = batch["leaves"], batch["action"], batch["there"], batch["state"]
+        q, each = self.net.unroll(leaves, action), self.mixer.joint.net.unroll(leaves, action)
+        rows = action.shape[0]
+        ahead = q.shape[0] - rows
+        now, each_now = primitives.part(q, 0, rows), primitives.part(each, 0, rows)
+        chosen = ops.Argmax(-1)(ops.stop_gradient(now))
+        choosing = q if self.double else batch["target_q"]
+        following = ops.Argmax(-1)(ops.stop_gradient(primitives.part(choosing, ahead, rows)))
+        each_then = primitives.part(self.target_mixer.joint.net.unroll(leaves, action), ahead, rows)
+        target = self.target_mixer.joint(
+            batch["there_then"] * self.of_teams(chosen_value(each_then, following)), batch["state_then"]
+        )
+        differs = there * self.of_teams(ops.Cast()(ops.NotEqual()(chosen, action), ms.float32))
+        joint_best = self.mixer.joint(there * self.of_teams(chosen_value(each_now, chosen)), state)
+        return {
+            "done": there * self.of_teams(chosen_value(now, action)),
+            "best": there * self.of_teams(chosen_value(now, chosen)),
+            "is_best": 1.0 - ops.ReduceMax()(differs, -1),
+            "joint": self.mixer.joint(there * self.of_teams(chosen_value(each_now, action)), state),
+            "joint_best": ops.stop_gradient(joint_best),
+            "target": self.targets(batch["reward"], batch["decay"], target, batch["filled"]),
+        }
+
+    def of_teams(self, x):
+        """One row per team: (R M,) -> (R, M)."""
+        return ops.Reshape()(x, (-1, self.agents))
+
+
+def mean_of_steps(x, filled):
+    """The mean of (T B,) over the steps that are not padding; `filled`: float32 (T, B), 0 for padding."""
+    return total(filled / total(filled) * ops.Reshape()(x, filled.shape))
 
 
 def total(x):
@@ -257,22 +311,6 @@ def total(x):
     for _ in x.shape:
         x = ops.ReduceSum()(x, 0)
     return x
-
-
-class _Cells:
-    """The parameters of several cells together, for optimizer and target.
-
-    This is not a cell itself, because a cell would rename the parameters.
-    """
-
-    def __init__(self, *cells: nn.Cell | None) -> None:
-        self.cells: Sequence[nn.Cell] = [cell for cell in cells if cell is not None]
-
-    def get_parameters(self) -> Iterator[ms.Parameter]:
-        return itertools.chain(*(cell.get_parameters() for cell in self.cells))
-
-    def trainable_params(self) -> list[ms.Parameter]:
-        return [p for cell in self.cells for p in cell.trainable_params()]
 
 
 class TeamValuePolicy(TeamPolicy):

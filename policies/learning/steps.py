@@ -144,6 +144,8 @@ ALL_ROWS = "all_rows"
 """Name of the input with the indices of all rows, see `GradientStep.present`."""
 SUCCESSOR = "successor"
 """Name of the input with the indices of the rows' successors, if the rows do not hold the successors themselves."""
+SHIFT = "shift"
+"""Name of the input with the shifts of images, see `RandomShift`."""
 REWARD_FACTOR, REWARD_OFFSET = "reward_factor", "reward_offset"
 """Names of the inputs by which the rewards of rows are rescaled, see `engine.data.rewards.RewardScale`."""
 
@@ -159,6 +161,7 @@ class GradientStep(nn.Cell):
       watched: name of the metric that ends the steps of a call once it exceeds `limit`; the step that finds this
         returns its metrics, but changes nothing. None: no metric ends the steps.
       limit: limit of the watched metric.
+      augment: the `RandomShift` of images in rows; None: images stay as they are.
     """
 
     metrics: tuple[str, ...] = ()
@@ -167,6 +170,7 @@ class GradientStep(nn.Cell):
     has_action_values = False
     watched: str | None = None
     limit = 0.0
+    augment: Any
 
     def construct(self, batch):
         """Makes one gradient step and returns the metrics by name.
@@ -270,7 +274,7 @@ class GradientLoop(nn.Cell):
         self.present_names = root.present_names if self.all_rows else ()
         self.row_names = (*fields, "index")
         self.names = (*fields, *inputs, *self.present_names)
-        self.rescales = REWARD_FACTOR in inputs
+        self.rescales, self.moves_images = REWARD_FACTOR in inputs, SHIFT in inputs
         self.learners = root.optim.learners if hasattr(root, "optim") else 1
         self.num_steps = 1 + len(steps) if loop else 0
         self.metrics, self.prioritized = root.metrics, root.prioritized
@@ -345,6 +349,9 @@ class GradientLoop(nn.Cell):
         batch = primitives.named(self.names, (*self.rows(index, successor, self.tables), *values, *chosen))
         if self.rescales:
             batch["reward"] = batch["reward"] * batch[REWARD_FACTOR] + batch[REWARD_OFFSET]
+        if self.moves_images:
+            batch["obs"] = self.root.augment(batch["obs"], batch[SHIFT], 0)
+            batch["next_obs"] = self.root.augment(batch["next_obs"], batch[SHIFT], 2)
         return batch
 
     def share(self, metrics, batch):

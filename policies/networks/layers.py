@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,22 @@ ACTIVATIONS: dict[str, Callable[[], nn.Cell]] = {
     "gelu": GELU,
     "elu": ELU,
 }
+
+
+class Cells:
+    """The parameters of several cells together, for optimizer and target.
+
+    This is not a cell itself, because a cell would rename the parameters.
+    """
+
+    def __init__(self, *cells: nn.Cell | None) -> None:
+        self.cells: Sequence[nn.Cell] = [cell for cell in cells if cell is not None]
+
+    def get_parameters(self) -> Iterator[ms.Parameter]:
+        return itertools.chain(*(cell.get_parameters() for cell in self.cells))
+
+    def trainable_params(self) -> list[ms.Parameter]:
+        return [p for cell in self.cells for p in cell.trainable_params()]
 
 
 class Linear(nn.Cell):

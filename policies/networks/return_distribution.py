@@ -19,7 +19,7 @@ from minding.policies.acting import numpy_layers, numpy_networks
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, Tanh, host_of
+from minding.policies.networks.layers import MLP, Cells, Linear, Tanh, host_of
 from minding.policies.ops.distributional import midpoints
 from minding.policies.ops.primitives import after
 
@@ -281,13 +281,28 @@ class ImplicitQuantiles(nn.Cell):
 
     def quantiles(self, obs, fractions):
         """Quantiles of each action's return, float32 (B, A, N), at fractions (B, N)."""
+        return self.quantiles_of(self.torso(self.encoder(obs)), fractions)
+
+    def quantiles_of(self, features, fractions):
+        """`quantiles` for the features psi(s), float32 (B, F)."""
+        rows, number = fractions.shape
+        features = ops.ExpandDims()(features, 1) * self.embedded(fractions)
+        quantiles = self.outputs(ops.Reshape()(features, (rows * number, self.features)))
+        return ops.Transpose()(ops.Reshape()(quantiles, (rows, number, self.actions)), (0, 2, 1))
+
+    def values_at(self, features, shares, fractions, obs):
+        """Action values, float32 (B, A): means of quantiles at fractions (B, N), weighted by shares (B, N), for the
+        features psi(s), float32 (B, F)."""
+        mean = ops.ReduceSum()(self.embedded(fractions) * ops.ExpandDims()(shares, -1), 1)
+        values = self.outputs(features * mean)
+        return values if self.mask is None else self.mask(values, obs)
+
+    def embedded(self, fractions):
+        """phi, float32 (B, N, F), of fractions (B, N)."""
         rows, number = fractions.shape
         cosines = ops.Cos()(ops.ExpandDims()(fractions, -1) * self.frequencies)
         embedded = self.embedding(ops.Reshape()(cosines, (rows * number, self.count)))
-        seen = ops.ExpandDims()(self.torso(self.encoder(obs)), 1)
-        features = seen * ops.Reshape()(embedded, (rows, number, self.features))
-        quantiles = self.outputs(ops.Reshape()(features, (rows * number, self.features)))
-        return ops.Transpose()(ops.Reshape()(quantiles, (rows, number, self.actions)), (0, 2, 1))
+        return ops.Reshape()(embedded, (rows, number, self.features))
 
     def outputs(self, features):
         """The function f of the class's formula: float32 (B, F) -> (B, A)."""
@@ -299,3 +314,42 @@ class ImplicitQuantiles(nn.Cell):
     def host(self) -> numpy_networks.ImplicitQuantiles:
         parts = (self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask)
         return numpy_networks.ImplicitQuantiles(self.cosines.asnumpy(), *host_of(*parts))
+
+
+class ProposedQuantiles(ImplicitQuantiles):
+    """`ImplicitQuantiles` at fractions that a layer proposes (Yang et al., 2019, https://arxiv.org/abs/1911.02140,
+    section 3.1).
+
+        q = softmax(W psi(s) + b),   tau_i = q_1 + ... + q_i,   tau^_i = (tau_{i-1} + tau_i) / 2,   i <= N
+        Q(s, a) = sum_i q_i Z_{tau^_i}(s, a)
+
+    No gradient of the proposal reaches psi.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__(spec, model, rng)
+        count = model.n_fractions
+        # The shares are nearly equal at the start.
+        self.proposal = Linear(self.features, count, 0.01, rng)
+        self.softmax = ops.Softmax(-1)
+        self.until = ms.Tensor(np.triu(np.ones((count, count), np.float32)))
+
+    @property
+    def quantile_function(self) -> Cells:
+        """The parameters of all layers but the proposal, in the order of `ImplicitQuantiles`."""
+        return Cells(self.encoder, self.torso, self.embedding, self.advantage, self.value)
+
+    def proposed(self, features):
+        """q, tau and tau^, float32 (B, N) each, for the features psi(s), float32 (B, F)."""
+        shares = self.softmax(self.proposal(ops.stop_gradient(features)))
+        ends = ops.MatMul()(shares, self.until)
+        return shares, ends, ends - 0.5 * shares
+
+    def construct(self, obs):
+        features = self.torso(self.encoder(obs))
+        shares, _, middles = self.proposed(features)
+        return (self.values_at(features, shares, middles, obs),)
+
+    def host(self) -> numpy_networks.ProposedQuantiles:
+        parts = (self.proposal, self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask)
+        return numpy_networks.ProposedQuantiles(self.frequencies.asnumpy(), *host_of(*parts))

@@ -292,6 +292,45 @@ class MonotonicMixer(nn.Cell):
         return ops.ReduceSum()(self.elu(ops.ReduceSum()(each, 1) + bias1) * ops.Abs()(weight2), -1) + bias2
 
 
+class JointValue(nn.Cell):
+    """The value of a joint action, any function of the agents' values and the state (Rashid et al., 2020,
+    https://arxiv.org/abs/2006.10800, section 4.1).
+
+        Q(s, u) = MLP([s, Q_1(u_1), ..., Q_M(u_M)])
+
+    The values Q_m come from networks of the same form as those that act, with weights of their own: `net`.
+
+    Args:
+      model: the `model` part of the policy's configuration: `joint_hidden` are the hidden layers.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.net = AgentQNetwork(spec, model, rng)
+        self.encoder = ObsEncoder(spec["agents"]["state"], model, rng, f"obs.{STATE}")
+        size = self.encoder.out_features + self.net.agents
+        self.torso = MLP(size, model.joint_hidden, model.activation, None, rng, model.norm)
+        self.value = ScalarLinear(self.torso.out_features, None, rng)
+
+    def construct(self, q, state):
+        """Values (B,) for the agents' values (B, M) and the leaves of the state, (B, ...) each."""
+        return self.value(self.torso(ops.Concat(-1)((self.encoder(state), q))))
+
+
+class TeamStateValue(nn.Cell):
+    """The value (B,) of the state of the whole environment, whose leaves are (B, ...) each; hidden layers as in
+    `JointValue`."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["agents"]["state"], model, rng, f"obs.{STATE}")
+        self.torso = MLP(self.encoder.out_features, model.joint_hidden, model.activation, None, rng, model.norm)
+        self.value = ScalarLinear(self.torso.out_features, None, rng)
+
+    def construct(self, state):
+        return self.value(self.torso(self.encoder(state)))
+
+
 class AgentActors(nn.Cell):
     """A separate actor for each agent, which returns logits of discrete actions or continuous actions in [-1, 1].
 

@@ -47,6 +47,11 @@ def blocks() -> Schema:
     return ModelSection.options("block")
 
 
+def augmentation() -> Schema:
+    """Key of the augmentation of images."""
+    return ModelSection.options("augment")
+
+
 def memory() -> Schema:
     """Keys of the recurrent layer, the memory of a network."""
     return ModelSection.options("memory", "memory_dim")

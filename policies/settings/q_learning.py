@@ -14,6 +14,7 @@ from minding.policies.settings import Algorithm, groups
 def dqn() -> groups.Schema:
     """Settings of DQN."""
     return groups.action_values(
+        groups.augmentation(),
         learn={
             "munchausen": opt(
                 0.0,
@@ -24,7 +25,7 @@ def dqn() -> groups.Schema:
             "munchausen_temperature": opt(
                 0.03, "(0, inf)", "temperature of the policy softmax(Q / temperature) that `munchausen` takes"
             ),
-        }
+        },
     )
 
 
@@ -51,6 +52,22 @@ def iqn() -> groups.Schema:
         {
             "n_fractions": opt(8, WIDTH, "N: quantile fractions sampled per transition"),
             "n_target_fractions": opt(8, WIDTH, "N': quantile fractions sampled per transition for the target"),
+            "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
+        },
+    )
+
+
+def fqf() -> groups.Schema:
+    """Settings of FQF."""
+    return groups.action_values(
+        {
+            "n_cosines": opt(64, WIDTH, "cosine features of the embedding of a quantile fraction"),
+            "n_fractions": opt(32, WIDTH, "N: proposed quantile fractions"),
+        },
+        {
+            "fraction_learning_rate": opt(
+                2.5e-9, "(0, 1]", "learning rate of the layer that proposes fractions, by RMSProp"
+            ),
             "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
         },
     )
@@ -129,6 +146,7 @@ ALGORITHMS = (
     Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
     Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
     Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
+    Algorithm("fqf", "FQF", fqf, actions=("discrete",), chain="off_policy"),
     Algorithm("pqn", "PQN", pqn, actions=("discrete",), chain="on_policy"),
     Algorithm("rainbow", "Rainbow", rainbow, actions=("discrete",), chain="off_policy"),
     Algorithm(

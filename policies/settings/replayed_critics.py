@@ -24,6 +24,12 @@ def td3() -> groups.Schema:
 
 def sac() -> groups.Schema:
     """Settings of SAC."""
+    schema = _soft_actor_critic()
+    schema["model"] |= groups.augmentation()
+    return schema
+
+
+def _soft_actor_critic() -> groups.Schema:
     learn = {
         **LearnSection.options(learning_rate=3e-4),
         **LearnSection.options("alpha", "auto_alpha", "target_entropy"),
@@ -33,7 +39,7 @@ def sac() -> groups.Schema:
 
 def redq() -> groups.Schema:
     """Settings of REDQ."""
-    schema = sac()
+    schema = _soft_actor_critic()
     schema["model"] |= {
         **ModelSection.options(n_critics=10),
         "dropout": opt(0.0, "[0, 0.9]", "share of units that hidden layers of the critics drop while they learn"),
@@ -52,7 +58,7 @@ def redq() -> groups.Schema:
 
 def crossq() -> groups.Schema:
     """Settings of CrossQ."""
-    schema = sac()
+    schema = _soft_actor_critic()
     # Its hidden layers have a normalization of their own.
     del schema["model"]["block"], schema["learn"]["tau"]
     schema["model"] |= ModelSection.options("n_critics")
@@ -70,7 +76,7 @@ def crossq() -> groups.Schema:
 
 def tqc() -> groups.Schema:
     """Settings of TQC."""
-    schema = sac()
+    schema = _soft_actor_critic()
     schema["model"] |= {
         **ModelSection.options(n_critics=5),
         "n_quantiles": opt(25, "[1, 1000]", "quantiles of each critic"),

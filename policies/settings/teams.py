@@ -18,6 +18,40 @@ def qmix() -> groups.Schema:
     )
 
 
+def wqmix() -> groups.Schema:
+    """Settings of WQMIX."""
+    keys = qmix()
+    keys["model"].update(_joint_hidden())
+    keys["learn"].update(
+        {
+            "weighting": opt(
+                "optimistic",
+                ("optimistic", "central"),
+                "whose errors keep the weight 1: those of joint actions whose value is too low (optimistic), or those "
+                "of the best joint action and of actions that seem better (central)",
+            ),
+            "error_weight": opt(0.1, "(0, 1]", "weight of all other squared errors, alpha; 1: no weighting"),
+        }
+    )
+    return keys
+
+
+def qtran() -> groups.Schema:
+    """Settings of QTRAN."""
+    keys = groups.team_values(_joint_hidden())
+    keys["learn"].update(
+        {
+            "best_weight": opt(1.0, "[0, inf)", "weight of the loss of best joint actions, lambda_opt"),
+            "other_weight": opt(1.0, "[0, inf)", "weight of the loss of all other joint actions, lambda_nopt"),
+        }
+    )
+    return keys
+
+
+def _joint_hidden() -> groups.Schema:
+    return {"joint_hidden": opt([128, 128], WIDTH, "sizes of the hidden layers of the joint value")}
+
+
 def coma() -> groups.Schema:
     """Settings of COMA."""
     return {
@@ -184,6 +218,26 @@ ALGORITHMS = (
         "qmix",
         "QMIX",
         qmix,
+        actions=("discrete",),
+        chain="episode_replay",
+        agents="several",
+        searched=groups.TEAM_SEARCH,
+        needs=("global_state", "team_reward"),
+    ),
+    Algorithm(
+        "wqmix",
+        "WQMIX",
+        wqmix,
+        actions=("discrete",),
+        chain="episode_replay",
+        agents="several",
+        searched=groups.TEAM_SEARCH,
+        needs=("global_state", "team_reward"),
+    ),
+    Algorithm(
+        "qtran",
+        "QTRAN",
+        qtran,
         actions=("discrete",),
         chain="episode_replay",
         agents="several",

@@ -88,7 +88,7 @@ ANSWERS: dict[str, Counterpart] = {
     "EDAC": Counterpart("edac"),
     "EfficientZero": Counterpart("muzero", "without the loss of consistent states", same=False),
     "FQE": Counterpart("", "policy.eval.fqe=true of the algorithms for recorded data"),
-    "FQF": Counterpart("iqn", "random fractions in place of learned ones", same=False),
+    "FQF": Counterpart("fqf"),
     "GAIL": Counterpart("gail"),
     "GCL": Counterpart("gail", "a discriminator in place of the cost", same=False),
     "GumbelMuZero": Counterpart("muzero", "one player"),
@@ -145,7 +145,7 @@ ANSWERS: dict[str, Counterpart] = {
     "QGPO": Counterpart("iql", "no diffusion model", same=False),
     "QMIX": Counterpart("qmix"),
     "QRDQN": Counterpart("qrdqn"),
-    "QTRAN": Counterpart("qmix", "monotonic mixing", same=False),
+    "QTRAN": Counterpart("qtran"),
     "R2D2": Counterpart("r2d2"),
     "R2D2GTrXL": Counterpart("r2d2", "its memory is a GRU or an LSTM", same=False),
     "R2D3": Counterpart("r2d2", "without demonstrations", same=False),
@@ -181,7 +181,7 @@ ANSWERS: dict[str, Counterpart] = {
     "UniZero": Counterpart("muzero", "no transformer over the history", same=False),
     "VDAC": Counterpart("coma", "an advantage per agent in place of the mixed value", same=False),
     "VDN": Counterpart("vdn"),
-    "WQMIX": Counterpart("qmix", "all errors have one weight", same=False),
+    "WQMIX": Counterpart("wqmix"),
 }
 """By name, without signs. A name of a later edition of a library may be missing."""
 

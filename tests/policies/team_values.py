@@ -33,6 +33,9 @@ LEARNS = {
     "policy.learn.target.freq": 20,
     "policy.other.eps.decay": 1000,
 }
+JOINT_LEARNS = {**LEARNS, "env.max_episode_steps": 10, "env.env_kwargs.limit": 10}
+"""For algorithms that bootstrap from the value of joint actions. With two steps, they would bootstrap from a state in
+which no row begins: one agent in state 0 after the other has left. Nothing teaches its value."""
 RESUMES = ("policy.model.memory_dim=8", "policy.learn.target.freq=5")
 GATES = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 STEPS, TIME, EPISODES = 2, 4, 12
@@ -133,7 +136,7 @@ class Episode:
     """Values of one episode: `done` (L, M) of what was done, `best` (L, M) of what could be done next."""
 
     def __init__(self, p, rows, b, length, double):
-        self.length = length
+        self.length, self.b = length, b
         each = [
             (agent_values(p, "net", rows, b, m, length), agent_values(p, "target", rows, b, m, length))
             for m in range(AGENTS)
@@ -157,8 +160,49 @@ def lambda_returns(reward, decay, following, td_lambda):
     return np.stack(returns[::-1])
 
 
+class JointEpisode:
+    """What `JointQLearning` compares in an `Episode`: the joint values of what was done and of the best actions, (L,),
+    whether these are the same, and the targets.
+
+    The actions that are best are those of the parameters `fixed`.
+    """
+
+    def __init__(self, own, fixed, episode, rows, settings):
+        b, length = episode.b, episode.length
+        at, actions = np.arange(length), rows["action"][:length, b]
+        q, target, joint, following, self.q = (
+            np.stack([agent_values(p, part, rows, b, m, length) for m in range(AGENTS)], 1)
+            for p, part in (
+                (fixed, "net"),
+                (fixed, "target"),
+                (own, "mixer.joint.net"),
+                (fixed, "target_mixer.joint.net"),
+                (own, "net"),
+            )
+        )
+        best, best_then = q[:-1].argmax(-1), (q if settings.double else target)[1:].argmax(-1)
+        there, each = episode.there, (at[:, None], np.arange(AGENTS))
+        self.is_best = ((best == actions) | (there == 0.0)).all(-1)
+        self.best = there * self.q[(*each, best)]
+        self.joint, self.joint_best = (
+            np_joint(own, "mixer.joint", episode.state, there * joint[(*each, chosen)]) for chosen in (actions, best)
+        )
+        then = episode.there_then * following[at[:, None] + 1, each[1], best_then]
+        following = np_joint(fixed, "target_mixer.joint", episode.state_then, then)
+        self.target = lambda_returns(episode.reward, episode.decay, following, 0.7)
+
+
+def np_joint(p, part, *inputs):
+    """A value (L,) by two layers of the inputs."""
+    hidden = linear(p, f"{part}.torso.layers.0", np.concatenate(inputs, -1).astype(np.float64))
+    return linear(p, f"{part}.value", np.maximum(hidden, 0.0))[:, 0]
+
+
 class TeamTests:
     """Tests of an algorithm that learns from whole episodes; a file gives the fixtures of `team_benches`."""
+
+    parts = 1
+    """How many errors of each step the loss has."""
 
     def errors(self, own, fixed, episode):
         """Errors of the steps of an `Episode` by parameters and those of the targets, and how much each counts."""
@@ -172,6 +216,7 @@ class TeamTests:
         output = policy.learn_mode.forward(batch_of(bench, rows, lengths))
         p, double = bench.params, bench.settings.double
         taught = [Episode(p, rows, b, length, double) for b, length in enumerate(lengths)]
+        self.rows, self.settings = rows, bench.settings
 
         def loss(own):
             errors, counts = [], []
@@ -183,7 +228,7 @@ class TeamTests:
                 errors.append(error.ravel())
                 counts.append(count.ravel())
             errors, counts = np.concatenate(errors), np.concatenate(counts)
-            return (counts * errors**2).sum() / counts.sum()
+            return self.parts * (counts * errors**2).sum() / counts.sum()
 
         assert output.metrics["loss"] == pytest.approx(loss(p), rel=1e-5)
         names = [name for name in p if name.startswith(("net.", "mixer."))]
@@ -207,12 +252,13 @@ class TeamTests:
 
 
 TWO_STEP = "minding.envs.games.two_step:TwoStep"
+ONE_STEP = "minding.envs.games.matrix_game:MatrixGame"
 
 
-def matrix_game(algorithm, folder):
-    """What greedy agents earn in `TwoStep` after learning from random play."""
+def matrix_game(algorithm, folder, game=TWO_STEP):
+    """What greedy agents earn in a game of payoffs after learning from random play."""
     user = Config(
-        env=dict(env_id=TWO_STEP, collector_env_num=8, evaluator_env_num=1),
+        env=dict(env_id=game, collector_env_num=8, evaluator_env_num=1),
         policy=dict(
             type=algorithm,
             model=dict(hidden=[16], memory_dim=16),

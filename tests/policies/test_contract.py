@@ -425,6 +425,9 @@ def test_defaults_come_from_the_algorithms_schema():
 ALIKE = {"a2c", "a3c", "ac", "bc", "coma", "ddpg", "dreamer", "idqn", "impala", "ippo", "pqn", "qrdqn", "rainbow"}
 ALIKE |= {"matd3", "masac", "trpo", "vdn"}
 ALIKE |= {
+    "fqf",
+    "qtran",
+    "wqmix",
     "redq",
     "crossq",
     "tqc",

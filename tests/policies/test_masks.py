@@ -12,7 +12,7 @@ from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import Categorical
 
 ACTIONS = 5
-OF_ACTION_VALUES = ("dqn", "qrdqn", "c51", "iqn", "rainbow")
+OF_ACTION_VALUES = ("dqn", "qrdqn", "c51", "iqn", "fqf", "rainbow")
 
 
 def observations(mask, rng):

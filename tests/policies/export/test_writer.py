@@ -55,6 +55,7 @@ CASES = {
     "dqn, from minus two": ("dqn", VECTOR, discrete(3), {}),
     "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "qrdqn, dueling": ("qrdqn", VECTOR, discrete(3), {"policy.model.n_quantiles": 5, "policy.model.dueling": True}),
+    "fqf": ("fqf", VECTOR, discrete(3), {"policy.model.n_fractions": 4}),
     "iqn, dueling": ("iqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "rainbow": ("rainbow", VECTOR, discrete(3), SUPPORT),
     "c51, masked": ("c51", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), SUPPORT),

@@ -1,0 +1,78 @@
+"""Random shifts of images: against NumPy, and as a part of an update that repeats itself."""
+
+import copy
+
+import kit
+import numpy as np
+import pytest
+from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, rows_of, space_of
+
+from minding.configs import compile_run
+from minding.engine import Config
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import ConfigError
+from minding.engine.process.runtime import to_device
+from minding.policies.networks.augment import RandomShift
+
+BOTH = dict_of(image=IMAGE, speed=VECTOR)
+ROWS, STEPS = 8, 2
+
+
+def np_shift(x, shift):
+    """The formula, pixel by pixel."""
+    _, _, height, width = x.shape
+    made = np.empty_like(x)
+    for b, i, j in np.ndindex(len(x), height, width):
+        made[b, :, i, j] = x[b, :, np.clip(i + shift[b, 0], 0, height - 1), np.clip(j + shift[b, 1], 0, width - 1)]
+    return made
+
+
+def test_images_are_moved_and_repeat_their_edges_and_other_leaves_stay():
+    leaves, rng = observation_leaves(BOTH), np.random.default_rng(0)
+    values = [rng.integers(0, 256, (6, *leaf.field.shape)).astype(leaf.field.dtype) for leaf in leaves]
+    cell = RandomShift(leaves, 3)
+    shift = cell.draw(rng, (6,))
+    assert shift.min() == -3
+    assert shift.max() == 3
+    for first in (0, 2):
+        found = cell(tuple(to_device(x) for x in values), to_device(shift), first)
+        for leaf, x, made in zip(leaves, values, found, strict=True):
+            expected = np_shift(x, shift[:, first:]) if leaf.is_image else x
+            assert np.array_equal(made.asnumpy(), expected), leaf.path
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "action"), [("dqn", discrete(3)), pytest.param("sac", space_of(2), marks=pytest.mark.slow)]
+)
+def test_learning_sees_moved_images_and_a_state_keeps_how_they_move(algorithm, action):
+    settings = {"policy.model.cnn": [[4, 3, 2]], "policy.model.cnn_dim": 8}
+    plain, moving = (
+        kit.make_policy(algorithm, BOTH, action, **settings, **{"policy.model.augment": n}) for n in (0, 2)
+    )
+    moving.load_state_dict({**plain.state_dict(), "rng": moving.state_dict()["rng"]})
+    index, rng = np.tile(np.arange(ROWS), (STEPS, 1)), np.random.default_rng(1)
+    made = Batches(moving, STEPS * ROWS), Batches(plain, STEPS * ROWS)
+    rows = rows_of(made[0].layout, STEPS * ROWS, rng, made[0].sizes)
+    start, batch = copy.deepcopy(moving.state_dict()), made[0](rows, index)
+    first = moving.learn_mode.forward(batch).metrics
+    second = moving.learn_mode.forward(batch).metrics
+    moving.load_state_dict(start)
+    assert moving.learn_mode.forward(batch).metrics == first
+    assert second != first
+    # The same numbers, and the rows moved by them beforehand.
+    moving.load_state_dict(start)
+    plain.load_state_dict(start)
+    moved = moving.root.augment.draw(np.random.default_rng(0), (STEPS, ROWS))
+    moving.root.augment.draw = lambda rng, shape: moved
+    found = moving.learn_mode.forward(batch).metrics
+    both = {name: np.concatenate([x[:ROWS], x[:ROWS]]) for name, x in rows.items()}
+    for name, place in (("obs.image", 0), ("next_obs.image", 2)):
+        both[name] = np_shift(both[name], moved.reshape(-1, 4)[:, place:])
+    expected = plain.learn_mode.forward(made[1](both, np.arange(STEPS * ROWS).reshape(STEPS, ROWS))).metrics
+    assert found == expected
+
+
+def test_without_an_image_there_is_nothing_to_move():
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
+    with pytest.raises(ConfigError, match=r"policy\.model\.augment=4 moves images, but no observation of CartPole-v1"):
+        compile_run(user, ["policy.model.augment=4"])

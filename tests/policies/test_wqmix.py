@@ -1,0 +1,63 @@
+"""WQMIX: one update on whole episodes against NumPy, with both weightings, and the game that QMIX cannot solve."""
+
+import numpy as np
+import pytest
+from fakes import discrete
+from kit import each_of
+from team_values import (
+    JOINT_LEARNS,
+    ONE_STEP,
+    SIGNATURES,
+    SMALL,
+    SPACE,
+    JointEpisode,
+    TeamTests,
+    matrix_game,
+    team_benches,
+)
+from test_qmix import MIXER, np_mix
+
+SIZES = {**MIXER, "policy.model.joint_hidden": [6], "policy.model.memory": "none"}
+CONTRACT = {"wqmix": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.target.freq": 4})}
+# Its parts are those of QMIX, which is resumed.
+RESUMES = {}
+ALTERNATIVES = ("policy.learn.weighting=central",)
+ALPHA = 0.25
+KINDS = {
+    "optimistic": {},
+    "central": {"learn": {"weighting": "central", "double": False}},
+}
+LEARNS = JOINT_LEARNS
+__all__ = ["SIGNATURES"]
+
+
+built, _ = team_benches(
+    "wqmix", kinds=KINDS, learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7, "error_weight": ALPHA}, **SIZES
+)
+
+
+bench = each_of(KINDS)
+
+
+class TestUpdate(TeamTests):
+    parts = 2
+
+    def errors(self, own, fixed, episode):
+        each, constant = (JointEpisode(p, fixed, episode, self.rows, self.settings) for p in (own, fixed))
+        error = np_mix(own, "mixer.monotonic", episode.there * episode.done, episode.state) - each.target
+        counted = error < 0.0
+        if self.settings.weighting == "central":
+            counted = constant.is_best | (constant.target > constant.joint_best)
+        weight = np.where(counted, 1.0, ALPHA)
+        return np.stack([np.sqrt(weight) * error, each.joint - each.target]), np.ones((2, episode.length))
+
+
+@pytest.mark.slow
+def test_the_matrix_game_is_solved(tmp_path):
+    assert matrix_game("wqmix", tmp_path, ONE_STEP) == 8.0
+
+
+@pytest.mark.slow
+def test_the_matrix_game_is_not_solved_without_weights(tmp_path):
+    # The errors of one good joint action among five bad ones count as little as each of these.
+    assert matrix_game("qmix", tmp_path, ONE_STEP) == 0.0
