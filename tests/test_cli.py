@@ -508,7 +508,11 @@ def test_status_in_a_narrow_terminal_shows_names_of_machines_whole(tmp_path, pri
         ("box2d", ["LunarLander-v3"]),
         (
             "minding/PixelCatch-v0",
-            ["  family   minding", "  presets  pixelcatch_dreamer, pixelcatch_ppo", "minding check-env"],
+            [
+                "  family   minding",
+                "  presets  pixelcatch_dqn, pixelcatch_dreamer, pixelcatch_ppo",
+                "minding check-env",
+            ],
         ),
         ("termination_checker", ["env_step?, train_iter?, train_epoch?, eval_value?", "Args:"]),
     ],

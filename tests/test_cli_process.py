@@ -149,7 +149,7 @@ def test_a_run_whose_reader_goes_away_trains_to_its_end(tmp_path):
 
 def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, capsys, monkeypatch, refused, printed):
     run_dir = RunDir.create(Config(exp_name="cart", run={"out_dir": str(tmp_path)}))
-    assert "has no status.json: the run has not begun" in refused("status", run_dir.path)
+    assert "has no status.json: it has not begun" in refused("status", run_dir.path)
     ctx, file = OnlineRLContext(total_step=12), StatusFile(run_dir.status)
     ctx.env_step, ctx.train_iter = 6144, 48
     worker = WorkerStatus("collector", "actor", "node-b", 4711, "StepCollector", 1, 2, 3.25, 1)

@@ -397,6 +397,12 @@ class ModelSection(OpenSection):
         "[0, 64]",
         "pixels by which learning moves each image at most, at random (DrQ-v2: 4 of 84); 0: images stay as they are",
     )
+    central: bool = setting(
+        True,
+        None,
+        "centralized critics, which see all observations and actions; false: critics see only their own agent, as in "
+        "DDPG",
+    )
     memory: str = setting("none", ("none", "gru", "lstm"), "recurrent layer between encoder and heads")
     memory_dim: int = setting(
         64, WIDTH, "units of the recurrent layer; its state has one number per unit, two with an LSTM"
@@ -481,6 +487,7 @@ class LearnSection(OpenSection):
         0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per target update"
     )
     td_lambda: float = setting(0.0, "[0, 1]", "lambda of the lambda-returns; 0: one-step targets")
+    kappa: float = setting(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear")
     gae_lambda: float = setting(0.95, "[0, 1]", "bias-variance trade-off of GAE")
     clip_ratio: float = setting(0.2, "(0, 1)", "clip range of the probability ratio")
     entropy_weight: float = setting(0.01, "[0, inf)", "weight of the entropy bonus")
@@ -497,6 +504,10 @@ class LearnSection(OpenSection):
     target_entropy: float | None = setting(
         None, None, "target entropy in nats; None: minus the number of action dimensions"
     )
+    target_entropy_share: float = setting(
+        0.2, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"
+    )
+    temperature: float = setting(1.0, "(0, inf)", "discrete actions: temperature of the Gumbel-softmax")
     critic_learning_rate: float = setting(0.001, "(0, 1]", "learning rate of the critic")
     policy_delay: int = setting(2, "[1, inf)", "critic updates per update of the actor and the targets")
     target_noise: float = setting(

@@ -38,7 +38,7 @@ def qrdqn() -> groups.Schema:
     """Settings of QR-DQN."""
     return groups.action_values(
         {"n_quantiles": opt(50, WIDTH, "quantiles of the return distribution of each action")},
-        {"kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear")},
+        LearnSection.options("kappa"),
     )
 
 
@@ -52,7 +52,7 @@ def iqn() -> groups.Schema:
         {
             "n_fractions": opt(8, WIDTH, "N: quantile fractions sampled per transition"),
             "n_target_fractions": opt(8, WIDTH, "N': quantile fractions sampled per transition for the target"),
-            "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
+            **LearnSection.options("kappa"),
         },
     )
 
@@ -68,7 +68,7 @@ def fqf() -> groups.Schema:
             "fraction_learning_rate": opt(
                 2.5e-9, "(0, 1]", "learning rate of the layer that proposes fractions, by RMSProp"
             ),
-            "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
+            **LearnSection.options("kappa"),
         },
     )
 

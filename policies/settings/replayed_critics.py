@@ -105,9 +105,7 @@ def discrete_sac() -> groups.Schema:
     learn = {
         **LearnSection.options("alpha", "auto_alpha", learning_rate=3e-4),
         **groups.soft_targets(network="critics", per="gradient step"),
-        "target_entropy_share": opt(
-            0.2, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"
-        ),
+        **LearnSection.options("target_entropy_share"),
     }
     what = "critics with separate streams for state value and advantages"
     return groups.replayed_critics(learn, groups.described(ModelSection.options("dueling"), dueling=what))

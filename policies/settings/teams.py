@@ -131,12 +131,7 @@ def maddpg() -> groups.Schema:
     return {
         "model": {
             **groups.model([64, 64], "relu", critics=True),
-            "central": opt(
-                True,
-                None,
-                "centralized critics, which see all observations and actions; false: critics see only their own "
-                "agent, as in DDPG",
-            ),
+            **ModelSection.options("central"),
         },
         "learn": {
             **groups.off_policy_learn(1e-3, 256, 8),
@@ -145,7 +140,7 @@ def maddpg() -> groups.Schema:
                 LearnSection.options(gamma=0.95, grad_norm=0.5),
                 grad_norm="clip the global norm of all actors' gradients, and of all critics', to this; 0: no clipping",
             ),
-            "temperature": opt(1.0, "(0, inf)", "discrete actions: temperature of the Gumbel-softmax"),
+            **LearnSection.options("temperature"),
             "logit_weight": opt(1e-3, "[0, inf)", "discrete actions: weight of the mean squared logit"),
         },
         "collect": {**groups.collect(80), **CollectSection.options("random_steps"), **groups.noise("gaussian", 0.1)},
@@ -180,15 +175,12 @@ def masac() -> groups.Schema:
     schema["model"] |= groups.described(ModelSection.options("n_critics"), n_critics="critics of each agent")
     schema["learn"] |= {
         **groups.described(
-            LearnSection.options("auto_alpha", "target_entropy", alpha=0.1),
+            LearnSection.options("auto_alpha", "target_entropy", "target_entropy_share", alpha=0.1),
             alpha="entropy temperature of all agents, or its initial value if each learns its own",
             auto_alpha="tune the temperature of each agent automatically",
             target_entropy="continuous actions: target entropy in nats; None: minus the number of action dimensions",
-        ),
-        "target_entropy_share": opt(
-            0.2,
-            "[0, 1]",
-            "discrete actions: target entropy as a fraction of the maximum, log(number of legal actions)",
+            target_entropy_share="discrete actions: target entropy as a fraction of the maximum, log(number of legal "
+            "actions)",
         ),
     }
     return schema

@@ -306,7 +306,8 @@ def test_adam_against_the_paper(bound):
     params = draws(6, *shapes)
     theta, m, v = (padded(p) for p in (params, [0 * p for p in params], [0 * p for p in params]))
     powers = np.ones(1, np.float32), np.ones(1, np.float32)
-    settings = np.array([beta1, beta2, eps, bound, 0.0], np.float32)
+    # The parts of the gradients follow; here they are one.
+    settings = np.array([beta1, beta2, eps, bound, 0.0, *[0.0 for _ in shapes]], np.float32)
     expected = [p.astype(np.float64) for p in params]
     moments = [[0.0 * p for p in expected], [0.0 * p for p in expected]]
     for t in range(1, 4):

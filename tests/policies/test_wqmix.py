@@ -21,7 +21,7 @@ SIZES = {**MIXER, "policy.model.joint_hidden": [6], "policy.model.memory": "none
 CONTRACT = {"wqmix": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.target.freq": 4})}
 # Its parts are those of QMIX, which is resumed.
 RESUMES = {}
-ALTERNATIVES = ("policy.learn.weighting=central",)
+ALTERNATIVES = ("policy.learn.weighting=central", "policy.learn.target.kind=soft")
 ALPHA = 0.25
 KINDS = {
     "optimistic": {},

@@ -217,7 +217,7 @@ def test_environments_are_put_together_in_units_of_the_published_means(tmp_path)
     assert lines[3] == "| SAC | 0 | 0 | not measured |  |  |"
 
 
-def test_the_grid_has_a_panel_for_each_pair_and_a_picture_for_each_background(tmp_path):
+def test_the_grid_has_a_panel_for_each_pair(tmp_path):
     matplotlib_image = pytest.importorskip("matplotlib.image")
     results = Results(tmp_path)
     draw_grid(results)
@@ -226,10 +226,8 @@ def test_the_grid_has_a_panel_for_each_pair_and_a_picture_for_each_background(tm
     results.append("learning", row(0, 100.0, [1.0, 2.0]))
     results.append("learning", row(1, 100.0, [1.5, 2.5]))
     draw_grid(results)
-    light, dark = (matplotlib_image.imread(tmp_path / "images" / f"mujoco_{name}.png") for name in ("light", "dark"))
-    # Both have no background of their own; the words of the dark page are brighter.
-    assert light[0, 0, 3] == dark[0, 0, 3] == 0.0
-    assert dark[dark[..., 3] == 1.0].mean() > light[light[..., 3] == 1.0].mean()
+    picture = matplotlib_image.imread(next((tmp_path / "images").glob("mujoco*.png")))
+    assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 10
 
 
 # Recorded data

@@ -53,9 +53,8 @@ def _overview() -> None:
     echo(wrapped(", ".join(ALGORITHMS), "  "))
     echo("Environments, by family: --env ENV_ID, or your own module:Class")
     echo(wrapped(", ".join(f"{family} ({len(ids)})" for family, ids in _families().items()), "  "))
-    echo(f"Middleware: {len(_middleware_found())}, for task.use(...)")
-    echo("One line per entry: minding list presets (algorithms, environments, middleware)")
-    echo("Details of an entry: minding list cartpole_ppo")
+    echo(f"Middleware: {len(_middleware_found())}, for task.use(...): minding list middleware")
+    echo("One per line: minding list presets. Details of one: minding list cartpole_ppo")
 
 
 def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
