@@ -9,4 +9,4 @@ from minding.configs import load_preset
 main_config = load_preset("halfcheetah_ppo")
 main_config.env.env_id = "Ant-v5"
 # As in the environment of the published scores, where contact forces were always 0.
-main_config.env.env_kwargs = dict(include_cfrc_ext_in_observation=False)
+main_config.env["env_kwargs"] = dict(include_cfrc_ext_in_observation=False)
