@@ -199,7 +199,7 @@ def short_preset(name, tmp_path):
 # MuJoCo's are alike, those of mpe2 are, of which MADDPG's takes long, and so are classic control and board games.
 COVERED = {
     *("Hopper-v5", "Walker2d-v5", "Ant-v5", "mpe2/simple_tag_v3", "Acrobot-v1", "MountainCar-v0"),
-    "minding/TicTacToe-v0",
+    *("minding/TicTacToe-v0", "minding.envs.games.matrix_game:MatrixGame"),
     *(env_id for _, env_id, _ in CASES.values()),
 }
 # Runs without a replay buffer are quicker, and take precedence.
