@@ -66,9 +66,9 @@ def test_an_episode_of_a_run_is_filmed(trained, printed):
     ended, file = printed("record", trained.path, "--seed", "5").splitlines()[-2:]
     assert file == f"video: {trained.path / 'episode.gif'}"
     with Image.open(trained.path / "episode.gif") as film:
-        # Below the picture, a strip tells step and return, so that no two pictures are equal.
+        # The picture, and below it a strip that tells step and return.
         assert film.size == (600, 440)
-        # Equal pictures in a row are one that is shown longer; 50 per second.
+        # 50 pictures per second.
         steps = round(sum(frame.info["duration"] for frame in ImageSequence.Iterator(film)) / 20) - 1
     assert ended == f"ppo on CartPole-v1: return {steps:.1f} in {steps} steps"
 
