@@ -75,6 +75,24 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "rnd": Study("deepsea_ppo_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}),
+    "icm": Study("mountaincar_ppo_icm", "removed", {"ICM": Variant(("policy.other.icm.weight=0.0",))}, seeds=2),
+    "rnd_replay": Study(
+        "deepsea_dqn_rnd",
+        "removed",
+        {
+            "RND": Variant(("policy.other.rnd.weight=0.0",)),
+            "RND, with ICM in its place": Variant(("policy.other.rnd.weight=0.0", "policy.other.icm.weight=0.1")),
+        },
+        seeds=2,
+    ),
+    "trex_cartpole": Study(
+        "cartpole_trex",
+        "changed",
+        {
+            "a constant reward of 1": _CONSTANT["constant +1"],
+            "standardized rewards": Variant(("policy.other.trex.output=standardized",)),
+        },
+    ),
     # The paddle is 3 pixels high: it stays in sight.
     "shifts": Study(
         "pixelcatch_dqn",

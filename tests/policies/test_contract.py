@@ -440,6 +440,8 @@ ALIKE |= {
     "iql",
     "sqil",
     "td3_bc",
+    "airl",
+    "trex",
 }
 
 
