@@ -18,4 +18,4 @@ main_config = EasyDict(
     ),
 )
 
-proof = dict(seeds=3, recorded=(dict(preset="acrobot_ppo", steps=5_000),))
+proof = dict(seeds=2, recorded=(dict(preset="acrobot_ppo", steps=5_000),))

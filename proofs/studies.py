@@ -87,7 +87,7 @@ STUDIES: dict[str, Study] = {
         "changed",
         {
             "a constant reward of 1": _CONSTANT["constant +1"],
-            "standardized rewards": Variant(("policy.other.trex.output=standardized",)),
+            "rewards of `sigmoid`": Variant(("policy.other.trex.output=sigmoid",)),
         },
         seeds=2,
     ),
