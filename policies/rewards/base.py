@@ -1,4 +1,4 @@
-"""What all reward models share: rows from a rollout, the compiled learner, and the saved state.
+"""The base of reward models: rows from a rollout, the compiled learner, and the saved state.
 
 A model gives each step of a rollout a reward before it learns from the rollout. `novelty` has the base of models that
 learn from what the agent sees, `recorded` the base of models that also have recorded data.

@@ -78,8 +78,7 @@ def gail() -> groups.Schema:
 def airl() -> groups.Schema:
     """AIRL: PPO whose rewards explain an expert's steps, apart from shaping.
 
-    The reward is that of the policy before a rollout was made; there is no memory, because the model asks for the
-    probabilities of single recorded steps.
+    There is no memory, because the model asks for the probabilities of single recorded steps.
     """
     rewards = {
         "state_only": opt(True, None, "the reward depends on the state only, and not on the action"),
