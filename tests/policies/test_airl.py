@@ -3,4 +3,4 @@
 from fakes import VECTOR, space_of
 
 CONTRACT = {"airl": (VECTOR, space_of(2), {})}
-RESUMES = {"AIRL, with Box actions": ("Pendulum-v1", ("policy.other.airl.state_only=false",))}
+RESUMES = {"AIRL": ("CartPole-v1", ("policy.other.airl.state_only=false",))}
