@@ -1,5 +1,7 @@
 """Memories: one step in float64, the compiled and the NumPy form, gradients, and what acts with them."""
 
+import functools
+
 import numpy as np
 import pytest
 from fakes import VECTOR, discrete, needs_kernels
@@ -20,12 +22,16 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
+def built(kind, size):
+    sizes = (size, LAYERS, HEADS, LENGTH) if kind is GTrXL else (size,)
+    return kind(FEATURES, *sizes, np.random.default_rng(0))
+
+
 def drawn(kind, size):
     """A memory with random weights."""
-    sizes = (size, LAYERS, HEADS, LENGTH) if kind is GTrXL else (size,)
-    made = kind(FEATURES, *sizes, np.random.default_rng(0))
+    made, scale = built(kind, size), 0.5 if kind is GTrXL else 1.0
     for seed, p in enumerate(made.get_parameters()):
-        p.asnumpy()[...] = numbers(*p.shape, seed=seed)
+        p.asnumpy()[...] = scale * numbers(*p.shape, seed=seed)
     return made
 
 
@@ -68,10 +74,17 @@ def lstm_step(weights, x, rows):
 
 
 def gtrxl_step(weights, x, rows):
-    """The formula, row by row, head by head and step by step."""
-    size = len(weights[1])
-    names = [name for name, _ in drawn(GTrXL, size).parameters_and_names()]
-    p = dict(zip(names, weights, strict=True))
+    return gtrxl_rows(dict(zip(names_of_gtrxl(), weights, strict=True)), x, rows)
+
+
+@functools.cache
+def names_of_gtrxl():
+    return [name for name, _ in built(GTrXL, HEADS).parameters_and_names()]
+
+
+def gtrxl_rows(p, x, rows):
+    """The formula, row by row, head by head and step by step; p: the parameters by name."""
+    size = len(p["inputs.bias"])
     marks, states = np.split(rows[:, size:], [LENGTH], axis=1)
     states = states.reshape(len(rows), LAYERS, LENGTH, size)
     made = []
@@ -303,7 +316,7 @@ class TakingIn(nn.Cell):
 
 @pytest.mark.parametrize("kind", [GRU, LSTM, GTrXL])
 def test_what_is_taken_in_is_remembered_and_what_is_left_out_changes_nothing(kind):
-    cell = drawn(kind, 6)
+    cell = built(kind, 6 if kind is GTrXL else SIZE)
     x, rows = numbers(STEPS, SEQUENCES, FEATURES, seed=8), memory_rows(SEQUENCES, cell)
     # All of the first sequence, the last two of the second, nothing of the third.
     counted = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 0]], np.float32)
