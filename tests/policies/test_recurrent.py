@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from fakes import VECTOR, discrete, needs_kernels
 
-from minding.engine.errors import ShapeError
+from minding.configs import compile_run
+from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies import get_policy_class
 from minding.policies.networks.fused import fuse_layers
@@ -149,6 +150,12 @@ def test_both_forms_equal_the_formula(cell, scale):
     for features, rows in (cell.host()(x, before), [each.asnumpy() for each in cell(to_device(x), to_device(before))]):
         np.testing.assert_allclose(rows, expected, rtol=rtol, atol=1e-5)
         assert np.array_equal(features, rows[:, : cell.out_features])
+
+
+def test_heads_that_do_not_divide_the_units_are_refused_with_a_number_that_fits():
+    message = r"memory_heads=5 with policy\.model\.memory_dim=32: .* use policy\.model\.memory_heads=4"
+    with pytest.raises(ConfigError, match=message):
+        compile_run("repeat_previous_gtrxl", ["policy.model.memory_heads=5"])
 
 
 # Acting
