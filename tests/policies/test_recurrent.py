@@ -89,13 +89,14 @@ def gtrxl_rows(p, x, rows):
     marks, states = np.split(rows[:, size:], [LENGTH], axis=1)
     states = states.reshape(len(rows), LAYERS, LENGTH, size)
     made = []
-    for x, marked, before in zip(x @ p["inputs.weight"].T + p["inputs.bias"], marks, states):
+    for token, marked, before in zip(x @ p["inputs.weight"].T + p["inputs.bias"], marks, states):
+        e = token
         seen, after = [s for s in range(LENGTH) if marked[s] > 0.5], []
         for layer in range(LAYERS):
             own = {name.partition(f"layers.{layer}.")[2]: value for name, value in p.items()}
-            after += [*before[layer, 1:], x]
-            x = gtrxl_layer(own, x, [(LENGTH - s, before[layer, s]) for s in seen])
-        made.append(np.concatenate([x, marked[1:], [1.0], *after]))
+            after += [*before[layer, 1:], e]
+            e = gtrxl_layer(own, e, [(LENGTH - s, before[layer, s]) for s in seen])
+        made.append(np.concatenate([e, marked[1:], [1.0], *after]))
     return np.stack(made)
 
 
