@@ -22,6 +22,6 @@ main_config = EasyDict(
             anneal_lr=True,
         ),
         collect=dict(n_sample=576),
-        eval=dict(freq=10_000, n_episode=20),
+        eval=dict(n_episode=20),
     ),
 )
