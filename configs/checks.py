@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from minding.configs.novelty import NOVELTY, novelty_weights
 from minding.engine.annealing import check_points
 from minding.engine.buffers.limiters import least_error
 from minding.engine.chain.context import UNITS
@@ -26,9 +27,10 @@ _OF_CHAINS = {
     **dict.fromkeys(("contest.opponents", "contest.score", "contest.size"), ("contest",)),
     **dict.fromkeys(("policy.eval.fqe", "policy.eval.fqe_steps"), ("offline",)),
     **dict.fromkeys(("policy.other.holdout", "policy.other.data_memory"), ("offline",)),
-    "policy.other.data": ("offline", "prior_data", "sqil", "gail"),
+    "policy.other.data": ("offline", "prior_data", "sqil", "recorded_reward"),
     "policy.other.data_share": ("prior_data", "sqil"),
     "policy.other.hindsight.k": ("hindsight",),
+    **{f"policy.other.{name}.weight": ("on_policy", "off_policy", "sequence_replay") for name in NOVELTY},
 }
 """Settings with an effect in some chains only, and these chains."""
 _MOST_OF_CONVOLUTIONS = 4096, 256, 256
@@ -64,7 +66,7 @@ def check_settings(cfg: Config) -> None:
     _check_convolutions(cfg)
     _check_reward(cfg)
     _check_schedules(cfg)
-    _check_rnd(cfg)
+    _check_novelty(cfg)
     _check_effect(cfg)
     _check_table(cfg)
 
@@ -396,14 +398,14 @@ def _check_schedules(cfg: Config) -> None:
         check_points(other.eps.kind, other.eps.points, "policy.other.eps.points")
 
 
-def _check_rnd(cfg: Config) -> None:
+def _check_novelty(cfg: Config) -> None:
     """Rewards for novelty are used with a single agent only."""
-    other = cfg.policy.other
-    if "rnd" in other and other.rnd.weight and num_agents(cfg.env.spec) is not None:
-        raise ConfigError(
-            f"policy.other.rnd.weight={other.rnd.weight} with env.env_id={cfg.env.env_id!r}: RND rewards one agent, "
-            "and this environment has several; use policy.other.rnd.weight=0"
-        )
+    for name, weight in novelty_weights(cfg).items():
+        if num_agents(cfg.env.spec) is not None:
+            raise ConfigError(
+                f"policy.other.{name}.weight={weight} with env.env_id={cfg.env.env_id!r}: {name.upper()} rewards one "
+                f"agent, and this environment has several; use policy.other.{name}.weight=0"
+            )
 
 
 def _check_effect(cfg: Config) -> None:

@@ -276,7 +276,7 @@ def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
     return "sync" if objection else "native"
 
 
-_OTHER_REWARDS = ("gail", "sqil")
+_OTHER_REWARDS = ("recorded_reward", "sqil")
 """Chains whose policies learn from rewards that are not the environment's."""
 _RULES = ("actions", "longest", "initial", "legal", "play", "planes", "symmetries")
 

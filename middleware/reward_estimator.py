@@ -26,8 +26,9 @@ class reward_estimator:
     """Adds the rewards of a model, such as RND, to the rewards of the rollout; the model learns from the rollout.
 
     With ``own=0`` the rewards of the model replace the environment's. Put it after the collector and before the
-    middleware that uses the rewards: `gae_estimator`, or `data_pusher`. The returns of episodes and evaluations stay
-    those of the environment.
+    middleware that uses the rewards: `gae_estimator`, `data_pusher`, or `nstep_reward_enhancer` and
+    `priority_calculator`, which then need the role `learn`. The returns of episodes and evaluations stay those of the
+    environment.
 
     Reads: trajectories; train_output if present.
     Writes: trajectories (reward), train_output (the model's metrics).

@@ -1,6 +1,6 @@
 """Chains of PPO with a constant in place of every reward, beside which GAIL has to count.
 
-``minding train acrobot_gail chain=proofs.constant_rewards:minus_one``: all else is as in the chain `gail`.
+``minding train acrobot_gail chain=proofs.constant_rewards:minus_one``: all else is as in the chain `recorded_reward`.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ STEPS = {
 }
 """Environment steps of algorithms that need fewer or more than `_STEPS`."""
 _STEPS = 100_000
-_OTHERS = ("gail", "sqil", "self_play")
+_OTHERS = ("recorded_reward", "sqil", "self_play")
 """Chains that do not learn from an environment's rewards."""
 
 

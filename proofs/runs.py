@@ -162,6 +162,9 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     cfg = compiled(preset, overrides)
     decisive = {key: cfg[key] for key in ("seed", "chain", "env", "policy")}
     decisive["run"] = {"max_env_step": cfg.run.max_env_step}
+    if cfg.policy.type == "gail":
+        # The name of its chain when results of it were measured.
+        decisive["chain"] = "gail" if cfg.chain == "recorded_reward" else cfg.chain
     if cfg.run.max_train_iter is not None:
         decisive["run"]["max_train_iter"] = cfg.run.max_train_iter
     if cfg.lanes.async_mode:
@@ -175,8 +178,9 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         policy["model"] = {key: x for key, x in policy["model"].items() if key not in ("memory", "memory_dim")}
     if policy["other"].get("replay") == "uniform":
         policy["other"] = {key: x for key, x in policy["other"].items() if key not in ("replay", "priority")}
-    if not policy["other"].get("rnd", {}).get("weight"):
-        policy["other"] = {key: x for key, x in policy["other"].items() if key != "rnd"}
+    for name in ("rnd", "icm"):
+        if not policy["other"].get(name, {}).get("weight"):
+            policy["other"] = {key: x for key, x in policy["other"].items() if key != name}
     if cfg.chain != "hindsight" or policy["other"].get("hindsight") == {"k": 4}:
         policy["other"] = {key: x for key, x in policy["other"].items() if key != "hindsight"}
     if policy["learn"].get("anneal_kind") == "linear":

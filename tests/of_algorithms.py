@@ -82,7 +82,7 @@ def plays_itself(algorithm):
 
 def imitates(algorithm):
     """Whether it learns from recorded data what to do in an environment."""
-    return get_algorithm(algorithm).chain in ("gail", "sqil")
+    return get_algorithm(algorithm).chain in ("recorded_reward", "sqil")
 
 
 @functools.cache
@@ -118,7 +118,8 @@ def imitated(algorithm, env_id=None):
     """Settings of what it imitates, if it does."""
     if not imitates(algorithm):
         return ()
-    small = ("policy.other.gail.batch_size=16", "policy.other.gail.n_update=2") if has(algorithm, "other.gail") else ()
+    models = [name for name in ("gail", "airl", "trex") if has(algorithm, f"other.{name}")]
+    small = [f"policy.other.{name}.{key}" for name in models for key in ("batch_size=16", "n_update=2")]
     return (f"policy.other.data={recorded(env_id or environment(algorithm))}", *small)
 
 

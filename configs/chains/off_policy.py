@@ -1,4 +1,4 @@
-"""Evaluate, explore, collect, store, learn from replay."""
+"""Evaluate, explore, collect, reward novelty if configured, store, learn from replay."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from minding.configs.chains import Chain
+from minding.configs.novelty import novelty_weights
 from minding.engine.blame import building
 from minding.engine.buffers import Priority, ReplayBuffer, Table
 from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.limiters import Limiter, make_limiter
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import Role
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import is_named
@@ -25,6 +27,7 @@ from minding.middleware import (
     eps_greedy_handler,
     interaction_evaluator,
     nstep_reward_enhancer,
+    reward_estimator,
 )
 from minding.middleware.learner import never_allowed
 
@@ -115,6 +118,22 @@ def explores_by_chance(cfg: Config) -> bool:
     return "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False)
 
 
+def use_novelty(task: Task, cfg: Config) -> Role | None:
+    """Appends the configured rewards for novelty to the task, whose last middleware collects.
+
+    Returns:
+      The role of later middleware that read rewards: as the models learn, these follow them in the learner's lane of an
+      asynchronous run. None: their own role.
+    """
+    weights = novelty_weights(cfg)
+    for name, weight in weights.items():
+        # Loads MindSpore.
+        from minding.policies.rewards import reward_model
+
+        task.use(reward_estimator(reward_model(name)(cfg), weight))
+    return Role.LEARN if weights else None
+
+
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer = replay_buffer(cfg, policy)
@@ -122,8 +141,9 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     if explores_by_chance(cfg):
         task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
+    role = use_novelty(task, cfg)
     if cfg.policy.learn.nstep > 1:
-        task.use(nstep_reward_enhancer(cfg))
+        task.use(nstep_reward_enhancer(cfg), role=role)
     task.use(data_pusher(cfg, buffer))
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 

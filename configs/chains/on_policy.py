@@ -4,7 +4,7 @@ learn from them."""
 from __future__ import annotations
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import explores_by_chance
+from minding.configs.chains.off_policy import explores_by_chance, use_novelty
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -16,7 +16,6 @@ from minding.middleware import (
     gae_estimator,
     interaction_evaluator,
     multistep_trainer,
-    reward_estimator,
     rollout_queue,
 )
 
@@ -27,12 +26,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     if explores_by_chance(cfg):
         task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
-    other = cfg.policy.other
-    if "rnd" in other and other.rnd.weight:
-        # Loads MindSpore.
-        from minding.policies.rewards.rnd import RND
-
-        task.use(reward_estimator(RND(cfg), other.rnd.weight))
+    use_novelty(task, cfg)
     times = cfg.policy.learn.read("max_times_sampled", int, 1)
     if times > 1:
         task.use(rollout_queue(times))

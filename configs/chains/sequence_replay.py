@@ -1,11 +1,11 @@
-"""Evaluate, explore, collect, store, learn from sequences of replay."""
+"""Evaluate, explore, collect, reward novelty if configured, store, learn from sequences of replay."""
 
 from __future__ import annotations
 
 import functools
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import explores_by_chance, own_buffer
+from minding.configs.chains.off_policy import explores_by_chance, own_buffer, use_novelty
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -58,9 +58,10 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     if explores_by_chance(cfg):
         task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
+    role = use_novelty(task, cfg)
     if _by_priority(cfg):
         errors = functools.partial(nstep_errors, n=learn.nstep, gamma=learn.gamma, rescale=learn.rescale)
-        task.use(priority_calculator(errors))
+        task.use(priority_calculator(errors), role=role)
     task.use(data_pusher(cfg, buffer))
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 

@@ -44,7 +44,8 @@ class Section(EasyDict):
 
     def __init_subclass__(cls) -> None:
         found = {key: value for key, value in vars(cls).items() if isinstance(value, Declared)}
-        cls._declared = {key: declared.option(cls.__annotations__[key]) for key, declared in found.items()}
+        own = {key: declared.option(cls.__annotations__[key]) for key, declared in found.items()}
+        cls._declared = {**cls._declared, **own}
         for key in found:
             # An attribute of the class would hide the item of that name.
             delattr(cls, key)
@@ -62,7 +63,7 @@ class Section(EasyDict):
         if chosen - known:
             raise ConfigError(f"{cls.__name__} declares no {', '.join(sorted(chosen - known))}")
         found: dict[str, Any] = {}
-        for key in cls.__annotations__:
+        for key in _annotations(cls):
             if key in chosen and key in cls._declared:
                 option = cls._declared[key]
                 found[key] = dataclasses.replace(option, default=option.check(defaults.get(key, option.default), key))
@@ -151,9 +152,16 @@ class OpenSection(Section):
         def __setattr__(self, name: str, value: object) -> None: ...
 
 
+def _annotations(section: type[Section]) -> dict[str, Any]:
+    """The annotations of a section and of the sections that it extends, in order."""
+    return {
+        key: name for each in reversed(section.__mro__) for key, name in vars(each).get("__annotations__", {}).items()
+    }
+
+
 def _sections_in(section: type[Section]) -> dict[str, type[Section]]:
     """The sections that the annotations of a section name, by key."""
-    named = {key: globals().get(name) for key, name in section.__annotations__.items()}
+    named = {key: globals().get(name) for key, name in _annotations(section).items()}
     return {key: kind for key, kind in named.items() if isinstance(kind, type) and issubclass(kind, Section)}
 
 
@@ -602,20 +610,28 @@ class PrioritySection(OpenSection):
     )
 
 
-class RndSection(OpenSection):
+class NoveltySection(OpenSection):
     """`policy.other.rnd`: the intrinsic reward of random network distillation."""
 
-    weight: float = setting(0.0, "[0, inf)", "rnd: weight of the intrinsic reward; 0 turns it off")
-    learning_rate: float = setting(1e-3, "(0, 1]", "rnd: learning rate of Adam")
+    weight: float = setting(0.0, "[0, inf)", "weight of the intrinsic reward; 0 turns it off")
+    learning_rate: float = setting(1e-3, "(0, 1]", "learning rate of Adam")
     gamma: float = setting(
         0.99,
         "[0, 1]",
-        "rnd: discount factor of the intrinsic returns, whose standard deviation divides the intrinsic rewards",
+        "discount factor of the intrinsic returns, whose standard deviation divides the intrinsic rewards",
     )
-    n_epoch: int = setting(1, "[1, 10000]", "rnd: passes over each rollout")
-    n_minibatch: int = setting(4, "[1, 1e6]", "rnd: minibatches per pass")
-    hidden: list[int] = setting([64], WIDTH, "rnd: sizes of the hidden layers of the random network")
-    dim: int = setting(32, WIDTH, "rnd: output features of the random network")
+    n_epoch: int = setting(1, "[1, 10000]", "passes over each rollout")
+    n_minibatch: int = setting(4, "[1, 1e6]", "minibatches per pass; with fewer rows, one per row")
+    hidden: list[int] = setting([64], WIDTH, "sizes of the hidden layers before the features")
+    dim: int = setting(32, WIDTH, "features of an observation")
+
+
+class IcmSection(NoveltySection):
+    """`policy.other.icm`: the intrinsic reward of the intrinsic curiosity module."""
+
+    beta: float = setting(
+        0.2, "[0, 1]", "weight of the forward model in the loss; the inverse model has the weight 1 - beta"
+    )
 
 
 class TableSection(OpenSection):
@@ -661,7 +677,8 @@ class OtherSection(OpenSection):
     priority: PrioritySection
     table: TableSection
     hindsight: HindsightSection
-    rnd: RndSection
+    rnd: NoveltySection
+    icm: IcmSection
     data: str | None = setting(
         None, None, "chain=prior_data: folder of recorded data, which are added to the collected data; see offline.md"
     )

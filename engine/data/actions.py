@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.action_trees import COMPOSITE
+from minding.engine.data.batch import Field
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array
+
+
+def action_field(space: Mapping[str, Any]) -> Field:
+    """The row field of actions in a policy's units, from the description of its action space."""
+    if space["kind"] == "discrete":
+        return Field((), "int32")
+    if space["kind"] == "multi_discrete":
+        return Field((len(space["nvec"]),), "int32")
+    return Field(tuple(space["shape"]))
 
 
 class ActionAdapter:

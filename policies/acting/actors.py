@@ -355,6 +355,11 @@ class SamplingActor(Actor):
     def decide(self, outputs: Outputs) -> Array:
         return self.shaped(self.distribution.mode(self.params(outputs)))
 
+    @flush_denormals
+    def log_prob(self, obs: ObsLike, action: Array) -> Array:
+        """Log-probability of actions in the policy's units, float32 ``(B,)``; changes nothing."""
+        return self.distribution.log_prob(self.params(self.outputs(obs)), action)
+
 
 class StochasticActor(SamplingActor):
     """A `SamplingActor` that also records the state's value, if learning uses it.

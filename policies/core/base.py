@@ -13,6 +13,7 @@ import numpy as np
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.config.config import Config
 from minding.engine.config.named import module_of
+from minding.engine.data.actions import action_field
 from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
@@ -393,12 +394,7 @@ class BasePolicy:
 
     @property
     def action_field(self) -> Field:
-        space = self.spec["action"]
-        if space["kind"] == "discrete":
-            return Field((), "int32")
-        if space["kind"] == "multi_discrete":
-            return Field((len(space["nvec"]),), "int32")
-        return Field(tuple(space["shape"]))
+        return action_field(self.spec["action"])
 
     @property
     def transition_fields(self) -> dict[str, Field]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from minding.engine.blame import building
 from minding.engine.config.named import load_code
+from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import ConfigError, SpaceError
@@ -94,6 +95,32 @@ class OneHot(nn.Cell):
 
     def host(self) -> numpy_encoders.OneHot:
         return numpy_encoders.OneHot(self.sizes)
+
+
+class ActionNumbers(nn.Cell):
+    """Actions in the policy's units as numbers, float32 ``(B, out_features)``: joined one-hot vectors of choices, then
+    the numbers of a Box or composite action as they are.
+
+    Args:
+      space: description of the action space.
+    """
+
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.kind = space["kind"]
+        self.one_hot = None if self.kind == "box" else OneHot(space)
+        self.count = len(space["nvec"]) if self.kind == COMPOSITE else 0
+        chosen = 0 if self.one_hot is None else self.one_hot.out_features
+        numbers = math.prod(space["shape"]) if self.kind == "box" else len(space["low"]) if self.count else 0
+        self.out_features = chosen + numbers
+
+    def construct(self, action):
+        if self.one_hot is None:
+            return action.reshape((-1, self.out_features))
+        if self.kind != COMPOSITE:
+            return self.one_hot(action)
+        chosen = self.one_hot(ops.cast(action[:, : self.count], ms.int32))
+        return ops.Concat(-1)((chosen, action[:, self.count :]))
 
 
 def layers_of(shape: Sequence[int], model: Any) -> Sequence[Sequence[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, ModelSection, OtherSection
+from minding.engine.config.config import LearnSection, ModelSection
 from minding.policies.settings import ANY_ACTIONS, Algorithm, groups
 
 
@@ -92,7 +92,7 @@ def ppo() -> groups.Schema:
         "kl_weight": opt(0.0, "[0, inf)", "initial weight of a penalty on the divergence of the policy; 0: none"),
         "kl_aim": opt(0.01, "(0, inf)", "kl_weight: mean divergence of an update at which the weight aims"),
     }
-    schema["other"] |= OtherSection.options("rnd")
+    schema["other"] |= groups.novelty()
     return schema
 
 

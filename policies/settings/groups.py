@@ -97,6 +97,11 @@ def priority() -> Schema:
     return keys
 
 
+def novelty() -> Schema:
+    """Keys of rewards for novelty."""
+    return OtherSection.options("rnd", "icm")
+
+
 def rewards() -> Schema:
     """Keys for scaling the rewards of recorded data."""
     return OtherSection.options("reward")
@@ -128,7 +133,7 @@ def replayed_critics(learn: Schema, model_keys: Schema | None = None, collect_ke
         "learn": {**off_policy_learn(1e-3, 256, 8), **learn},
         "collect": {**collect(8), **CollectSection.options("random_steps"), **(collect_keys or {})},
         "eval": evaluation(),
-        "other": {**replay(1_000_000), **OtherSection.options("hindsight"), **prior_data()},
+        "other": {**replay(1_000_000), **OtherSection.options("hindsight"), **prior_data(), **novelty()},
     }
 
 
@@ -222,7 +227,14 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
         },
         "collect": collect(8),
         "eval": evaluation(),
-        "other": {**replay(50_000), **priority(), **OtherSection.options("hindsight"), **prior_data(), **eps(10_000)},
+        "other": {
+            **replay(50_000),
+            **priority(),
+            **OtherSection.options("hindsight"),
+            **prior_data(),
+            **eps(10_000),
+            **novelty(),
+        },
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import CollectSection, LearnSection, ModelSection
 from minding.engine.config.options import WIDTH
+from minding.engine.data.ranks import RANKINGS
 from minding.policies.settings import ANY_ACTIONS, SINGLE_ACTIONS, Algorithm, actor_critic, groups, replayed_critics
 
 
@@ -37,6 +38,26 @@ def bc() -> groups.Schema:
     }
 
 
+def _rewarded(name: str, rewards: groups.Schema, batch_size: int, what: str) -> groups.Schema:
+    """Settings of PPO with a reward model that learns from recorded data.
+
+    Args:
+      name: name of the model.
+      rewards: its own settings.
+      batch_size: the default of the key.
+      what: meaning of the key `batch_size`.
+    """
+    shared = {
+        "batch_size": opt(batch_size, "[1, 1e6]", what),
+        "hidden": opt([64, 64], WIDTH, "sizes of the hidden layers of the model"),
+    }
+    schema = actor_critic.clipped_surrogate(groups.passes(4, 4))
+    return {**schema, "other": {**groups.recorded_folder(), name: {**rewards, **shared}}}
+
+
+_BOTH = "steps of the expert in each gradient step, and equally many of the agent"
+
+
 def gail() -> groups.Schema:
     """GAIL: PPO whose rewards measure the similarity of its steps to an expert's."""
     rewards = {
@@ -47,14 +68,47 @@ def gail() -> groups.Schema:
         ),
         "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the discriminator"),
         "n_update": opt(20, "[1, 1e5]", "gradient steps of the discriminator on each rollout"),
-        "batch_size": opt(128, "[1, 1e6]", "steps of the expert in each gradient step, and equally many of the agent"),
-        "hidden": opt([64, 64], WIDTH, "sizes of the discriminator's hidden layers"),
         "gradient_penalty": opt(
             0.0, "[0, inf)", "weight of the squared distance of its gradients' norm from 1, between both kinds of steps"
         ),
     }
-    schema = actor_critic.clipped_surrogate(groups.passes(4, 4))
-    return {**schema, "other": {**groups.recorded_folder(), "gail": rewards}}
+    return _rewarded("gail", rewards, 128, _BOTH)
+
+
+def airl() -> groups.Schema:
+    """AIRL: PPO whose rewards explain an expert's steps, apart from shaping.
+
+    There is no memory, because the model asks for the probabilities of single recorded steps.
+    """
+    rewards = {
+        "state_only": opt(True, None, "the reward depends on the state only, and not on the action"),
+        "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the discriminator"),
+        "n_update": opt(20, "[1, 1e5]", "gradient steps of the discriminator on each rollout"),
+    }
+    schema = _rewarded("airl", rewards, 128, _BOTH)
+    del schema["model"]["memory"], schema["model"]["memory_dim"]
+    return schema
+
+
+def trex() -> groups.Schema:
+    """T-REX: PPO whose rewards are learned from recorded episodes of different quality."""
+    rewards = {
+        "ranking": opt(
+            "return",
+            RANKINGS,
+            "what ranks recorded episodes: the sums of their rewards, or their order, in which the last is the best",
+        ),
+        "output": opt(
+            "sigmoid",
+            ("sigmoid", "standardized"),
+            "reward: the logistic function of the standardized one, which is above 0; or the standardized one, of "
+            "either sign",
+        ),
+        "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the model"),
+        "n_update": opt(1000, "[1, 1e6]", "gradient steps of the model before the first rollout is rewarded"),
+        "length": opt(50, "[1, 1e5]", "steps of the parts of episodes that are compared, if the episodes are as long"),
+    }
+    return _rewarded("trex", rewards, 16, "pairs of episodes in each gradient step")
 
 
 def sqil() -> groups.Schema:
@@ -75,7 +129,9 @@ def discrete_sqil() -> groups.Schema:
 
 ALGORITHMS = (
     Algorithm("bc", "BC", bc, actions=ANY_ACTIONS, chain="offline", unit="train_iter"),
-    Algorithm("gail", "PPO", gail, actions=SINGLE_ACTIONS, chain="gail", variant_of="ppo"),
+    Algorithm("gail", "PPO", gail, actions=SINGLE_ACTIONS, chain="recorded_reward", variant_of="ppo"),
+    Algorithm("airl", "PPO", airl, actions=SINGLE_ACTIONS, chain="recorded_reward", variant_of="ppo"),
+    Algorithm("trex", "PPO", trex, actions=SINGLE_ACTIONS, chain="recorded_reward", variant_of="ppo"),
     Algorithm("sqil", "SAC", sqil, actions=("box",), chain="sqil", unit_box=True, variant_of="sac"),
     Algorithm(
         "discrete_sqil", "DiscreteSAC", discrete_sqil, actions=("discrete",), chain="sqil", variant_of="discrete_sac"

@@ -133,8 +133,9 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, late, tiny_config, t
     read = set(late)
     build(algorithm, read, tmp_path)
     if alternatives := constant(algorithm, "ALTERNATIVES", ()):
-        # RND reads its keys when it runs.
-        (train if has(algorithm, "other.rnd") else build)(algorithm, read, tmp_path, *alternatives)
+        (train if has(algorithm, "learn.kl_aim") else build)(algorithm, read, tmp_path, *alternatives)
+    if has(algorithm, "other.rnd"):
+        build(algorithm, read, tmp_path, "policy.other.rnd.weight=0.5", "policy.other.icm.weight=0.5")
     if has(algorithm, "eval.fqe"):
         build(algorithm, read, tmp_path, "policy.eval.fqe=true")
     if has(algorithm, "other.table"):

@@ -60,6 +60,8 @@ CASES = [
     pytest.param("simple_spread_qmix", (*THREADS, *EPISODES), id="simple_spread_qmix, threads", marks=needs_mpe),
     pytest.param("cartpole_a3c", THREADS, id="cartpole_a3c, threads"),
     pytest.param("tictactoe_alphazero", (), id="tictactoe_alphazero"),
+    # Rewards for novelty, and so n-step returns, are computed where the policy learns.
+    pytest.param("cartpole_dqn", (*THREADS, "policy.other.rnd.weight=0.5"), id="cartpole_dqn, novelty, threads"),
     # Its memory holds the state of the world model and the last action, and it draws latents while it acts.
     pytest.param("pendulum_dreamer", TINY, id="pendulum_dreamer"),
 ]

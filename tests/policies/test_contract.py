@@ -473,6 +473,8 @@ ALIKE |= {
     "iql",
     "sqil",
     "td3_bc",
+    "airl",
+    "trex",
 }
 
 

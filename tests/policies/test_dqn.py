@@ -33,6 +33,10 @@ CONTRACT = {
 }
 RESUMES = {
     "DQN, n-step": ("CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
+    "DQN with rewards for novelty": (
+        "CartPole-v1",
+        ("policy.learn.nstep=2", "policy.other.rnd.weight=0.5", "policy.other.icm.weight=0.5"),
+    ),
     "DQN, images stored once": ("minding/PixelCatch-v0", ("policy.learn.nstep=2",)),
     "DQN with hindsight": ("minding/BitFlip-v0", ("chain=hindsight",)),
     "DQN, prioritized, with action masks": (

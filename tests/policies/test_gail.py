@@ -19,9 +19,9 @@ def test_the_environments_rewards_are_not_learned_from(tmp_path):
     settings = [*SMALL, *imitated("gail"), "policy.collect.n_sample=64", f"run.out_dir={tmp_path}"]
     cfg = compile_run(user, settings)
     task, seen = Task(), []
-    with task.start(ctx=get_chain("gail").context()):
+    with task.start(ctx=get_chain("recorded_reward").context()):
         policy = get_policy_class("gail")(cfg)
-        get_chain("gail").fill(task, cfg, policy)
+        get_chain("recorded_reward").fill(task, cfg, policy)
         task.use(lambda ctx: seen.append(ctx.trajectories.reward), before="gae_estimator")
         task.run(max_step=1)
     # Those of CartPole are all 1.

@@ -47,12 +47,13 @@ RESUMES = {
         "minding/Aim-v0",
         ("env.env_kwargs={blocked: 2}", "env.info_keys=[action_mask]"),
     ),
-    "PPO with memory, RND and a penalty on the divergence": (
+    "PPO with memory, rewards for novelty and a penalty on the divergence": (
         "minding/TMaze-v0",
         (
             "policy.model.memory=gru",
             "policy.model.memory_dim=8",
             "policy.other.rnd.weight=0.5",
+            "policy.other.icm.weight=0.5",
             "policy.learn.kl_weight=0.5",
         ),
     ),

@@ -45,11 +45,12 @@ LEARNS = {
     "policy.other.priority.stride": 4,
 }
 RESUMES = {
-    "R2D2, an LSTM": (
+    "R2D2, an LSTM and a reward for novelty": (
         "minding/RepeatPrevious-v0",
         (
             *("policy.model.memory=lstm", "policy.model.memory_dim=8", "policy.learn.target.freq=5"),
             *("policy.learn.length=6", "policy.learn.burn_in=3", "policy.other.priority.stride=3"),
+            "policy.other.icm.weight=0.5",
         ),
     ),
 }

@@ -65,7 +65,7 @@ def gail(built):
     state = copy.deepcopy(built.state_dict())
     yield built
     built.load_state_dict(state)
-    built.cfg.reward = "positive"
+    built.kind = "positive"
 
 
 def rollout(valid=None, value=0.0, seed=0):
@@ -121,7 +121,7 @@ def params(gail):
     ],
 )
 def test_rewards_are_those_of_the_formula_before_it_learns(gail, kind, formula):
-    gail.cfg.reward = kind
+    gail.kind = kind
     given = rollout()
     a, b = given.obs["a"].reshape(-1, 3), given.obs["b"].reshape(-1)
     f = judged(params(gail), features(gail, a, b, given.action.reshape(-1)))
@@ -227,7 +227,7 @@ def test_other_actions_are_numbers_or_ones_and_zeros(tiny_config, action):
     about = {"env": {"env_action": cfg.env.spec["env_action"]}}
     data = dataclasses.replace(data, obs={"": data.obs["a"]}, final_obs={"": data.final_obs["a"]}, about=about)
     gail = GAIL(cfg, data)
-    numbers = gail.root.net.as_numbers(ms.Tensor(given.astype("int32" if action["kind"] != "box" else "float32")))
+    numbers = gail.root.net.numbers(ms.Tensor(given.astype("int32" if action["kind"] != "box" else "float32")))
     wanted = given if action["kind"] == "box" else np.hstack([np.eye(3)[given[:, 0]], np.eye(2)[given[:, 1]]])
     assert np.array_equal(numbers.asnumpy(), wanted)
 

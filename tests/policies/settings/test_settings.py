@@ -26,7 +26,7 @@ ROOT = Path(minding.policies.__file__).parent
 
 def test_the_table_is_that_of_the_files():
     variants = {name for name, algorithm in ALGORITHMS.items() if algorithm.variant_of}
-    assert variants == {"ippo", "gail", "sqil", "discrete_sqil", "matd3"}
+    assert variants == {"ippo", "airl", "gail", "trex", "sqil", "discrete_sqil", "matd3"}
     assert {*ALGORITHMS} - variants == {path.stem for path in ROOT.glob("[a-z]*.py")}
     assert list(ALGORITHMS) == sorted(ALGORITHMS)
     for name, algorithm in ALGORITHMS.items():
