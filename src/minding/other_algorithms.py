@@ -71,7 +71,7 @@ ANSWERS: dict[str, Counterpart] = {
     "DCG": Counterpart("qmix", "no coordination graph", same=False),
     "DDPG": Counterpart("ddpg"),
     "DDPPO": Counterpart("ppo", "lanes.collectors; there is one learner", same=False),
-    "DecisionTransformer": Counterpart("bc", "no sequence model of returns", same=False),
+    "DecisionTransformer": Counterpart("decision_transformer"),
     "DiscreteBCQ": Counterpart("discrete_cql", "a penalty in place of the constraint", same=False),
     "DiscreteCQL": Counterpart("discrete_cql"),
     "DiscreteSAC": Counterpart("discrete_sac"),
