@@ -53,8 +53,8 @@ class offline_data_fetcher:
     Reads: train_iter, train_epoch, epoch_row.
     Writes: train_data (an `IndexedBatch`), train_epoch (whole passes), epoch_row (steps of the pass that have been
       drawn).
-    Config: policy.learn.batch_size, policy.learn.steps_per_call, policy.learn.length, run.max_train_iter, run.max_train_epoch,
-      seed.
+    Config: policy.learn.batch_size, policy.learn.steps_per_call, policy.learn.length, run.max_train_iter,
+      run.max_train_epoch, seed.
 
     Args:
       cfg: the compiled configuration.

@@ -17,7 +17,6 @@ CROSSED: dict[str, tuple[str, ...]] = {
     "pendulum_rebrac": ("pendulum_iql",),
     "pendulum_iql": ("pendulum_awac", "pendulum_td3_bc"),
     "pendulum_cql": ("pendulum_awac",),
-    "pendulum_decision_transformer": ("pendulum_awac", "pendulum_iql"),
 }
 """By preset, those whose data it learns from in addition to its own."""
 LEARNERS = ("bc", *CROSSED)
