@@ -12,9 +12,10 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from minding.engine.types import Array
+from minding.policies.kernels.library import ACTIVATIONS as KERNELS
+from minding.policies.kernels.library import Layers, compiled
 
 Outputs = tuple[Array, ...]
 Layer = Callable[[Array], Array]
@@ -73,6 +74,10 @@ def normalize_rows(x: Array, weight: Array, bias: Array) -> Array:
     return x
 
 
+_LARGE = 1 << 13
+"""Weights from which a kernel computes a single layer faster than NumPy."""
+
+
 class Linear:
     """y = x W^T + b.
 
@@ -83,11 +88,24 @@ class Linear:
 
     def __init__(self, weight: Array, bias: Array) -> None:
         self.transposed, self.bias = weight.T, bias
+        self.kernel = _kernel_of([self], "none") if weight.size >= _LARGE else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Linear, (self.transposed.T, self.bias)
 
     def __call__(self, x: Array) -> Array:
+        if self.kernel is not None:
+            return self.kernel(x)
         y: Array = x @ self.transposed
         y += self.bias
         return y
+
+
+def _kernel_of(layers: Sequence[Linear], activation: str) -> Layers | None:
+    """The kernel that computes linear layers with an activation after each. It holds addresses of this process."""
+    given = [(layer.transposed.T, layer.bias, activation) for layer in layers]
+    fits = all(weight.dtype == np.float32 and weight.flags.c_contiguous for weight, _, _ in given)
+    return Layers(given) if given and fits and activation in KERNELS and compiled() else None
 
 
 class MLP:
@@ -103,9 +121,16 @@ class MLP:
         # Arrays instead of layer objects save one Python call per layer.
         self.layers = [(layer.transposed, layer.bias) for layer in layers]
         self.norms = [(norm.weight, norm.bias) for norm in norms]
-        self.activation = ACTIVATIONS[activation]
+        self.name, self.activation = activation, ACTIVATIONS[activation]
+        self.kernel = None if norms else _kernel_of(layers, activation)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        layers, norms = [Linear(x.T, b) for x, b in self.layers], [LayerNorm(w, b) for w, b in self.norms]
+        return MLP, (layers, self.name, norms)
 
     def __call__(self, x: Array) -> Array:
+        if self.kernel is not None:
+            return self.kernel(x)
         activation = self.activation
         for (transposed, bias), norm in zip_longest(self.layers, self.norms):
             x = x @ transposed
@@ -152,37 +177,6 @@ class RenormedMLP:
         return normed
 
 
-class MLPPair:
-    """Two MLPs of the same sizes for the same input, ``(B, F)`` to both outputs, with half as many NumPy calls.
-
-    Args:
-      first, second: the MLPs.
-    """
-
-    def __init__(self, first: MLP, second: MLP) -> None:
-        self.both = first, second
-        self.layers = [(_beside(w, v), _beside(b, c)[:, None]) for (w, b), (v, c) in zip(first.layers, second.layers)]
-        norms = zip(first.norms, second.norms)
-        self.norms = [(_beside(w, v)[:, None], _beside(b, c)[:, None]) for (w, b), (v, c) in norms]
-        self.activation = first.activation
-
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        activation = self.activation
-        if not self.layers:
-            return x, x
-        for (transposed, bias), norm in zip_longest(self.layers, self.norms):
-            x = x @ transposed
-            x += bias
-            if norm is not None:
-                normalize_rows(x, *norm)
-            activation(x, x)
-        return x[0], x[1]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The paired views depend on the arrays' addresses, which differ in another process.
-        return MLPPair, self.both
-
-
 class ResidualMLP:
     """Residual blocks after a linear layer, then a normalization; see `networks.layers`.
 
@@ -201,27 +195,6 @@ class ResidualMLP:
             # Normalization writes into its input.
             x += narrow(wide(norm(x.copy())))
         return self.last(x)
-
-
-class Both:
-    """Two layers for the same input, ``(B, F)`` to both outputs."""
-
-    def __init__(self, first: Layer, second: Layer) -> None:
-        self.both = first, second
-
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        first, second = self.both
-        return first(x), second(x)
-
-
-def pair_of(first: Layer, second: Layer) -> MLPPair | Both:
-    """Two layers for the same input, an `MLPPair` if they are MLPs."""
-    return MLPPair(first, second) if isinstance(first, MLP) and isinstance(second, MLP) else Both(first, second)
-
-
-def _beside(a: Array, b: Array) -> Array:
-    """A view of two arrays of the same shape as one array with a leading axis of 2; the arrays must outlive it."""
-    return as_strided(a, (2, *a.shape), (b.ctypes.data - a.ctypes.data, *a.strides))
 
 
 class NoisyLinear:
