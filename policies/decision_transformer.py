@@ -32,7 +32,7 @@ from minding.policies.networks.actor_critic import StochasticNetwork
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask, make_action_head
 from minding.policies.networks.layers import MLP, host_of
-from minding.policies.networks.recurrent import make_memory
+from minding.policies.networks.recurrent import GTrXL
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
 
@@ -54,7 +54,8 @@ class ReturnNetwork(StochasticNetwork):
         self.choices = space["n"] if space["kind"] == "discrete" else 0
         self.actions = self.choices or math.prod(space["shape"])
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.memory: Any = make_memory(model, self.encoder.out_features + 1 + self.actions, rng, "gtrxl")
+        sizes = (model.memory_dim, model.memory_layers, model.memory_heads, model.memory_length)
+        self.memory = GTrXL(self.encoder.out_features + 1 + self.actions, *sizes, rng)
         self.torso = MLP.of(self.memory.out_features, model, None, rng, acts=True)
         self.head = make_action_head(space, self.torso.out_features, rng, log_std=model.log_std)
         self.mask = action_mask(spec["observation"])

@@ -49,7 +49,13 @@ def decision_transformer() -> groups.Schema:
     return {
         "model": {
             **groups.model([64], "relu"),
-            **groups.described(memory, memory_dim="units of each layer"),
+            **groups.described(
+                memory,
+                memory_dim="units of each layer",
+                memory_length="steps that each layer remembers",
+                memory_layers="layers of the transformer",
+                memory_heads="heads of the attention, which divide memory_dim",
+            ),
             **groups.described(
                 ModelSection.options("log_std"), log_std="log standard deviation of continuous actions with exploration"
             ),
