@@ -81,7 +81,8 @@ class offline_data_fetcher:
         """Draws the minibatches."""
         updates = self._updates(ctx)
         rows = self._next_rows(ctx, updates * self._batch_size)
-        ctx.train_data = self._tables.batch(rows.reshape(updates, self._batch_size), self._length)
+        rows = rows.reshape(updates, self._batch_size)
+        ctx.train_data = self._tables.batch(rows, self._length) if self._length else self._tables.batch(rows)
 
     def _updates(self, ctx: OfflineRLContext) -> int:
         """The number of minibatches in this iteration."""

@@ -260,7 +260,7 @@ class Actor:
 
 class ReturnNetwork:
     """Observation leaves and memory rows -> (parameters of the head's distribution..., new memory rows), see
-    `policies.decision_transformer`.
+    `policies.dt`.
 
     Args:
       target, scale: target return, and the number that divides returns, ``(1,)`` each.

@@ -42,7 +42,7 @@ def cql() -> groups.Schema:
     )
 
 
-def decision_transformer() -> groups.Schema:
+def dt() -> groups.Schema:
     """Settings of the Decision Transformer."""
     memory = groups.memory()
     del memory["memory"]
@@ -141,9 +141,9 @@ ALGORITHMS = (
     Algorithm("awac", "AWAC", awac, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm("cql", "CQL", cql, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm(
-        "decision_transformer",
+        "dt",
         "DecisionTransformer",
-        decision_transformer,
+        dt,
         actions=("discrete", "box"),
         chain="offline",
         unit="train_iter",

@@ -18,16 +18,16 @@ TRANSFORMER = {
     "policy.model.memory_length": LENGTH,
 }
 CONTRACT = {
-    "decision_transformer": (VECTOR, space_of(2, 2), TRANSFORMER),
-    "decision_transformer, discrete": (VECTOR, discrete(3), TRANSFORMER),
+    "dt": (VECTOR, space_of(2, 2), TRANSFORMER),
+    "dt, discrete": (VECTOR, discrete(3), TRANSFORMER),
 }
-RESUMES = {"decision_transformer, data mapped": ("CartPole-v1", ("policy.other.data_memory=mapped",))}
+RESUMES = {"dt, data mapped": ("CartPole-v1", ("policy.other.data_memory=mapped",))}
 STEPS, COUNT = 5, 3
 INDEX = np.arange(STEPS * COUNT, dtype=np.int32).reshape(1, STEPS, COUNT)
 RETURN = "return.1.0"
 KINDS = {"numbers": {"action": space_of(2)}, "choices": {"action": discrete(3)}}
 built, bench = kit.benches(
-    "decision_transformer", count=STEPS * COUNT, learn={"learning_rate": 0.01}, kinds=KINDS, **TRANSFORMER
+    "dt", count=STEPS * COUNT, learn={"learning_rate": 0.01}, kinds=KINDS, **TRANSFORMER
 )
 
 

@@ -10,7 +10,7 @@ main_config = EasyDict(
     run=dict(max_train_iter=3_000, target=-291.0),
     env=dict(env_id="Pendulum-v1"),
     policy=dict(
-        type="decision_transformer",
+        type="dt",
         model=dict(normalize_obs=True, memory_dim=32, memory_layers=1, memory_heads=2),
         # What a good policy reaches on average: the best episodes began near the top.
         eval=dict(n_episode=20, target_return=-200.0),

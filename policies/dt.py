@@ -134,7 +134,7 @@ class DecisionTransformerCell(NetworkStep):
 class DecisionTransformer(BasePolicy):
     """Sequence model of actions for a target return, from recorded data with Discrete or Box actions."""
 
-    name = "decision_transformer"
+    name = "dt"
     network_class = ReturnNetwork
     step_class = DecisionTransformerCell
     sequences = True
