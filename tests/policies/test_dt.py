@@ -26,9 +26,7 @@ STEPS, COUNT = 5, 3
 INDEX = np.arange(STEPS * COUNT, dtype=np.int32).reshape(1, STEPS, COUNT)
 RETURN = "return.1.0"
 KINDS = {"numbers": {"action": space_of(2)}, "choices": {"action": discrete(3)}}
-built, bench = kit.benches(
-    "dt", count=STEPS * COUNT, learn={"learning_rate": 0.01}, kinds=KINDS, **TRANSFORMER
-)
+built, bench = kit.benches("dt", count=STEPS * COUNT, learn={"learning_rate": 0.01}, kinds=KINDS, **TRANSFORMER)
 
 
 @pytest.fixture
