@@ -354,7 +354,7 @@ def _check_blocks(cfg: Config) -> None:
 def _check_heads(cfg: Config) -> None:
     """The heads of a gated transformer divide its units."""
     model = cfg.policy.model
-    if model.get("memory") != "gtrxl":
+    if model.get("memory", "gtrxl") != "gtrxl" or "memory_heads" not in model:
         return
     dim, heads = model.memory_dim, model.memory_heads
     if dim % heads:

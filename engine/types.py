@@ -277,6 +277,15 @@ class Predicts(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesReward(Protocol):
+    """An acting mode whose actions may depend on earlier rewards, such as a Decision Transformer's."""
+
+    def take_reward(self, reward: Array) -> None:
+        """Takes note of the rewards ``(N,)`` of the last actions, before `reset` for episodes that ended."""
+        ...
+
+
 class Policy(Protocol):
     """A policy: one root cell with three views. Only the requested modes exist."""
 

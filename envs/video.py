@@ -20,7 +20,7 @@ from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.files import Folder, hidden, replace
 from minding.engine.paths import anchored
 from minding.engine.process.packages import import_installed
-from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode
+from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode, TakesReward
 from minding.envs.config import env_settings
 from minding.envs.guards.answers import brief
 from minding.envs.making import make_env_manager
@@ -169,6 +169,8 @@ def _play_episode(
             break
         step = manager.play(policy.forward(obs))
         obs = step.obs
+        if isinstance(policy, TakesReward):
+            policy.take_reward(step.team_reward)
         episode_return += float(step.team_reward[0])
         film.tell(steps + 1, episode_return)
         for end in step.episodes:

@@ -14,7 +14,7 @@ from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
 from minding.engine.errors import EnvError
-from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, StateDict
+from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, StateDict, TakesReward
 
 _log = logging.getLogger("minding.envs")
 
@@ -168,6 +168,8 @@ def play_episodes(
         while played.playing.any() and not stop():
             step = env.play(policy.forward(obs))
             played.add(step)
+            if isinstance(policy, TakesReward):
+                policy.take_reward(step.team_reward)
             begun = step.begun()
             if begun is not None:
                 policy.reset(begun)

@@ -27,8 +27,9 @@ class RecordedTables(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batch(self, index: Array) -> IndexedBatch:
-        """Minibatches of the steps with these numbers, ``(K, B)``."""
+    def batch(self, index: Array, length: int = 0) -> IndexedBatch:
+        """Minibatches of the steps with these numbers, ``(K, B)``; with a length, of the sequences that end with
+        them."""
         ...
 
 
@@ -46,11 +47,14 @@ class offline_data_fetcher:
     are left before `run.max_train_iter` or `run.max_train_epoch`, iterations have one minibatch each, so that the run
     ends exactly there.
 
+    For policies that learn from sequences, each drawn step is the last one of a sequence of `policy.learn.length` steps
+    of its episode.
+
     Reads: train_iter, train_epoch, epoch_row.
     Writes: train_data (an `IndexedBatch`), train_epoch (whole passes), epoch_row (steps of the pass that have been
       drawn).
-    Config: policy.learn.batch_size, policy.learn.steps_per_call, run.max_train_iter, run.max_train_epoch,
-      seed.
+    Config: policy.learn.batch_size, policy.learn.steps_per_call, policy.learn.length, run.max_train_iter,
+      run.max_train_epoch, seed.
 
     Args:
       cfg: the compiled configuration.
@@ -60,6 +64,7 @@ class offline_data_fetcher:
     def __init__(self, cfg: Config, tables: RecordedTables) -> None:
         self._cfg, self._tables = cfg, tables
         self._batch_size, self._steps_per_call = cfg.policy.learn.batch_size, cfg.policy.learn.steps_per_call
+        self._length = cfg.policy.learn.read("length", int, 0)
         self._streams = SeedStreams(cfg.seed)
         self._order: tuple[int, Array] = (-1, np.empty(0, np.int64))
 
@@ -76,7 +81,8 @@ class offline_data_fetcher:
         """Draws the minibatches."""
         updates = self._updates(ctx)
         rows = self._next_rows(ctx, updates * self._batch_size)
-        ctx.train_data = self._tables.batch(rows.reshape(updates, self._batch_size))
+        rows = rows.reshape(updates, self._batch_size)
+        ctx.train_data = self._tables.batch(rows, self._length) if self._length else self._tables.batch(rows)
 
     def _updates(self, ctx: OfflineRLContext) -> int:
         """The number of minibatches in this iteration."""

@@ -43,7 +43,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
         task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     fields, learn = policy.learn_mode.fields, cfg.policy.learn
     tables = (
-        MappedTables(learned, fields, learn.steps_per_call * learn.batch_size)
+        MappedTables(learned, fields, learn.steps_per_call * learn.batch_size * learn.read("length", int, 1))
         if mapped
         else DatasetTables(learned, fields)
     )

@@ -44,6 +44,7 @@ class DatasetTables:
             block = layout.pack(dataset.rows(names, np.arange(start, min(start + _BLOCK, self._steps))))
             layout.check_finite(block, f"recorded data, from step {start} on")
             self._tables.write(start, block)
+        self._end = dataset.end
         self._successor: Array | None = None
         if layout.linked:
             self._successor = np.arange(1, self._steps + 1, dtype=np.int32)
@@ -60,11 +61,15 @@ class DatasetTables:
         """Recorded steps."""
         return self._steps
 
-    def batch(self, index: Array) -> IndexedBatch:
-        """Minibatches of the steps with these numbers, ``(K, B)``."""
+    def batch(self, index: Array, length: int = 0) -> IndexedBatch:
+        """Minibatches of the steps with these numbers, ``(K, B)``; with a length, of the sequences that end with them,
+        see `steps_before`."""
+        index, valid = steps_before(self._end, index, length) if length else (index, None)
         index = index.astype(np.int32)
         successor = None if self._successor is None else self._successor[index]
-        return IndexedBatch(self._tables.layout, self._tables, index, successor=successor, recorded=self._recorded)
+        return IndexedBatch(
+            self._tables.layout, self._tables, index, successor=successor, valid=valid, recorded=self._recorded
+        )
 
 
 class MappedTables:
@@ -97,13 +102,32 @@ class MappedTables:
         """Recorded steps."""
         return len(self._dataset)
 
-    def batch(self, index: Array) -> IndexedBatch:
-        """Minibatches of the steps with these numbers, ``(K, B)``; they take the place of the earlier ones."""
+    def batch(self, index: Array, length: int = 0) -> IndexedBatch:
+        """Minibatches as those of `DatasetTables`; they take the place of the earlier ones."""
+        index, valid = steps_before(self._dataset.end, index, length) if length else (index, None)
         layout = self._tables.layout
         block = layout.pack(self._dataset.rows(layout.fields, index.reshape(-1)))
         self._tables.write(0, block)
         places = np.arange(index.size, dtype=np.int32).reshape(index.shape)
-        return IndexedBatch(layout, self._tables, places, recorded=self._recorded)
+        return IndexedBatch(layout, self._tables, places, valid=valid, recorded=self._recorded)
+
+
+def steps_before(end: Array, index: Array, length: int) -> tuple[Array, Array]:
+    """Sequences of T steps of one episode each, that end with given steps.
+
+    Args:
+      end: int64 ``(E,)``, the number of the last step of each episode, increasing.
+      index: the steps ``(K, B)``.
+      length: T.
+
+    Returns:
+      Step numbers ``(K, T, B)``, in the order of time, and float32 ``(K, T, B)``: 0 for steps before the episode, whose
+      places hold its first step, else 1.
+    """
+    last = index[:, None]
+    first = np.concatenate([[0], end[:-1] + 1])[np.searchsorted(end, last)]
+    places = last - np.arange(length - 1, -1, -1)[:, None]
+    return np.maximum(places, first), (places >= first).astype(np.float32)
 
 
 def check_fields(dataset: Dataset | DatasetPart, fields: Mapping[str, Field]) -> None:

@@ -241,8 +241,8 @@ class IndexedBatch:
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
       weight: importance weights of the rows, float32, shaped like `index`, or of sequences ``(K, B)``; None: all are 1.
       successor: row numbers from which linked fields are read, int32, shaped like `index`; None if no field is linked.
-      valid: float32, shaped like `index`: 0 at places that only fill up a minibatch and hold rows that already count in
-        it; None: all count. Gradient steps find it in their batch as `VALID`.
+      valid: float32, shaped like `index`: 0 at places that only fill up a minibatch or a sequence and hold rows that do
+        not count there; None: all count. Gradient steps find it in their batch as `VALID`.
       lag: age, in learner iterations, of the weights that collected the rows; 0 if unknown.
       recorded: properties of the recorded data, if they are the only source of rows; None where rows are collected.
       version: when each row was written, int64, shaped like `index`: a number that grows with each push, by which a

@@ -147,6 +147,10 @@ class Actor:
         """
         raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
 
+    def take_reward(self, reward: Array) -> None:
+        """Takes note of the rewards ``(N,)`` of the last actions, in the environment's units; does nothing for actors
+        whose actions do not depend on rewards."""
+
     def takes(self, path: str) -> bool:
         """Whether observations have a leaf at this path."""
         return path in self._expected
@@ -359,6 +363,18 @@ class SamplingActor(Actor):
     def log_prob(self, obs: ObsLike, action: Array) -> Array:
         """Log-probability of actions in the policy's units, float32 ``(B,)``; changes nothing."""
         return self.distribution.log_prob(self.params(self.outputs(obs)), action)
+
+
+class ReturnActor(SamplingActor):
+    """A `SamplingActor` whose memory begins with the rewards of the episode so far, and ends with the last action."""
+
+    remembers_action = True
+
+    def take_reward(self, reward: Array) -> None:
+        assert self.memory is not None
+        rows = self.memory.rows(len(reward)).copy()
+        rows[:, 0] += reward
+        self.memory.write(rows)
 
 
 class StochasticActor(SamplingActor):

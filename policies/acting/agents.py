@@ -75,6 +75,9 @@ class SharedActor:
         rows = self.rows(obs, self.actor.sees_state)
         return self._unfold(self.actor.value(rows, None if memory is None else fold(memory)))
 
+    def take_reward(self, reward: Array) -> None:
+        self.actor.take_reward(reward)
+
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         if env_ids is not None:
             env_ids = (np.asarray(env_ids, np.int64)[:, None] * self.agents + np.arange(self.agents)).ravel()

@@ -258,6 +258,46 @@ class Actor:
         return params if self.mask is None else (self.mask(params[0], leaves), *params[1:])
 
 
+class ReturnNetwork:
+    """Observation leaves and memory rows -> (parameters of the head's distribution..., new memory rows), see
+    `policies.dt`.
+
+    Args:
+      target, scale: target return, and the number that divides returns, ``(1,)`` each.
+      chooses: whether the actions are choices.
+    """
+
+    def __init__(
+        self,
+        target: Array,
+        scale: Array,
+        chooses: bool,
+        encoder: Encoder,
+        memory: Recurrent,
+        torso: MLP,
+        head: Head,
+        mask: ActionMask | None,
+    ) -> None:
+        self.target, self.scale, self.chooses = target, scale, chooses
+        self.encoder, self.memory, self.torso, self.head, self.mask = encoder, memory, torso, head, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        *leaves, rows = leaves
+        rewards, kept, last = np.split(rows, [1, 1 + self.memory.size], axis=1)
+        to_go = (self.target - rewards) / np.where(self.scale == 0.0, np.float32(1.0), self.scale)
+        h, kept = self.memory(np.concatenate([self.encoder(leaves), to_go, last], axis=1), kept)
+        params = self.head(self.torso(h))
+        if self.mask is not None:
+            params = (self.mask(params[0], leaves), *params[1:])
+        decided = one_hot_of_largest(params[0]) if self.chooses else np.clip(params[0], -1.0, 1.0)
+        return (*params, np.concatenate([rewards, kept, decided], axis=1))
+
+
+def one_hot_of_largest(scores: Array) -> Array:
+    """The likeliest choice as one-hot, float32 ``(B, n)``."""
+    return np.eye(scores.shape[1], dtype=np.float32)[scores.argmax(axis=1)]
+
+
 class ChoiceValues:
     """Parameters ``(B, A)`` and leaves -> values of the choices ``(B, n)``.
 

@@ -51,6 +51,9 @@ class ActingView:
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         self.actor.reset(env_ids)
 
+    def take_reward(self, reward: Array) -> None:
+        self.actor.take_reward(reward)
+
     def factory(self) -> Factory:
         return self.rebuilt_by(type(self))
 

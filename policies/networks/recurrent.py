@@ -246,13 +246,13 @@ class GTrXLLayer(nn.Cell):
         keys, values = self.by_head(both[:, :size], length + steps), self.by_head(both[:, size:], length + steps)
         # Attention
         normed = ops.Reshape()(normed, (-1, length + steps, size))[:, length:]
-        query = self.query(ops.Reshape()(normed, (-1, size)))
+        query = self.scale * self.query(ops.Reshape()(normed, (-1, size)))
         content = self.product_transposed(self.by_head(query, steps), keys)
         place = self.by_head(ops.MatMul(transpose_b=True)(distances, self.position), length + 1)
-        at = ops.Reshape()(self.by_head(query + self.offset, steps), (self.heads, -1, size // self.heads))
+        at = ops.Reshape()(self.by_head(query + self.scale * self.offset, steps), (self.heads, -1, size // self.heads))
         place = self.product_transposed(at, ops.Reshape()(place, (self.heads, length + 1, -1)))
         place = shifted(ops.Reshape()(place, (self.heads, -1, steps, length + 1)), steps, length)
-        weights = ops.Softmax(-1)(self.scale * (content + place) + forbidden)
+        weights = ops.Softmax(-1)(content + place + forbidden)
         found = ops.Transpose()(self.product(weights, values), (1, 2, 0, 3))
         found = self.joined(ops.Reshape()(found, (-1, size)))
         # Gates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
-from minding.engine.config.config import CollectSection, LearnSection, ModelSection
+from minding.engine.config.config import CollectSection, EvalSection, LearnSection, ModelSection, OtherSection
 from minding.policies.settings import Algorithm, groups
 
 
@@ -40,6 +40,46 @@ def cql() -> groups.Schema:
             ),
         }
     )
+
+
+def dt() -> groups.Schema:
+    """Settings of the Decision Transformer."""
+    memory = groups.memory()
+    del memory["memory"]
+    return {
+        "model": {
+            **groups.model([64], "relu"),
+            **groups.described(
+                memory,
+                memory_dim="units of each layer",
+                memory_length="steps that each layer remembers",
+                memory_layers="layers of the transformer",
+                memory_heads="heads of the attention, which divide memory_dim",
+            ),
+            **groups.described(
+                ModelSection.options("log_std"), log_std="log standard deviation of continuous actions with exploration"
+            ),
+        },
+        "learn": {
+            **groups.described(
+                LearnSection.options(
+                    "steps_per_call", "optimizer", "on_nan",
+                    learning_rate=1e-3, batch_size=64, grad_norm=0.25, length=20,
+                ),
+                batch_size="sequences per gradient step",
+                length="recorded steps of a sequence",
+            ),
+            **groups.anneal(True),
+        },
+        "collect": CollectSection.options("backend"),
+        "eval": {
+            **EvalSection.options("n_episode", "max_episode_steps", freq=1000),
+            "target_return": opt(
+                None, None, "return that the policy is asked for; None: the best of the recorded episodes", type=float
+            ),
+        },
+        "other": {**groups.recorded_folder(), **OtherSection.options("data_memory")},
+    }  # fmt: skip
 
 
 def discrete_cql() -> groups.Schema:
@@ -100,6 +140,15 @@ def td3_bc() -> groups.Schema:
 ALGORITHMS = (
     Algorithm("awac", "AWAC", awac, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm("cql", "CQL", cql, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
+    Algorithm(
+        "dt",
+        "DecisionTransformer",
+        dt,
+        actions=("discrete", "box"),
+        chain="offline",
+        unit="train_iter",
+        unit_box=True,
+    ),
     Algorithm("discrete_cql", "DiscreteCQL", discrete_cql, actions=("discrete",), chain="offline", unit="train_iter"),
     Algorithm("edac", "EDAC", edac, actions=("box",), chain="offline", unit="train_iter", unit_box=True),
     Algorithm("iql", "IQL", iql, actions=("box",), chain="offline", unit="train_iter", unit_box=True),

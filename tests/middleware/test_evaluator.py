@@ -58,6 +58,23 @@ def test_an_environment_is_forgotten_at_the_end_of_its_episode(reset_rows):
         assert len(play_episodes(Checking().eval_mode, env, 6, max_steps=100)) == 6
 
 
+def test_a_policy_is_told_the_rewards_of_an_episode_before_it_forgets_it():
+    told = []
+
+    class Told:
+        def forward(self, obs):
+            return AgePolicy().eval_mode.forward(obs)
+
+        def reset(self, env_ids=None):
+            told.append(None if env_ids is None else env_ids.tolist())
+
+        def take_reward(self, reward):
+            told.append(reward.tolist())
+
+    play_episodes(Told(), CountingEnv(lengths=(2, 2)), 2, max_steps=100)
+    assert told == [None, [1.0, 1.0], [2.0, 2.0], [0, 1]]
+
+
 def test_it_is_due_once_every_freq_environment_steps(evaluator):
     middleware, _ = evaluator(CountingEnv())
     ctx, evaluated = OnlineRLContext(), []

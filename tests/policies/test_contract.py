@@ -99,7 +99,7 @@ def random_batch(batches, **changes):
     rng = np.random.default_rng(0)
     values = {**rows_of(batches.layout, ROWS, rng, {**SIZES, **batches.sizes}), **changes}
     # Learners of trajectories take rows as (T, N).
-    in_time = {"cut", "memory", "obs.alive", "search_policy"}
+    in_time = {"cut", "memory", "obs.alive", "return.1.0", "search_policy"}
     block = (BATCH // 2, 2) if in_time & set(batches.layout.fields) else (BATCH,)
     return batches(values, rng.integers(0, ROWS, (STEPS, *block)))
 

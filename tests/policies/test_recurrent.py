@@ -153,10 +153,11 @@ def test_both_forms_equal_the_formula(cell, scale):
         assert np.array_equal(features, rows[:, : cell.out_features])
 
 
-def test_heads_that_do_not_divide_the_units_are_refused_with_a_number_that_fits():
+@pytest.mark.parametrize("preset", ["repeat_previous_ppo_gtrxl", "pendulum_dt"])
+def test_heads_that_do_not_divide_the_units_are_refused_with_a_number_that_fits(preset):
     message = r"memory_heads=5 with policy\.model\.memory_dim=32: .* use policy\.model\.memory_heads=4"
     with pytest.raises(ConfigError, match=message):
-        compile_run("repeat_previous_ppo_gtrxl", ["policy.model.memory_heads=5"])
+        compile_run(preset, ["policy.model.memory_heads=5"])
 
 
 # Acting

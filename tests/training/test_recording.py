@@ -22,7 +22,9 @@ def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
     env, seen = CountingEnv(reset_rows=reset_rows), []
     box = {"kind": "box", "shape": [3], "dtype": "float32", "low": -1, "high": 1}
     about = {"env": {"observation": box}}
-    data = play_recorded(AgePolicy().eval_mode.forward, lambda ids=None: None, env, 12, about, seen.append)
+    rewards = []
+    act = AgePolicy().eval_mode.forward
+    data = play_recorded(act, lambda ids=None: None, env, 12, about, seen.append, rewards.append)
     obs = data.obs[""]
     assert len(data) >= 12
     assert seen[-1] == len(data)
@@ -38,6 +40,7 @@ def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
         assert data.truncated[end] == (whole and final[0] == 1)
     assert data.action.tolist() == obs[:, 2].astype(int).tolist()
     assert set(data.returns().tolist()) == {6.0, 3.0}
+    assert np.concatenate(rewards).sum() == data.reward.sum()
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,11 @@ class Player:
             actions = self._actor.act(converted, mask)
         return self._as_taken(actions[0] if count is None else actions)
 
+    def take_reward(self, reward: npt.ArrayLike) -> None:
+        """Takes note of the reward of the last action, or of the rewards ``(N,)`` of a batch; only policies that act by
+        earlier rewards, such as a Decision Transformer, need it."""
+        self._actor.take_reward(np.atleast_1d(np.asarray(reward, np.float32)))
+
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
         """Clears the memory of these rows of the batch, or of all; call it when episodes start."""
         self._actor.reset(env_ids)

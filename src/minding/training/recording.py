@@ -22,7 +22,7 @@ from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.seeding import SeedStreams
-from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy
+from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, Obs, Policy, TakesReward
 from minding.envs import make_evaluator_env
 from minding.envs.config import check_playable
 from minding.envs.random_play import RandomPlay
@@ -32,6 +32,10 @@ from minding.training.loading import load_policy
 
 Act = Callable[[Obs], Array]
 """Function from observations ``(N, ...)`` to actions in the environment's units."""
+
+
+def _ignored(reward: Array) -> None:
+    """Rewards do not matter to most policies."""
 
 
 def record_data(
@@ -70,11 +74,14 @@ def record_data(
     check_recordable(compile_run(run.load_config()))
     cfg, policy, found = load_policy(run, ckpt)
     act: Act
-    act, reset = _exploring(cfg, policy) if explore else (policy.eval_mode.forward, policy.eval_mode.reset)
+    mode: Any = policy.eval_mode
+    act, mode = _exploring(cfg, policy) if explore else (mode.forward, mode)
     seed = cfg.seed if seed is None else seed
     made_by = {"policy": {"identity": identity(cfg), "checkpoint": found.name, "explore": explore}}
     env = make_evaluator_env(Config({**cfg, "seed": seed}), "env.record")
-    return _record(cfg, env, act, reset, steps, folder, carrying({**made_by, "seed": seed}, references), report)
+    about = carrying({**made_by, "seed": seed}, references)
+    take_reward = mode.take_reward if isinstance(mode, TakesReward) else _ignored
+    return _record(cfg, env, act, mode.reset, steps, folder, about, report, take_reward)
 
 
 def record_random(
@@ -112,10 +119,11 @@ def _record(
     out: str | Path,
     about: Mapping[str, Any],
     report: Callable[[int], None],
+    take_reward: Callable[[Array], None] = _ignored,
 ) -> Dataset:
     """Plays in `env`, closes it, saves the steps and reads them back."""
     try:
-        data = play_recorded(act, reset, env, steps, {"env": describe(cfg.env), **about}, report)
+        data = play_recorded(act, reset, env, steps, {"env": describe(cfg.env), **about}, report, take_reward)
     finally:
         env.close()
     save_dataset(out, data)
@@ -138,13 +146,13 @@ def check_recordable(cfg: Config) -> None:
         )
 
 
-def _exploring(cfg: Config, trained: Policy) -> tuple[Act, Callable[..., None]]:
-    """Functions that act and reset as in collection, with the share of random actions at the end of training."""
+def _exploring(cfg: Config, trained: Policy) -> tuple[Act, CollectMode]:
+    """A function that acts as in collection, and its mode, with the share of random actions at the end of training."""
     policy = make_policy(cfg, modes=("collect",))
     policy.load_state_dict(trained.state_dict())
     mode, adapter = policy.collect_mode, ActionAdapter(cfg.env.spec.env_action)
     kwargs = {"eps": eps_at(cfg.policy.other.eps, math.inf)} if "eps" in cfg.policy.other else {}
-    return lambda obs: adapter(mode.forward(obs, **kwargs)["action"]), mode.reset
+    return lambda obs: adapter(mode.forward(obs, **kwargs)["action"]), mode
 
 
 def play_recorded(
@@ -154,6 +162,7 @@ def play_recorded(
     steps: int,
     about: Mapping[str, Any],
     report: Callable[[int], None] = lambda done: None,
+    take_reward: Callable[[Array], None] = _ignored,
 ) -> Dataset:
     """Plays and records the same number of steps in each environment.
 
@@ -165,6 +174,7 @@ def play_recorded(
       steps: least number of steps to record.
       about: as in `Dataset`.
       report: function that is called with the number of steps recorded so far.
+      take_reward: function that is called with the rewards of each step, see `TakesReward`.
     """
     obs = env.reset()
     reset()
@@ -177,6 +187,7 @@ def play_recorded(
             if step.valid is None or step.valid[n]:
                 lane.add(n, obs, action, step)
                 recorded += 1
+        take_reward(step.team_reward)
         begun = step.begun()
         if begun is not None:
             reset(begun)

@@ -97,6 +97,17 @@ def test_mapped_data_give_the_rows_that_are_drawn(name):
     assert found.tables is mapped.batch(np.zeros((1, 2), int)).tables
 
 
+@pytest.mark.parametrize("kind", [DatasetTables, MappedTables])
+def test_sequences_end_with_the_drawn_steps_and_lie_in_one_episode(kind):
+    data, fields = recorded(LEAVES["vector"]), fields_of(LEAVES["vector"])
+    tables = kind(data, fields, 9) if kind is MappedTables else kind(data, fields)
+    batch = tables.batch(np.array([[8, 1, 3]]), 3)
+    rewards = batch.layout.read(batch.tables.host, "reward", batch.index)
+    # The steps of each sequence are below each other. Before its episode, a sequence repeats the first step.
+    assert rewards.tolist() == [[[6, 0, 3], [7, 0, 3], [8, 1, 3]]]
+    assert batch.valid.tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
+
+
 def test_images_are_stored_once():
     tables = DatasetTables(recorded(LEAVES["image"]), fields_of(LEAVES["image"]))
     numbers, images = tables.batch(np.zeros((1, 1), int)).tables.host
