@@ -135,6 +135,8 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, late, tiny_config, t
     if alternatives := constant(algorithm, "ALTERNATIVES", ()):
         # RND reads its keys when it runs.
         (train if has(algorithm, "other.rnd") else build)(algorithm, read, tmp_path, *alternatives)
+    if has(algorithm, "model.memory_length"):
+        build(algorithm, read, tmp_path, "policy.model.memory=gtrxl")
     if has(algorithm, "eval.fqe"):
         build(algorithm, read, tmp_path, "policy.eval.fqe=true")
     if has(algorithm, "other.table"):
