@@ -43,6 +43,8 @@ from minding.policies import ALGORITHMS, kernels
 from minding.training import session
 from minding.training.sharing import write_checksums
 
+pytestmark = pytest.mark.shared_graphs
+
 PARTS = {
     "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true"],
     "dqn": ["policy.learn.warmup=64", "policy.learn.batch_size=16"],

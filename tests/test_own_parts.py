@@ -22,6 +22,8 @@ from minding.policies.acting.numpy_layers import ACTIVATIONS
 from minding.policies.networks import layers
 from minding.training import export_run
 
+pytestmark = pytest.mark.shared_graphs
+
 SHORT = (*SMALL, "policy.collect.n_sample=64", "policy.learn.n_minibatch=2", "run.max_env_step=128")
 
 

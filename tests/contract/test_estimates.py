@@ -11,6 +11,8 @@ from minding.envs import make_env_manager
 from minding.middleware import StepCollector, gae_estimator, multistep_trainer
 from minding.policies import get_policy_class
 
+pytestmark = pytest.mark.shared_graphs
+
 
 def nothing(ctx):
     """Without a role: what comes after it stays in the main process."""

@@ -10,6 +10,8 @@ from minding.engine.run.run_dir import RunDir
 from minding.middleware import offline_data_saver
 from minding.training.session import Session
 
+pytestmark = pytest.mark.shared_graphs
+
 SETTINGS = [
     "env.env_id=CartPole-v1",
     "policy.collect.n_sample=64",

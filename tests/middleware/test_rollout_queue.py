@@ -16,6 +16,8 @@ from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import rollout_queue
 
+pytestmark = pytest.mark.shared_graphs
+
 STEPS, ENVS = 4, 2
 
 

@@ -16,6 +16,8 @@ from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import read_status
 from minding.training import assembly, session
 
+pytestmark = pytest.mark.shared_graphs
+
 
 class Ended(Exception):
     """Ends a run whose context has been seen."""

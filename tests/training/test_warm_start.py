@@ -21,6 +21,8 @@ from minding.training.session import Session
 from minding.training.sharing import write_checksums
 from minding.training.warm_start import take_over
 
+pytestmark = pytest.mark.shared_graphs
+
 OFFLINE = (*SMALL, "run.max_train_iter=40", "policy.learn.batch_size=32", "policy.other.reward=return_range")
 ONLINE = (
     *SMALL, "chain=prior_data", "run.max_env_step=64", "policy.collect.n_sample=16", "policy.learn.warmup=16",
