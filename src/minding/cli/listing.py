@@ -48,7 +48,7 @@ def _overview() -> None:
     echo("Presets, ENVIRONMENT_ALGORITHM: minding train NAME")
     width = max(map(len, groups))
     for where, names in groups.items():
-        echo(wrapped(", ".join(names), f"  {where:<{width}}  "))
+        echo(wrapped(", ".join(names), f"  {where:<{width}} "))
     echo("Algorithms: minding train NAME --env ENV_ID")
     echo(wrapped(", ".join(ALGORITHMS), "  "))
     echo("Environments, by family: --env ENV_ID, or your own module:Class")
