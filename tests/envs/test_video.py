@@ -106,7 +106,7 @@ def test_a_gif_is_narrow_and_has_at_most_33_images_a_second_but_takes_as_long(tm
     frames[4][100:130, 390:420] = (200, 0, 0)
     video.video_writer("a.gif")(tmp_path / "a.gif", frames, 50)
     with Image.open(tmp_path / "a.gif") as film:
-        found = [(np.asarray(each.convert("RGB"), float), each.info["duration"]) for each in ImageSequence.Iterator(film)]
+        found = [(np.array(each.convert("RGB"), float), each.info["duration"]) for each in ImageSequence.Iterator(film)]
     images, durations = zip(*found)
     assert durations == (40, 40, 40, 20, 20)
     # The last image is among them.
