@@ -60,6 +60,7 @@ def check_settings(cfg: Config) -> None:
     _check_calibration(cfg)
     _check_norm(cfg)
     _check_blocks(cfg)
+    _check_heads(cfg)
     _check_convolutions(cfg)
     _check_reward(cfg)
     _check_schedules(cfg)
@@ -345,6 +346,20 @@ def _check_blocks(cfg: Config) -> None:
         raise ConfigError(
             f"policy.model.block={model.block} with policy.model.{key}={model[key]}: residual blocks have a "
             f"normalization of their own and no dropout; leave policy.model.{key} out"
+        )
+
+
+def _check_heads(cfg: Config) -> None:
+    """The heads of a gated transformer divide its units."""
+    model = cfg.policy.model
+    if model.get("memory") != "gtrxl":
+        return
+    dim, heads = model.memory_dim, model.memory_heads
+    if dim % heads:
+        fits = next(number for number in range(min(dim, heads), 0, -1) if dim % number == 0)
+        raise ConfigError(
+            f"policy.model.memory_heads={heads} with policy.model.memory_dim={dim}: the heads have to divide the "
+            f"units; use policy.model.memory_heads={fits}"
         )
 
 

@@ -403,10 +403,18 @@ class ModelSection(OpenSection):
         "centralized critics, which see all observations and actions; false: critics see only their own agent, as in "
         "DDPG",
     )
-    memory: str = setting("none", ("none", "gru", "lstm"), "recurrent layer between encoder and heads")
-    memory_dim: int = setting(
-        64, WIDTH, "units of the recurrent layer; its state has one number per unit, two with an LSTM"
+    memory: str = setting(
+        "none", ("none", "gru", "lstm", "gtrxl"), "recurrent layer or gated transformer between encoder and heads"
     )
+    memory_dim: int = setting(
+        64,
+        WIDTH,
+        "units of the memory; its state has one number per unit, two with an LSTM, and with gtrxl about one per unit, "
+        "layer and remembered step",
+    )
+    memory_length: int = setting(16, "[1, 4096]", "gtrxl: steps that each layer remembers")
+    memory_layers: int = setting(2, "[1, 64]", "gtrxl: layers")
+    memory_heads: int = setting(4, "[1, 1024]", "gtrxl: heads of the attention, which divide memory_dim")
     dueling: bool = setting(False, None, "separate streams for state value and advantages")
     log_std: float = setting(
         0.0,

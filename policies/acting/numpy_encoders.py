@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.acting.numpy_layers import ACTIVATIONS, Encoder, Layer
-from minding.policies.kernels.library import Call, choose_onednn
+from minding.policies.acting.numpy_layers import ACTIVATIONS, Encoder, Layer, Linear
+from minding.policies.kernels.library import Call, Layers, choose_onednn, compiled
 
 
 class Normalizer:
@@ -94,9 +94,10 @@ class ConvNet:
     """
 
     def __init__(
-        self, shape: tuple[int, ...], convolutions: Sequence[tuple[Array, Array, int]], linear: Layer, dtype: str
+        self, shape: tuple[int, ...], convolutions: Sequence[tuple[Array, Array, int]], linear: Linear, dtype: str
     ) -> None:
         self.shape, self.convolutions, self.linear, self.dtype = shape, list(convolutions), linear, dtype
+        self.features = Layers([(linear.transposed.T, linear.bias, "relu")])
         self.geometries = [
             np.array([stride, 0, k > 0, k < len(self.convolutions) - 1, 1], np.int32)
             for k, (_, _, stride) in enumerate(self.convolutions)
@@ -109,12 +110,11 @@ class ConvNet:
         batch = len(x)
         if batch not in self.calls:
             self.calls[batch] = self._calls(batch)
-        for (weight, bias, _), geometry, (call, shape) in zip(self.convolutions, self.geometries, self.calls[batch]):
+        for call, shape in self.calls[batch]:
             y = np.empty(shape, np.float32)
-            call(geometry, x, weight, bias, y)
+            call(x, y)
             x = y
-        features = self.linear(x.reshape(batch, -1))
-        return np.maximum(features, 0.0, out=features)
+        return self.features(x.reshape(batch, -1))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Calls hold addresses of this process.
@@ -128,8 +128,7 @@ class ConvNet:
             rows, columns = ((side - weight.shape[2]) // stride + 1 for side in (rows, columns))
             filters, last = weight.shape[0], k == len(self.convolutions) - 1
             out = (batch, filters, rows, columns) if last else (batch, rows, columns, filters)
-            inputs = [((5,), "int32"), (given, dtype), (weight.shape, "float32"), (bias.shape, "float32")]
-            calls.append((Call("convolve", inputs, out), out))
+            calls.append((Call("convolve", [self.geometries[k], (given, dtype), weight, bias], out), out))
             given, dtype = out, "float32"
         return calls
 
@@ -171,31 +170,40 @@ _BLOCK = 16
 
 
 class Convolution:
-    """3x3 convolution with zero padding of 1.
+    """3x3 convolution with zero padding of 1, by this package's kernel if it is compiled.
 
     Args:
       weight: ``(filters, channels, 3, 3)``.
       bias: ``(filters,)``.
+      relu: whether a ReLU follows.
     """
 
-    def __init__(self, weight: Array, bias: Array) -> None:
-        self.weight, self.bias = weight, bias
+    def __init__(self, weight: Array, bias: Array, relu: bool) -> None:
+        self.weight, self.bias, self.relu = weight, bias, relu
+        self.geometry = np.array([1, 1, 1, 1, relu], np.int32)
+        self.calls: dict[tuple[int, ...], Call] = {}
+        if compiled():
+            choose_onednn()
 
-    def matrix(self) -> Array:
-        """The weights as ``(9 * channels, filters)``: a copy of the current ones, which learning changes in place."""
-        return np.ascontiguousarray(self.weight.transpose(2, 3, 1, 0)).reshape(-1, len(self.weight))
+    def __call__(self, x: Array) -> Array:
+        """The result ``(B, H, W, filters)`` for float32 ``(B, H, W, channels)``."""
+        shape = (*x.shape[:3], len(self.weight))
+        if not compiled():
+            (height, width), padded = x.shape[1:3], np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            shifts = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+            around = np.stack(shifts, axis=-1)
+            y: Array = around.reshape(-1, self.weight[0].size) @ self.weight.reshape(len(self.weight), -1).T
+            y += self.bias
+            return (np.maximum(y, 0.0, y) if self.relu else y).reshape(shape)
+        if shape not in self.calls:
+            self.calls[shape] = Call("convolve", [self.geometry, (x.shape, "float32"), self.weight, self.bias], shape)
+        y = np.empty(shape, np.float32)
+        self.calls[shape](np.ascontiguousarray(x), y)
+        return y
 
-    def into(self, bordered: Array, matrix: Array) -> Array:
-        """The result ``(B, H, W, filters)`` for padded input ``(B, H + 2, W + 2, channels)`` and weights `matrix`."""
-        count, height, width, channels = bordered.shape
-        height, width = height - 2, width - 2
-        around = np.empty((count, height, width, 9, channels), np.float32)
-        for k in range(9):
-            row, column = divmod(k, 3)
-            around[:, :, :, k] = bordered[:, row : row + height, column : column + width]
-        y: Array = around.reshape(-1, 9 * channels) @ matrix
-        y += self.bias
-        return y.reshape(count, height, width, -1)
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Calls hold addresses of this process.
+        return Convolution, (self.weight, self.bias, self.relu)
 
 
 class ResidualTower:
@@ -207,27 +215,14 @@ class ResidualTower:
     def __call__(self, leaves: Sequence[Array]) -> Array:
         """Features ``(B, channels * H * W)`` of the planes ``(B, C, H, W)``, which are leaf number `place`."""
         planes = leaves[self.place]
-        stem = self.stem.matrix()
-        blocks = [(a, a.matrix(), b, b.matrix()) for a, b in self.blocks]
-        count, channels = len(planes), stem.shape[1]
-        height, width = planes.shape[2:]
-        features = np.empty((count, channels, height, width), np.float32)
+        count, _, height, width = planes.shape
+        features = np.empty((count, len(self.stem.weight), height, width), np.float32)
         for start in range(0, count, _BLOCK):
             rows = slice(start, min(start + _BLOCK, count))
-            x = np.maximum(self.stem.into(_bordered(planes[rows].transpose(0, 2, 3, 1)), stem), 0.0)
-            for first, first_matrix, second, second_matrix in blocks:
-                between = first.into(_bordered(x), first_matrix)
-                np.maximum(between, 0.0, between)
-                y = second.into(_bordered(between), second_matrix)
+            x = self.stem(planes[rows].transpose(0, 2, 3, 1).astype(np.float32))
+            for first, second in self.blocks:
+                y = second(first(x))
                 y += x
                 x = np.maximum(y, 0.0, y)
             features[rows] = x.transpose(0, 3, 1, 2)
         return features.reshape(count, -1)
-
-
-def _bordered(x: Array) -> Array:
-    """Pads positions ``(B, H, W, C)`` with a border of zeros."""
-    count, height, width, channels = x.shape
-    bordered = np.zeros((count, height + 2, width + 2, channels), np.float32)
-    bordered[:, 1:-1, 1:-1] = x
-    return bordered

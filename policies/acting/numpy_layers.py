@@ -12,9 +12,10 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from minding.engine.types import Array
+from minding.policies.kernels.library import ACTIVATIONS as KERNELS
+from minding.policies.kernels.library import Layers, compiled
 
 Outputs = tuple[Array, ...]
 Layer = Callable[[Array], Array]
@@ -73,6 +74,10 @@ def normalize_rows(x: Array, weight: Array, bias: Array) -> Array:
     return x
 
 
+_LARGE = 1 << 13
+"""Weights from which a kernel computes a single layer faster than NumPy."""
+
+
 class Linear:
     """y = x W^T + b.
 
@@ -83,11 +88,24 @@ class Linear:
 
     def __init__(self, weight: Array, bias: Array) -> None:
         self.transposed, self.bias = weight.T, bias
+        self.kernel = _kernel_of([self], "none") if weight.size >= _LARGE else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Linear, (self.transposed.T, self.bias)
 
     def __call__(self, x: Array) -> Array:
+        if self.kernel is not None:
+            return self.kernel(x)
         y: Array = x @ self.transposed
         y += self.bias
         return y
+
+
+def _kernel_of(layers: Sequence[Linear], activation: str) -> Layers | None:
+    """The kernel that computes linear layers with an activation after each. It holds addresses of this process."""
+    given = [(layer.transposed.T, layer.bias, activation) for layer in layers]
+    fits = all(weight.dtype == np.float32 and weight.flags.c_contiguous for weight, _, _ in given)
+    return Layers(given) if given and fits and activation in KERNELS and compiled() else None
 
 
 class MLP:
@@ -103,9 +121,16 @@ class MLP:
         # Arrays instead of layer objects save one Python call per layer.
         self.layers = [(layer.transposed, layer.bias) for layer in layers]
         self.norms = [(norm.weight, norm.bias) for norm in norms]
-        self.activation = ACTIVATIONS[activation]
+        self.name, self.activation = activation, ACTIVATIONS[activation]
+        self.kernel = None if norms else _kernel_of(layers, activation)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        layers, norms = [Linear(x.T, b) for x, b in self.layers], [LayerNorm(w, b) for w, b in self.norms]
+        return MLP, (layers, self.name, norms)
 
     def __call__(self, x: Array) -> Array:
+        if self.kernel is not None:
+            return self.kernel(x)
         activation = self.activation
         for (transposed, bias), norm in zip_longest(self.layers, self.norms):
             x = x @ transposed
@@ -152,37 +177,6 @@ class RenormedMLP:
         return normed
 
 
-class MLPPair:
-    """Two MLPs of the same sizes for the same input, ``(B, F)`` to both outputs, with half as many NumPy calls.
-
-    Args:
-      first, second: the MLPs.
-    """
-
-    def __init__(self, first: MLP, second: MLP) -> None:
-        self.both = first, second
-        self.layers = [(_beside(w, v), _beside(b, c)[:, None]) for (w, b), (v, c) in zip(first.layers, second.layers)]
-        norms = zip(first.norms, second.norms)
-        self.norms = [(_beside(w, v)[:, None], _beside(b, c)[:, None]) for (w, b), (v, c) in norms]
-        self.activation = first.activation
-
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        activation = self.activation
-        if not self.layers:
-            return x, x
-        for (transposed, bias), norm in zip_longest(self.layers, self.norms):
-            x = x @ transposed
-            x += bias
-            if norm is not None:
-                normalize_rows(x, *norm)
-            activation(x, x)
-        return x[0], x[1]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The paired views depend on the arrays' addresses, which differ in another process.
-        return MLPPair, self.both
-
-
 class ResidualMLP:
     """Residual blocks after a linear layer, then a normalization; see `networks.layers`.
 
@@ -201,27 +195,6 @@ class ResidualMLP:
             # Normalization writes into its input.
             x += narrow(wide(norm(x.copy())))
         return self.last(x)
-
-
-class Both:
-    """Two layers for the same input, ``(B, F)`` to both outputs."""
-
-    def __init__(self, first: Layer, second: Layer) -> None:
-        self.both = first, second
-
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        first, second = self.both
-        return first(x), second(x)
-
-
-def pair_of(first: Layer, second: Layer) -> MLPPair | Both:
-    """Two layers for the same input, an `MLPPair` if they are MLPs."""
-    return MLPPair(first, second) if isinstance(first, MLP) and isinstance(second, MLP) else Both(first, second)
-
-
-def _beside(a: Array, b: Array) -> Array:
-    """A view of two arrays of the same shape as one array with a leading axis of 2; the arrays must outlive it."""
-    return as_strided(a, (2, *a.shape), (b.ctypes.data - a.ctypes.data, *a.strides))
 
 
 class NoisyLinear:
@@ -318,7 +291,85 @@ class LSTM:
         return features, np.concatenate([features, cell], axis=1)
 
 
-Recurrent = GRU | LSTM
+REMEMBERED = 0.5
+"""A step of a `GTrXL`'s memory belongs to the episode if its mark, 0 or 1, exceeds this."""
+
+
+class GTrXLLayer:
+    """One step of a layer: input ``(B, D)`` and inputs in the M steps before ``(B, M, D)`` to features ``(B, D)``; see
+    `networks.recurrent`.
+
+    Args:
+      heads: number of heads of the attention, H.
+      parts: the two normalizations, the layers of queries, of keys and values, and of the joined heads, the two layers
+        after them, and the two gates.
+      position: matrix of the encoded distances, ``(D, D)``.
+      offset: what queries of positions have beyond those of contents, ``(D,)``.
+    """
+
+    def __init__(self, heads: int, parts: Sequence[Any], position: Array, offset: Array) -> None:
+        self.heads, self.parts, self.position, self.offset = heads, tuple(parts), position, offset
+
+    def __call__(self, x: Array, before: Array, forbidden: Array, distances: Array) -> Array:
+        """The features ``(B, D)``.
+
+        Args:
+          x, before: see the class.
+          forbidden: ``(B, 1, M + 1)``, `ILLEGAL` for steps that are not seen, else 0.
+          distances: encodings of the distances M to 0, ``(M + 1, D)``.
+        """
+        norm, second_norm, to_query, to_keys_values, joined, wide, narrow, gate, second_gate = self.parts
+        count, steps, size = len(x), len(distances), x.shape[1]
+        part = size // self.heads
+        normed = norm(np.concatenate([before, x[:, None]], axis=1).reshape(-1, size))
+        both = to_keys_values(normed).reshape(count, steps, 2, self.heads, part)
+        query = to_query(np.ascontiguousarray(normed.reshape(count, steps, size)[:, -1]))
+        # (B, H, 1, d) times (B, H, d, M + 1), and (H, B, d) times (H, d, M + 1).
+        content = query.reshape(count, self.heads, 1, part) @ both[:, :, 0].transpose(0, 2, 3, 1)
+        place = (distances @ self.position.T).reshape(steps, self.heads, part).transpose(1, 2, 0)
+        at = (query + self.offset).reshape(count, self.heads, part).transpose(1, 0, 2)
+        scores = (content[:, :, 0] + (at @ place).transpose(1, 0, 2)) * np.float32(part**-0.5) + forbidden
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        found = (weights[:, :, None] @ both[:, :, 1].transpose(0, 2, 1, 3)).reshape(count, size)
+        x = gate(np.maximum(joined(found), 0.0), x)[0]
+        return second_gate(np.maximum(narrow(wide(second_norm(x.copy()))), 0.0), x)[0]  # type: ignore[no-any-return]
+
+
+class GTrXL:
+    """One step of a gated transformer: inputs ``(B, F)`` and memory rows ``(B, S)`` to features ``(B, D)`` and new
+    memory rows, see `networks.recurrent`.
+
+    Args:
+      inputs: layer that computes the input of the first of the `layers`, ``(B, D)``.
+      layers: the layers.
+      distances: encodings of the distances M to 0, ``(M + 1, D)``.
+    """
+
+    def __init__(self, inputs: Linear, layers: Sequence[GTrXLLayer], distances: Array) -> None:
+        self.inputs, self.layers, self.distances = inputs, list(layers), distances
+        self.length, self.units = len(distances) - 1, distances.shape[1]
+        self.size = self.units + self.length * (1 + len(self.layers) * self.units)
+
+    def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
+        size, length, count = self.units, self.length, len(rows)
+        first = size + length
+        there = rows[:, size:first] > REMEMBERED
+        forbidden = np.zeros((count, 1, length + 1), np.float32)
+        forbidden[:, 0, :length] = np.where(there, np.float32(0.0), np.float32(ILLEGAL))
+        new = np.empty_like(rows)
+        new[:, size : first - 1], new[:, first - 1] = rows[:, size + 1 : first], 1.0
+        shape = (count, len(self.layers), length, size)
+        before, after = rows[:, first:].reshape(shape), new[:, first:].reshape(shape)
+        x = self.inputs(x)
+        for k, layer in enumerate(self.layers):
+            after[:, k, :-1], after[:, k, -1] = before[:, k, 1:], x
+            x = layer(x, before[:, k], forbidden, self.distances)
+        new[:, :size] = x
+        return x, new
+
+
+Recurrent = GRU | LSTM | GTrXL
 
 
 def _sigmoid_in_place(x: Array) -> Array:

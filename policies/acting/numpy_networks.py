@@ -21,7 +21,6 @@ from minding.policies.acting.numpy_layers import (
     Linear,
     Outputs,
     Recurrent,
-    pair_of,
 )
 
 
@@ -79,7 +78,7 @@ class ActorCritic:
         mask: ActionMask | None,
     ) -> None:
         self.encoder, self.memory, self.value, self.head, self.mask = encoder, memory, value, head, mask
-        self.torsos = pair_of(critic, actor)
+        self.critic, self.actor = critic, actor
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         if self.memory is None:
@@ -88,11 +87,10 @@ class ActorCritic:
         return *self.outputs(features, leaves), rows
 
     def outputs(self, features: Array, leaves: Sequence[Array]) -> Outputs:
-        critic, actor = self.torsos(features)
-        params = self.head(actor)
+        params = self.head(self.actor(features))
         if self.mask is not None:
             params = (self.mask(params[0], leaves), *params[1:])
-        return self.value(critic)[:, 0], *params
+        return self.value(self.critic(features))[:, 0], *params
 
 
 class QNetwork:

@@ -2,10 +2,11 @@
 // one kernel, and two kernels for the gradient. A transposed convolution exchanges the parts: what is the gradient of
 // the images there is its result, and its gradient is a convolution.
 //
-// The patches of some images at a time are written as rows of a matrix that stays in the second-level cache
-// (Chellapilla et al., 2006, https://inria.hal.science/inria-00112631), and oneDNN or this package's code multiplies
-// it. On one core this takes two thirds of the time of oneDNN's own convolutions.
+// Whole vectors of filters are computed from the images themselves (`direct.h`). Otherwise, the patches of some images at
+// a time are written as rows of a matrix that stays in the second-level cache (Chellapilla et al., 2006,
+// https://inria.hal.science/inria-00112631), and oneDNN or this package's code multiplies it.
 #include "custom.h"
+#include "direct.h"
 #include "gemm.h"
 #include "layers.h"
 #include "onednn.h"
@@ -20,6 +21,8 @@ constexpr Index CACHED = 1 << 17;
 constexpr Index PARTS = 8;
 // Below this, oneDNN's preparations take more time than it saves.
 constexpr Index NARROW = 16;
+// Weights up to which a convolution takes no patches: those of some filters stay in the first-level cache.
+constexpr Index DIRECT = 1 << 13;
 
 // Of images (B, C, H, W), or (B, H, W, C) if `channels_last`, to (B, C, H, W), or (B, H, W, C) if `result_last`.
 struct Shape {
@@ -173,6 +176,8 @@ struct Work {
   const float* mask = nullptr;
   // Whether a transposed convolution applies a ReLU.
   bool relu = false;
+  // Without patches: the distances, and `weight` packed for them. No terms: patches are taken.
+  Taps taps = {};
 
   // Pointer to image `first`.
   ALWAYS_INLINE const float* floats(Index first) const {
@@ -183,22 +188,76 @@ struct Work {
   }
 };
 
+// Completes the work on results, or on the gradient of the weights if `weight` is null.
+ALWAYS_INLINE void choose_way(const float* weight, Work& work) {
+  static thread_local Workspace distances, packed;
+  const Shape& s = work.shape;
+  const Index terms = s.terms(), places = s.places();
+  if (s.filters % WIDTH || s.filters * terms > DIRECT) {
+    work.weight = weight ? weights_of_patches(s, weight) : nullptr;
+    return;
+  }
+  // The images get a border of zeros.
+  const Index depth = s.channels_last ? s.channels : 1, row = (s.width + 2 * s.padding) * depth;
+  const Index plane = s.channels_last ? 1 : (s.height + 2 * s.padding) * row;
+  int32_t* term = reinterpret_cast<int32_t*>(distances.floats(terms + 2 * places));
+  int32_t *place = term + terms, *result = place + places;
+  work.taps = {terms, places, term, place, result};
+  for (Index c = 0; c < s.channels; c++)
+    for (Index i = 0; i < s.kernel; i++)
+      for (Index j = 0; j < s.kernel; j++) *term++ = c * plane + i * row + j * depth;
+  for (Index y = 0; y < s.rows; y++)
+    for (Index x = 0; x < s.columns; x++) *place++ = (y * row + x * depth) * s.stride;
+  for (Index p = 0; p < places; p++) *result++ = p * s.filters;
+  if (weight == nullptr) return;
+  float* to = packed.floats(s.filters * terms);
+  for (Index o = 0; o < s.filters; o += WIDTH) turn(WIDTH, terms, weight + o * terms, to + o * terms, WIDTH);
+  work.weight = to;
+}
+
+// The numbers of an image, or, with a mask, of the gradient before a ReLU. With `copied`, up to LANES - 1 numbers may
+// be read after them.
+ALWAYS_INLINE const float* numbers_of(const Work& work, Index index, bool copied) {
+  static thread_local Workspace workspace;
+  const Shape& s = work.shape;
+  const float* image = work.floats(index);
+  if (!s.bytes && !work.mask && !copied) return image;
+  float* numbers = workspace.floats(s.pixels() + LANES);
+  if (s.bytes) to_floats(work.pixels(index), s.pixels(), numbers);
+  else if (work.mask) change_before<Relu>(image, work.mask + index * s.pixels(), s.pixels(), numbers);
+  else std::memcpy(numbers, image, s.pixels() * sizeof(float));
+  return numbers;
+}
+
+// Planes (rows, columns, depth) in planes of zeros (down, across, depth), `border` rows and columns from their start.
+ALWAYS_INLINE const float* with_border(Index planes, Index rows, Index columns, Index depth, Index border, Index down,
+                                       Index across, const float* from) {
+  static thread_local Workspace workspace;
+  if (rows == down && columns == across) return from;
+  const Index size = down * across * depth;
+  float* to = workspace.floats(planes * size);
+  std::memset(to, 0, planes * size * sizeof(float));
+  for (Index c = 0; c < planes; c++)
+    for (Index y = 0; y < rows; y++, from += columns * depth)
+      std::memcpy(to + c * size + ((y + border) * across + border) * depth, from, columns * depth * sizeof(float));
+  return to;
+}
+
+// The image with its border.
+ALWAYS_INLINE const float* image_of(const Work& work, Index index) {
+  const Shape& s = work.shape;
+  const Index planes = s.channels_last ? 1 : s.channels, added = 2 * s.padding;
+  return with_border(planes, s.height, s.width, s.channels / planes, s.padding, s.height + added, s.width + added,
+                     numbers_of(work, index, false));
+}
+
 ALWAYS_INLINE float* patches_of(const Work& work, Index first, Index count) {
-  static thread_local Workspace workspace, of_image;
+  static thread_local Workspace workspace;
   const Shape& s = work.shape;
   const Index size = s.places() * s.terms();
   float* patches = workspace.floats(work.block * size + LANES);
-  for (Index i = 0; i < count; i++) {
-    const float* image = work.floats(first + i);
-    if (s.bytes || work.mask || s.line() % LANES) {
-      float* numbers = of_image.floats(s.pixels() + LANES);
-      if (s.bytes) to_floats(work.pixels(first + i), s.pixels(), numbers);
-      else if (work.mask) change_before<Relu>(image, work.mask + (first + i) * s.pixels(), s.pixels(), numbers);
-      else std::memcpy(numbers, image, s.pixels() * sizeof(float));
-      image = numbers;
-    }
-    take_patches(s, image, patches + i * size);
-  }
+  for (Index i = 0; i < count; i++)
+    take_patches(s, numbers_of(work, first + i, s.line() % LANES != 0), patches + i * size);
   return patches;
 }
 
@@ -210,17 +269,13 @@ ALWAYS_INLINE const float* before_relu(const Work& work, Index first, Index coun
   const float *dout = work.dout + first * size, *out = work.out + first * size;
   if (s.result_last && !s.relu) return dout;
   float* before = workspace.floats(work.block * size);
-  if (s.result_last) {
-    change_before<Relu>(dout, out, count * size, before);
-  } else {
-    for (Index i = 0; i < count; i++)
-      for (Index o = 0; o < s.filters; o++)
-        for (Index p = 0; p < places; p++) {
-          const Index from = (i * s.filters + o) * places + p;
-          before[(i * places + p) * s.filters + o] = s.relu && out[from] <= 0.0f ? 0.0f : dout[from];
-        }
-  }
-  return before;
+  if (s.relu) change_before<Relu>(dout, out, count * size, before);
+  if (s.result_last) return before;
+  static thread_local Workspace turned;
+  float* result = turned.floats(work.block * size);
+  for (Index i = 0; i < count; i++)
+    turn(s.filters, places, (s.relu ? before : dout) + i * size, result + i * size, s.filters);
+  return result;
 }
 
 CLONED void forward_part(const void* data, Index number) {
@@ -228,9 +283,18 @@ CLONED void forward_part(const void* data, Index number) {
   const Work& work = *static_cast<const Work*>(data);
   const Shape& s = work.shape;
   const Index first = number * work.block, count = smaller(work.block, s.batch - first), places = s.places();
+  const Index size = places * s.filters;
+  float* result = work.result + first * size;
+  float* product = s.result_last ? result : workspace.floats(work.block * size);
+  for (Index i = 0; i < count && work.taps.terms; i++) {
+    const float* image = image_of(work, first + i);
+    float* rows = s.result_last ? result + i * size : product;
+    for (Index o = 0; o < s.filters; o += WIDTH)
+      add_taps(work.taps, image, work.weight + o * s.terms(), work.bias ? work.bias + o : nullptr, s.relu, rows + o);
+    if (!s.result_last) turn(places, s.filters, rows, result + i * size, places);
+  }
+  if (work.taps.terms) return;
   const float* patches = patches_of(work, first, count);
-  float* result = work.result + first * places * s.filters;
-  float* product = s.result_last ? result : workspace.floats(work.block * places * s.filters);
   if (by_onednn(s))
     onednn_multiply('N', 'T', count * places, s.filters, s.terms(), patches, s.terms(), work.weight, s.terms(),
                     product);
@@ -248,10 +312,7 @@ CLONED void forward_part(const void* data, Index number) {
     }
   }
   if (s.result_last) return;
-  for (Index i = 0; i < count; i++)
-    for (Index o = 0; o < s.filters; o++)
-      for (Index p = 0; p < places; p++)
-        result[(i * s.filters + o) * places + p] = product[(i * places + p) * s.filters + o];
+  for (Index i = 0; i < count; i++) turn(places, s.filters, product + i * size, result + i * size, places);
 }
 
 // Adds the bias to an image, and applies the ReLU of a transposed convolution.
@@ -296,7 +357,16 @@ CLONED void parameter_gradient_part(const void* data, Index number) {
   std::memset(dbias, 0, s.filters * sizeof(float));
   for (Index block = blocks * number / PARTS; block < blocks * (number + 1) / PARTS; block++) {
     const Index first = block * work.block, count = smaller(work.block, s.batch - first);
-    const float *patches = patches_of(work, first, count), *before = before_relu(work, first, count);
+    const float* before = before_relu(work, first, count);
+    sum_more_rows(count * places, s.filters, before, dbias);
+    for (Index i = 0; i < count && work.taps.terms; i++) {
+      const float* image = image_of(work, first + i);
+      for (Index o = 0; o < s.filters; o += WIDTH)
+        add_tap_gradients(work.taps, image, before + i * places * s.filters + o, s.filters,
+                          dweight + o * s.terms());
+    }
+    if (work.taps.terms) continue;
+    const float* patches = patches_of(work, first, count);
     float* product = workspace.floats(size);
     if (by_onednn(s))
       onednn_multiply('T', 'N', s.filters, s.terms(), count * places, before, s.filters, patches, s.terms(), product);
@@ -304,8 +374,6 @@ CLONED void parameter_gradient_part(const void* data, Index number) {
     Index i = 0;
     for (; i + LANES <= size; i += LANES) store(dweight + i, load(dweight + i) + load(product + i));
     for (; i < size; i++) dweight[i] += product[i];
-    for (Index row = 0; row < count * places; row++)
-      for (Index o = 0; o < s.filters; o++) dbias[o] += before[row * s.filters + o];
   }
 }
 
@@ -313,8 +381,8 @@ CLONED void parameter_gradient_part(const void* data, Index number) {
 ALWAYS_INLINE int convolve(const Call& call) {
   const Shape shape(call, 0, 1, 2);
   if (shape.batch == 0) return 0;
-  const Work work{shape, call.data[1], weights_of_patches(shape, call.floats(2)), call.floats(3), nullptr, nullptr,
-                  call.floats(4), nullptr, shape.block()};
+  Work work{shape, call.data[1], nullptr, call.floats(3), nullptr, nullptr, call.floats(4), nullptr, shape.block()};
+  choose_way(call.floats(2), work);
   divide((shape.batch + work.block - 1) / work.block, forward_part, &work);
   return 0;
 }
@@ -339,7 +407,10 @@ ALWAYS_INLINE void sum_parameter_gradients(const Work& work, float* dweight) {
     for (Index i = 0; i < size; i++) sums[i] += sums[part * size + i];
     for (Index o = 0; o < shape.filters; o++) work.dbias[o] += work.dbias[part * shape.filters + o];
   }
-  if (shape.channels_last && shape.kernel > 1) turn_weights(shape, sums, dweight, true);
+  if (work.taps.terms)
+    for (Index o = 0; o < shape.filters; o += WIDTH)
+      turn(shape.terms(), WIDTH, sums + o * shape.terms(), dweight + o * shape.terms(), shape.terms());
+  else if (shape.channels_last && shape.kernel > 1) turn_weights(shape, sums, dweight, true);
   else std::memcpy(dweight, sums, size * sizeof(float));
 }
 
@@ -366,8 +437,9 @@ ALWAYS_INLINE int convolve_parameter_gradient(const Call& call) {
   const Index size = shape.filters * shape.terms();
   float *dweight = call.floats(5), *dbias = call.floats(6);
   float* sums = workspace.floats(PARTS * (size + shape.filters));
-  const Work work{shape, call.data[3], nullptr, nullptr, call.floats(1), call.floats(2),
-                  sums, sums + PARTS * size, shape.batch ? shape.block() : 1};
+  Work work{shape, call.data[3], nullptr, nullptr, call.floats(1), call.floats(2),
+            sums, sums + PARTS * size, shape.batch ? shape.block() : 1};
+  choose_way(nullptr, work);
   sum_parameter_gradients(work, dweight);
   std::memcpy(dbias, work.dbias, shape.filters * sizeof(float));
   return 0;
@@ -391,8 +463,9 @@ ALWAYS_INLINE int convolve_transposed_input_gradient(const Call& call) {
   const float* mask = shape.relu ? call.floats(2) : nullptr;
   shape.relu = false;
   if (shape.batch == 0) return 0;
-  const Work work{shape, call.data[1], weights_of_patches(shape, call.floats(4)), nullptr, nullptr, nullptr,
-                  call.floats(5), nullptr, shape.block(), mask};
+  Work work{shape, call.data[1], nullptr, nullptr, nullptr, nullptr,
+            call.floats(5), nullptr, shape.block(), mask};
+  choose_way(call.floats(4), work);
   divide((shape.batch + work.block - 1) / work.block, forward_part, &work);
   return 0;
 }
@@ -405,8 +478,9 @@ ALWAYS_INLINE int convolve_transposed_parameter_gradient(const Call& call) {
   shape.relu = false;
   const Index size = shape.filters * shape.terms();
   float* sums = workspace.floats(PARTS * (size + shape.filters));
-  const Work work{shape, call.data[1], nullptr, nullptr, call.floats(3), nullptr,
-                  sums, sums + PARTS * size, shape.batch ? shape.block() : 1, mask};
+  Work work{shape, call.data[1], nullptr, nullptr, call.floats(3), nullptr,
+            sums, sums + PARTS * size, shape.batch ? shape.block() : 1, mask};
+  choose_way(nullptr, work);
   sum_parameter_gradients(work, call.floats(5));
   sum_images(shape, call.floats(1), mask, call.floats(6));
   return 0;

@@ -65,14 +65,29 @@ ALWAYS_INLINE const float* before_activation(const float* after, const float* re
   return before;
 }
 
+// Adds the rows of x (rows, columns) to `sums`; the sums of some columns at a time stay in registers.
+ALWAYS_INLINE void sum_more_rows(Index rows, Index columns, const float* x, float* sums) {
+  constexpr Index SOME = 4;
+  Index j = 0;
+  for (; j + SOME * LANES <= columns; j += SOME * LANES) {
+    Float8 sum[SOME];
+    for (Index u = 0; u < SOME; u++) sum[u] = load(sums + j + u * LANES);
+    for (Index i = 0; i < rows; i++)
+      for (Index u = 0; u < SOME; u++) sum[u] += load(x + i * columns + j + u * LANES);
+    for (Index u = 0; u < SOME; u++) store(sums + j + u * LANES, sum[u]);
+  }
+  for (; j + LANES <= columns; j += LANES) {
+    Float8 sum = load(sums + j);
+    for (Index i = 0; i < rows; i++) sum += load(x + i * columns + j);
+    store(sums + j, sum);
+  }
+  for (; j < columns; j++)
+    for (Index i = 0; i < rows; i++) sums[j] += x[i * columns + j];
+}
+
 ALWAYS_INLINE void sum_rows(Index rows, Index columns, const float* x, float* sums) {
   std::memset(sums, 0, columns * sizeof(float));
-  for (Index i = 0; i < rows; i++) {
-    const float* row = x + i * columns;
-    Index j = 0;
-    for (; j + LANES <= columns; j += LANES) store(sums + j, load(sums + j) + load(row + j));
-    for (; j < columns; j++) sums[j] += row[j];
-  }
+  sum_more_rows(rows, columns, x, sums);
 }
 
 // Number of multiplications from which preparations pay off: dividing a product, passing it to oneDNN, or removing

@@ -9,10 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minding.engine.errors import SetupError
 from minding.engine.types import Array
 
 LIBRARY = Path(__file__).with_name("_kernels.so")
+_ARGUMENTS: dict[str, list[Any]] = {
+    "layers": [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+}
 _AVX512 = 0x20
 """Bit of `dnnl_cpu_isa_t` that is set with AVX-512, but not with AVX2."""
 
@@ -31,11 +36,13 @@ def function(name: str) -> Any:
       SetupError: the library was compiled from other sources.
     """
     try:
-        return getattr(ctypes.CDLL(str(LIBRARY)), name)
+        found = getattr(ctypes.CDLL(str(LIBRARY)), name)
     except AttributeError:
         raise SetupError(
             f"compiled from other sources ({LIBRARY} has no function {name}): install minding again"
         ) from None
+    found.argtypes = _ARGUMENTS.get(name)
+    return found
 
 
 @functools.cache
@@ -66,17 +73,72 @@ def choose_onednn() -> None:
     use_onednn(onednn_has_avx512())
 
 
+ACTIVATIONS = ("none", "relu", "tanh")
+"""Activations that the kernels of layers include."""
+_LARGE, _NARROW = 1 << 20, 64
+"""Multiplications and sides from which oneDNN may compute a product, see `products.cpp`."""
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        ("weight", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("inputs", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+        ("activation", ctypes.c_int64),
+    ]
+
+
+class Layers:
+    """Linear layers, each with an activation, in one call.
+
+    Args:
+      layers: weight ``(out, in)``, bias ``(out,)`` and activation, one of `ACTIVATIONS`, of each layer. The arrays must
+        be C-contiguous float32; changes to them count.
+    """
+
+    def __init__(self, layers: Sequence[tuple[Array, Array, str]]) -> None:
+        self._arrays = [(weight, bias) for weight, bias, _ in layers]
+        self._layers = (_Layer * len(layers))(
+            *[
+                _Layer(w.ctypes.data, b.ctypes.data, w.shape[1], w.shape[0], ACTIVATIONS.index(activation))
+                for w, b, activation in layers
+            ]
+        )
+        wide = [weight.size for weight, _ in self._arrays if min(weight.shape) >= _NARROW]
+        self._rows_of_onednn = max(_NARROW, _LARGE // max(wide)) if wide else np.inf
+        self._inputs, self._outputs = layers[0][0].shape[1], len(layers[-1][0])
+        self._function = function("layers")
+
+    def __call__(self, x: Array) -> Array:
+        """The result ``(..., out)`` of the last layer for x ``(..., in)``."""
+        shape = x.shape[:-1]
+        x = np.ascontiguousarray(x.reshape(-1, self._inputs), np.float32)
+        batch = len(x)
+        if batch >= self._rows_of_onednn:
+            choose_onednn()
+        y = np.empty((*shape, self._outputs), np.float32)
+        self._function(self._layers, len(self._layers), batch, x.ctypes.data, y.ctypes.data)
+        return y
+
+
 class Call:
     """A kernel with fixed shapes of its inputs and its output.
 
     Args:
       name: name of the function.
-      inputs: shapes and dtypes of the inputs.
+      inputs: shapes and dtypes of the inputs, or the arrays of inputs that are always the same.
       output: shape of the output, which is float32.
+
+    All arrays are C-contiguous.
     """
 
-    def __init__(self, name: str, inputs: Sequence[tuple[tuple[int, ...], str]], output: tuple[int, ...]) -> None:
-        described = [*inputs, (output, "float32")]
+    def __init__(
+        self, name: str, inputs: Sequence[tuple[tuple[int, ...], str] | Array], output: tuple[int, ...]
+    ) -> None:
+        self._kept = [given for given in inputs if isinstance(given, np.ndarray)]
+        described = [(x.shape, x.dtype.name) if isinstance(x, np.ndarray) else x for x in inputs]
+        described.append((output, "float32"))
         count = len(described)
         self._function = function(name)
         self._sizes = [(ctypes.c_int64 * max(1, len(shape)))(*shape) for shape, _ in described]
@@ -88,8 +150,15 @@ class Call:
             (ctypes.c_char_p * count)(*[dtype.encode() for _, dtype in described]),
         )
 
+        self._open = []
+        for k, given in enumerate([*inputs, None]):
+            if isinstance(given, np.ndarray):
+                self._data[k] = given.ctypes.data
+            else:
+                self._open.append(k)
+
     def __call__(self, *arrays: Array) -> None:
-        """Runs the kernel on C-contiguous inputs and an output of the described shapes and dtypes."""
-        for k, array in enumerate(arrays):
+        """Runs the kernel on the other inputs and an output, of the described shapes and dtypes."""
+        for k, array in zip(self._open, arrays):
             self._data[k] = array.ctypes.data
-        self._function(len(arrays), self._data, *self._rest, None, None)
+        self._function(len(self._data), self._data, *self._rest, None, None)

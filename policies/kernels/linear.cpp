@@ -30,8 +30,30 @@ ALWAYS_INLINE int parameter_gradient(const Call& call) {
   return 0;
 }
 
+// weight (out, in), bias (out,)
+struct Layer {
+  const float *weight, *bias;
+  Index in, out, activation;
+};
+
+CLONED void layer_of(const Layer& layer, Index batch, const float* x, float* result) {
+  forward(batch, layer.in, layer.out, x, layer.weight, layer.bias, result, static_cast<Name>(layer.activation));
+}
+
 }  // namespace
 }  // namespace minding
+
+#pragma GCC visibility push(default)
+// Layers one after another, from x (batch, in) to the result of the last one; see `library.Layers`.
+extern "C" void layers(const minding::Layer* layer, int64_t count, int64_t batch, const float* x, float* result) {
+  static thread_local minding::Workspace workspaces[2];
+  for (minding::Index k = 0; k < count; k++) {
+    float* to = k + 1 == count ? result : workspaces[k % 2].floats(batch * layer[k].out);
+    minding::layer_of(layer[k], batch, x, to);
+    x = to;
+  }
+}
+#pragma GCC visibility pop
 
 #define DEFINE_LINEAR(name, NAME, Activation)                                                       \
   DEFINE_KERNEL(linear_##name, minding::linear<minding::NAME>)                                       \

@@ -110,6 +110,88 @@ void transposed_with_onednn(const void* data, Index number) {
   onednn_multiply('T', 'N', block.rows, p.n, p.k, p.a + block.row, p.a_stride, p.b, p.b_stride, block.c);
 }
 
+// Few rows: packing b would take longer than the product, so vectors of terms are multiplied where they lie. The lanes of
+// a sum are added at the end; they are the same for all kinds of vectors.
+
+constexpr Index FEW_ROWS = 8, SUM_LANES = 16;
+
+ALWAYS_INLINE float sum_of_lanes(const float* lanes) { return sum_of(load(lanes) + load(lanes + LANES)); }
+
+// The sums of neighbors: of two vectors, half a vector of each at a time.
+ALWAYS_INLINE Float8 neighbors(Float8 a, Float8 b) {
+  return SHUFFLE(a, b, 0, 2, 8, 10, 4, 6, 12, 14) + SHUFFLE(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+}
+
+// `sum_of_lanes` of eight sums
+ALWAYS_INLINE Float8 sums_of_lanes(const float* lanes) {
+  Float8 x[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i++) x[i] = load(lanes + i * SUM_LANES) + load(lanes + i * SUM_LANES + LANES);
+  const Float8 a = neighbors(neighbors(x[0], x[1]), neighbors(x[2], x[3]));
+  const Float8 b = neighbors(neighbors(x[4], x[5]), neighbors(x[6], x[7]));
+  return SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+
+// c[i][j] for `rows` rows of a and `columns` rows of b
+template <class Lanes, int rows, int columns>
+ALWAYS_INLINE void some_sums(const Product& p, const float* a, const float* b, const float* bias, float* c) {
+  typedef typename Lanes::Vector Vector;
+  constexpr int VECTORS = SUM_LANES * sizeof(float) / sizeof(Vector), LENGTH = SUM_LANES / VECTORS;
+  const Index k = p.k, n = p.n, whole = k / SUM_LANES * SUM_LANES;
+  Vector sum[rows][columns][VECTORS] = {};
+  for (Index t = 0; t < whole; t += SUM_LANES)
+    for (int v = 0; v < VECTORS; v++) {
+      Vector y[columns];
+#pragma GCC unroll 8
+      for (int j = 0; j < columns; j++) y[j] = *reinterpret_cast<const Vector*>(b + j * k + t + v * LENGTH);
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; i++) {
+        const Vector x = *reinterpret_cast<const Vector*>(a + i * k + t + v * LENGTH);
+#pragma GCC unroll 8
+        for (int j = 0; j < columns; j++) sum[i][j][v] += x * y[j];
+      }
+    }
+  alignas(64) float lanes[rows * columns * SUM_LANES], sums[rows * columns];
+#pragma GCC unroll 16
+  for (int s = 0; s < rows * columns; s++)
+    for (int v = 0; v < VECTORS; v++)
+      reinterpret_cast<Vector*>(lanes + s * SUM_LANES)[v] = sum[s / columns][s % columns][v];
+  for (int s = 0; s < rows * columns; s += rows * columns % 8 ? 1 : 8) {
+    if constexpr (rows * columns % 8 == 0) store(sums + s, sums_of_lanes(lanes + s * SUM_LANES));
+    else sums[s] = sum_of_lanes(lanes + s * SUM_LANES);
+  }
+  for (int s = 0; s < rows * columns; s++) {
+    const Index i = s / columns, j = s % columns;
+    for (Index t = whole; t < k; t++) sums[s] += a[i * k + t] * b[j * k + t];
+    c[i * n + j] = sums[s] + bias[j];
+  }
+}
+
+template <class Lanes, int rows, int columns>
+ALWAYS_INLINE void sums_of_rows(const Product& p, Index row) {
+  const float* a = p.a + row * p.k;
+  float* c = p.c + row * p.n;
+  Index j = 0;
+  for (; j + columns <= p.n; j += columns)
+    some_sums<Lanes, rows, columns>(p, a, p.b + j * p.k, p.bias + j, c + j);
+  for (; j < p.n; j++) some_sums<Lanes, rows, 1>(p, a, p.b + j * p.k, p.bias + j, c + j);
+}
+
+template <class Lanes>
+ALWAYS_INLINE void few_rows(const Product& p) {
+  constexpr bool wide = sizeof(typename Lanes::Vector) == SUM_LANES * sizeof(float);
+  Index i = 0;
+  for (; i + 4 <= p.m; i += 4) sums_of_rows<Lanes, 4, wide ? 4 : 2>(p, i);
+  for (; i < p.m; i++) sums_of_rows<Lanes, 1, 8>(p, i);
+  activate(p.activation, p.m, p.n, p.c, p.n);
+}
+
+void few_rows_anywhere(const Product& p) { few_rows<Eight>(p); }
+#ifdef FOR_PROCESSORS
+WITH_AVX2 void few_rows_with_avx2(const Product& p) { few_rows<Eight>(p); }
+WITH_AVX512 void few_rows_with_avx512(const Product& p) { few_rows<Sixteen>(p); }
+#endif
+
 void compute(Product& p, Part part, Index block_rows, Index block_columns) {
   if (p.m == 0 || p.n == 0) return;
   p.block_rows = block_rows;
@@ -139,6 +221,8 @@ void choose(Product& p, Part own, Part with_onednn, Index block_rows, Index bloc
 void multiply_by_transposed(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c,
                             int activation) {
   Product product{m, n, k, a, k, b, k, bias, c, activation};
+  static const auto few_rows = BEST_OF(few_rows);
+  if (m <= FEW_ROWS && k >= SUM_LANES) return few_rows(product);
   if (leaves_zeros_out(product, n, k)) return multiply_sparse(m, n, k, a, k, b, k, true, bias, c, activation);
   choose(product, by_transposed, by_transposed_with_onednn, BLOCK_ROWS, TILE_COLUMNS);
 }

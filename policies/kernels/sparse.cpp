@@ -167,21 +167,12 @@ void multiply_mask(const Mask& mask, Index n, const float* left, const float* ri
 
 // Products that leave out zeros: an element is the sum of its other terms. Each term takes a multiplication with an
 // operand from the cache, so tiles are faster if less than a third of the numbers is zero.
-#if defined(__x86_64__) && !defined(__clang__)
+#ifdef FOR_PROCESSORS
 namespace {
 
-#define WITH_AVX512 __attribute__((target("avx512f,avx512vl,avx2,fma")))
-#define WITH_AVX2 __attribute__((target("avx2,fma")))
-
-// The type of vectors and the columns of a strip. (A type that is an argument of a template loses its alignment.)
-struct Avx2 {
-  typedef Float8 Vector;
-  static constexpr Index WIDTH = 64;
-};
-struct Avx512 {
-  typedef float Vector __attribute__((vector_size(64), aligned(4), may_alias));
-  static constexpr Index WIDTH = 128;
-};
+// The columns of a strip: eight vectors.
+template <class Lanes>
+constexpr Index STRIP_WIDTH = 8 * sizeof(typename Lanes::Vector) / sizeof(float);
 
 // Terms per group: their rows of b, in the columns of a strip, stay in the first-level cache.
 constexpr Index TERMS = 64;
@@ -265,10 +256,10 @@ ALWAYS_INLINE void pack_strip(const SparseProduct& p, Index k, Index terms, Inde
   }
 }
 
-template <class Processor>
+template <class Lanes>
 ALWAYS_INLINE void strip_of_sparse_product(const SparseProduct& p, Index number) {
-  typedef typename Processor::Vector Vector;
-  constexpr Index width = Processor::WIDTH;
+  typedef typename Lanes::Vector Vector;
+  constexpr Index width = STRIP_WIDTH<Lanes>;
   constexpr Index LENGTH = sizeof(Vector) / sizeof(float), VECTORS = width / LENGTH;
   static thread_local Workspace workspace;
   alignas(64) float panel[TERMS * width];
@@ -325,17 +316,17 @@ ALWAYS_INLINE void strip_of_sparse_product(const SparseProduct& p, Index number)
 }
 
 WITH_AVX512 void strip_with_avx512(const void* data, Index number) {
-  strip_of_sparse_product<Avx512>(*static_cast<const SparseProduct*>(data), number);
+  strip_of_sparse_product<Sixteen>(*static_cast<const SparseProduct*>(data), number);
 }
 
 WITH_AVX2 void strip_with_avx2(const void* data, Index number) {
-  strip_of_sparse_product<Avx2>(*static_cast<const SparseProduct*>(data), number);
+  strip_of_sparse_product<Eight>(*static_cast<const SparseProduct*>(data), number);
 }
 
 }  // namespace
 
 bool is_sparse(Index m, Index k, const float* a, Index a_stride) {
-  static const bool usable = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  static const bool usable = has_avx2();
   if (!usable) return false;
   Index found = 0, looked = 0;
   for (Index i = 0; i < m; i += SAMPLE, looked += k)
@@ -345,14 +336,14 @@ bool is_sparse(Index m, Index k, const float* a, Index a_stride) {
 
 void multiply_sparse(Index m, Index n, Index k, const float* a, Index a_stride, const float* b, Index b_stride,
                      bool b_transposed, const float* bias, float* c, int activation) {
-  static const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+  static const bool wide = has_avx512();
   static thread_local Workspace workspace;
   const Index groups = m * groups_of(k);
   uint8_t* places = reinterpret_cast<uint8_t*>(workspace.floats(groups * (TERMS + 1) / sizeof(float) + 1));
   uint8_t* counts = places + groups * TERMS;
   find(m, k, a, a_stride, places, counts);
   SparseProduct product{m, n, k, a, a_stride, b, b_stride, b_transposed, bias, c, activation, places, counts};
-  const Index width = wide ? Avx512::WIDTH : Avx2::WIDTH;
+  const Index width = wide ? STRIP_WIDTH<Sixteen> : STRIP_WIDTH<Eight>;
   divide((n + width - 1) / width, wide ? strip_with_avx512 : strip_with_avx2, &product);
 }
 #else

@@ -22,6 +22,26 @@ typedef int32_t Int8 __attribute__((vector_size(32)));
 
 constexpr Index LANES = 8;
 
+// Functions that are compiled for one kind of processor, and their vectors. (A type that is an argument of a template
+// loses its alignment, hence the structs.)
+#if defined(__x86_64__) && !defined(__clang__)
+#define FOR_PROCESSORS 1
+#define WITH_AVX512 __attribute__((target("avx512f,avx512vl,avx2,fma")))
+#define WITH_AVX2 __attribute__((target("avx2,fma")))
+inline bool has_avx512() { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"); }
+inline bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+// The best form of a function for this processor.
+#define BEST_OF(name) (has_avx512() ? name##_with_avx512 : has_avx2() ? name##_with_avx2 : name##_anywhere)
+#else
+#define BEST_OF(name) name##_anywhere
+#endif
+struct Eight {
+  typedef Float8 Vector;
+};
+struct Sixteen {
+  typedef float Vector __attribute__((vector_size(64), aligned(4), may_alias));
+};
+
 ALWAYS_INLINE Float8 load(const float* x) { return *reinterpret_cast<const Float8*>(x); }
 ALWAYS_INLINE void store(float* x, Float8 value) { *reinterpret_cast<Float8*>(x) = value; }
 // Up to eight numbers, beginning with x[0], padded with zeros.

@@ -58,8 +58,8 @@ class Convolution(nn.Cell):
     def construct(self, x):
         return self.add_bias(self.convolve(x, self.weight), self.bias)
 
-    def host(self) -> numpy_encoders.Convolution:
-        return numpy_encoders.Convolution(self.weight.asnumpy(), self.bias.asnumpy())
+    def host(self, relu: bool) -> numpy_encoders.Convolution:
+        return numpy_encoders.Convolution(self.weight.asnumpy(), self.bias.asnumpy(), relu)
 
 
 class ResidualTower(nn.Cell):
@@ -112,8 +112,8 @@ class ResidualTower(nn.Cell):
         return self.fused[form](self.geometries[form], x, convolution.weight, convolution.bias)
 
     def host(self) -> numpy_encoders.ResidualTower:
-        blocks = [(a.host(), b.host()) for a, b in zip(self.first, self.second)]
-        return numpy_encoders.ResidualTower(self.place, self.stem.host(), blocks)
+        blocks = [(a.host(relu=True), b.host(relu=False)) for a, b in zip(self.first, self.second)]
+        return numpy_encoders.ResidualTower(self.place, self.stem.host(relu=True), blocks)
 
 
 class PolicyValue(nn.Cell):

@@ -26,7 +26,7 @@ from minding.policies.networks.actor_critic import (
 from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.heads import action_mask
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
-from minding.policies.networks.recurrent import MEMORIES
+from minding.policies.networks.recurrent import make_memory
 from minding.policies.ops import primitives
 
 
@@ -105,10 +105,10 @@ class AgentQNetwork(nn.Cell):
 
         x = [o, one-hot of the last action, one-hot of the agent],   h' = GRU(MLP(x), h),   Q = W h' + b
 
-    An LSTM may take the place of the GRU; without memory, h' = MLP(x).
+    An LSTM or a `GTrXL` may take the place of the GRU; without memory, h' = MLP(x).
 
     Takes the leaves of the observation, including `IDENTITY`, and as the last leaf the memory rows, float32 (B, S + A):
-    the state of the GRU or LSTM and the last action as one-hot, all zeros at the start of an episode. Returns the
+    the state of the memory and the last action as one-hot, all zeros at the start of an episode. Returns the
     values and the new memory rows, which contain the action of the highest value; an actor that takes another action
     overwrites it. Values of actions that the mask forbids are `ILLEGAL`.
     """
@@ -123,9 +123,7 @@ class AgentQNetwork(nn.Cell):
         self.encoder = make_encoder(spec["observation"], model, rng)
         features = self.encoder.out_features + self.actions + self.agents
         self.torso = MLP.of(features, model, None, rng)
-        # Algorithms without this setting use a GRU.
-        kind = model.get("memory", "gru")
-        self.memory: Any = None if kind == "none" else MEMORIES[kind](self.torso.out_features, model.memory_dim, rng)
+        self.memory: Any = make_memory(model, self.torso.out_features, rng, "gru")
         remembers = self.torso if self.memory is None else self.memory
         self.values = Linear(remembers.out_features, self.actions, None, rng)
         self.kept = 0 if self.memory is None else self.memory.size

@@ -236,10 +236,7 @@ class WorldActor(nn.Cell):
 
     def step(self, before, h):
         """The next h (B, D), from the previous latent and action, joined (B, S C + A), and the previous h."""
-        if self.memory.fused is None:
-            return self.memory(self.mix(before), h)[0]
-        # A sequence of one step takes one kernel.
-        return self.memory.unroll(self.mix(before), h, ops.ZerosLike()(h[:, 0]))
+        return self.memory.once(self.mix(before), h)
 
     def posterior(self, seen, h):
         """Probabilities (B S, C) of the latents, from features of the observation (B, F) and h (B, D)."""

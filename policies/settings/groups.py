@@ -52,9 +52,11 @@ def augmentation() -> Schema:
     return ModelSection.options("augment")
 
 
-def memory() -> Schema:
-    """Keys of the recurrent layer, the memory of a network."""
-    return ModelSection.options("memory", "memory_dim")
+def memory(default: str = "none", where: str = "encoder and heads") -> Schema:
+    """Keys of the memory of a network; `default`: the default of the key; `where`: the layers between which it is."""
+    keys = ModelSection.options("memory", "memory_dim", "memory_length", "memory_layers", "memory_heads")
+    doc = f"recurrent layer or gated transformer between {where}"
+    return {**keys, "memory": dataclasses.replace(keys["memory"], default=default, doc=doc)}
 
 
 def collect(n_sample: int) -> Schema:
@@ -229,13 +231,8 @@ def team_values(model_keys: Schema | None = None) -> Schema:
     the section `model`."""
     learn = described(off_policy_learn(5e-4, 32, 8), batch_size="episodes per gradient step")
     del learn["nstep"]
-    recurrent = described(
-        ModelSection.options(memory="gru", memory_dim=64),
-        memory="recurrent layer between hidden layers and values",
-        memory_dim="units of the recurrent layer",
-    )
     return {
-        "model": {**model([64], "relu"), **recurrent, **(model_keys or {})},
+        "model": {**model([64], "relu"), **memory("gru", "hidden layers and values"), **(model_keys or {})},
         "learn": {**learn, **LearnSection.options("double", "td_lambda", grad_norm=10.0), **target(200)},
         "collect": collect(200),
         "eval": evaluation(),

@@ -113,11 +113,11 @@ def rainbow() -> groups.Schema:
 
 def r2d2() -> groups.Schema:
     """Settings of R2D2."""
+    memory = groups.memory("gru", "encoder and hidden layers")
+    # It always has one.
+    memory["memory"] = dataclasses.replace(memory["memory"], allowed=memory["memory"].allowed[1:])
     keys = groups.action_values(
-        {
-            **groups.memory(),
-            "memory": opt("gru", ("gru", "lstm"), "recurrent layer between encoder and hidden layers"),
-        },
+        memory,
         {
             **groups.described(
                 LearnSection.options("burn_in", "rescale", batch_size=32, length=20, nstep=5),

@@ -147,7 +147,7 @@ ANSWERS: dict[str, Counterpart] = {
     "QRDQN": Counterpart("qrdqn"),
     "QTRAN": Counterpart("qtran"),
     "R2D2": Counterpart("r2d2"),
-    "R2D2GTrXL": Counterpart("r2d2", "its memory is a GRU or an LSTM", same=False),
+    "R2D2GTrXL": Counterpart("r2d2", "policy.model.memory=gtrxl"),
     "R2D3": Counterpart("r2d2", "without demonstrations", same=False),
     "Rainbow": Counterpart("rainbow"),
     "ReBRAC": Counterpart("td3_bc", "by its switches, see its page"),

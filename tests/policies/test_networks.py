@@ -25,7 +25,7 @@ from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
-from minding.policies.acting.numpy_layers import MLPPair
+from minding.policies.acting import numpy_encoders
 from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning import optim
 from minding.policies.learning.optim import Group, Optimizer
@@ -152,18 +152,42 @@ def test_the_host_form_equals_the_compiled_form(name):
             p.asnumpy()[...] += 0.05
 
 
-@pytest.mark.parametrize("sizes", [(3,), (4, 64, 64), (5, 7), (33, 128, 16, 8)])
-@pytest.mark.parametrize(("activation", "norm"), [("relu", "none"), ("tanh", "none"), ("relu", "layer")])
-def test_two_networks_at_once_compute_what_each_does_to_the_bit(sizes, activation, norm):
-    first, second = (MLP(sizes[0], sizes[1:], activation, 1.0, rng(seed), norm).host() for seed in (3, 4))
-    pair = MLPPair(first, second)
-    for copy in (pair, deepcopy(pair)):
-        for count in (1, 2, 7, 64):
-            x = rng(count).standard_normal((count, sizes[0])).astype(np.float32)
-            for mine, alone in zip(copy(x), copy.both, strict=True):
-                np.testing.assert_array_equal(mine, alone(x))
-            for _, bias in copy.both[1].layers:
-                bias += 0.5
+@needs_kernels
+@pytest.mark.parametrize("sizes", [(3, 5), (4, 64, 64), (33, 128, 16, 8), (130, 256, 70)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_network_that_acts_by_kernels_computes_what_float64_does_and_follows_its_parameters(sizes, activation):
+    acting = MLP(sizes[0], sizes[1:], activation, 1.0, rng(3), "none").host()
+    for net in (acting, deepcopy(acting)):
+        for shape in ((1,), (4,), (7,), (8,), (2, 5), (200,)):
+            x = rng(7).standard_normal((*shape, sizes[0])).astype(np.float32)
+            expected = x.astype(np.float64)
+            for transposed, bias in net.layers:
+                expected = expected @ transposed.astype(np.float64) + bias
+                expected = np.maximum(expected, 0) if activation == "relu" else np.tanh(expected)
+            assert net.kernel is not None
+            np.testing.assert_allclose(net(x), expected, rtol=1e-5, atol=2e-6)
+        for _, bias in net.layers:
+            bias += 0.5
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])
+def test_a_convolution_of_a_board_is_that_of_float64_and_a_copy_has_its_own_weights(compiled, relu, monkeypatch):
+    monkeypatch.setattr(numpy_encoders, "compiled", lambda: compiled)
+    weight, bias = (rng(5).standard_normal(shape).astype(np.float32) for shape in ((32, 3, 3, 3), (32,)))
+    x = rng(6).standard_normal((5, 4, 6, 3)).astype(np.float32)
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))).astype(np.float64)
+    expected = sum(
+        padded[:, i : i + 4, j : j + 6] @ weight[:, :, i, j].T.astype(np.float64) for i in range(3) for j in range(3)
+    )
+    expected = expected + bias
+    convolution = numpy_encoders.Convolution(weight, bias, relu)
+    copy = deepcopy(convolution)
+    weight[:] = 0
+    np.testing.assert_allclose(copy(x), np.maximum(expected, 0) if relu else expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(
+        convolution(x[:2]), np.broadcast_to(np.maximum(bias, 0) if relu else bias, (2, 4, 6, 32))
+    )
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])

@@ -16,8 +16,11 @@ TWICE = np.stack([INDEX[:, [1, 4, 0]]] * 2)
 
 
 MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": 5, "policy.model.normalize_obs": False}
+# A transformer that remembers fewer steps than the rollout has.
+TRANSFORMER = {"policy.model.memory": "gtrxl", "policy.model.memory_dim": 6, "policy.model.memory_length": 2}
+KINDS = {"gru": {}, "gtrxl": {**TRANSFORMER, "policy.model.memory_heads": 2}}
 LEARN = {"learning_rate": 0.01, "value_clip": True}
-built, bench = kit.benches("ppo", action=discrete(3), count=ROWS, learn=LEARN, **MEMORY)
+built, bench = kit.benches("ppo", action=discrete(3), count=ROWS, learn=LEARN, kinds=KINDS, **MEMORY)
 
 
 @pytest.fixture
@@ -44,6 +47,7 @@ def rollout(bench):
     }
 
 
+@pytest.mark.parametrize("bench", KINDS, indirect=True)
 def test_sequences_are_learned_from_as_they_were_acted(bench, rollout):
     bench.hold_still()
     assert rollout["memory"][:ENVS].any(axis=1).all()

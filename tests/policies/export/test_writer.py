@@ -28,6 +28,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 NORMALIZED = {"policy.model.normalize_obs": True}
 LAYER_NORM = {"policy.model.norm": "layer"}
 GRU = {"policy.model.memory": "gru", "policy.model.memory_dim": 5}
+GTRXL = {"policy.model.memory": "gtrxl", "policy.model.memory_dim": 8, "policy.model.memory_length": 3}
 WORLD = {"policy.model.deter": 6, "policy.model.latents": 3, "policy.model.classes": 4}
 LEAVES = dict_of(
     a=VECTOR,
@@ -71,6 +72,7 @@ CASES = {
     "ppo, choices masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), NORMALIZED),
     "r2d2": ("r2d2", VECTOR, discrete(3), GRU),
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
+    "ppo, transformer": ("ppo", VECTOR, discrete(3), GTRXL),
     "alphazero": ("alphazero", BOARD, discrete(4), {}),
     "alphazero, residual": ("alphazero", BOARD, discrete(4), RESIDUAL),
     "dreamer": ("dreamer", VECTOR, space_of(2), WORLD),
