@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 
+import compiled_once
 import fakes
 import pytest
 
@@ -13,6 +14,10 @@ from minding.engine.process import runtime
 # send that signal.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+shared = compiled_once.Shared()
+shared.install()
 
 
 @pytest.hookimpl(trylast=True)
@@ -33,6 +38,10 @@ def pytest_collection_modifyitems(items):
         others = (count - len(items)) // left - share
         items += [*slow[:share], *fast[:others]]
         slow, fast = slow[share:], fast[others:]
+
+
+def pytest_runtest_setup(item):
+    shared.on = item.get_closest_marker("shared_graphs") is not None
 
 
 def pytest_collection_finish():

@@ -228,6 +228,7 @@ def test_a_block_that_trains_runs(block, tmp_path, request, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize("page", sorted({each.page for each in blocks() if each.in_order}), ids=name_of)
 def test_a_page_that_is_read_from_top_to_bottom_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,7 @@
-"""Every algorithm learns what it must bootstrap for, in seconds; long runs are in `make proofs`."""
+"""Algorithms learn what they must bootstrap for, in seconds; long runs are in `make proofs`.
+
+One algorithm of each chain and kind of target does: the formulas of all are tested in `policies/`.
+"""
 
 import numpy as np
 import of_algorithms
@@ -13,9 +16,7 @@ from minding.policies import ALGORITHMS
 KINDS = {"discrete": {}, "box": {"continuous": True}, "composite": {"joined": True}}
 """Arguments of the probe for actions of a kind."""
 FAST = ("ppo",)
-ELSEWHERE = (of_algorithms.is_offline, of_algorithms.imitates, of_algorithms.plays_itself)
-ONLINE = [name for name in ALGORITHMS if not any(learns(name) for learns in ELSEWHERE)]
-"""Those that learn from the environment's rewards."""
+LEARNING = [name for name in ALGORITHMS if of_algorithms.constant(name, "LEARNS", None)]
 
 
 def train(algorithm):
@@ -58,7 +59,7 @@ def choice(policy, state):
 
 
 @pytest.mark.parametrize(
-    "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in ONLINE]
+    "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in LEARNING]
 )
 def test_what_pays_later_is_chosen_and_states_are_worth_what_they_are(algorithm):
     policy = train(algorithm)

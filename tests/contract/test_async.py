@@ -13,7 +13,7 @@ from minding.engine.errors import LaneError
 from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.shared_graphs]
 
 
 def outcome(preset, folder, *extra, resume=None):

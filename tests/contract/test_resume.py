@@ -1,7 +1,8 @@
 """A resumed run is bit-for-bit identical to an uninterrupted one.
 
 A kill is the moment at which the run folder is copied: what `kill -9` leaves behind is what is on the disk. The copy is
-resumed in new objects and must end as the run does that went on.
+resumed in new objects and must end as the run does that went on. The runs of `TWICE` and of `test_kill` compile their
+updates again; the others share one, see `compiled_once`.
 """
 
 import math
@@ -108,7 +109,13 @@ def check_exact_resume(cfg, tmp_path, photographed, *moments):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == TWICE[0] else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.slow] * (name != TWICE[0]) + [pytest.mark.shared_graphs] * (name not in TWICE)
+        )
+        for name in CASES
+    ],
 )
 def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, tmp_path, photographed):
     cfg = settings(*CASES[name], tmp_path)
@@ -210,6 +217,7 @@ OTHERS = [name for name in PRESETS if name not in BY_ENVIRONMENT.values()]
 
 
 @pytest.mark.slow
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize("name", BY_ENVIRONMENT.values())
 def test_a_preset_of_each_environment_resumes_exactly_from_a_random_moment(name, tmp_path, photographed, monkeypatch):
     # MuJoCo writes a log into the current folder.
@@ -236,6 +244,7 @@ def kill_a_collector(ctx):
 
 
 @pytest.mark.slow
+@pytest.mark.shared_graphs
 def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_path, photographed, caplog):
     lanes = ["lanes.async_mode=true", "lanes.max_staleness=0", "lanes.shards=2"]
     often = ["pool.freq=2", "pool.last=2", "contest.size=3", "run.ckpt_freq=40", "run.max_step=20"]

@@ -33,9 +33,6 @@ LEARNS = {
     "policy.learn.target.freq": 20,
     "policy.other.eps.decay": 1000,
 }
-JOINT_LEARNS = {**LEARNS, "env.max_episode_steps": 10, "env.env_kwargs.limit": 10}
-"""For algorithms that bootstrap from the value of joint actions. With two steps, they would bootstrap from a state in
-which no row begins: one agent in state 0 after the other has left. Nothing teaches its value."""
 RESUMES = ("policy.model.memory_dim=8", "policy.learn.target.freq=5")
 GATES = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 STEPS, TIME, EPISODES = 2, 4, 12

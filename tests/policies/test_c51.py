@@ -7,7 +7,6 @@ from action_values import (
     AT,
     DUELING,
     INDEX,
-    LEARNS,
     PRIORITIZED,
     SIGNATURES,
     ActionValueTests,
@@ -28,7 +27,6 @@ from minding.policies.ops.distributional import beyond, moved, project
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
 CONTRACT = {"c51": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
-LEARNS = {**LEARNS, "policy.model.n_atoms": 21}
 RESUMES = {}
 """Rainbow's has its network, its target and its priorities."""
 __all__ = ["ALTERNATIVES", "SIGNATURES"]

@@ -1,6 +1,7 @@
 """What every policy does, for all algorithms of the table; one compiled policy serves all tests of a case.
 
-A policy under test is put back into its first state before each test, in place, as a resumed run does.
+Cases of `LEARNING` are compiled, the others only act. A policy under test is put back into its first state before each
+test, in place, as a resumed run does.
 """
 
 import copy
@@ -35,6 +36,17 @@ CASES = {
 }
 FIRST = {algorithm: case for case, (algorithm, *_) in reversed(CASES.items())}
 """The first case of each algorithm, which `make check` has too."""
+LEARNING = (
+    *FIRST.values(),
+    "dreamer, full posterior, decoder of convolutions",
+    "mappo, box",
+    "muzero, masked",
+    "ppo, box",
+    "ppo, composite",
+    "sac, SimBa",
+    "trpo, composite",
+)
+"""Cases that learn: of the others the tests of the algorithm or `contract/test_resume.py` compile the like."""
 SIZES = {"action": 2, "obs.b": 2}
 
 
@@ -48,24 +60,34 @@ def build(tiny_config):
     return make
 
 
-@pytest.fixture(
-    scope="module",
-    params=[case if case in FIRST.values() else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
-)
-def compiled(request, build):
-    """A policy whose graph has run, with the state from which it started."""
+def pytest_generate_tests(metafunc):
+    """Tests of policies that learn have the cases of `LEARNING`, those of others all cases."""
+    if "built" in metafunc.fixturenames:
+        cases = LEARNING if "compiled" in metafunc.fixturenames else CASES
+        marked = [case if case in FIRST.values() else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+        metafunc.parametrize("built", marked, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def built(request, build):
+    """A policy with the state from which it started."""
     policy = build(request.param)
-    batches = Batches(policy, ROWS)
     started = copy.deepcopy(policy.state_dict())
-    policy.learn_mode.forward(random_batch(batches))
-    return types.SimpleNamespace(case=request.param, policy=policy, started=started, batches=batches)
+    return types.SimpleNamespace(case=request.param, policy=policy, started=started, batches=Batches(policy, ROWS))
+
+
+@pytest.fixture(scope="module")
+def compiled(built):
+    """A policy whose graph has run."""
+    built.policy.learn_mode.forward(random_batch(built.batches))
+    return built
 
 
 @pytest.fixture
-def policy(compiled):
-    compiled.policy.load_state_dict(compiled.started)
-    compiled.policy.eval_mode.reset()
-    return compiled.policy
+def policy(built):
+    built.policy.load_state_dict(built.started)
+    built.policy.eval_mode.reset()
+    return built.policy
 
 
 @pytest.fixture
@@ -199,8 +221,8 @@ def test_rates_that_are_annealed_are_0_at_the_end_of_the_run_and_others_are_not(
     assert {rate == 0.0 for rate in rates} == {bool(policy.cfg.learn.anneal_lr)}
 
 
-def test_targets_begin_as_what_they_follow_and_several_critics_differ(compiled):
-    begun = compiled.started["params"]
+def test_targets_begin_as_what_they_follow_and_several_critics_differ(built):
+    begun = built.started["params"]
     teacher = "critic." if any(name.startswith("critic.") for name in begun) else "net."
     followed = {"target_": "", "targets.": "critics.", "target.": teacher, "slow.": "critic."}
     for name, array in begun.items():
@@ -258,19 +280,30 @@ def test_random_actions_fill_the_space(policy):
             assert set(column.tolist()) == set(range(size))
 
 
-def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
-    obs = observation(policy)
-    if policy.spec["num_agents"] > 1:
-        obs = policy.eval_mode.actor.rows(obs)
-    memory = draw_memory(policy, 6 * policy.spec["num_agents"])
+def for_all_agents(policy):
+    """An observation as the acting network takes it, and a memory."""
+    obs, count = observation(policy), policy.spec["num_agents"]
+    return (obs if count == 1 else policy.eval_mode.actor.rows(obs)), draw_memory(policy, 6 * count)
+
+
+def test_the_host_actor_follows_training(policy, batch):
+    obs, memory = for_all_agents(policy)
     before = [output.copy() for output in policy.actors["eval"].outputs(obs, memory)]
     policy.learn_mode.forward(batch)
-    after = policy.actors["eval"].outputs(obs, memory)
-    leaves = [*trees.named(obs).values(), *([] if memory is None else [memory])]
-    for old, new, graph in zip(before, after, acting_network(policy.net, "graph", "act")(leaves)):
+    for old, new in zip(before, policy.actors["eval"].outputs(obs, memory)):
         # Actions, as one-hot, may stay the same.
         assert not np.array_equal(old, new) or set(np.unique(new)) <= {0.0, 1.0}
-        np.testing.assert_allclose(new, graph, atol=1e-5)
+
+
+def test_the_host_actor_equals_the_graph(policy):
+    (obs, memory), rng = for_all_agents(policy), np.random.default_rng(6)
+    # Biases begin as zeros.
+    for p in policy.net.trainable_params():
+        p.asnumpy()[...] += 0.01 * rng.standard_normal(p.shape, np.float32)
+    leaves = [*trees.named(obs).values(), *([] if memory is None else [memory])]
+    found = acting_network(policy.net, "graph", "act")(leaves)
+    for host, graph in zip(policy.actors["eval"].outputs(obs, memory), found):
+        np.testing.assert_allclose(host, graph, atol=1e-5)
 
 
 def test_a_collect_mode_acts_alike_where_it_is_shipped(policy):

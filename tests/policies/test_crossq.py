@@ -12,12 +12,6 @@ from minding.engine.process.runtime import to_device
 from minding.policies.networks.batch_renorm import BatchRenorm
 
 CONTRACT = {"crossq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.learn.policy_delay": 1})}
-LEARNS = {
-    **kit.LEARNS,
-    "policy.learn.policy_delay": 2,
-    "policy.learn.learning_rate": 0.003,
-    "policy.learn.alpha": 0.02,
-}
 RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 

@@ -5,16 +5,6 @@ from fakes import VECTOR, space_of
 from float64_networks import actor, value
 
 CONTRACT = {"ddpg": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
-LEARNS = {
-    **kit.LEARNS,
-    # The gradient of a deterministic actor is local, and the values of the probe are steps. With a linear critic the
-    # slope is the same everywhere: an actor that the first values drew to the wrong end finds back.
-    "policy.model.hidden": [],
-    "policy.learn.learning_rate": 0.01,
-    "policy.learn.tau": 0.05,
-    "policy.collect.random_steps": 400,
-    "policy.collect.noise.sigma": 0.4,
-}
 RESUMES = {}
 """TD3's has all that it keeps, and a second critic."""
 

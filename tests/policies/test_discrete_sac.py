@@ -13,13 +13,6 @@ CONTRACT = {
     "discrete_sac": (VECTOR, discrete(3), {"policy.model.normalize_obs": True, "policy.model.dueling": True}),
     "discrete_sac, masked": (dict_of(action_mask=mask_of(3), observation=VECTOR), discrete(3), {}),
 }
-LEARNS = {
-    **kit.LEARNS,
-    "policy.learn.learning_rate": 0.003,
-    "policy.learn.alpha": 0.1,
-    "policy.learn.target_entropy_share": 0.3,
-    "policy.learn.tau": 0.02,
-}
 RESUMES = {"discrete SAC, random steps first": ("CartPole-v1", ("policy.collect.random_steps=32",))}
 
 ACTIONS, ALPHA, SHARE = 4, 0.2, 0.5

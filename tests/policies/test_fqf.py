@@ -8,7 +8,6 @@ from action_values import (
     ALTERNATIVES,
     AT,
     DUELING,
-    LEARNS,
     PRIORITIZED,
     SIGNATURES,
     ActionValueTests,
@@ -34,7 +33,6 @@ CONTRACT = {
         {**SMALL, **PRIORITIZED, "policy.learn.target.freq": 4, "policy.model.dueling": True},
     ),
 }
-LEARNS = {**LEARNS, "policy.model.n_cosines": 16, "policy.model.n_fractions": 8}
 # Its state has the parts of DQN, which is resumed.
 RESUMES = {}
 __all__ = ["ALTERNATIVES", "SIGNATURES"]

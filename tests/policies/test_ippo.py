@@ -11,7 +11,6 @@ from minding.policies.ppo import PPO
 
 SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
 CONTRACT = {"ippo": (SEEN, discrete(3), {})}
-LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
 RESUMES = {}
 """PPO's with agents who leave and MAPPO's have all that it keeps."""
 ALTERNATIVES = ("policy.model.memory=gru",)

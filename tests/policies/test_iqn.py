@@ -11,7 +11,6 @@ from action_values import (
     BATCH,
     DUELING,
     INDEX,
-    LEARNS,
     PRIORITIZED,
     SIGNATURES,
     STEPS,
@@ -42,7 +41,6 @@ CONTRACT = {
         {**SMALL, **PRIORITIZED, "policy.learn.target.freq": 4, "policy.model.dueling": True},
     ),
 }
-LEARNS = {**LEARNS, "policy.model.n_cosines": 16}
 RESUMES = {}
 __all__ = ["ALTERNATIVES", "SIGNATURES"]
 

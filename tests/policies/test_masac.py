@@ -1,19 +1,11 @@
 """MASAC: one update against float64 NumPy with masks and deaths, for discrete and continuous actions."""
 
-import kit
 import numpy as np
 import pytest
 from float64_networks import squashed
 from team_critics import AGENTS, BATCH, RATE, SPACES, Step, check_step, differ, make, mean, rows_for
 
 CONTRACT = {"masac": (*SPACES["discrete"], {"policy.model.normalize_obs": True}), "masac, box": (*SPACES["box"], {})}
-LEARNS = {
-    **kit.LEARNS,
-    "policy.collect.random_steps": 200,
-    "policy.learn.learning_rate": 0.01,
-    "policy.learn.update_per_collect": 8,
-    "policy.learn.tau": 0.05,
-}
 RESUMES = {}
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}")
 ALPHAS = np.array([0.2, 0.5, 0.9], np.float32)

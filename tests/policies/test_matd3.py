@@ -8,13 +8,6 @@ import pytest
 from team_critics import AGENTS, BATCH, SPACES, Step, check_step, differ, make, rows_for
 
 CONTRACT = {"matd3": (*SPACES["discrete"], {}), "matd3, box": (*SPACES["box"], {})}
-LEARNS = {
-    **kit.LEARNS,
-    "policy.collect.random_steps": 200,
-    "policy.learn.learning_rate": 0.01,
-    "policy.learn.update_per_collect": 8,
-    "policy.learn.tau": 0.05,
-}
 RESUMES = {}
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou")
 

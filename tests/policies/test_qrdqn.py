@@ -6,7 +6,6 @@ from action_values import (
     ALTERNATIVES,
     AT,
     DUELING,
-    LEARNS,
     PRIORITIZED,
     SIGNATURES,
     ActionValueTests,
@@ -23,7 +22,6 @@ from minding.policies.ops.distributional import QuantileLoss, midpoints, quantil
 
 SMALL = {"policy.model.n_quantiles": 5}
 CONTRACT = {"qrdqn": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
-LEARNS = {**LEARNS, "policy.model.n_quantiles": 8}
 RESUMES = {}
 """IQN's has all that it keeps, and more draws."""
 __all__ = ["ALTERNATIVES", "SIGNATURES"]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from fakes import discrete
 from team_values import (
-    JOINT_LEARNS,
     ONE_STEP,
     SIGNATURES,
     SMALL,
@@ -22,7 +21,6 @@ CONTRACT = {"qtran": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.targe
 RESUMES = {}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 BEST, OTHER = 0.5, 2.0
-LEARNS = JOINT_LEARNS
 __all__ = ["SIGNATURES"]
 
 

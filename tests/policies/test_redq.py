@@ -16,13 +16,6 @@ CONTRACT = {
     "redq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, **SMALL}),
     "droq": (VECTOR, space_of(3), {**SMALL, **DROQ}),
 }
-LEARNS = {
-    **kit.LEARNS,
-    "policy.model.n_critics": 3,
-    "policy.learn.policy_delay": 2,
-    "policy.learn.learning_rate": 0.003,
-    "policy.learn.alpha": 0.02,
-}
 RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 

@@ -33,8 +33,8 @@ class StepThenAct(nn.Cell):
 
 ARCHETYPES = ("ppo", "sac", "dqn")
 """What orders a step is the optimizer's: for one group, for several, and with a target."""
-OTHERS = ("r2d2", "impala", "td3", "rainbow")
-"""With a memory, rows in the order of time, steps that are delayed, and draws of its own."""
+OTHERS = ("r2d2", "impala")
+"""With a memory, and rows in the order of time."""
 FORMS = [
     *((name, "kernels") for name in ARCHETYPES),
     *(pytest.param(name, "kernels", marks=pytest.mark.slow) for name in OTHERS),

@@ -10,7 +10,6 @@ from minding.configs import compile_run
 from minding.engine.errors import ConfigError
 
 CONTRACT = {"tqc": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.model.n_quantiles": 5})}
-LEARNS = {**kit.LEARNS, "policy.model.n_critics": 2, "policy.learn.learning_rate": 0.003, "policy.learn.alpha": 0.02}
 RESUMES = {}
 """SAC's has all that it keeps."""
 

@@ -13,7 +13,6 @@ CONTRACT = {
     "trpo, composite": (VECTOR, composite(3, numbers=2), {}),
 }
 RESUMES = {}
-LEARNS = {"policy.collect.n_sample": 64, "policy.learn.max_kl": 0.05, "policy.learn.learning_rate": 0.01}
 
 COUNT, LIMIT, DAMPING = 12, 0.02, 0.1
 LEARN = {

@@ -5,7 +5,6 @@ import pytest
 from fakes import discrete
 from kit import each_of
 from team_values import (
-    JOINT_LEARNS,
     ONE_STEP,
     SIGNATURES,
     SMALL,
@@ -27,7 +26,6 @@ KINDS = {
     "optimistic": {},
     "central": {"learn": {"weighting": "central", "double": False}},
 }
-LEARNS = JOINT_LEARNS
 __all__ = ["SIGNATURES"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from fakes import VECTOR, Batches, rows_of, space_of
 from gymnasium.utils.env_checker import check_env
 
-from minding import training
+from minding import cli, training
 from minding.configs import compile_run, load_preset
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -20,7 +20,7 @@ from minding.engine.search.solution import Solution
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.policies import get_policy_class, sac
 from minding.training.assembly import build
-from proofs import benchmark_sets, tag_crossplay
+from proofs import benchmark_sets, recordings, tag_crossplay
 from proofs.board_lines import Lines, lines_against, lines_of_run
 from proofs.constant_rewards import Constant, minus_one, plus_one
 from proofs.coverage import SETS, draw
@@ -241,9 +241,15 @@ def test_a_medium_policy_is_a_third_of_the_way_from_random_play_to_the_expert():
         benchmark_sets.medium_step(steps, np.array([5.0, 6.0, 7.0, -1.0]), random=0.0)
 
 
+def in_this_process(module, *words):
+    """What `run_module` runs, without the seconds that a process takes to start."""
+    assert not {"minding": cli.run, "proofs.recordings": recordings.main}[module]([*words])
+
+
 @pytest.mark.slow
 def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 600)
+    monkeypatch.setattr(benchmark_sets, "run_module", in_this_process)
     few = ["policy.eval.freq=500", "policy.eval.n_episode=1", "run.final_episodes=1", "policy.model.hidden=[16]"]
     settings = ["seed=3", "policy.learn.warmup=200", "policy.collect.random_steps=200", *few]
     cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=1000", f"run.out_dir={tmp_path}"])

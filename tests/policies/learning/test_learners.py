@@ -17,8 +17,10 @@ from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError
 from minding.engine.process import collectives
+from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies import get_policy_class
 from minding.policies.learning.learners import divided
+from minding.policies.learning.optim import SHARE, Group, Optimizer
 from minding.policies.learning.steps import Inputs
 
 SAME = """
@@ -72,12 +74,41 @@ for policy, batch in [*made[1:], made[0]]:
 """
 
 
-# `proofs.learners` compares four, and more updates.
+# With priorities, and with sequences of which some rows do not count. `proofs.learners` compares four learners, other
+# algorithms, and more updates.
 @pytest.mark.slow
 def test_two_learners_compute_what_one_computes_and_have_the_same_weights():
-    names = ("ppo", "dqn", "impala", "sac")
+    names = ("dqn", "impala")
     out = run_fresh(SAME, "2", *names, quiet=False, limit=300, **{collectives.NODE_TIMEOUT: "60"})
     assert sorted(line for line in out if line in names) == sorted(names)
+
+
+class Double(nn.Cell):
+    def construct(self, x):
+        return 2.0 * x
+
+
+class Averaged(nn.Cell):
+    def __init__(self, optim):
+        super().__init__()
+        self.optim = optim
+
+    @ms.jit
+    def construct(self, share, a, b, c):
+        found = self.optim.of_all_learners({"one": (a, b), "two": (c,)}, {SHARE: share})
+        return (*found["one"], *found["two"])
+
+
+def test_the_gradients_of_each_group_are_averaged_in_their_places():
+    shapes = {"a": (2,), "b": (2, 3), "c": (4,)}
+    p = {name: ms.Parameter(ms.Tensor(np.zeros(shape, np.float32)), name=name) for name, shape in shapes.items()}
+    optim = Optimizer(one=Group(params=[p["a"], p["b"]], rate=0.1), two=Group(params=[p["c"]], rate=0.1))
+    # As with another learner that has the same gradients.
+    optim.learners, optim.zero, optim.all_reduce = 2, ms.Tensor(np.zeros(1, np.float32)), Double()
+    own = {name: np.random.default_rng(0).standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    found = Averaged(optim)(to_device(np.float32([0.25])), *map(to_device, own.values()))
+    for name, gradient in zip(shapes, found, strict=True):
+        np.testing.assert_allclose(gradient.asnumpy(), 0.5 * own[name], rtol=1e-6)
 
 
 def batch_of(index):
