@@ -170,7 +170,7 @@ def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
     unit, steps = run_length(cfg)
     if evaluations_of(cfg) < LEAST_EVALUATIONS:
         # Evaluations come after whole rollouts.
-        rollout = int(cfg.policy.collect.get("n_sample") or 1) if unit == "env_step" else 1
+        rollout: int = (cfg.policy.collect.n_sample or 1) if unit == "env_step" else 1
         freq = max(steps // 10, rollout)
         longer = "" if steps // freq > LEAST_EVALUATIONS else f" run.max_{unit}={10 * freq}"
         raise ConfigError(
