@@ -34,6 +34,9 @@ _LEAST_WIDTH = 240
 """Minimum width of a film in pixels, for its caption: smaller images are enlarged by a whole factor."""
 _LINE = 22
 """Width of an image divided by the size of the caption's letters, which can still be read in a smaller copy."""
+_MOST_WIDTH, _LEAST_TIME, _SAMPLE = 320, 3, 256
+"""Of a GIF: greatest width in pixels, least time of an image in hundredths of a second, and the number of images that
+determine the colors of all."""
 _CHANNELS = (1, 3, 4)
 _ONE = 1.001
 """Floats up to this number are taken as fractions of the full brightness; rounding may exceed 1."""
@@ -326,11 +329,20 @@ class _Lender:
 
 
 def _write_gif(path: str | Path, frames: Sequence[Array], fps: float) -> None:
+    """Writes a small file: narrow images, no more of them than one sees, and one palette for all."""
     from PIL import Image
 
-    # This method of Pillow takes a fifth of the default's time, and its errors are not visible.
+    # The format counts in hundredths of a second.
+    each = max(round(100 / fps), 1)
+    shown = [*range(0, len(frames) - 1, math.ceil(_LEAST_TIME / each)), len(frames) - 1]
+    durations = (np.diff([*shown, len(frames)]) * each * 10).tolist()
+    height, width = frames[0].shape[:2]
+    size = (min(width, _MOST_WIDTH), max(round(height * min(1, _MOST_WIDTH / width)), 1))
+    images = [Image.fromarray(frames[place]) for place in shown]
+    images = [image if image.size == size else image.resize(size, Image.Resampling.LANCZOS) for image in images]
+    # With one palette and no dithering, what does not move is the same in all images, and takes no room.
     method, dither = Image.Quantize.FASTOCTREE, Image.Dither.NONE
-    first, *others = [Image.fromarray(frame).quantize(256, method=method, dither=dither) for frame in frames]
-    # The format counts in hundredths of a second; viewers slow down films of more than 50 images per second.
-    duration = max(round(100 / fps), 2) * 10
-    first.save(path, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
+    sample = np.concatenate([np.asarray(image) for image in images[:: math.ceil(len(images) / _SAMPLE)]])
+    palette = Image.fromarray(sample).quantize(256, method=method, dither=dither)
+    first, *others = [image.quantize(palette=palette, dither=dither) for image in images]
+    first.save(path, "GIF", save_all=True, append_images=others, duration=durations, loop=0)

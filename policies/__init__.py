@@ -27,8 +27,7 @@ __all__ = ["ALGORITHMS", "Algorithm", "by_kind", "find_algorithms", "get_algorit
 
 def by_kind() -> dict[str, tuple[Algorithm, ...]]:
     """The algorithms of each module in ``settings/``, by what the module says of them, as 'Value-based algorithms'."""
-    names = [module.name for module in pkgutil.iter_modules(settings.__path__) if module.name != "groups"]
-    modules = [importlib.import_module(f"minding.policies.settings.{name}") for name in names]
+    modules = settings.families()
     kinds = [(inspect.getdoc(module) or "").removeprefix("Settings of ").removesuffix(".") for module in modules]
     return {kind[0].upper() + kind[1:]: module.ALGORITHMS for kind, module in zip(kinds, modules)}
 

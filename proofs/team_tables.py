@@ -35,7 +35,7 @@ def spread_table(results: Results) -> str:
         means = [record["eval_mean"] for record in records]
         share, steps = (np.mean(means) - low) / (high - low), records[0]["env_step"]
         rows.append(
-            f"| {_linked(preset)} | {np.mean(means):.1f} ± {_error(means)} | {min(means):.1f} to {max(means):.1f} "
+            f"| {_linked(preset)} | {np.mean(means):.1f}{_error(means)} | {min(means):.1f} to {max(means):.1f} "
             f"| {_seeds(means)} | {steps:,} | {_percent(share)} |"
         )
     head = "| | return, ± standard error | seeds from - to | measured over | env steps | share of the way |"
@@ -86,4 +86,4 @@ def _seeds(values: Sequence[float]) -> str:
 
 
 def _error(values: Sequence[float]) -> str:
-    return f"{np.std(values, ddof=1) / math.sqrt(len(values)):.1f}" if len(values) > 1 else "?"
+    return f" ± {np.std(values, ddof=1) / math.sqrt(len(values)):.1f}" if len(values) > 1 else ""

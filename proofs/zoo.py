@@ -16,9 +16,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from PIL import Image, ImageSequence
-
 from minding import Agent, load
 from minding.configs import load_named
 from minding.engine.run.run_dir import RunDir
@@ -45,9 +42,6 @@ MOST_BYTES = 300_000
 """Of an agent's weights."""
 _FRESH_SEED = 1_000_000
 """Of the episodes that are reported: no run has this seed."""
-_WIDTH, _COLORS, _STEP, _LONGEST = 240, 32, 40, 10_000
-"""Films are small: width of their pictures in pixels, number of colors, least time of a picture and length of a film,
-both in milliseconds."""
 
 
 def jobs(names: Sequence[str]) -> list[Job]:
@@ -94,8 +88,6 @@ def save(record: Record, run: Path, folder: Path) -> Record:
     if size > MOST_BYTES:
         raise RunFailed(f"{folder}: {size:,} bytes of weights, at most {MOST_BYTES:,} are wanted")
     filmed = (folder / FILM).is_file()
-    if filmed:
-        shrink(folder / FILM)
     low, high = evaluation.interval
     return {
         "preset": record["preset"],
@@ -131,31 +123,6 @@ def film(agent: Agent, file: Path) -> None:
     reason = film_episode(file, agent.cfg, agent.policy)
     if reason is not None:
         raise RunFailed(f"{file}: {reason}")
-    shrink(file)
-
-
-def shrink(file: Path) -> None:
-    """Makes a film smaller: its size, its colors and its pictures per second; it plays as fast as before."""
-    kept: list[Image.Image] = []
-    starts: list[int] = []
-    end = 0
-    with Image.open(file) as source:
-        for frame in ImageSequence.Iterator(source):
-            # A picture that does not change is stored once, with a longer duration.
-            if end < _LONGEST and (not starts or end >= starts[-1] + _STEP):
-                kept.append(frame.convert("RGB"))
-                starts.append(end)
-            end += frame.info["duration"]
-    durations = np.diff([*starts, min(end, _LONGEST)]).tolist()
-    width = min(_WIDTH, kept[0].width)
-    size = (width, round(kept[0].height * width / kept[0].width))
-    resized = [frame.resize(size, Image.Resampling.LANCZOS) for frame in kept]
-    # One palette, and no dithering: what does not move is the same in all pictures, and costs nothing. A color may be
-    # in a single picture.
-    everything = Image.fromarray(np.concatenate([np.asarray(frame) for frame in resized]))
-    palette = everything.quantize(_COLORS, method=Image.Quantize.FASTOCTREE)
-    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in resized]
-    first.save(file, "GIF", save_all=True, append_images=others, duration=durations, loop=0, optimize=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -128,30 +128,3 @@ def test_the_film_of_an_agent_is_the_one_that_is_filmed_now(name, tmp_path):
     # The last bits of a policy and of a renderer depend on the machine, and they may move an edge by a pixel.
     for one, other in zip(fresh[:count], shown):
         assert (np.abs(one - other).max(axis=2) > 50).mean() < 0.01
-
-
-def film_of(path, arrays, duration):
-    first, *others = map(Image.fromarray, arrays)
-    first.save(path, save_all=True, append_images=others, duration=duration, loop=0)
-    making.shrink(path)
-    return pictures(path)
-
-
-def test_a_film_becomes_smaller_and_takes_as_long(tmp_path):
-    # A white bar that moves over black, a green field that appears later, and red in a single picture.
-    arrays = [np.zeros((300, 480, 3), np.uint8) for _ in range(8)]
-    for number, array in enumerate(arrays):
-        array[:, 60 * number : 60 * number + 30] = 255
-        array[200:, :60] = (0, 200 * (number > 4), 0)
-    arrays[4][100:110, 400:410] = (200, 0, 0)
-    small, durations = film_of(tmp_path / "episode.gif", arrays, 20)
-    assert (small[0].shape, durations) == ((150, 240, 3), [40] * 4)
-    assert np.abs(small[3][130, 10] - (0, 200, 0)).max() < 10
-    assert np.abs(small[2][52, 202] - (200, 0, 0)).max() < 10
-
-
-def test_a_slow_film_keeps_all_pictures_and_a_long_one_its_first_ten_seconds(tmp_path):
-    arrays = [np.full((8, 8, 3), (60 * (k % 4), 60 * (k // 4), 0), np.uint8) for k in map(min, range(30), [20] * 30)]
-    # From the 21st on they are equal, and stored as one.
-    assert film_of(tmp_path / "slow.gif", arrays, 250)[1] == [250] * 20 + [2500]
-    assert film_of(tmp_path / "long.gif", arrays, 450)[1] == [450] * 20 + [1000]

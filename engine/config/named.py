@@ -136,11 +136,13 @@ def import_own(name: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise CodeError(
-                f"{where}: there is no module {name!r} on the Python path: run this in your project's folder, which "
-                "holds it"
-            ) from None
+        missing = isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}.")
+        if missing or name.startswith("."):
+            file = Path(name)
+            fix = "run this in your project's folder, which holds it"
+            if file.suffix == ".py":
+                fix = f"a module is named without its folder and .py, here {file.stem!r}; {fix}"
+            raise CodeError(f"{where}: there is no module {name!r} on the Python path: {fix}") from None
         what = " ".join(str(error).split())
         place = "" if isinstance(error, SyntaxError) else user_location(places_of(error)[1:])
         raise CodeError(f"{where}: importing {name!r} failed: {type(error).__name__}: {what}{place}") from error

@@ -8,7 +8,10 @@ This module has the properties of an algorithm that are known without loading Mi
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -102,7 +105,7 @@ class Algorithm:
         if space["kind"] not in self.actions:
             raise SpaceError(
                 f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, but {where} has a "
-                f"{space['kind']} space: choose another algorithm"
+                f"{space['kind']} space: choose another algorithm, such as {self._acting_in(space['kind'])}"
             )
         if self.choices is not None and len(space["nvec"]) != self.choices:
             raise SpaceError(
@@ -147,6 +150,14 @@ class Algorithm:
                 "choose another algorithm, such as 'ppo', whose agents share their parameters"
             )
 
+    def _acting_in(self, kind: str) -> str:
+        """The algorithms that act in any space of this kind and run in the same chain; if there are none, those for any
+        number of agents."""
+        known = [entry for family in families() for entry in family.ALGORITHMS]
+        fit = [entry for entry in known if kind in entry.actions and entry.choices is None]
+        alike = [entry.name for entry in fit if entry.chain == self.chain and entry.agents in (self.agents, "any")]
+        return ", ".join(sorted(alike or [entry.name for entry in fit if entry.agents == "any"]))
+
     def _check_limits(self, space: Mapping[str, Any], limits: str = _BY_A_WRAPPER) -> None:
         low, high = (np.asarray(space[side], np.float64) for side in ("low", "high"))
         if (low == -1.0).all() and (high == 1.0).all():
@@ -156,3 +167,9 @@ class Algorithm:
             f"policy.type={self.name!r} acts in [-1, 1], but the action space has the bounds {space['low']} and "
             f"{space['high']}: {fix}"
         )
+
+
+def families() -> list[ModuleType]:
+    """The modules of this folder that have a table `ALGORITHMS`."""
+    names = [module.name for module in pkgutil.iter_modules(__path__) if module.name != "groups"]
+    return [importlib.import_module(f"{__name__}.{name}") for name in names]

@@ -97,6 +97,25 @@ def test_a_film_ends_where_its_images_fill_the_memory_and_the_episode_goes_on(tm
     assert "a.gif ends after 2 images, which take 0.0 GB of memory" in caplog.text
 
 
+def test_a_gif_is_narrow_and_has_at_most_33_images_a_second_but_takes_as_long(tmp_path):
+    # A white bar that moves over black, a green field that appears late, and red in a single image.
+    frames = [np.zeros((300, 480, 3), np.uint8) for _ in range(8)]
+    for number, frame in enumerate(frames):
+        frame[:, 60 * number : 60 * number + 30] = 255
+        frame[200:, :60] = (0, 200 * (number > 4), 0)
+    frames[4][100:130, 390:420] = (200, 0, 0)
+    video.video_writer("a.gif")(tmp_path / "a.gif", frames, 50)
+    with Image.open(tmp_path / "a.gif") as film:
+        found = [(np.array(each.convert("RGB"), float), each.info["duration"]) for each in ImageSequence.Iterator(film)]
+    images, durations = zip(*found)
+    assert durations == (40, 40, 40, 20, 20)
+    # The last image is among them.
+    assert [int(image[10].sum(axis=1).argmax()) // 40 for image in images] == [0, 2, 4, 6, 7]
+    assert all(image.shape == (200, 320, 3) for image in images)
+    assert np.abs(images[-1][170, 10] - (0, 200, 0)).max() < 10
+    assert np.abs(images[2][77, 270] - (200, 0, 0)).max() < 10
+
+
 def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
     (first,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
@@ -126,7 +145,7 @@ def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
     (end,) = video.record_episodes(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
     with Image.open(tmp_path / "a.gif") as film:
         # Below the map is a strip with a caption.
-        assert film.size == (16 * 24, 12 * 24 + 25)
+        assert film.size == (320, round(320 / (16 * 24) * (12 * 24 + 25)))
         assert film.n_frames == end.episode_length + 1
     assert set(end.info) == {"battle_won"}
 

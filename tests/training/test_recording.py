@@ -70,7 +70,7 @@ def test_an_episode_of_a_run_is_filmed(trained, printed):
     assert file == f"video: {trained.path / 'episode.gif'}"
     with Image.open(trained.path / "episode.gif") as film:
         # The picture, and below it a strip that tells step and return.
-        assert film.size == (600, 440)
+        assert film.size == (320, 235)
         # 50 pictures per second.
         steps = round(sum(frame.info["duration"] for frame in ImageSequence.Iterator(film)) / 20) - 1
     assert ended == f"ppo on CartPole-v1: return {steps:.1f} in {steps} steps"

@@ -169,9 +169,13 @@ def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
     """
     unit, steps = run_length(cfg)
     if evaluations_of(cfg) < LEAST_EVALUATIONS:
+        # Evaluations come after whole rollouts.
+        rollout: int = (cfg.policy.collect.n_sample or 1) if unit == "env_step" else 1
+        freq = max(steps // 10, rollout)
+        longer = "" if steps // freq > LEAST_EVALUATIONS else f" run.max_{unit}={10 * freq}"
         raise ConfigError(
             f"policy.eval.freq={cfg.policy.eval.freq} and run.max_{unit}={steps}: a trial needs at least "
-            f"{LEAST_EVALUATIONS} evaluations before its end: add policy.eval.freq={max(1, steps // 10)}"
+            f"{LEAST_EVALUATIONS} evaluations before its end: add policy.eval.freq={freq}{longer}"
         )
     episodes = cfg.run.final_episodes
     if "final_episodes" not in (given.get("run") or {}):

@@ -18,7 +18,7 @@ from minding.engine.config.space import check_space
 from minding.engine.errors import ConfigError, SpaceError, notes_of
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
-from minding.policies.settings import SEARCHED
+from minding.policies.settings import ANY_ACTIONS, SEARCHED
 from minding.training.assembly import sizes_named
 
 ROOT = Path(minding.policies.__file__).parent
@@ -63,6 +63,16 @@ def test_only_algorithms_that_act_in_a_unit_box_need_its_limits():
     ALGORITHMS["sac"].check_actions({"kind": "box", "low": -1.0, "high": 1.0})
     with pytest.raises(SpaceError, match=r"acts in \[-1, 1\], but the action space has the bounds -2.0 and 2.0"):
         ALGORITHMS["sac"].check_actions(wide)
+
+
+@pytest.mark.parametrize("kind", ANY_ACTIONS)
+def test_the_error_of_an_action_space_names_algorithms_that_act_in_it(kind):
+    for entry in ALGORITHMS.values():
+        if kind not in entry.actions:
+            with pytest.raises(SpaceError, match=f"a {kind} space: choose another algorithm, such as") as error:
+                entry.check_actions({"kind": kind})
+            for name in str(error.value).rpartition("such as ")[2].split(", "):
+                assert kind in ALGORITHMS[name].actions
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
