@@ -86,7 +86,8 @@ def airl() -> groups.Schema:
         "n_update": opt(20, "[1, 1e5]", "gradient steps of the discriminator on each rollout"),
     }
     schema = _rewarded("airl", rewards, 128, _BOTH)
-    del schema["model"]["memory"], schema["model"]["memory_dim"]
+    for key in groups.memory():
+        del schema["model"][key]
     return schema
 
 
