@@ -174,8 +174,10 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     policy["learn"].pop("on_nan")
     policy["other"].pop("save_buffer", None)
     policy["other"].pop("data_memory", None)
-    if policy["model"].get("memory") == "none":
-        policy["model"] = {key: x for key, x in policy["model"].items() if key not in ("memory", "memory_dim")}
+    memory = policy["model"].get("memory", "gtrxl")
+    unused = ["memory_length", "memory_layers", "memory_heads"] if memory != "gtrxl" else []
+    unused += ["memory", "memory_dim"] if memory == "none" else []
+    policy["model"] = {key: x for key, x in policy["model"].items() if key not in unused}
     if policy["other"].get("replay") == "uniform":
         policy["other"] = {key: x for key, x in policy["other"].items() if key not in ("replay", "priority")}
     for name in ("rnd", "icm"):

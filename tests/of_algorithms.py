@@ -8,7 +8,6 @@ and may hold
 
 - ``LEARNS``: settings with which it learns the probe of ``test_learning.py``: one of those that share a chain and a
   target, whose formulas the file itself checks;
-- ``SIGNATURES``: how often its update is compiled, 1 if not given;
 - ``RESUMES``: cases of ``contract/test_resume.py``, by name: (environment, overrides); its defaults if not given, none
   where the contract table (`test_a_policy_whose_graph_has_run_goes_on_from_a_loaded_state`) has all that is its own in
   a chain that another algorithm resumes;

@@ -76,8 +76,7 @@ class QLearning(NetworkStep):
 
     def construct(self, batch):
         metrics = self.step(batch)
-        if "tau" in batch:
-            self.move_target(batch["tau"], metrics["grad_norm"])
+        self.move_target(batch["tau"], metrics["grad_norm"])
         return metrics
 
 
@@ -231,9 +230,7 @@ class ActionValuePolicy(BasePolicy):
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         tau = target_schedule(self.cfg.learn.target, self.learn_steps, len(batch.index))
-        # Most calls do not move the target; their graph lacks the branch for it and is faster.
-        steps = {"tau": tau} if tau.any() else {}
-        steps.update(self.draw(batch))
+        steps = {"tau": tau, **self.draw(batch)}
         if self.root.prioritized:
             steps["weight"] = np.ones(batch.index.shape, np.float32) if batch.weight is None else batch.weight
         return Inputs(steps, self.constants(progress))

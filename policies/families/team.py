@@ -143,8 +143,7 @@ class TeamQLearning(GradientStep):
         (_, metrics), grads = self.gradient(known)
         # Update
         metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
-        if "tau" in batch:
-            self.move_target(batch["tau"], metrics["grad_norm"])
+        self.move_target(batch["tau"], metrics["grad_norm"])
         return metrics
 
     def known(self, batch):
@@ -340,9 +339,5 @@ class TeamValuePolicy(TeamPolicy):
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         filled = batch.filled if isinstance(batch, SequenceBatch) else np.ones(batch.index.shape, np.bool_)
-        steps = {"filled": filled.astype(np.float32)}
         tau = target_schedule(self.cfg.learn.target, self.learn_steps, len(batch.index))
-        # As in `ActionValuePolicy`, most calls do not move the target.
-        if tau.any():
-            steps["tau"] = tau
-        return Inputs(steps, self.constants(progress))
+        return Inputs({"filled": filled.astype(np.float32), "tau": tau}, self.constants(progress))

@@ -15,7 +15,8 @@ from minding.policies.learning.optim import Block, hide
 
 
 class _Pair(nn.Cell):
-    """An online network and its target, whose parameters need no gradient; on CPU each is one block, see `flat`.
+    """An online network and its target, whose parameters need no gradient; on CPU each is one block, see `flat`. A
+    subclass defines `moved`.
 
     Args:
       online: the online network; if `block` is given, its trainable parameters are in this block.
@@ -33,45 +34,37 @@ class _Pair(nn.Cell):
         if block is not None:
             hide(self, "flat_online", block.flat(self.online))
             hide(self, "flat_target", Block(self.target).flat())
-
-    def pairs(self, after):
-        """Pairs of (target, online) parameters; reading the online parameters waits for `after`."""
-        if self.flat:
-            return ((self.flat_target, ops.depend(self.flat_online, after)),)
-        pairs: tuple[Any, ...] = ()
-        for i in range(len(self.online)):
-            pairs = (*pairs, (self.target[i], self.online[i]))
-        return pairs
-
-
-class CopyTarget(_Pair):
-    """target = online, an exact copy, if the number `due` is positive."""
-
-    def construct(self, due, after):
-        """Copies if due; `after` is a result of the optimizer's step, which must come first."""
-        if ops.depend(due, after) > 0.0:
-            for target, online in self.pairs(after):
-                ops.assign(target, online)
-        return due
-
-
-class SoftTarget(_Pair):
-    """target -= tau (target - online), in place: Polyak averaging (Lillicrap et al., 2016,
-    https://arxiv.org/abs/1509.02971, algorithm 1)."""
-
-    def __init__(self, online: nn.Cell, target: nn.Cell, block: Block | None) -> None:
-        super().__init__(online, target, block)
-        self.move = ops.ApplyGradientDescent()
-        if self.flat:
             self.fused_move = _fused_move()
 
     def construct(self, tau, after):
-        """Updates the target; `after` is a result of the optimizer's step, which must come first."""
+        """Updates the target with the weight `tau` of the online network, a number; `after` is a result of the
+        optimizer's step, which must come first."""
         if self.flat:
             return self.fused_move(self.flat_target, ops.depend(self.flat_online, after), tau)
-        for target, online in self.pairs(after):
-            self.move(target, tau.reshape(()), target - online)
+        # There is no branch for a weight of 0: it would be a second graph around everything that follows.
+        for i in range(len(self.online)):
+            target, online = self.target[i], ops.depend(self.online[i], after)
+            ops.assign(target, self.moved(target, online, ops.Reshape()(tau, ())))
         return tau
+
+    def moved(self, target, online, tau):
+        """The target after an update with the weight `tau` of the online network."""
+        raise NotImplementedError
+
+
+class CopyTarget(_Pair):
+    """target = online, an exact copy, if the weight is 1, else unchanged."""
+
+    def moved(self, target, online, tau):
+        return ops.select(ops.BroadcastTo(target.shape)(tau > 0.0), online, target)
+
+
+class SoftTarget(_Pair):
+    """target -= tau (target - online): Polyak averaging (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971,
+    algorithm 1)."""
+
+    def moved(self, target, online, tau):
+        return target - tau * (target - online)
 
 
 def make_target(online: nn.Cell, target: nn.Cell, block: Block | None, kind: str) -> CopyTarget | SoftTarget:

@@ -17,8 +17,6 @@ STEPS, BATCH, ROWS, ACTIONS = 2, 8, 32, 3
 INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
 AT = np.arange(BATCH)
 MASKED = dict_of(action_mask=mask_of(ACTIONS), observation=VECTOR)
-SIGNATURES = 2
-"""One for calls that move the target, one for the others."""
 LEARNS = {
     **kit.LEARNS,
     "policy.learn.learning_rate": 0.005,

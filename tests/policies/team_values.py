@@ -17,8 +17,6 @@ from minding.engine.process.compiled import RecompileWarning
 from minding.envs import make_evaluator_env
 from minding.middleware.evaluator import play_episodes
 
-SIGNATURES = 2
-"""One for calls that move the target, one for the others."""
 SEEN, ACTIONS, AGENTS = 4, 3, 3
 SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
 SMALL = {"policy.model.memory_dim": 5}

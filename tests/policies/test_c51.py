@@ -8,7 +8,6 @@ from action_values import (
     DUELING,
     INDEX,
     PRIORITIZED,
-    SIGNATURES,
     ActionValueTests,
     np_atoms,
     np_excess,
@@ -29,7 +28,7 @@ SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_
 CONTRACT = {"c51": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
 RESUMES = {}
 """Rainbow's has its network, its target and its priorities."""
-__all__ = ["ALTERNATIVES", "SIGNATURES"]
+__all__ = ["ALTERNATIVES"]
 
 ATOMS = 7
 SUPPORT = np.linspace(-2.0, 1.0, ATOMS)

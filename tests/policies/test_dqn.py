@@ -11,7 +11,6 @@ from action_values import (
     LEARNS,
     MASKED,
     PRIORITIZED,
-    SIGNATURES,
     ActionValueTests,
     make_policy,
     np_features,
@@ -47,7 +46,7 @@ RESUMES = {
         ),
     ),
 }
-__all__ = ["ALTERNATIVES", "LEARNS", "SIGNATURES"]
+__all__ = ["ALTERNATIVES", "LEARNS"]
 
 SOFT = {"double": False, "target.kind": "soft", "target.tau": 1e-12, "grad_norm": 0.0}
 KINDS = {

@@ -9,7 +9,6 @@ from action_values import (
     AT,
     DUELING,
     PRIORITIZED,
-    SIGNATURES,
     ActionValueTests,
     linear,
     np_features,
@@ -35,7 +34,7 @@ CONTRACT = {
 }
 # Its state has the parts of DQN, which is resumed.
 RESUMES = {}
-__all__ = ["ALTERNATIVES", "SIGNATURES"]
+__all__ = ["ALTERNATIVES"]
 
 
 def prepare(bench):

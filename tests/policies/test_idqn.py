@@ -2,7 +2,7 @@
 
 import numpy as np
 from fakes import discrete
-from team_values import ACTIONS, AGENTS, SEEN, SIGNATURES, SMALL, SPACE, TeamTests, lambda_returns, team_benches
+from team_values import ACTIONS, AGENTS, SEEN, SMALL, SPACE, TeamTests, lambda_returns, team_benches
 from treevalue import FastTreeValue
 
 KEPT = 10
@@ -11,7 +11,6 @@ CONTRACT = {"idqn": (SPACE, discrete(3), {**SMALL, "policy.learn.target.freq": 4
 RESUMES = {}
 """QMIX's has its agents, and a mixer beside them."""
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
-__all__ = ["SIGNATURES"]
 
 
 built, bench = team_benches(

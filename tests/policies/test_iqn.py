@@ -12,7 +12,6 @@ from action_values import (
     DUELING,
     INDEX,
     PRIORITIZED,
-    SIGNATURES,
     STEPS,
     ActionValueTests,
     linear,
@@ -42,7 +41,7 @@ CONTRACT = {
     ),
 }
 RESUMES = {}
-__all__ = ["ALTERNATIVES", "SIGNATURES"]
+__all__ = ["ALTERNATIVES"]
 
 MIDDLES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 """The K = 5 fixed fractions."""

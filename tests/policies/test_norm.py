@@ -11,7 +11,13 @@ from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.networks.layers import MLP, LayerNorm
 from minding.policies.networks.return_distribution import NoisyMLP
 
-OWN_SIZES = {"fqf": ".embedding", "iqn": ".embedding", "qmix": "mixer.hidden.", "wqmix": "mixer.monotonic.hidden."}
+OWN_SIZES = {
+    "dt": ".memory.",
+    "fqf": ".embedding",
+    "iqn": ".embedding",
+    "qmix": "mixer.hidden.",
+    "wqmix": "mixer.monotonic.hidden.",
+}
 """Parts of networks that are MLPs of sizes of their own, which stay as their papers have them."""
 
 

@@ -12,7 +12,6 @@ from team_values import (
     EPISODES,
     LEARNS,
     SEEN,
-    SIGNATURES,
     SMALL,
     SPACE,
     TIME,
@@ -38,7 +37,7 @@ MIXER = {"policy.model.mixer_dim": 4, "policy.model.hypernet_dim": 6}
 CONTRACT = {"qmix": (SPACE, discrete(3), {**SMALL, **MIXER, "policy.learn.target.freq": 4})}
 RESUMES = {"QMIX": ("agent_worlds:Parts", (*SETTINGS, "policy.model.mixer_dim=8"))}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
-__all__ = ["LEARNS", "SIGNATURES"]
+__all__ = ["LEARNS"]
 
 
 built, bench = team_benches("qmix", learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7}, **MIXER)

@@ -7,7 +7,6 @@ from action_values import (
     AT,
     DUELING,
     PRIORITIZED,
-    SIGNATURES,
     ActionValueTests,
     np_atoms,
     np_quantile_huber,
@@ -24,7 +23,7 @@ SMALL = {"policy.model.n_quantiles": 5}
 CONTRACT = {"qrdqn": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
 RESUMES = {}
 """IQN's has all that it keeps, and more draws."""
-__all__ = ["ALTERNATIVES", "SIGNATURES"]
+__all__ = ["ALTERNATIVES"]
 
 QUANTILES = 5
 

@@ -5,7 +5,6 @@ import pytest
 from fakes import discrete
 from team_values import (
     ONE_STEP,
-    SIGNATURES,
     SMALL,
     SPACE,
     JointEpisode,
@@ -21,7 +20,6 @@ CONTRACT = {"qtran": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.targe
 RESUMES = {}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 BEST, OTHER = 0.5, 2.0
-__all__ = ["SIGNATURES"]
 
 
 built, bench = team_benches(

@@ -5,7 +5,6 @@ import pytest
 from action_values import (
     LEARNS,
     MASKED,
-    SIGNATURES,
     STEPS,
     best_actions,
     check_gradients,
@@ -55,7 +54,6 @@ RESUMES = {
     ),
 }
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=uniform")
-__all__ = ["SIGNATURES"]
 ENVS, TIME, BATCH = 3, 26, 12
 
 

@@ -12,7 +12,6 @@ from action_values import (
     LEARNS,
     MASKED,
     ROWS,
-    SIGNATURES,
     STEPS,
     best_actions,
     make_policy,
@@ -45,7 +44,6 @@ CONTRACT = {
 LEARNS = {**LEARNS, "policy.model.n_atoms": 21, "policy.learn.nstep": 1}
 RESUMES = {"Rainbow": ("CartPole-v1", ("policy.model.n_atoms=7", "policy.learn.target.freq=5"))}
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.model.noisy=false")
-__all__ = ["SIGNATURES"]
 
 
 KINDS = {

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 from fakes import discrete
-from team_values import SIGNATURES, SMALL, SPACE, TeamTests, matrix_game, team_benches
+from team_values import SMALL, SPACE, TeamTests, matrix_game, team_benches
 
 FORGETS = {"policy.model.memory": "none"}
 CONTRACT = {"vdn": (SPACE, discrete(3), {**SMALL, **FORGETS, "policy.learn.target.freq": 4})}
 # Its state is that of IDQN, and a part of that of QMIX, which are resumed.
 RESUMES = {}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
-__all__ = ["SIGNATURES"]
 
 
 built, bench = team_benches("vdn", learn={"grad_norm": 0.0, "gamma": 0.9, "double": False}, **FORGETS)

@@ -6,7 +6,6 @@ from fakes import discrete
 from kit import each_of
 from team_values import (
     ONE_STEP,
-    SIGNATURES,
     SMALL,
     SPACE,
     JointEpisode,
@@ -26,7 +25,6 @@ KINDS = {
     "optimistic": {},
     "central": {"learn": {"weighting": "central", "double": False}},
 }
-__all__ = ["SIGNATURES"]
 
 
 built, _ = team_benches(
