@@ -83,6 +83,10 @@ class OwnEncoder:
         return self.encoder([leaves[k] for k in self.places])
 
 
+_SIZES = 8
+"""Numbers of images for which memory is kept."""
+
+
 class ConvNet:
     """Convolutions with ReLU over images ``(B, C, H, W)``, then a linear layer, by this package's kernels.
 
@@ -102,35 +106,41 @@ class ConvNet:
             np.array([stride, 0, k > 0, k < len(self.convolutions) - 1, 1], np.int32)
             for k, (_, _, stride) in enumerate(self.convolutions)
         ]
-        self.calls: dict[int, list[tuple[Call, tuple[int, ...]]]] = {}
+        self.calls: dict[int, tuple[list[Call], int]] = {}
         choose_onednn()
 
     def __call__(self, x: Array) -> Array:
         x = np.ascontiguousarray(x, self.dtype).reshape(-1, *self.shape)
         batch = len(x)
         if batch not in self.calls:
+            if len(self.calls) == _SIZES:
+                self.calls.clear()
             self.calls[batch] = self._calls(batch)
-        for call, shape in self.calls[batch]:
-            y = np.empty(shape, np.float32)
-            call(x, y)
-            x = y
-        return self.features(x.reshape(batch, -1))
+        (first, *others), address = self.calls[batch]
+        first(x)
+        for call in others:
+            call()
+        return self.features.at(address, batch)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Calls hold addresses of this process.
         return ConvNet, (self.shape, self.convolutions, self.linear, self.dtype)
 
-    def _calls(self, batch: int) -> list[tuple[Call, tuple[int, ...]]]:
-        """The kernel of each convolution for this number of images, with the shape of its result."""
-        calls: list[tuple[Call, tuple[int, ...]]] = []
-        dtype, given, (rows, columns) = self.dtype, (batch, *self.shape), self.shape[1:]
+    def _calls(self, batch: int) -> tuple[list[Call], int]:
+        """The kernel of each convolution for this number of images, and the address of the last one's result. Each
+        writes into memory of its own, from which the next one reads."""
+        calls: list[Call] = []
+        given: Array | None = None
+        rows, columns = self.shape[1:]
         for k, (weight, bias, stride) in enumerate(self.convolutions):
             rows, columns = ((side - weight.shape[2]) // stride + 1 for side in (rows, columns))
             filters, last = weight.shape[0], k == len(self.convolutions) - 1
-            out = (batch, filters, rows, columns) if last else (batch, rows, columns, filters)
-            calls.append((Call("convolve", [self.geometries[k], (given, dtype), weight, bias], out), out))
-            given, dtype = out, "float32"
-        return calls
+            y = np.empty((batch, filters, rows, columns) if last else (batch, rows, columns, filters), np.float32)
+            x = ((batch, *self.shape), self.dtype) if given is None else given
+            calls.append(Call("convolve", [self.geometries[k], x, weight, bias], y))
+            given = y
+        assert given is not None
+        return calls, given.ctypes.data
 
 
 class ImageDecoder:

@@ -114,11 +114,14 @@ class Layers:
         """The result ``(..., out)`` of the last layer for x ``(..., in)``."""
         shape = x.shape[:-1]
         x = np.ascontiguousarray(x.reshape(-1, self._inputs), np.float32)
-        batch = len(x)
+        return self.at(x.ctypes.data, len(x)).reshape(*shape, self._outputs)
+
+    def at(self, address: int, batch: int) -> Array:
+        """The result ``(B, out)`` for C-contiguous float32 ``(B, in)`` at this address."""
         if batch >= self._rows_of_onednn:
             choose_onednn()
-        y = np.empty((*shape, self._outputs), np.float32)
-        self._function(self._layers, len(self._layers), batch, x.ctypes.data, y.ctypes.data)
+        y = np.empty((batch, self._outputs), np.float32)
+        self._function(self._layers, len(self._layers), batch, address, y.ctypes.data)
         return y
 
 
@@ -128,17 +131,16 @@ class Call:
     Args:
       name: name of the function.
       inputs: shapes and dtypes of the inputs, or the arrays of inputs that are always the same.
-      output: shape of the output, which is float32.
+      output: shape of the output, which is float32, or the array that is always written.
 
     All arrays are C-contiguous.
     """
 
     def __init__(
-        self, name: str, inputs: Sequence[tuple[tuple[int, ...], str] | Array], output: tuple[int, ...]
+        self, name: str, inputs: Sequence[tuple[tuple[int, ...], str] | Array], output: tuple[int, ...] | Array
     ) -> None:
-        self._kept = [given for given in inputs if isinstance(given, np.ndarray)]
-        described = [(x.shape, x.dtype.name) if isinstance(x, np.ndarray) else x for x in inputs]
-        described.append((output, "float32"))
+        self._given = [*inputs, output if isinstance(output, np.ndarray) else (output, "float32")]
+        described = [(x.shape, x.dtype.name) if isinstance(x, np.ndarray) else x for x in self._given]
         count = len(described)
         self._function = function(name)
         self._sizes = [(ctypes.c_int64 * max(1, len(shape)))(*shape) for shape, _ in described]
@@ -149,16 +151,15 @@ class Call:
             (pointer * count)(*[ctypes.cast(sizes, pointer) for sizes in self._sizes]),
             (ctypes.c_char_p * count)(*[dtype.encode() for _, dtype in described]),
         )
-
         self._open = []
-        for k, given in enumerate([*inputs, None]):
+        for k, given in enumerate(self._given):
             if isinstance(given, np.ndarray):
                 self._data[k] = given.ctypes.data
             else:
                 self._open.append(k)
 
     def __call__(self, *arrays: Array) -> None:
-        """Runs the kernel on the other inputs and an output, of the described shapes and dtypes."""
+        """Runs the kernel on the arrays that are not always the same, of the described shapes and dtypes."""
         for k, array in zip(self._open, arrays):
             self._data[k] = array.ctypes.data
         self._function(len(self._data), self._data, *self._rest, None, None)
