@@ -204,6 +204,10 @@ def test_images_are_encoded_in_numpy_only_with_the_kernels(compiled, monkeypatch
     assert (value.shape, logits.shape) == ((4,), (4, 3))
     assert not np.array_equal(act([image // 2, speed])[1], logits)
     assert not np.array_equal(act([image, speed / 2])[1], logits)
+    graph = acting_network(net, "graph", "act")
+    for count in (2, 4, 1):
+        for mine, expected in zip(act([image[:count], speed[:count]]), graph([image[:count], speed[:count]])):
+            np.testing.assert_allclose(mine, expected, atol=1e-5)
 
 
 def test_convolutions_begin_orthogonal_so_that_an_image_counts_as_much_as_a_vector():
