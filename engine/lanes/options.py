@@ -134,8 +134,8 @@ class LaneOptions(LanesSection):
             raise ConfigError(
                 f"lanes.collectors={collectors}: with lanes.max_staleness={staleness}"
                 f"{f' and lanes.shards={self.shards}' if self.shards > 1 else ''}, at most {most} can work at the same "
-                f"time; use lanes.max_staleness={collectors // self.shards - 1} or fewer collectors, or let several "
-                "share an iteration (lanes.shards)"
+                f"time: let all of them share each iteration (lanes.shards={collectors}), or use "
+                f"lanes.max_staleness={-(-collectors // self.shards) - 1} or fewer collectors"
             )
 
 
