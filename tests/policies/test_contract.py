@@ -28,7 +28,7 @@ from minding.policies.core.acting_network import acting_network
 from minding.policies.export.reader import draw_memory
 from minding.policies.learning.steps import LearnGuard
 
-STEPS, BATCH, ROWS = 2, 8, 32
+STEPS, BATCH, ROWS = 2, 8, 33
 CASES = {
     case: (algorithm, *what)
     for algorithm in ALGORITHMS
