@@ -14,7 +14,6 @@ fewer critics there are, the more they have to differ: D keeps their slopes at r
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch

@@ -108,9 +108,7 @@ class TurnStep(GradientStep):
         made = {"actor": Group.of(actor, learn, **bound), "critic": Group.of(critic, of_critic, **bound)}
         self.optim = Optimizer(**{name: made[name] for name in groups})
         self.gradient = self.optim.gradient(self.loss, *groups)
-        self.updated = ms.Parameter(
-            ms.Tensor(np.zeros(self.agents, np.float32)), name="updated", requires_grad=False
-        )
+        self.updated = ms.Parameter(ms.Tensor(np.zeros(self.agents, np.float32)), name="updated", requires_grad=False)
         # The optimizer's averages of each agent.
         self.kept = ms.ParameterTuple(
             [

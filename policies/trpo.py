@@ -32,6 +32,7 @@ from minding.policies.learning.trust_region import OF_STEP, TrustRegionStep
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.ops.policy_gradient import row_mean
 
+
 class TRPOCell(ActorCriticStep):
     """Root cell: network, the step of the policy, and the optimizer of the value function.
 
