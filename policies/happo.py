@@ -49,7 +49,7 @@ ORDER = "order"
 
 
 class Turns(Update):
-    """All gradient steps of a call, in turns of single agents: one graph serves all of them.
+    """All gradient steps of a call, agent by agent; one graph serves all agents.
 
     A turn has as many gradient steps as the batch, on the rows of one agent. Rows are ordered by step and then by
     agent.
@@ -146,7 +146,7 @@ class TurnStep(GradientStep):
         return list(zip(own, self.actor.trainable_params(), strict=True))
 
     def averages(self) -> list[ms.Parameter]:
-        """What the optimizer remembers of the actor; empty if it does not update the actor."""
+        """The averages that the optimizer keeps for the actor; empty if it does not update the actor."""
         if "actor" not in self.optim.names:
             return []
         weights = {id(p) for p in self.actor.get_parameters()}
@@ -229,7 +229,7 @@ class HATRPOCell(TurnStep):
         )
 
     def surrogate(self, batch, obs):
-        """What the step maximizes, a scalar, and the parameters of the distributions."""
+        """The objective, a scalar, and the parameters of the distributions."""
         log_prob, entropy, params = self.likelihood(batch, obs)
         acting = {"valid": batch["acting"]}
         gain = row_mean(ops.Exp()(log_prob - batch["log_prob"]) * batch["advantage"], acting)

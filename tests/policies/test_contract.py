@@ -156,7 +156,7 @@ def test_learning_compiles_once_and_another_batch_size_or_buffer_is_reported(pol
         for _ in range(5):
             policy.learn_mode.forward(batch)
         assert policy._update.signatures == 1
-        # Two rows fewer: agents that learn in turns divide them.
+        # Two rows fewer: agents that learn one after another divide them.
         fewer = batch.index[:, : -1 if batch.index.ndim == 3 else -2]
         smaller = IndexedBatch(batch.layout, batch.tables, fewer.copy())
         with pytest.raises(RecompileWarning, match="keep batch sizes constant"):
