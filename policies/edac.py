@@ -14,8 +14,6 @@ fewer critics there are, the more they have to differ: D keeps their slopes at r
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
@@ -79,7 +77,7 @@ class EDAC(SquashedGaussianPolicy):
 
     name = "edac"
     step_class = EDACCell
-    second_order: ClassVar[bool] = True
+    second_order = True
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         rows = (2, batch.index.shape[1], self.action_size)

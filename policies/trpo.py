@@ -19,23 +19,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ops
 from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriticStep, actor_and_critic
 from minding.policies.learning.optim import Group
 from minding.policies.learning.steps import Inputs
-from minding.policies.learning.trust_region import TrustRegionStep
+from minding.policies.learning.trust_region import OF_STEP, TrustRegionStep
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.primitives import after
-
-OF_POLICY = ("policy_loss", "kl", "step_share")
-"""Metrics of the policy's step."""
 
 
 class TRPOCell(ActorCriticStep):
@@ -44,7 +39,7 @@ class TRPOCell(ActorCriticStep):
     The encoder of the observation moves with the policy; the value function's gradient does not reach it.
     """
 
-    metrics = ("value_loss", "entropy", "grad_norm", *OF_POLICY)
+    metrics = ("value_loss", "entropy", "grad_norm", *OF_STEP)
 
     def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
         super().__init__(net, learn, ("entropy_weight",))
@@ -58,7 +53,6 @@ class TRPOCell(ActorCriticStep):
             damping=learn["cg_damping"],
             line_search=learn["line_search"],
         )
-        self.nothing = ms.Tensor(np.zeros(len(OF_POLICY), np.float32))
 
     def groups(self, net: ActorCritic, whole: Group, learn: Mapping[str, Any]) -> dict[str, Group]:
         return {"net": dataclasses.replace(whole, params=actor_and_critic(net)[1])}
@@ -83,21 +77,10 @@ class TRPOCell(ActorCriticStep):
     def step(self, batch):
         (_, metrics), grads = self.gradient(batch)
         metrics["grad_norm"] = self.move(grads, batch, metrics)
-        found = self.nothing
-        if "first" in batch:
-            if after(batch["first"], metrics["grad_norm"]) > 0.0:
-                found = self.improved(batch, metrics["grad_norm"])
-        else:
-            found = self.improved(batch, metrics["grad_norm"])
-        for k in range(len(OF_POLICY)):
-            metrics[OF_POLICY[k]] = found[k]
+        found = self.improve.once(batch, metrics["grad_norm"])
+        for k in range(len(OF_STEP)):
+            metrics[OF_STEP[k]] = found[k]
         return metrics
-
-    def improved(self, batch, done):
-        """Moves the policy, once `done` is there; returns the metrics `OF_POLICY` as an array."""
-        batch["obs"] = after(batch["obs"], done)
-        gain, moved_by, share = self.improve(batch)
-        return primitives.stacked((-gain, moved_by, share))
 
 
 class TRPO(ActorCriticPolicy):
@@ -107,10 +90,10 @@ class TRPO(ActorCriticPolicy):
     step_class = TRPOCell
     numbers = ("log_prob", "advantage", "return")
     host_fields = ("advantage",)
-    second_order: ClassVar[bool] = True
+    second_order = True
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         steps, count = {"advantage": self.advantage(batch)}, len(batch.index)
         if count > 1:
             steps["first"] = (np.arange(count) == 0).astype(np.float32)
-        return Inputs(steps, self.constants(progress), dict.fromkeys(OF_POLICY, 1))
+        return Inputs(steps, self.constants(progress), dict.fromkeys(OF_STEP, 1))

@@ -446,7 +446,7 @@ def test_list_fits_a_screen_and_names_everything_but_middleware(printed):
     lines = listed(printed)
     assert len(lines) <= 45
     text = "\n".join(lines)
-    assert "  simple_spread    coma, idqn, ippo, maddpg, mappo, masac, matd3, qmix, vdn,\n" in text
+    assert "  simple_spread    coma, happo, happo_trust_region, idqn, ippo, maddpg, mappo,\n" in text
     # What follows in a second line stands below the first.
     assert re.search(r"^  cartpole +a2c, .*,\n {19}\w+, ", text, re.MULTILINE)
     assert "minding list presets" in text

@@ -137,6 +137,8 @@ class CentralActor(StochasticActor):
 
     def _leaves(self, obs: ObsLike) -> list[Array]:
         given = trees.named(obs)
-        central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in CENTRAL_PARTS}
-        own = {path: leaf for path, leaf in given.items() if path not in central}
+        # Without them, the agent number may be a part of the own observation.
+        parts = CENTRAL_PARTS if ALIVE in given else ()
+        central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in parts}
+        own = {path: leaf for path, leaf in given.items() if path not in central or self.takes(path)}
         return [*super()._leaves(own), *central.values()]

@@ -472,7 +472,29 @@ class AgentActors:
             rows = np.flatnonzero(agent == m)
             if len(rows):
                 outputs = net([leaf[rows] for leaf in own])
-                made = made or tuple(np.empty((len(agent), x.shape[1]), x.dtype) for x in outputs)
+                made = made or tuple(np.empty((len(agent), x.shape[-1]), x.dtype) for x in outputs)
                 for whole, part in zip(made, outputs, strict=True):
                     whole[rows] = part
         return made
+
+
+class CentralAgentActors:
+    """(distribution parameters..., value ``(B,)``), see `networks.central`; without the leaves of `central_view`, no
+    value is computed.
+
+    Args:
+      actors: the agents' actors.
+      num_leaves: number of leaves of the observation, including the agent number.
+      encoder, value: encoder and value of the critic.
+    """
+
+    def __init__(self, actors: AgentActors, num_leaves: int, encoder: Encoder, value: CentralValue) -> None:
+        self.actors, self.num_leaves, self.encoder, self.value = actors, num_leaves, encoder, value
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        count = self.num_leaves
+        outputs = self.actors(leaves[:count])
+        if len(leaves) == count:
+            return outputs
+        own = [*leaves[: self.actors.place], *leaves[self.actors.place + 1 : count]]
+        return (*outputs, self.value(self.encoder(own), leaves[count:]))

@@ -83,13 +83,13 @@ class MultiCategorical(Distribution):
 
 
 class DiagonalGaussian(Distribution):
-    """Independent normals; parameters: mean ``(B, A)`` and log standard deviation ``(A,)``; actions ``(B, A)``."""
+    """Independent normals; parameters: mean ``(B, A)`` and log standard deviation ``(A,)`` or ``(B, A)``; actions
+    ``(B, A)``."""
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
         mean, log_std = params
         noise = rng.standard_normal(mean.shape, dtype=np.float32)
-        log_prob = -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
-        return mean + np.exp(log_std) * noise, log_prob
+        return mean + np.exp(log_std) * noise, self._of_noise(noise, log_std)
 
     def mode(self, params: Params) -> Array:
         return params[0]
@@ -97,7 +97,12 @@ class DiagonalGaussian(Distribution):
     def log_prob(self, params: Params, action: Array) -> Array:
         mean, log_std = params
         noise = (action.reshape(mean.shape) - mean) * np.exp(-log_std)
-        return -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
+        return self._of_noise(noise, log_std)
+
+    def _of_noise(self, noise: Array, log_std: Array) -> Array:
+        constant = np.float32(0.5 * _LOG_2PI * log_std.shape[-1])
+        log_prob: Array = -0.5 * np.square(noise).sum(axis=-1) - log_std.sum(axis=-1) - constant
+        return log_prob
 
 
 class Composite(Distribution):

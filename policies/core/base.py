@@ -83,8 +83,8 @@ class BasePolicy:
     """Whether learning takes sequences, see `LearnView.sequences`."""
     host_fields: ClassVar[tuple[str, ...]] = ()
     """Row fields that only `inputs` reads; gradient steps do not."""
-    second_order: ClassVar[bool] = False
-    """Whether gradient steps differentiate gradients of the network. Its layers then keep their plain form."""
+    update_class: ClassVar[type[Update]] = Update
+    """The class of the compiled gradient steps."""
     several_learners: ClassVar[bool] = False
     """Whether several learners may divide minibatches: the loss is a mean over rows (`Optimizer.of_all_learners`)."""
     counts_steps: ClassVar[bool] = False
@@ -124,7 +124,7 @@ class BasePolicy:
                 self.root.augment = RandomShift(self.leaves, pixels) if pixels else None
                 if cfg.run.gradient_stats:
                     self.root.optim.watch()
-                self.undivided = Update(self.root, f"{self.name}.learn", self.step_fields)
+                self.undivided = self.update_class(self.root, f"{self.name}.learn", self.step_fields)
                 self._update = self._divided_update(cfg.lanes.learners)
             else:
                 self.root = _ActingRoot(self.net)
@@ -158,6 +158,11 @@ class BasePolicy:
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         """Returns the inputs of a batch's gradient steps besides its rows and weights: noise, and `constants`."""
         return Inputs(constants=self.constants(progress))
+
+    @property
+    def second_order(self) -> bool:
+        """Whether gradient steps differentiate gradients of the network. Its layers then keep their plain form."""
+        return False
 
     @property
     def acting_leaves(self) -> list[Leaf]:

@@ -21,6 +21,8 @@ from minding.policies.ops.primitives import after
 
 SHRINK = 0.8
 """Factor between two lengths that the line search tries."""
+OF_STEP = ("policy_loss", "kl", "step_share")
+"""Metrics of a step: -L before it, the divergence by it, and the length taken as a share of x."""
 TRIES = 10
 """Largest number of lengths that the line search tries."""
 _RESIDUAL = 1e-10
@@ -70,6 +72,7 @@ class TrustRegionStep(nn.Cell):
         self.divergence_slope = ms.grad(self.divergence_from_here, None, self.moved)
         self.product = ms.grad(self.slope_along, None, self.moved)
         self.none, self.one = ms.Tensor(np.float32(0.0)), ms.Tensor(np.float32(1.0))
+        self.nothing = ms.Tensor(np.zeros(len(OF_STEP), np.float32))
         self.first = ms.Tensor(np.int32(0))
 
     def construct(self, batch):
@@ -97,6 +100,27 @@ class TrustRegionStep(nn.Cell):
         if share <= 0.0:
             moved_by = after(self.none, self.write(after(origin, (share, moved_by))))
         return before, after(moved_by, share), share
+
+    def once(self, batch, done):
+        """Makes the step after `done`, if the batch is the first one of a call; returns `OF_STEP` as an array, zeros
+        without a step.
+
+        Args:
+          batch: see `construct`; if a call has several batches, `first` is 1 in the first one and else 0.
+        """
+        found = self.nothing
+        if "first" in batch:
+            if after(batch["first"], done) > 0.0:
+                found = self.made(batch, done)
+        else:
+            found = self.made(batch, done)
+        return found
+
+    def made(self, batch, done):
+        """Makes the step after `done`; returns `OF_STEP` as an array."""
+        batch["obs"] = after(batch["obs"], done)
+        gain, moved_by, share = self.construct(batch)
+        return primitives.stacked((-gain, moved_by, share))
 
     def longest(self, batch, grad):
         """x, float32 (n,): the longest step along the natural gradient."""

@@ -13,11 +13,12 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_networks
-from minding.policies.networks.actor_critic import StochasticNetwork
+from minding.policies.networks.actor_critic import PolicyNetwork, StochasticNetwork
 from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.heads import action_mask, make_action_head
 from minding.policies.networks.layers import MLP, ScalarLinear, host_of
 from minding.policies.networks.recurrent import make_memory
+from minding.policies.networks.team_networks import AgentActors, of_agent
 from minding.policies.ops import primitives
 
 _SMALLEST_DEVIATION = 1e-2
@@ -164,3 +165,65 @@ class CentralActorCritic(StochasticNetwork):
     def host(self) -> numpy_networks.CentralActorCritic:
         parts = host_of(self.encoder, self.memory, self.actor, self.head, self.critic, self.mask)
         return numpy_networks.CentralActorCritic(self.num_leaves, *parts)
+
+
+class DrawingAgentActors(AgentActors):
+    """`AgentActors` that return the parameters of a distribution over actions of any kind."""
+
+    box_class = PolicyNetwork
+
+
+class CentralAgentActors(nn.Cell):
+    """A separate actor for each agent, and one `CentralValue` with an encoder of its own.
+
+    Takes the leaves of the observation, including `IDENTITY`, then the leaves of `central_view` if the value is needed.
+    Returns (distribution parameters..., value (B,) in units of the returns); each parameter is (B, A).
+    """
+
+    shared_outputs = ()
+    memory_size = 0
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.actors = DrawingAgentActors(spec, model, rng)
+        self.members = tuple(self.actors.nets)
+        self.decision = self.actors.decision
+        self.place, self.num_leaves = self.actors.place, self.actors.num_leaves + 1
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        self.critic = CentralValue(spec, self.encoder.out_features, model, rng)
+
+    @property
+    def head(self) -> Any:
+        """The head of the first actor; those of all have the same distribution."""
+        return self.members[0].head
+
+    def construct(self, leaves):
+        given, central = leaves[: self.num_leaves], leaves[self.num_leaves :]
+        params = self.actors(given)
+        if len(central) == 0:
+            return params
+        own = (*given[: self.place], *given[self.place + 1 :])
+        return (*params, self.critic.value.raw(self.value(own, central)))
+
+    def value(self, own, central):
+        """The normalized value, float32 (B,), from leaves of the observation without `IDENTITY`, and of
+        `central_view`."""
+        return self.critic(self.encoder(own), central)
+
+    def log_probs(self, leaves, action):
+        """Log-probabilities of the actions of all agents, float32 (B, M).
+
+        Args:
+          leaves: leaves of all agents' observations without `IDENTITY`, (B, M, ...) each.
+          action: their actions, (B, M, ...).
+        """
+        made: Any = ()
+        for m in range(len(self.members)):
+            own = of_agent((*leaves, action), m)
+            params = self.members[m](own[:-1])
+            made = (*made, self.members[m].head.log_prob_entropy(params, own[-1])[0])
+        return ops.Stack(1)(made)
+
+    def host(self) -> numpy_networks.CentralAgentActors:
+        actors, encoder, critic = host_of(self.actors, self.encoder, self.critic)
+        return numpy_networks.CentralAgentActors(actors, self.num_leaves, encoder, critic)

@@ -338,7 +338,7 @@ class AgentActors(nn.Cell):
 
     shared_outputs = ()
     memory_size = 0
-    box_class: type[BoundedActor] = DeterministicActor
+    box_class: type[BoundedActor] | type[PolicyNetwork] = DeterministicActor
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()

@@ -108,9 +108,7 @@ def trpo() -> groups.Schema:
             LearnSection.options("gae_lambda", "normalize_advantage", learning_rate=1e-3, entropy_weight=0.0),
             learning_rate="learning rate of the value function",
         ),
-        "max_kl": opt(0.01, "(0, 1]", "largest mean divergence of the policy by a step"),
-        "cg_iterations": opt(10, "[1, 1000]", "iterations of the conjugate gradient method"),
-        "cg_damping": opt(0.1, "[0, inf)", "multiple of the identity that is added to the Fisher matrix"),
+        **groups.trust_region(),
         "line_search": opt(True, None, "shorten steps until the objective grows within max_kl; false: NPG"),
     }
     schema = groups.actor_critic(learn, 2048)

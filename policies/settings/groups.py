@@ -188,6 +188,15 @@ def passes(n_epoch: int, n_minibatch: int) -> Schema:
     return LearnSection.options(n_epoch=n_epoch, n_minibatch=n_minibatch)
 
 
+def trust_region() -> Schema:
+    """Keys of steps along the natural gradient."""
+    return {
+        "max_kl": opt(0.01, "(0, 1]", "largest mean divergence of the policy by a step"),
+        "cg_iterations": opt(10, "[1, 1000]", "iterations of the conjugate gradient method"),
+        "cg_damping": opt(0.1, "[0, inf)", "multiple of the identity that is added to the Fisher matrix"),
+    }
+
+
 def anneal(default: bool) -> Schema:
     """Keys of learning rate annealing."""
     return LearnSection.options("anneal_kind", "anneal_points", "anneal_steps", anneal_lr=default)

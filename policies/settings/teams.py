@@ -126,6 +126,28 @@ def mappo() -> groups.Schema:
     return actor_critic.clipped_surrogate(learn)
 
 
+def happo() -> groups.Schema:
+    """Settings of HAPPO."""
+    schema = mappo()
+    for key in groups.memory():
+        del schema["model"][key]
+    for key in ("target_kl", "value_weight"):
+        del schema["learn"][key]
+    steps = groups.trust_region()
+    schema["learn"] = {
+        **groups.described(
+            {**schema["learn"], **LearnSection.options(critic_learning_rate=7e-4)},
+            learning_rate="learning rate of Adam for the actors",
+            n_epoch="passes of each agent over its rows of a rollout",
+        ),
+        "trust_region": opt(
+            False, None, "HATRPO: each actor takes one natural step per rollout, on its first minibatch"
+        ),
+        **groups.described(steps, **{key: f"trust_region: {option.doc}" for key, option in steps.items()}),
+    }
+    return schema
+
+
 def maddpg() -> groups.Schema:
     """Settings of MADDPG."""
     return {
@@ -248,6 +270,15 @@ ALGORITHMS = (
     Algorithm("ippo", "PPO", ippo, actions=SINGLE_ACTIONS, chain="on_policy", agents="several", variant_of="ppo"),
     Algorithm(
         "mappo", "MAPPO", mappo, actions=SINGLE_ACTIONS, chain="on_policy", agents="several", needs=("global_state",)
+    ),
+    Algorithm(
+        "happo",
+        "HAPPO",
+        happo,
+        actions=SINGLE_ACTIONS,
+        chain="on_policy",
+        agents="several",
+        needs=("global_state", "team_reward"),
     ),
     Algorithm(
         "maddpg", "MADDPG", maddpg, actions=("discrete", "box"), chain="off_policy", unit_box=True, agents="several"
