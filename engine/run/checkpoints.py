@@ -180,7 +180,12 @@ class RunCheckpoints:
             state["policy"]["params"].update(params)
         damaged = not_finite(state["policy"], "policy")
         if damaged:
-            _log.error("checkpoint %s was not written: %s is NaN or infinite; earlier checkpoints stay", path, damaged)
+            _log.error(
+                "checkpoint %s was not written: %s is NaN or infinite, and no later update mends that; earlier checkpoints "
+                "stay: lower policy.learn.learning_rate, or look for huge rewards and observations",
+                path,
+                damaged,
+            )
             return None
         try:
             with self._owner_named():
