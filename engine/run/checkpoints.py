@@ -181,8 +181,8 @@ class RunCheckpoints:
         damaged = not_finite(state["policy"], "policy")
         if damaged:
             _log.error(
-                "checkpoint %s was not written: %s is NaN or infinite, and no later update mends that; earlier checkpoints "
-                "stay: lower policy.learn.learning_rate, or look for huge rewards and observations",
+                "checkpoint %s was not written: %s is NaN or infinite, and no later update mends that; earlier "
+                "checkpoints stay: lower policy.learn.learning_rate, or look for huge rewards and observations",
                 path,
                 damaged,
             )
