@@ -24,6 +24,8 @@ from stable_baselines3.common.monitor import Monitor
 
 def make(env_id: str) -> gym.Env[Any, Any]:
     """The environment of an id, or of `module:Class`."""
+    if env_id.startswith("MinAtar/"):
+        importlib.import_module("minatar.gym").register_envs()
     module, _, name = env_id.partition(":")
     return getattr(importlib.import_module(module), name)() if name else gym.make(env_id)
 
