@@ -185,7 +185,7 @@ class DreamerCell(GradientStep):
     # Behavior
 
     def act(self, state):
-        """Parameters of the actor's distribution in imagined states, where the model predicts which actions are legal."""
+        """Parameters of the actor's distribution in imagined states; the model predicts which actions are legal."""
         params = self.net.act(state)
         if not self.masked:
             return params

@@ -167,7 +167,7 @@ class MuZero(BasePolicy):
     def _reanalyzed(self, batch: IndexedBatch, policy: Array) -> Array:
         """The policies ``(G, K + 1, B, A)``, of which those of the first sequences are computed again."""
         states, sequences = policy.shape[1:3]
-        count = round(self.cfg.learn.reanalysis * sequences)
+        count = round(self.cfg.learn.read("reanalysis", float) * sequences)
         if count:
             index = batch.index[:, :states, :count]
             names = [leaf_name("obs", leaf) for leaf in self.leaves]

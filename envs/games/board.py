@@ -185,8 +185,8 @@ class BoardEnv(Game):
     Args:
       game: the rules.
       opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`, whose random numbers come from the
-        environment's generator; or ``self`` or ``self:PLIES``: the agent plays both sides, after an opening of 0 to PLIES
-        random plies.
+        environment's generator; or ``self`` or ``self:PLIES``: the agent plays both sides, after an opening of 0 to
+        PLIES random plies.
       first: whether the agent has the first ply, where it plays one side; ``"random"`` draws this in each episode.
       render_mode: 'rgb_array', with which `render` draws the stones of both sides, see
         `engine.search.rules.stones_of`; or None.

@@ -108,7 +108,7 @@ class MixedCategoricalHead(nn.Cell):
         return (ops.Log()(imagination.mixed(self.linear(x), self.uniform)),)
 
     def allowed(self, params, scores):
-        """The parameters without the actions whose score (B, n) is negative; at least those of the highest score stay."""
+        """The parameters without the actions whose score (B, n) is negative; those of the highest score stay."""
         least = ops.Minimum()(primitives.largest(scores, keepdims=True), 0.0)
         return (ops.LogSoftmax(-1)(ops.select(scores >= least, params[0], self.illegal)),)
 
@@ -140,8 +140,8 @@ class MixedCategoricalHead(nn.Cell):
 
 
 class MixedChoicesHead(nn.Cell):
-    """K independent choices, each by a `MixedCategoricalHead`; parameters: joined log-probabilities (B, sum nvec). Rows,
-    scores and draws are joined alike."""
+    """K independent choices, each by a `MixedCategoricalHead`; parameters: joined log-probabilities (B, sum nvec).
+    Rows, scores and draws are joined alike."""
 
     decision = Decision(0, "logits")
 
