@@ -147,7 +147,6 @@ def compile_run(
         cfg.run.target = None
     limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", **limits)
-    algorithm.check_observation(cfg.env.spec.observation, f"env.env_id={cfg.env.env_id!r}")
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg

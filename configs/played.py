@@ -14,6 +14,7 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, DataError, SpaceError
 
 _BOUNDS = ("low", "high")
+_OF_ENV = ("env_kwargs", "evaluator_kwargs")
 
 
 def in_environment(cfg: Config, env_id: str) -> Config:
@@ -30,11 +31,11 @@ def in_environment(cfg: Config, env_id: str) -> Config:
     """
     spec = cfg.env.spec
     user: dict[str, Any] = plain(cfg)
-    env = {key: value for key, value in user["env"].items() if key not in ("spec", "env_kwargs")}
+    env = {key: value for key, value in user["env"].items() if key not in ("spec", *_OF_ENV)}
     if cfg.env.env_id == RECORDED:
         env["wrappers"] = _recorded_wrappers(cfg)
     elif cfg.env.env_id == env_id:
-        env["env_kwargs"] = user["env"]["env_kwargs"]
+        env |= {key: user["env"][key] for key in _OF_ENV}
     rescaled = bool(spec.env_action.get("rescaled", env["rescale_action"])) if "env_action" in spec else True
     user["env"] = {**env, "env_id": env_id, "rescale_action": rescaled}
     try:

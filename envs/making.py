@@ -73,7 +73,8 @@ def make_env_manager(
       env_cfg: the `env` section of a configuration; missing keys take their defaults.
       num_envs: number of environments, N.
       seed: seed from which the seeds of all episodes follow.
-      training: False for evaluation: rewards are then neither normalized nor clipped, and episodes are whole games.
+      training: False for evaluation: rewards are then neither normalized nor clipped, episodes are whole games, and
+        ``evaluator_kwargs`` count.
       env_fn: function that makes one environment, in place of ``env_cfg.env_id``; it gets ``env_kwargs``.
       watch: what to warn about once: 'reward' and 'observation', if their numbers are large in the first steps, and
         'action_mask', if single environments give legal actions that ``info_keys`` does not declare.
@@ -85,6 +86,8 @@ def make_env_manager(
     if num_envs < 1 or seed < 0:
         raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected num_envs >= 1 and seed >= 0")
     settings = env_settings(env_cfg)
+    if not training:
+        settings["env_kwargs"] = {**settings["env_kwargs"], **settings["evaluator_kwargs"]}
     _check_single(settings, num_envs)
     factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn, training=training)
     return ManagerFactory(settings, factory, num_envs, seed, training, watch=frozenset(watch)).make(seed)

@@ -21,6 +21,7 @@ from minding.envs.spec import describe_env, describe_made, describe_space
 
 _OF_ENVIRONMENTS = (
     "env_kwargs",
+    "evaluator_kwargs",
     "wrappers",
     "info_keys",
     "max_episode_steps",

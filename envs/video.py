@@ -101,8 +101,9 @@ def record_episodes(
     _use_no_screen()
     write = video_writer(path)
     _check_writable(Path(path))
-    kwargs = {**env_cfg.get("env_kwargs", {}), "render_mode": "rgb_array"}
-    settings = {**env_cfg, "backend": "sync", "env_kwargs": kwargs}
+    given = {**env_cfg.get("env_kwargs", {}), **env_cfg.get("evaluator_kwargs", {})}
+    kwargs = {**given, "render_mode": "rgb_array"}
+    settings = {**env_cfg, "backend": "sync", "env_kwargs": kwargs, "evaluator_kwargs": {}}
     factory = env_factory(env_settings(settings))
     try:
         film = Film(factory())

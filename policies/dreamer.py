@@ -69,7 +69,7 @@ class DreamerCell(GradientStep):
         super().__init__()
         self.net, self.model = net, model
         self.critic, self.slow = critics
-        self.stored = learn["context"] == "stored"
+        self.stored, self.masked = learn["context"] == "stored", net.mask is not None
         self.returns = ms.Parameter(ms.Tensor(NO_RANGE), name="returns", requires_grad=False)
         self.horizon, self.dynamics = learn["horizon"], learn["actor_gradient"] == "dynamics"
         self.gamma, self.td_lambda = learn["gamma"], learn["td_lambda"]
@@ -184,6 +184,13 @@ class DreamerCell(GradientStep):
 
     # Behavior
 
+    def act(self, state):
+        """Parameters of the actor's distribution in imagined states; the model predicts which actions are legal."""
+        params = self.net.act(state)
+        if not self.masked:
+            return params
+        return self.net.head.allowed(params, ops.stop_gradient(self.model.observation.legality(state)))
+
     def imagine(self, dream):
         """Imagines H steps from N states.
 
@@ -199,7 +206,7 @@ class DreamerCell(GradientStep):
         states: Any = (state,)
         actions: Any = ()
         for t in range(self.horizon):
-            drawn = self.net.head.draw(self.net.act(state), primitives.part(noise, t * count, count))
+            drawn = self.net.head.draw(self.act(state), primitives.part(noise, t * count, count))
             before = ops.Concat(-1)((state[:, deter:], self.net.head.model_rows(drawn)))
             h = self.net.step(before, state[:, :deter])
             z = self.net.latents.draw(self.model.prior(h), primitives.part(number, t * count, count))
@@ -261,7 +268,7 @@ class DreamerCell(GradientStep):
             states, drawn, evaluated = dream["states"], dream["drawn"], dream
         returns = evaluated["returns"]
         rows = returns.shape[0] * returns.shape[1]
-        params = self.net.act(ops.stop_gradient(primitives.part(states, 0, rows)))
+        params = self.act(ops.stop_gradient(primitives.part(states, 0, rows)))
         log_prob, entropy = self.net.head.log_prob_entropy(params, ops.stop_gradient(drawn))
         if self.dynamics:
             gain = ops.Reshape()(returns / evaluated["scale"], (-1,))
@@ -283,7 +290,7 @@ def _group(name: str, params: list[ms.Parameter], learn: Mapping[str, Any]) -> G
 
 
 class Dreamer(BasePolicy):
-    """Dreamer for Discrete actions and for Box actions in [-1, 1]."""
+    """Dreamer for Discrete and MultiDiscrete actions, also with masks, and for Box actions in [-1, 1]."""
 
     name = "dreamer"
     sequences = True

@@ -8,6 +8,9 @@ Schrittwieser et al., 2020 (MuZero), https://arxiv.org/abs/1911.08265; the searc
               + 1/K sum_{k=1..K} ( l(u_{t+k}, r_k) + l_p(pi'_{t+k}, p_k) + c_v l(z_{t+k}, v_k) ) ]
     z_t = sum_{i<n} gamma^i u_{t+i+1} + gamma^n v_target(o_{t+n})
 
+If two players take turns, each with rewards and values of their own, gamma is negative. With `reanalysis`, pi' of old
+steps comes from a search with the current network (appendix H); their values do in any case.
+
 u_{t+1} is the reward of the action a_t. l_p is the cross-entropy with pi', l that of two-hot distributions. After a
 terminal step, rewards and values are 0 for any action, and the policy is not trained. Gradients into each state of the
 model are halved.
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.observation import leaf_name
 from minding.engine.process.runtime import ops
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.types import Array
@@ -65,7 +69,7 @@ class MuZeroCell(NetworkStep):
         value = ops.Reshape()(batch["return"], flat) + ops.Reshape()(batch["decay"], flat) * bootstrap
         value_target = self.net.value.target(ops.stop_gradient(value))
         reward_target = self.net.reward.target(ops.Reshape()(batch["reward_target"], (-1,)))
-        policy_target = primitives.part(batch["search_policy"], 0, states * count)
+        policy_target = ops.Reshape()(batch["policy_target"], (states * count, -1))
         # Model
         state = self.net.represent(at_first(in_time(batch["obs"], count)))
         taken = ops.Reshape()(batch["taken"], (-1,))
@@ -95,7 +99,7 @@ class MuZero(BasePolicy):
     name = "muzero"
     network_class = PlanningNetwork
     sequences = True
-    host_fields = ("reward", "terminated", "action")
+    host_fields = ("reward", "terminated", "action", "search_policy")
 
     def make_root(self, net: PlanningNetwork, rng: np.random.Generator) -> MuZeroCell:
         target = self.make_network(rng)
@@ -106,7 +110,13 @@ class MuZero(BasePolicy):
         collect: Any = self.cfg.collect
         each = collect.gumbel
         options = GumbelOptions(collect.simulations, each.max_considered, each.c_visit, each.c_scale)
-        return PlanningActor(self.name, network, self.spec, rng, options, self.cfg.learn.gamma)
+        return PlanningActor(self.name, network, self.spec, rng, options, self.discount)
+
+    @property
+    def discount(self) -> float:
+        """The factor of what follows a step, negative if two players take turns."""
+        gamma = float(self.cfg.learn.gamma)
+        return -gamma if self.cfg.learn.two_players else gamma
 
     @property
     def row_fields(self) -> dict[str, Field]:
@@ -128,12 +138,14 @@ class MuZero(BasePolicy):
           - `return`, `decay`, `bootstrap`: see `sequence_targets`; after a terminal step 0;
           - `reward_target`: float32, the rewards;
           - `policy_weight`, `value_weight`, `reward_weight`: float32, 1 for the first state and 1 / K for the others;
-            0 where there is no target.
+            0 where there is no target;
+          - `policy_target`: float32 ``(G, K + 1, B, A)``, pi' as recorded or, for the share `reanalysis` of the
+            sequences, by a search with the current network.
         """
         unroll = self.cfg.learn.length - self.cfg.learn.nstep
-        found = sequence_targets(batch, self.cfg.learn.nstep, self.cfg.learn.gamma)
+        found = sequence_targets(batch, self.cfg.learn.nstep, self.discount)
         learned = found["learned"]
-        rows = {name: batch.layout.read(batch.tables.host, name)[batch.index] for name in self.host_fields}
+        rows = {name: self.read(name, batch) for name in self.host_fields}
         ended = (rows["terminated"] * learned).any(axis=1, keepdims=True)
         there = np.maximum(learned, ended.astype(np.float32))
         random = self.learn_rng.integers(0, self.spec["action"]["n"], learned.shape)
@@ -149,4 +161,19 @@ class MuZero(BasePolicy):
             "policy_weight": weight * learned[:, states],
             "value_weight": weight * there[:, states],
             "reward_weight": weight[1:] * there[:, steps],
+            "policy_target": self._reanalyzed(batch, np.ascontiguousarray(rows["search_policy"][:, states])),
         }
+
+    def _reanalyzed(self, batch: IndexedBatch, policy: Array) -> Array:
+        """The policies ``(G, K + 1, B, A)``, of which those of the first sequences are computed again."""
+        states, sequences = policy.shape[1:3]
+        count = round(self.cfg.learn.read("reanalysis", float) * sequences)
+        if count:
+            index = batch.index[:, :states, :count]
+            names = [leaf_name("obs", leaf) for leaf in self.leaves]
+            rows = [batch.layout.read(batch.tables.host, name)[index.reshape(-1)] for name in names]
+            actor: Any = self.actors["collect"]
+            outputs = actor.network(rows)
+            found = actor.search(outputs, self.learn_rng.gumbel(size=outputs[0].shape))
+            policy[:, :, :count] = found.policy.reshape(*index.shape, -1)
+        return policy

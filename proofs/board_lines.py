@@ -1,22 +1,27 @@
 """Every line of play against a deterministic player, enumerated: ``python -m proofs.board_lines RUN...``.
 
 Of the trained agent of each run folder it counts the lines that are won, drawn and lost against all possible replies,
-on either side, for the bare network and for searches of several sizes. It ends with exit code 1 if a line is lost.
+on either side: of AlphaZero for the bare network and for searches of several sizes, of other algorithms as they play in
+evaluations. It ends with exit code 1 if a line is lost.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from minding.engine.data import trees
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.run.run_dir import RunDir
 from minding.engine.search.opponents import Opponent, SearchPlayer, ask
-from minding.engine.types import Array, BoardGame, State
+from minding.engine.types import Array, BoardGame, EvalMode, State
 from minding.envs import make_board_game
 from minding.middleware.board_search import eval_options, judge_of
+from minding.policies import get_algorithm
 from minding.training.loading import load_policy
 
 SIMULATIONS = (0, 8, 16, 32, 64, 128)
@@ -33,6 +38,18 @@ class Lines(NamedTuple):
         if not isinstance(other, Lines):
             return NotImplemented
         return Lines(self.won + other.won, self.drawn + other.drawn, self.lost + other.lost)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """Plays as a policy does in evaluations."""
+
+    mode: EvalMode
+    name: str = "agent"
+
+    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+        seen = trees.from_nested({OBSERVATION: game.planes(state), ACTION_MASK: game.legal(state)})
+        return self.mode.forward(seen)
 
 
 def lines_against(game: BoardGame, player: Opponent, first: bool) -> Lines:
@@ -73,8 +90,12 @@ def lines_of_run(run: RunDir, simulations: Sequence[int] = SIMULATIONS) -> dict[
     """The lines of the trained agent of a run, playing first and second, by number of simulations."""
     cfg, policy, _ = load_policy(run)
     game = make_board_game(cfg)
-    judge = judge_of(cfg, policy.eval_mode, game, "board_lines")
-    players = {count: SearchPlayer(judge, eval_options(cfg, count)) for count in simulations}
+    players: dict[int, Opponent]
+    if get_algorithm(cfg.policy.type).chain == "self_play":
+        judge = judge_of(cfg, policy.eval_mode, game, "board_lines")
+        players = {count: SearchPlayer(judge, eval_options(cfg, count)) for count in simulations}
+    else:
+        players = {cfg.policy.collect.get("simulations", 0): Evaluated(policy.eval_mode)}
     return {
         count: (lines_against(game, each, True), lines_against(game, each, False)) for count, each in players.items()
     }

@@ -336,6 +336,9 @@ class EnvSection(Section):
         "environment, spaces and limits come from the recorded data; required",
     )
     env_kwargs: OpenSection = setting({}, "open", "keyword arguments of the environment")
+    evaluator_kwargs: OpenSection = setting(
+        {}, "open", "keyword arguments of environments for evaluation that differ; their spaces are the same"
+    )
     collector_env_num: int = setting(8, "[1, 65536]", "environments used to collect training data")
     evaluator_env_num: int = setting(5, "[1, 65536]", "environments used for evaluation")
     single_instance: bool = setting(

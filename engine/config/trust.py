@@ -21,7 +21,7 @@ from minding.engine.config.named import CODE_KEYS, is_given, is_named, texts_in
 from minding.engine.config.options import setting_at, short
 from minding.engine.errors import TrustError
 
-_ARGUMENTS = "env.env_kwargs"
+_ARGUMENTS = ("env.env_kwargs", "env.evaluator_kwargs")
 _LOADERS = re.compile(r"Gym(V\d+)?Environment(-v\d+)?")
 """Registered environments whose arguments name another one, by ``module:id``."""
 
@@ -52,13 +52,13 @@ def names_code(cfg: Mapping[str, Any]) -> bool:
 
 def _code_in(cfg: Mapping[str, Any], own: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Each text of the settings that names code: where it is, the text, and what it does."""
-    for key in (*CODE_KEYS, _ARGUMENTS):
+    for key in (*CODE_KEYS, *_ARGUMENTS):
         for where, text in texts_in(None if key in own else setting_at(cfg, key), key):
             if _LOADERS.fullmatch(text.rpartition(":")[2]):
                 yield where, text, "loads another environment by its name"
-            elif key == _ARGUMENTS and _is_file(text):
+            elif key in _ARGUMENTS and _is_file(text):
                 yield where, text, "is an argument that names a file"
-            elif key != _ARGUMENTS and is_named(text) and not is_given(text):
+            elif key not in _ARGUMENTS and is_named(text) and not is_given(text):
                 yield where, text, "names code"
 
 

@@ -1,7 +1,8 @@
 """Gumbel search in a learned model: Gumbel MuZero (Danihelka et al., 2022, Policy improvement by planning with Gumbel,
 https://openreview.net/forum?id=bERaNdoegnO; Schrittwieser et al., 2020, https://arxiv.org/abs/1911.08265).
 
-Edges have rewards, and the values of a node are those of one player:
+Edges have rewards, and the values of a node are those of the player to move. With one player, gamma is the discount;
+with two who take turns, it is minus the discount, since what one gains, the other loses:
 
     Q(s, a) = r(s, a) + gamma V(s'),      V(s) the mean of the returns of all simulations through s
     pi'     = softmax(logits + (c_visit + max_b N(b)) c_scale normalized(completed q))
@@ -18,9 +19,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.errors import ConfigError, NonFiniteError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions, halving, softmax
-from minding.engine.search.tree import check_options, check_weights
+from minding.engine.search.tree import check_options
 from minding.engine.types import Array
 
 _TINY = np.finfo(np.float64).tiny
@@ -81,16 +82,18 @@ def plan(
       root: the model's answer for the states; its `reward` is not used.
       step: the model; called once per simulation with n rows.
       options: settings of the search; its `gumbel_scale` is the factor of `noise`.
-      gamma: discount of an action, in [0, 1].
+      gamma: discount of an action, in [-1, 1]; negative if two players take turns, each with rewards and values of
+        their own.
       legal: bool ``(n, A)``, the legal actions of the states; None: all. All actions are legal in the model.
       noise: draws of a Gumbel distribution, ``(n, A)``; None: no noise.
     Raises:
-      ConfigError: `options` is of another class, or `gamma` is not in [0, 1].
+      ConfigError: `options` is of another class, or `gamma` is not in [-1, 1].
       NonFiniteError: the model returned NaN or infinity.
       ShapeError: the answers of the model, `legal` or `noise` do not fit each other, or a state has no legal action.
     """
     check_options(options, GumbelOptions, "plan")
-    check_weights(zero=True, most=1.0, gamma=gamma)
+    if not -1.0 <= gamma <= 1.0:
+        raise ConfigError(f"gamma={gamma!r}: expected a number in [-1, 1]")
     tree = _Tree(root, options, gamma)
     n, actions = tree.count, tree.actions
     for name, array in (("legal", legal), ("noise", noise)):

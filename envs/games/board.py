@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +15,7 @@ from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError, GameError
 from minding.engine.search.opponents import Opponent, as_opponent, ask
 from minding.engine.search.rules import check_rules, stones_of
+from minding.engine.search.uct import random_legal
 from minding.engine.types import Array, BoardGame, State
 from minding.envs.games.boards.breakthrough import Breakthrough
 from minding.envs.games.boards.connect_four import ConnectFour
@@ -25,6 +27,8 @@ from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.envs.games.vector import Game, GameVector
 
 First: TypeAlias = bool | Literal["random"]
+_SELF = re.compile(r"self(:(\d{1,6}))?")
+"""The opponent's name where the agent plays both sides, after an opening of up to this number of plies."""
 
 
 class BoardVector(GameVector):
@@ -63,7 +67,9 @@ class BoardVector(GameVector):
         )
         super().__init__(num_envs, observation_space, spaces.Discrete(game.actions), max_episode_steps)
         self.game = game
-        self.opponent = as_opponent(opponent, game)
+        both = _SELF.fullmatch(opponent) if isinstance(opponent, str) else None
+        self.opponent = None if both else as_opponent(opponent, game)
+        self._opening = int(both[2] or 0) if both else 0
         self.second, self.over = np.zeros(num_envs, bool), np.zeros(num_envs, bool)
         self.to_move = np.ones(num_envs, bool)
         self._first = first
@@ -84,15 +90,31 @@ class BoardVector(GameVector):
             setattr(self, name, whole)
 
     def _begin(self, rows: Array) -> None:
-        drawn = self._first == "random"
-        self.second[rows] = self.np_random.random(len(rows)) < 0.5 if drawn else not self._first
         self.over[rows], self.to_move[rows] = False, True
         self._put(rows, self.game.initial(len(rows)))
+        if self.opponent is None:
+            self.second[rows] = False
+            self._open(rows)
+            return
+        drawn = self._first == "random"
+        self.second[rows] = self.np_random.random(len(rows)) < 0.5 if drawn else not self._first
         begun = rows[self.second[rows]]
         self._reply(begun, np.zeros_like(begun))
 
+    def _open(self, rows: Array) -> None:
+        """Plays a random number of random plies in `rows`, except those that would end the game."""
+        plies = self.np_random.integers(0, self._opening + 1, len(rows))
+        for ply in range(self._opening):
+            going = rows[plies > ply]
+            if not going.size:
+                return
+            before = tuple(part[going] for part in self.position)
+            state, over, _ = self.game.play(before, random_legal(self.game, before, self.np_random))
+            self._put(going[~over], tuple(part[~over] for part in state))
+
     def _reply(self, rows: Array, plies: Array) -> Array:
         """Lets the opponent play in `rows`, whose games have had `plies` plies; returns the outcomes for the agent."""
+        assert self.opponent is not None
         if not rows.size:
             return np.zeros(0)
         state = tuple(part[rows] for part in self.position)
@@ -104,7 +126,7 @@ class BoardVector(GameVector):
 
     def _move(self, actions: Array) -> tuple[Array, Array]:
         rows, state = np.arange(self.num_envs), self.position
-        plies = 2 * self.steps + self.second
+        plies = self.steps if self.opponent is None else 2 * self.steps + self.second
         wrong = ~self.game.legal(state)[rows, actions]
         if wrong.any():
             n = int(wrong.argmax())
@@ -116,6 +138,8 @@ class BoardVector(GameVector):
         self._put(rows, state)
         self.over[:], self.to_move[:] = over, ~over
         reward = -outcome.astype(np.float64)
+        if self.opponent is None:
+            return reward, self.over.copy()
         running = np.flatnonzero(~over)
         reward[running] = self._reply(running, plies[running] + 1)
         return reward, self.over.copy()
@@ -152,6 +176,8 @@ def draw(stones: Array) -> Array:
 class BoardEnv(Game):
     """A board game against an opponent. Each step is a ply of the agent and the opponent's reply.
 
+    Where the agent plays both sides, a step is one ply, and observation and reward are those of the player to move.
+
     Observation: `observation`, the rules' `planes` for the player to move, and `action_mask`, the legal actions. After
     an end the planes are those of the player who would move next, and the mask forbids every action. The reward is the
     outcome: 1 for a win, -1 for a loss, 0 for a draw and before the end. An illegal action raises a GameError.
@@ -159,8 +185,9 @@ class BoardEnv(Game):
     Args:
       game: the rules.
       opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`, whose random numbers come from the
-        environment's generator.
-      first: whether the agent has the first ply; ``"random"`` draws this in each episode.
+        environment's generator; or ``self`` or ``self:PLIES``: the agent plays both sides, after an opening of 0 to
+        PLIES random plies.
+      first: whether the agent has the first ply, where it plays one side; ``"random"`` draws this in each episode.
       render_mode: 'rgb_array', with which `render` draws the stones of both sides, see
         `engine.search.rules.stones_of`; or None.
 

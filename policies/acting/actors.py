@@ -54,7 +54,7 @@ class Actor:
       noise_size: number of random numbers that the network takes per observation when exploring; 0 for a network that
         draws nothing.
       draw_noise: function that draws these numbers, given a shape and a random stream.
-      remembers_action: whether the last numbers of the memory are the action that was taken, with a choice as one-hot
+      remembers_action: whether the last numbers of the memory are the action that was taken, with choices as one-hot
         and a Box action flattened. The network writes the action without exploration; the actor overwrites it with the
         action that it takes.
       sees_state: whether `collect` and `value` use the leaves that `central_view` adds to the agents' observations.
@@ -218,6 +218,9 @@ class Actor:
         """Actions ``(N, ...)`` as rows of float32 numbers."""
         if self.space["kind"] == "discrete":
             return np.eye(self.space["n"], dtype=np.float32)[action]
+        if self.space["kind"] == "multi_discrete":
+            hot = [np.eye(n, dtype=np.float32)[action[:, k]] for k, n in enumerate(self.space["nvec"])]
+            return np.concatenate(hot, axis=1)
         return action.reshape(len(action), -1).astype(np.float32, copy=False)
 
     def _leaves(self, obs: ObsLike) -> list[Array]:

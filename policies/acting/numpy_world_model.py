@@ -10,7 +10,7 @@ import numpy as np
 
 from minding.engine.types import Array
 from minding.policies.acting.numpy_encoders import ImageDecoder
-from minding.policies.acting.numpy_layers import GRU, MLP, Encoder, Linear, Outputs
+from minding.policies.acting.numpy_layers import GRU, MLP, ActionMask, Encoder, Linear, Outputs
 
 
 class SymlogEncoder:
@@ -67,6 +67,21 @@ class MixedCategoricalHead:
         return table[params[0].argmax(axis=-1)]
 
 
+class MixedChoicesHead:
+    """Joined log-probabilities ``(B, sum nvec)`` of several `MixedCategoricalHead`; `stops`: the end of each but the
+    last."""
+
+    def __init__(self, parts: Sequence[MixedCategoricalHead], stops: Sequence[int]) -> None:
+        self.parts, self.stops = list(parts), list(stops)
+
+    def __call__(self, x: Array) -> Outputs:
+        return (np.concatenate([part(x)[0] for part in self.parts], axis=1),)
+
+    def action_rows(self, params: Outputs) -> Array:
+        joined = zip(self.parts, np.split(params[0], self.stops, axis=1))
+        return np.concatenate([part.action_rows((own,)) for part, own in joined], axis=1)
+
+
 class BoundedNormalHead:
     """Mean in [-1, 1] and standard deviation within `limits`, each ``(B, A)``."""
 
@@ -96,11 +111,12 @@ class WorldActor:
         logits: Linear,
         latents: Latents,
         policy: MLP,
-        head: MixedCategoricalHead | BoundedNormalHead,
+        head: MixedCategoricalHead | MixedChoicesHead | BoundedNormalHead,
+        mask: ActionMask | None,
     ) -> None:
         self.is_full, self.seen, self.mix, self.memory = is_full, seen, mix, memory
         self.hidden, self.logits, self.latents = hidden, logits, latents
-        self.policy, self.head = policy, head
+        self.policy, self.head, self.mask = policy, head, mask
         self.leaves = len(seen.squeezed)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
@@ -111,6 +127,8 @@ class WorldActor:
         hidden = self.hidden(np.concatenate([seen, h], axis=1) if self.is_full else seen)
         z = self.latents(self.logits(hidden), number)
         params = self.head(self.policy(np.concatenate([h, z], axis=1)))
+        if self.mask is not None:
+            params = (self.mask(params[0], leaves),)
         return (*params, np.concatenate([h, z, self.head.action_rows(params)], axis=1))
 
 
@@ -125,7 +143,7 @@ class Imagined(NamedTuple):
     """The predictions of a world model for B environments at one step."""
 
     obs: list[Array]
-    """Leaves ``(B, ...)`` in the units of the observation; choices as integers."""
+    """Leaves ``(B, ...)`` in the units of the observation; choices as integers, a mask as booleans."""
     reward: Array
     """The reward of the step that led here, ``(B,)``."""
     going: Array
@@ -161,12 +179,14 @@ class PredictedLeaf(NamedTuple):
     Attributes:
       shape: shape of the leaf.
       scale: factor for predicted pixels; None for vectors, whose symlog is predicted, and for choices.
-      choices: number of classes of each choice; empty for numbers and pixels.
+      choices: number of classes of each choice; empty for others.
+      is_mask: whether it is an action mask.
     """
 
     shape: tuple[int, ...]
     scale: float | None
     choices: tuple[int, ...]
+    is_mask: bool = False
 
     @property
     def size(self) -> int:
@@ -178,6 +198,8 @@ class PredictedLeaf(NamedTuple):
         if self.choices:
             parts = np.split(row, np.cumsum(self.choices)[:-1], axis=1)
             return np.stack([part.argmax(axis=1) for part in parts], axis=1).reshape(-1, *self.shape)
+        if self.is_mask:
+            return row >= 0.0
         numbers = symexp(row) if self.scale is None else row * np.float32(self.scale)
         return numbers.reshape(-1, *self.shape)
 
@@ -189,7 +211,7 @@ class Decoder:
       torso: hidden layers.
       linear: predicts all leaves without a decoder of their own; None if there are none.
       leaves: the leaves.
-      images: for each leaf, its own decoder, or None.
+      own: for each leaf, its own decoder, or None.
     """
 
     def __init__(
@@ -197,16 +219,16 @@ class Decoder:
         torso: MLP,
         linear: Linear | None,
         leaves: Sequence[PredictedLeaf],
-        images: Sequence[ImageDecoder | None],
+        own: Sequence[ImageDecoder | Linear | None],
     ) -> None:
-        self.torso, self.linear, self.leaves, self.images = torso, linear, tuple(leaves), tuple(images)
+        self.torso, self.linear, self.leaves, self.own = torso, linear, tuple(leaves), tuple(own)
 
     def __call__(self, x: Array) -> list[Array]:
         features = self.torso(x)
-        sizes = [leaf.size for leaf, image in zip(self.leaves, self.images) if image is None]
+        sizes = [leaf.size for leaf, own in zip(self.leaves, self.own) if own is None]
         numbers = [] if self.linear is None else np.split(self.linear(features), np.cumsum(sizes)[:-1], axis=1)
         parts = iter(numbers)
-        rows = [next(parts) if image is None else image(features) for image in self.images]
+        rows = [next(parts) if own is None else own(features) for own in self.own]
         return [leaf.of(row) for leaf, row in zip(self.leaves, rows)]
 
 

@@ -108,7 +108,6 @@ class BasePolicy:
                 f"give policy.type={own}"
             )
         self.algorithm.check_actions(cfg.env.spec.action)
-        self.algorithm.check_observation(cfg.env.spec.observation)
         self.algorithm.check_agents(self.spec)
         self.reward_scale = RewardScale(self.cfg.other.read("reward", str, "raw"))
         streams = SeedStreams(cfg.seed)

@@ -19,9 +19,11 @@ import numpy as np
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_world_model
-from minding.policies.acting.sampling import BoundedNormal, Categorical
+from minding.policies.acting.numpy_layers import ILLEGAL
+from minding.policies.acting.sampling import BoundedNormal, Categorical, MultiCategorical
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import ImageDecoder, OneHot, layers_of, make_encoder
+from minding.policies.networks.encoder import ActionNumbers, ImageDecoder, OneHot, layers_of, make_encoder
+from minding.policies.networks.heads import action_mask
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import GRU
 from minding.policies.ops import imagination, primitives
@@ -30,6 +32,9 @@ from minding.policies.ops.imagination import symexp, symlog, two_hot
 
 _SMALL = 0.01
 """Gain of the actor's last layer, so small that the initial policy is almost the same in all states."""
+_CHOICES = ("discrete", "multi_discrete")
+_ALMOST_ONE = np.float32(0.99999)
+"""The largest number to draw with, so that rounding of cumulative probabilities draws no action of probability 0."""
 
 
 class SymlogEncoder(nn.Cell):
@@ -56,8 +61,8 @@ class SymlogEncoder(nn.Cell):
 
 
 def is_vector(leaf: Any) -> bool:
-    """Whether a leaf holds numbers other than images and choices."""
-    return not leaf.is_image and leaf.space["kind"] not in ("discrete", "multi_discrete")
+    """Whether a leaf holds numbers other than images, choices and masks."""
+    return not (leaf.is_image or leaf.is_mask or leaf.space["kind"] in _CHOICES)
 
 
 class Latents(nn.Cell):
@@ -97,9 +102,15 @@ class MixedCategoricalHead(nn.Cell):
         self.size, self.uniform = n, uniform
         self.table = ms.Tensor(np.eye(n, dtype=np.float32))
         self.before = ms.Tensor(np.triu(np.ones((n, n), np.float32), 1))
+        self.illegal = ms.Tensor(np.float32(ILLEGAL))
 
     def construct(self, x):
         return (ops.Log()(imagination.mixed(self.linear(x), self.uniform)),)
+
+    def allowed(self, params, scores):
+        """The parameters without the actions whose score (B, n) is negative; those of the highest score stay."""
+        least = ops.Minimum()(primitives.largest(scores, keepdims=True), 0.0)
+        return (ops.LogSoftmax(-1)(ops.select(scores >= least, params[0], self.illegal)),)
 
     def draw(self, params, number):
         """Samples as rows (B, n) for the model, drawn with uniform numbers (B,)."""
@@ -122,10 +133,76 @@ class MixedCategoricalHead(nn.Cell):
 
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         """The random numbers that `draw` takes, in this shape."""
-        return rng.random(shape, dtype=np.float32)
+        return np.minimum(rng.random(shape, dtype=np.float32), _ALMOST_ONE)
 
     def host(self) -> numpy_world_model.MixedCategoricalHead:
         return numpy_world_model.MixedCategoricalHead(self.linear.host(), self.uniform)
+
+
+class MixedChoicesHead(nn.Cell):
+    """K independent choices, each by a `MixedCategoricalHead`; parameters: joined log-probabilities (B, sum nvec).
+    Rows, scores and draws are joined alike."""
+
+    decision = Decision(0, "logits")
+
+    def __init__(self, features: int, nvec: list[int], uniform: float, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.parts = nn.CellList([MixedCategoricalHead(features, n, uniform, rng) for n in nvec])
+        self.distribution = MultiCategorical(nvec)
+        self.stops = [int(stop) for stop in np.cumsum(nvec)]
+        self.starts = [0, *self.stops[:-1]]
+
+    def construct(self, x):
+        made: Any = ()
+        for part in self.parts:
+            made = (*made, part(x)[0])
+        return (_joined(made),)
+
+    def of(self, joined, k):
+        """The entries of choice k."""
+        return joined[:, self.starts[k] : self.stops[k]]
+
+    def allowed(self, params, scores):
+        made: Any = ()
+        for k in range(len(self.starts)):
+            made = (*made, self.parts[k].allowed((self.of(params[0], k),), self.of(scores, k))[0])
+        return (_joined(made),)
+
+    def draw(self, params, number):
+        """Samples, see `MixedCategoricalHead.draw`, with uniform numbers (B, K)."""
+        made: Any = ()
+        for k in range(len(self.starts)):
+            made = (*made, self.parts[k].draw((self.of(params[0], k),), number[:, k]))
+        return _joined(made)
+
+    def decided(self, params):
+        made: Any = ()
+        for k in range(len(self.starts)):
+            made = (*made, self.parts[k].decided((self.of(params[0], k),)))
+        return _joined(made)
+
+    def rows(self, action):
+        """Actions of the environment, int32 (B, K), as rows."""
+        made: Any = ()
+        for k in range(len(self.starts)):
+            made = (*made, self.parts[k].rows(action[:, k]))
+        return _joined(made)
+
+    def model_rows(self, drawn):
+        return drawn
+
+    def log_prob_entropy(self, params, drawn):
+        log_prob, entropy = 0.0, 0.0
+        for k in range(len(self.starts)):
+            one, spread = self.parts[k].log_prob_entropy((self.of(params[0], k),), self.of(drawn, k))
+            log_prob, entropy = log_prob + one, entropy + spread
+        return log_prob, entropy
+
+    def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+        return np.minimum(rng.random((*shape, len(self.starts)), dtype=np.float32), _ALMOST_ONE)
+
+    def host(self) -> numpy_world_model.MixedChoicesHead:
+        return numpy_world_model.MixedChoicesHead(host_of(*self.parts), self.stops[:-1])
 
 
 class BoundedNormalHead(nn.Cell):
@@ -180,7 +257,8 @@ class WorldActor(nn.Cell):
 
     Takes the observation leaves, uniform numbers (B, S) in order to explore, and the memory rows, (h, z, a) of the
     previous step, float32 (B, D + S C + A). Returns the parameters of the head's distribution and the new memory rows,
-    which contain the action without exploration; an actor that takes another action overwrites it.
+    which contain the action without exploration; an actor that takes another action overwrites it. Log-probabilities of
+    actions that the observation's mask forbids are `ILLEGAL`.
     """
 
     shared_outputs = ()
@@ -188,9 +266,8 @@ class WorldActor(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         action, wide = spec["action"], model.hidden[-1:]
-        discrete = action["kind"] == "discrete"
         self.latents = Latents(model)
-        acts = action["n"] if discrete else math.prod(action["shape"])
+        acts = ActionNumbers(action).out_features
         self.seen = SymlogEncoder(spec, model, rng)
         self.num_leaves = len(self.seen.squeezed)
         self.is_full = model.posterior == "full"
@@ -205,11 +282,8 @@ class WorldActor(nn.Cell):
         self.state_size = model.deter + self.latents.size
         self.policy = MLP.of(self.state_size, model, None, rng)
         features = self.policy.out_features
-        self.head = (
-            MixedCategoricalHead(features, action["n"], model.unimix, rng)
-            if discrete
-            else BoundedNormalHead(features, tuple(action["shape"]), rng)
-        )
+        self.head = _make_head(action, features, model.unimix, rng)
+        self.mask = action_mask(spec["observation"])
         self.memory_size = self.state_size + acts
         self.nothing = ms.Tensor(np.zeros((1, self.memory_size), np.float32))
 
@@ -232,6 +306,8 @@ class WorldActor(nn.Cell):
         else:
             z = self.latents.likeliest(probability)
         params = self.act(ops.Concat(-1)((h, z)))
+        if self.mask is not None:
+            params = (self.mask(params[0], leaves),)
         return (*params, ops.Concat(-1)((h, z, self.head.decided(params))))
 
     def step(self, before, h):
@@ -295,8 +371,22 @@ class WorldActor(nn.Cell):
 
     def host(self) -> numpy_world_model.WorldActor:
         posterior = (self.posterior_torso, self.posterior_logits, self.latents)
-        parts = host_of(self.seen, self.mix, self.memory, *posterior, self.policy, self.head)
+        parts = host_of(self.seen, self.mix, self.memory, *posterior, self.policy, self.head, self.mask)
         return numpy_world_model.WorldActor(self.is_full, *parts)
+
+
+def _make_head(
+    action: Mapping[str, Any], features: int, uniform: float, rng: np.random.Generator
+) -> MixedCategoricalHead | MixedChoicesHead | BoundedNormalHead:
+    if action["kind"] == "discrete":
+        return MixedCategoricalHead(features, action["n"], uniform, rng)
+    if action["kind"] == "multi_discrete":
+        return MixedChoicesHead(features, list(action["nvec"]), uniform, rng)
+    return BoundedNormalHead(features, tuple(action["shape"]), rng)
+
+
+def _joined(parts):
+    return primitives.item(parts, 0) if len(parts) == 1 else ops.Concat(-1)(parts)
 
 
 def hidden_layers(features: int, sizes: list[int], model: Any, rng: np.random.Generator) -> MLP:
@@ -359,64 +449,73 @@ class Continuation(nn.Cell):
 
 
 class _Numbers(nn.Cell):
-    """Numbers as their `symlog`, or the pixels of an image in [0, 1]: (B, n)."""
+    """Numbers as their `symlog`, the pixels of an image in [0, 1], or the entries of a mask as 0 and 1: (B, n)."""
 
     def __init__(self, leaf: Leaf) -> None:
         super().__init__()
-        self.out_features, self.is_image = math.prod(leaf.field.shape), leaf.is_image
+        self.out_features, self.is_image, self.is_mask = math.prod(leaf.field.shape), leaf.is_image, leaf.is_mask
 
     def construct(self, x):
         x = ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32)
+        if self.is_mask:
+            return x
         return x * _OF_BYTES if self.is_image else symlog(x)
 
 
 class Decoder(nn.Cell):
     """Predicts the observation from states (B, F): after hidden layers, a linear layer gives one row of numbers for all
-    leaves. With ``model.decoder=convolutions``, the pixels of images come from an `ImageDecoder` each instead.
+    leaves but the action mask, which has a linear layer of its own. With ``model.decoder=convolutions``, the pixels of
+    images come from an `ImageDecoder` each.
 
-    A vector is predicted as its `symlog`, an image as pixels in [0, 1], and choices as logits. The loss of a row is the
-    sum of the squared errors of numbers and pixels and of the cross-entropies of choices.
+    A vector is predicted as its `symlog`, an image as pixels in [0, 1], choices as logits, and a mask as the logits of
+    its entries. The loss of a row is the sum of the squared errors of numbers and pixels and of the cross-entropies of
+    choices and of the mask's entries.
     """
 
     def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         leaves = observation_leaves(spec["observation"])
-        self.targets = nn.CellList(
-            [_Numbers(leaf) if leaf.is_image or is_vector(leaf) else OneHot(leaf.space) for leaf in leaves]
-        )
+        kinds = (OneHot(leaf.space) if leaf.space["kind"] in _CHOICES else _Numbers(leaf) for leaf in leaves)
+        self.targets = nn.CellList(list(kinds))
         # Number of classes of each choice in each leaf; empty for numbers.
         self.choices = tuple(tuple(getattr(target, "sizes", ())) for target in self.targets)
         self.sizes = tuple(target.out_features for target in self.targets)
         self.leaves = tuple(
             numpy_world_model.PredictedLeaf(
-                tuple(leaf.field.shape), 1.0 / _OF_BYTES if leaf.is_image else None, choices
+                tuple(leaf.field.shape), 1.0 / _OF_BYTES if leaf.is_image else None, choices, leaf.is_mask
             )
             for leaf, choices in zip(leaves, self.choices)
         )
         self.torso = MLP.of(features, model, None, rng)
-        width, apart = self.torso.out_features, model.decoder == "convolutions"
-        # The leaves that the linear layer does not predict.
-        self.apart = tuple(apart and leaf.is_image for leaf in leaves)
+        width, convolutions = self.torso.out_features, model.decoder == "convolutions"
+        self.is_mask = tuple(leaf.is_mask for leaf in leaves)
+        # The leaves that the joint linear layer does not predict.
+        self.apart = tuple(leaf.is_mask or (convolutions and leaf.is_image) for leaf in leaves)
         linear = sum(size for size, apart in zip(self.sizes, self.apart) if not apart)
         self.linear = Linear(width, linear, 1.0, rng) if linear else None
-        shapes = [leaf.space["shape"] for leaf, apart in zip(leaves, self.apart) if apart]
-        self.images = nn.CellList([ImageDecoder(width, shape, layers_of(shape, model), rng) for shape in shapes])
+        own = [leaf for leaf, apart in zip(leaves, self.apart) if apart]
+        self.own = nn.CellList([_own_decoder(leaf, width, model, rng) for leaf in own])
+        self.mask = next((k for k, leaf in enumerate(own) if leaf.is_mask), None)
 
     def construct(self, x):
         x = self.torso(x)
         numbers: Any = None if self.linear is None else self.linear(x)
-        if len(self.images) == 0:
+        if len(self.own) == 0:
             return numbers
         parts: Any = ()
-        start = image = 0
+        start = own = 0
         for k in range(len(self.sizes)):
             if self.apart[k]:
-                parts = (*parts, self.images[image](x))
-                image = image + 1
+                parts = (*parts, self.own[own](x))
+                own = own + 1
             else:
                 parts = (*parts, numbers[:, start : start + self.sizes[k]])
                 start = start + self.sizes[k]
-        return primitives.item(parts, 0) if len(parts) == 1 else ops.Concat(-1)(parts)
+        return _joined(parts)
+
+    def legality(self, x):
+        """Logits (B, A) of the entries of the action mask, positive where the action is probably legal."""
+        return self.own[self.mask](self.torso(x))
 
     def loss(self, predicted, leaves):
         """The loss, float32 (B,), of a prediction (B, n) of the leaves of an observation, (B, ...) each."""
@@ -426,18 +525,27 @@ class Decoder(nn.Cell):
             target = self.targets[k](primitives.item(leaves, k))
             made = predicted[:, start : start + self.sizes[k]]
             start = start + self.sizes[k]
-            if len(self.choices[k]) == 0:
+            if self.is_mask[k]:
+                total = total + ops.ReduceSum()(ops.Softplus()(made) - target * made, -1)
+            elif len(self.choices[k]) == 0:
                 total = total + ops.ReduceSum()(ops.Square()(made - target), -1)
             else:
                 total = total + _cross_entropies(made, target, self.choices[k])
         return total
 
     def host(self) -> numpy_world_model.Decoder:
-        torso, linear, *images = host_of(self.torso, self.linear, *self.images)
-        decoders = iter(images)
+        torso, linear, *own = host_of(self.torso, self.linear, *self.own)
+        decoders = iter(own)
         return numpy_world_model.Decoder(
             torso, linear, self.leaves, [next(decoders) if apart else None for apart in self.apart]
         )
+
+
+def _own_decoder(leaf: Leaf, features: int, model: Any, rng: np.random.Generator) -> Linear | ImageDecoder:
+    if leaf.is_mask:
+        return Linear(features, math.prod(leaf.field.shape), 1.0, rng)
+    shape = leaf.space["shape"]
+    return ImageDecoder(features, shape, layers_of(shape, model), rng)
 
 
 class Predictions(nn.Cell):

@@ -19,7 +19,6 @@ import numpy as np
 from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
 from minding.engine.data.action_trees import COMPOSITE
-from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 
 SINGLE_ACTIONS = ("discrete", "multi_discrete", "box")
@@ -67,8 +66,6 @@ class Algorithm:
     """Whether Box actions, and the numbers of composite ones, have to lie in [-1, 1]."""
     choices: int | None = None
     """Number of choices of the composite actions in which the algorithm can act; None: any."""
-    masks: bool = True
-    """Whether the algorithm can learn where an observation says which actions are legal."""
     agents: Literal["one", "any", "several"] = "one"
     """Number of agents for which the algorithm learns: one, any number, or a team of several."""
     variant_of: str = ""
@@ -114,22 +111,6 @@ class Algorithm:
             )
         if self.unit_box and space["kind"] in ("box", COMPOSITE):
             self._check_limits(space, limits)
-
-    def check_observation(self, space: Mapping[str, Any], where: str = "the environment") -> None:
-        """Refuses an observation that the algorithm cannot learn from.
-
-        Args:
-          space: description of the observation space (see `envs.describe_env`).
-          where: owner of the space, for the message.
-        Raises:
-          SpaceError: it contains an action mask, and the algorithm does not learn with masks.
-        """
-        masks = [leaf.path for leaf in observation_leaves(space) if leaf.is_mask]
-        if masks and not self.masks:
-            raise SpaceError(
-                f"policy.type={self.name!r} cannot learn which actions will be legal, but the observation of {where} "
-                f"has an action mask ({masks[0]}): choose another algorithm, or leave the mask out"
-            )
 
     def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
         """Refuses a number of agents that the algorithm does not learn for.

@@ -112,6 +112,16 @@ def muzero() -> groups.Schema:
                 **LearnSection.options(
                     length=15, nstep=10, train_ratio=384.0, grad_norm=10.0, value_weight=0.25, tau=0.05
                 ),
+                "reanalysis": opt(
+                    0.0,
+                    "[0, 1]",
+                    "share of the sequences whose policies come from a new search with the current network",
+                ),
+                "two_players": opt(
+                    False,
+                    None,
+                    "two players take turns, each with rewards of their own: what one gains, the other loses",
+                ),
             },
             length="transitions in a sequence: the model is unrolled for the first length - nstep",
             batch_size="sequences per gradient step",
@@ -151,7 +161,7 @@ def _dreamer_model() -> groups.Schema:
         "deter": opt(128, WIDTH, "units of the GRU, the deterministic part of a state"),
         "latents": opt(8, "[1, 1000]", "categorical latents of a state"),
         "classes": opt(8, "[2, 1000]", "classes of each latent"),
-        "unimix": opt(0.01, "(0, 1)", "uniform share of the probabilities of latents and of Discrete actions"),
+        "unimix": opt(0.01, "(0, 1)", "uniform share of the probabilities of latents and of actions that are choices"),
         "posterior": opt(
             "observation",
             ("observation", "full"),
@@ -221,10 +231,9 @@ ALGORITHMS = (
         "dreamer",
         "Dreamer",
         dreamer,
-        actions=("discrete", "box"),
+        actions=("discrete", "multi_discrete", "box"),
         chain="sequence_replay",
         unit_box=True,
-        masks=False,
     ),
     Algorithm("muzero", "MuZero", muzero, actions=("discrete",), chain="sequence_replay"),
 )

@@ -62,7 +62,7 @@ def repeated(user, defaults, prefix=""):
     """Paths at which a preset says the default again."""
     paths = []
     for key, value in user.items():
-        if isinstance(value, dict) and key != "env_kwargs":
+        if isinstance(value, dict) and key not in ("env_kwargs", "evaluator_kwargs"):
             paths += repeated(value, defaults[key], f"{prefix}{key}.")
         elif value == defaults[key]:
             paths.append(prefix + key)

@@ -181,7 +181,7 @@ def short_preset(name, tmp_path):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):
         extra += ["policy.collect.n_sample=256", "policy.learn.n_epoch=1"]
-    if get_algorithm(algorithm).chain == "self_play":
+    if user.env.env_id in ("minding/TicTacToe-v0", "minding/ConnectFour-v0"):
         extra.append("env.collector_env_num=8")
     if get_algorithm(algorithm).chain == "episode_replay":
         # Two episodes of each environment have to fit the buffer.

@@ -6,27 +6,31 @@ import kit
 import numpy as np
 import pytest
 from action_values import linear, np_log_softmax
-from fakes import IMAGE, VECTOR, dict_of, discrete, mask_of, space_of
+from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, space_of
 from float64_networks import gradients
 from team_values import GATES
 from test_recurrent import gru_step, sigmoid
+from treevalue import FastTreeValue
 
 from minding import training
 from minding.configs import compile_run
 from minding.configs.chains.sequence_replay import sequence_buffer
 from minding.engine import Config, OnlineRLContext, Task
-from minding.engine.errors import ConfigError, SpaceError
+from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.middleware import OffPolicyLearner
 from minding.policies import get_policy_class
 from minding.policies.dreamer import start_states
+from minding.policies.networks.world_model import MixedChoicesHead
 
 SMALL = {
     **{"policy.model.deter": 6, "policy.model.latents": 3, "policy.model.classes": 4, "policy.model.bins": 9},
     **{"policy.learn.length": 4, "policy.learn.horizon": 3, "policy.learn.starts": 15, "policy.learn.batch_size": 5},
 }
-CHOICE = dict_of(seen=VECTOR, symbol=discrete(3))
+COUNTS = (3, 2)
+ENDS = np.cumsum(COUNTS)
+CHOICE = dict_of(action_mask=mask_of(*COUNTS), seen=VECTOR, symbol=discrete(3))
 CONTRACT = {
     "dreamer": (VECTOR, space_of(2), SMALL),
     "dreamer, full posterior, decoder of convolutions": (
@@ -39,6 +43,7 @@ CONTRACT = {
             "policy.model.decoder": "convolutions",
         },
     ),
+    "dreamer, masked choices": (CHOICE, multi_discrete(*COUNTS), SMALL),
 }
 LEARNS = {
     **{"run.max_env_step": 2400, "policy.collect.n_sample": 8, "policy.learn.batch_size": 16},
@@ -61,7 +66,8 @@ ENVS, TIME, BATCH = 3, 26, 5
 KINDS = {
     "box": {"action": space_of(2), "learn": {"free_nats": 1.0, "entropy_weight": 0.01}},
     "choice": {
-        **{"observation": CHOICE, "action": discrete(3), "policy.model.posterior": "full", "policy.model.norm": "none"},
+        **{"observation": CHOICE, "action": multi_discrete(*COUNTS)},
+        **{"policy.model.posterior": "full", "policy.model.norm": "none"},
         "learn": {"context": "zero", "actor_gradient": "dynamics", "free_nats": 0.2},
     },
 }
@@ -100,13 +106,17 @@ def history(fields):
         "ended": ended,
     }
     for name in [name for name in fields if name.startswith("obs")]:
+        if fields[name].dtype == "bool":
+            masks = draw_masks(COUNTS, 2 * TIME * ENVS, rng).reshape(2, TIME, ENVS, -1)
+            rows[name], rows[f"next_{name}"] = masks
+            continue
         shape, whole = (TIME + 1, ENVS, *fields[name].shape), fields[name].dtype == "int32"
         obs, final = rng.integers(0, 3, (2, *shape)) if whole else 2.0 * rng.standard_normal((2, *shape))
         where = ended.reshape(TIME, ENVS, *(1 for _ in fields[name].shape))
         rows[name] = obs[:-1].astype(np.float32)
         rows[f"next_{name}"] = np.where(where, final[1:], obs[1:]).astype(np.float32)
     if fields["action"].dtype == "int32":
-        rows["action"] = rng.integers(0, 3, (TIME, ENVS))
+        rows["action"] = rng.integers(0, COUNTS, (TIME, ENVS, len(COUNTS)))
     else:
         rows["action"] = rng.uniform(-1.0, 1.0, (TIME, ENVS, 2)).astype(np.float32)
     if "memory" in fields:
@@ -115,6 +125,11 @@ def history(fields):
 
 
 # Formulas in float64
+
+
+def hot(action):
+    """Choices (..., K) as joined one-hots."""
+    return np.concatenate([np.eye(n)[action[..., k]] for k, n in enumerate(COUNTS)], axis=-1)
 
 
 def mlp(p, part, x):
@@ -177,8 +192,9 @@ class Oracle:
             name: batch.layout.read(batch.tables.host, name, batch.index[0]).astype(np.float64)
             for name in batch.layout.fields
         }
-        self.rows, self.filled, self.box = rows, batch.filled[0], "action" in rows and rows["action"].ndim == 3
+        self.rows, self.filled, self.box = rows, batch.filled[0], policy.spec["action"]["kind"] == "box"
         self.names = [name for name in rows if name.startswith("obs")]
+        self.acts = 2 if self.box else sum(COUNTS)
         self.seen = {name: np.concatenate([rows[name][:1], rows[f"next_{name}"]]) for name in self.names}
         self.there = np.concatenate([np.ones((1, BATCH), bool), self.filled])
         self.going = np.concatenate([np.ones((1, BATCH)), 1.0 - rows["terminated"]])
@@ -217,12 +233,12 @@ class Oracle:
         return self.mixed(linear(p, "model.prior_logits", mlp(p, "model.prior_torso", h)), self.model.classes)
 
     def action_rows(self, t):
-        return self.rows["action"][t] if self.box else np.eye(3)[self.rows["action"][t].astype(int)]
+        return self.rows["action"][t] if self.box else hot(self.rows["action"][t].astype(int))
 
     def states(self, p):
         """(h, z, posterior) of each step."""
         deter, size = self.model.deter, self.model.latents * self.model.classes
-        first = self.rows["memory"][0] if "memory" in self.rows else np.zeros((BATCH, deter + size + 3 - self.box))
+        first = self.rows["memory"][0] if "memory" in self.rows else np.zeros((BATCH, deter + size + self.acts))
         h, z, a = first[:, :deter], first[:, deter : deter + size], first[:, deter + size :]
         number = self.inputs["latent_number"].reshape(self.learn.length + 1, BATCH, -1)
         for t in range(self.learn.length + 1):
@@ -239,7 +255,13 @@ class Oracle:
             return ((made - symlog(self.seen["obs"][t])) ** 2).sum(axis=-1)
         numbers, logits = made[:, :4], made[:, 4:]
         chosen = np_log_softmax(logits)[np.arange(BATCH), self.seen["obs.symbol"][t].astype(int)]
-        return ((numbers - symlog(self.seen["obs.seen"][t])) ** 2).sum(axis=-1) - chosen
+        legal = sigmoid(self.legality(p, state))
+        right = np.where(self.seen["obs.action_mask"][t], legal, 1.0 - legal)
+        of_mask = -np.log(right).sum(axis=-1)
+        return of_mask + ((numbers - symlog(self.seen["obs.seen"][t])) ** 2).sum(axis=-1) - chosen
+
+    def legality(self, p, state):
+        return linear(p, "model.observation.own.0", mlp(p, "model.observation.torso", state))
 
     def logits(self, p, part, state):
         return linear(p, f"{part}.logits", mlp(p, f"{part}.torso", state))
@@ -284,7 +306,13 @@ class Oracle:
     def act(self, p, state):
         x = mlp(p, "net.policy", state)
         if not self.box:
-            return np.log(self.mixed(linear(p, "net.head.linear", x), 3)[:, 0])
+            made, scores = [], np.split(self.legality(self.p, state), ENDS[:-1], axis=-1)
+            for k, (n, score) in enumerate(zip(COUNTS, scores, strict=True)):
+                chance = self.mixed(linear(p, f"net.head.parts.{k}.linear", x), n)[:, 0]
+                # If all are thought to be illegal, the one of the highest score is left.
+                chance *= (score >= 0) | (score == score.max(axis=-1, keepdims=True))
+                made.append(chance / chance.sum(axis=-1, keepdims=True))
+            return np.log(np.maximum(np.concatenate(made, axis=-1), 1e-300))
         return np.tanh(linear(p, "net.head.mean", x)), 0.1 + 0.9 * sigmoid(linear(p, "net.head.deviation", x) + 2.0)
 
     def imagine(self, p, start):
@@ -299,7 +327,9 @@ class Oracle:
                 drawn.append(params_of[0] + params_of[1] * noise[t])
                 a = np.clip(drawn[-1], -1.0, 1.0)
             else:
-                a = self.drawn(("action", t), np.exp(params_of), noise[t, :, 0])
+                parts = np.split(np.exp(params_of), ENDS[:-1], axis=-1)
+                a = [self.drawn(("action", t, k), part, noise[t, :, k]) for k, part in enumerate(parts)]
+                a = np.concatenate(a, axis=-1)
                 drawn.append(a)
             h = self.step(self.p, state[:, deter:], a, state[:, :deter])
             z = self.drawn(("dream", t), self.prior(self.p, h), number[t]).reshape(count, -1)
@@ -479,7 +509,7 @@ def test_the_numpy_form_imagines_what_the_formulas_do(built, kind):
     p, deter, size = oracle.p, policy.cfg.model.deter, policy.net.state_size
     states = rng.uniform(-1.0, 1.0, (BATCH, size)).astype(np.float32)
     acts = policy.net.memory_size - size
-    actions = rng.uniform(-1.0, 1.0, (3, BATCH, acts)) if kind == "box" else np.eye(3)[rng.integers(0, 3, (3, BATCH))]
+    actions = rng.uniform(-1.0, 1.0, (3, BATCH, acts)) if kind == "box" else hot(rng.integers(0, COUNTS, (3, BATCH, 2)))
     imagined, state = list(policy.imagination()(states, actions.astype(np.float32))), states.astype(np.float64)
     assert policy.imagination().state_size == size
     for found, a in zip(imagined, actions, strict=True):
@@ -487,8 +517,10 @@ def test_the_numpy_form_imagines_what_the_formulas_do(built, kind):
         z = np.eye(policy.cfg.model.classes)[oracle.prior(p, h).argmax(axis=-1)].reshape(BATCH, -1)
         state = np.concatenate([h, z], axis=-1)
         row = linear(p, "model.observation.linear", mlp(p, "model.observation.torso", state))
-        np.testing.assert_allclose(found.obs[0], symexp(row[:, :4]), rtol=1e-4, atol=1e-5)
-        assert kind == "box" or found.obs[1].tolist() == row[:, 4:].argmax(axis=1).tolist()
+        np.testing.assert_allclose(found.obs[-2 * (kind == "choice")], symexp(row[:, :4]), rtol=1e-4, atol=1e-5)
+        if kind == "choice":
+            assert found.obs[0].tolist() == (oracle.legality(p, state) >= 0).tolist()
+            assert found.obs[2].tolist() == row[:, 4:].argmax(axis=1).tolist()
         reward = oracle.number(oracle.logits(p, "model.reward", state))
         np.testing.assert_allclose(found.reward, reward, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found.going, sigmoid(oracle.logit_going(p, state)), rtol=1e-5)
@@ -590,7 +622,41 @@ def test_settings_that_learn_nothing_are_refused_before_anything_is_built(settin
         training.check_runnable(chain(*settings))
 
 
-def test_an_observation_with_a_mask_is_refused():
-    masked = dict_of(action_mask=mask_of(3), observation=VECTOR)
-    with pytest.raises(SpaceError, match=r"'dreamer' .*\(action_mask\)"):
-        kit.make_policy("dreamer", masked, discrete(3), modes=("eval",))
+def test_choices_are_drawn_and_likely_as_their_product_says_and_only_where_they_are_allowed():
+    head = MixedChoicesHead(4, list(COUNTS), 0.1, np.random.default_rng(0))
+    rng, count = np.random.default_rng(1), 6
+    x, number = rng.standard_normal((count, 4)).astype(np.float32), head.noise((count,), np.random.default_rng(2))
+    # Of the last row nothing is allowed, so the highest scores count.
+    scores = np.float32([[1, -1, 1, 1, -1]] * (count - 1) + [[-3, -1, -2, -5, -4]])
+    params = head.allowed(head(to_device(50.0 * x)), to_device(scores))
+    drawn = head.draw(params, to_device(number))
+    log_prob, entropy = head.log_prob_entropy(params, drawn)
+    action = np.stack([part.argmax(axis=1) for part in np.split(drawn.asnumpy(), ENDS[:-1], axis=1)], axis=1)
+    np.testing.assert_array_equal(head.rows(to_device(action.astype(np.int32))).asnumpy(), drawn.asnumpy().round())
+    expected, spread = np.zeros(count), np.zeros(count)
+    for k, (n, legal) in enumerate([(3, [0, 2]), (2, [0])]):
+        weight, bias = (p.asnumpy().astype(np.float64) for p in head.parts[k].linear.get_parameters())
+        p = 0.9 * softmax(50.0 * x @ weight.T + bias) + 0.1 / n
+        p *= np.array([np.isin(range(n), legal)] * (count - 1) + [np.arange(n) == 1])
+        p /= p.sum(axis=1, keepdims=True)
+        place = (np.cumsum(p, axis=1) <= number[:, k : k + 1]).sum(axis=1)
+        assert action[:, k].tolist() == place.tolist()
+        expected += np.log(p[np.arange(count), place])
+        spread -= np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0.0).sum(axis=1)
+    np.testing.assert_allclose(log_prob.asnumpy(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(entropy.asnumpy(), spread, rtol=1e-5, atol=1e-6)
+    assert len(set(action[:-1, 0])) == 2
+
+
+def test_masks_of_the_environment_hold_in_every_way_to_act():
+    policy = kit.make_policy("dreamer", CHOICE, multi_discrete(*COUNTS), modes=("collect", "eval"), **SMALL)
+    rng, mask = np.random.default_rng(0), draw_masks(COUNTS, 200, np.random.default_rng(0))
+    seen = {"seen": rng.standard_normal((200, 4)).astype(np.float32), "symbol": rng.integers(0, 3, 200)}
+    obs, mode = FastTreeValue({"action_mask": mask, **seen}), policy.collect_mode
+    for options in ({}, {"random": True}):
+        action = mode.forward(obs, **options)["action"]
+        assert np.take_along_axis(mask, action + np.array([0, COUNTS[0]]), axis=1).all()
+        np.testing.assert_array_equal(mode.memory[:, -sum(COUNTS) :], hot(action))
+    action = policy.eval_mode.forward(obs)
+    assert np.take_along_axis(mask, action + np.array([0, COUNTS[0]]), axis=1).all()
+    np.testing.assert_array_equal(policy.actors["eval"].newest_memory[:, -sum(COUNTS) :], hot(action))

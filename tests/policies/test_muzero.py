@@ -29,7 +29,8 @@ LEARNS = {
     **{"policy.learn.train_ratio": 80, "policy.collect.simulations": 4, "policy.model.latent": 8},
     **{"policy.learn.learning_rate": 0.005},
 }
-RESUMES = {"MuZero": ("CartPole-v1", (*(f"{k}={v}" for k, v in SMALL.items()), "policy.learn.train_ratio=4"))}
+RATIOS = ("policy.learn.train_ratio=4", "policy.learn.reanalysis=0.5")
+RESUMES = {"MuZero": ("CartPole-v1", (*(f"{k}={v}" for k, v in SMALL.items()), *RATIOS))}
 ENVS, TIME, BATCH, ACTIONS, UNROLL = 3, 24, 6, 3, 2
 
 
@@ -207,6 +208,39 @@ def test_an_illegal_action_is_never_searched():
     record = policy.collect_mode.forward(obs)
     assert record["action"].tolist() == [0, 1, 2, 1, 0]
     assert np.array_equal(record["search_policy"] > 0, obs["action_mask"])
+
+
+def test_policies_of_a_share_of_the_sequences_come_from_a_new_search(bench):
+    batch = bench.buffer.sample(1, BATCH)
+    stored = bench.policy.targets(batch)["policy_target"]
+    bench.settings.reanalysis = 1 / 3
+    twin = bench.upcoming()
+    twin.integers(0, ACTIONS, batch.index.shape)
+    found = bench.policy.targets(batch)["policy_target"]
+    np.testing.assert_array_equal(found[:, :, 2:], stored[:, :, 2:])
+    actor, count = bench.policy.actors["collect"], 2 * (UNROLL + 1)
+    outputs = actor.outputs(batch.layout.read(batch.tables.host, "obs")[batch.index[0, : UNROLL + 1, :2].reshape(-1)])
+    expected = actor.search(outputs, twin.gumbel(size=(count, ACTIONS))).policy
+    np.testing.assert_allclose(found[0, :, :2].reshape(count, ACTIONS), expected, rtol=1e-6)
+    assert not np.allclose(found[:, :, :2], stored[:, :, :2], atol=1e-3)
+    assert generator_state(twin) == generator_state(bench.policy.learn_rng)
+
+
+def test_what_the_other_player_gains_is_lost(bench):
+    """The next player's rewards and values count with the opposite sign, in targets and in the search."""
+    batch, gamma = bench.buffer.sample(1, BATCH), bench.settings.gamma
+    bench.settings.two_players = True
+    targets, reward = bench.policy.targets(batch), batch.layout.read(batch.tables.host, "reward")[batch.index][0]
+    both = batch.filled[0, :2].all(axis=0)
+    assert both.any()
+    np.testing.assert_allclose(targets["return"][0, 0, both], (reward[0] - gamma * reward[1])[both], rtol=1e-5)
+    alone = batch.filled[0, 0] & ~batch.filled[0, 1]
+    np.testing.assert_allclose(targets["return"][0, 0, alone], reward[0, alone], rtol=1e-5)
+    assert set(np.abs(np.sign(targets["decay"][0, 0, both]))) <= {0.0, 1.0}
+    assert (targets["decay"][0, 0, both] >= 0).all()
+    assert (targets["decay"][0, 0, alone] <= 0).all()
+    actor = bench.policy.make_actor(bench.policy.actors["eval"].network, np.random.default_rng(0))
+    assert actor.gamma == -gamma
 
 
 def test_sequences_without_steps_to_unroll_are_refused():

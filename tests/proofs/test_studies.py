@@ -21,7 +21,7 @@ from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.policies import get_policy_class, sac
 from minding.training.assembly import build
 from proofs import benchmark_sets, recordings, tag_crossplay
-from proofs.board_lines import Lines, lines_against, lines_of_run
+from proofs.board_lines import Evaluated, Lines, lines_against, lines_of_run
 from proofs.constant_rewards import Constant, minus_one, plus_one
 from proofs.coverage import SETS, draw
 from proofs.critics_first import CriticsFirstCell
@@ -77,6 +77,14 @@ def test_all_lines_are_counted(first):
     assert found == Lines(*counted(GAME.initial(1), first))
     assert found.lost > 0
     assert lines_against(GAME, FirstOptimal(), first).lost == 0
+
+
+def test_a_policy_plays_the_lines_as_it_plays_in_evaluations():
+    small = ("policy.model.hidden=[8]", "policy.collect.simulations=2")
+    policy = training.make_policy(compile_run("tictactoe_muzero", small), modes=("eval",))
+    found = lines_against(GAME, Evaluated(policy.eval_mode), True)
+    assert min(found.won, found.drawn, found.lost) > 0
+    assert sum(found) <= 8 * 6 * 4 * 2
 
 
 @pytest.mark.slow

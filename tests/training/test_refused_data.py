@@ -156,10 +156,6 @@ def test_what_is_known_only_from_the_arrays_is_refused_before_mindspore_is_prepa
 PENDULUM = ("iql", "env.env_id=Pendulum-v1", "policy.other.reward=return_range")
 UNFIT = {
     "fqe of several choices": (["bc", "env.env_id=data", "policy.eval.fqe=true"], "multi_discrete"),
-    "a mask that Dreamer cannot foresee": (
-        ["dreamer", "env.env_id=minding/MaskedGrid-v0", "env.info_keys=[action_mask]"],
-        "policy.type='dreamer' .* action mask",
-    ),
     "lives that no one reports": (["ppo", "env.env_id=CartPole-v1", "env.episodic_life=true"], "gives none"),
     "too few for GAIL": (["gail", "env.env_id=CartPole-v1", "policy.other.gail.batch_size=5"], r"gail\.batch_size=5"),
     "one return": ([*PENDULUM, "chain=prior_data"], "that of all 2 is 3"),
@@ -179,7 +175,7 @@ def test_settings_that_do_not_fit_are_refused_before_mindspore_is_prepared(
     else:
         data = recorded(config(folders, "good").env)
     save_dataset(tmp_path / "good", data)
-    if "chain=off_policy" not in arguments and arguments[0] not in ("dreamer", "ppo"):
+    if "chain=off_policy" not in arguments and arguments[0] != "ppo":
         arguments = [*arguments, f"policy.other.data={tmp_path / 'good'}"]
     if arguments[0] in ("bc", "iql"):
         arguments = [*arguments, "policy.learn.batch_size=4"]

@@ -123,7 +123,9 @@ def _record(
 ) -> Dataset:
     """Plays in `env`, closes it, saves the steps and reads them back."""
     try:
-        data = play_recorded(act, reset, env, steps, {"env": describe(cfg.env), **about}, report, take_reward)
+        kwargs = {**cfg.env.env_kwargs, **cfg.env.evaluator_kwargs}
+        described = describe({**cfg.env, "env_kwargs": kwargs})
+        data = play_recorded(act, reset, env, steps, {"env": described, **about}, report, take_reward)
     finally:
         env.close()
     save_dataset(out, data)

@@ -188,7 +188,7 @@ def compare(
         found = {**dict(zip(leaves, expected.obs)), REWARD: expected.reward, CONTINUES: expected.going}
         same = {**{path: data.obs[path][starts] for path in leaves}, REWARD: data.reward[starts - 1]}
         same[CONTINUES] = np.ones(len(starts))
-        kinds = {name: found[name].dtype.kind in "iu" for name in found}
+        kinds = {name: found[name].dtype.kind in "biu" for name in found}
         made, kept = (
             {_name(name): _error(name, kinds[name], each[name][there], real[name]) for name in found}
             for each in (found, same)

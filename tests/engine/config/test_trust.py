@@ -56,6 +56,7 @@ REFUSED = [
     ("env.env_id", "GymEnvironment", "loads another environment by its name"),
     ("env.env_kwargs", {"env_id": "GymV21Environment-v0"}, "loads another environment by its name"),
     ("env.env_kwargs", {"x": "own_maze.py"}, "is an argument that names a file"),
+    ("env.evaluator_kwargs", {"x": "own_maze.py"}, "is an argument that names a file"),
     ("env.env_kwargs", {"a": [{"file://own_maze.py": 1}]}, "is an argument that names a file"),
     ("use", [{"call": "own_maze:Maze", "before": "x"}], "names code"),
 ]

@@ -67,6 +67,23 @@ def test_rewards_on_edges_and_the_discount_decide():
     assert found.action_value[0, 1] == pytest.approx(0.5 * 3 / 4)
 
 
+def test_of_two_players_each_chooses_for_itself():
+    # Action 0 earns 1, after which the other player can earn 3; action 1 earns nothing, and neither can the other.
+    def step(latent, action):
+        reward = np.where(latent[:, 0] == 0, action == 0, np.where(latent[:, 0] == 1, 3 * (action == 1), 0)).astype(
+            float
+        )
+        after = np.where(latent[:, 0] == 0, 1.0 + action, 3.0)[:, None]
+        return Predicted(after, reward, np.zeros((len(after), 2)), np.zeros(len(after)))
+
+    root = Predicted(np.zeros((1, 1)), np.zeros(1), np.zeros((1, 2)), np.zeros(1))
+    found = plan(root, step, GumbelOptions(32, 2, 50.0, 1.0), -1.0)
+    assert found.best[0] == 1
+    # The first return through action 0 is the model's value, the second one has the other player's action 0.
+    assert found.action_value[0, 0] == pytest.approx(1.0 - 3.0 * (found.visits[0, 0] - 2) / found.visits[0, 0])
+    assert found.action_value[0, 1] == 0.0
+
+
 def test_answers_that_do_not_fit_are_refused():
     root, legal, following = model(CASES[0])
     options = GumbelOptions(4)
@@ -74,7 +91,7 @@ def test_answers_that_do_not_fit_are_refused():
         plan(root, following, options, 0.9, legal=legal[:, 1:])
     with pytest.raises(ShapeError, match="state 1 has no legal action"):
         plan(root, following, options, 0.9, legal=legal & [[True], [False], [True]])
-    with pytest.raises(ConfigError, match=r"gamma=1.5: expected a number in \[0, 1.0\]"):
+    with pytest.raises(ConfigError, match=r"gamma=1.5: expected a number in \[-1, 1\]"):
         plan(root, following, options, 1.5)
     with pytest.raises(ShapeError, match="expected rewards, logits, values and latents"):
         plan(root, lambda s, a: following(s, a)._replace(latent=np.zeros((3, 1))), options, 0.9)

@@ -227,3 +227,28 @@ def test_pictures_ask_the_rules_for_the_stones(stones):
     else:
         yellow = (env.render()[20::40, 20::40].reshape(9, 3) == (244, 197, 66)).all(axis=1)
         assert np.flatnonzero(yellow).tolist() == [3]
+
+
+def test_an_agent_plays_both_sides_and_each_ply_is_a_step_of_the_player_to_move():
+    env = BoardEnv(TicTacToe(), "self")
+    obs, _ = env.reset(seed=0)
+    for k, action in enumerate([0, 3, 1, 4, 2]):
+        # The own stones come first, of either side.
+        assert obs["observation"].sum(axis=(1, 2)).tolist() == [k // 2, (k + 1) // 2]
+        obs, reward, terminated, _, _ = env.step(action)
+        assert (reward, terminated) == (float(k == 4), k == 4)
+    env.reset(seed=0)
+    env.step(0)
+    with pytest.raises(GameError, match="game 0, ply 2: obey"):
+        env.step(0)
+
+
+def test_openings_have_any_number_of_plies_up_to_the_given_one_and_end_no_game():
+    games = BoardVector(600, TicTacToe(), "self:6")
+    obs, _ = games.reset(seed=0)
+    counts = np.bincount(obs["observation"].sum(axis=(1, 2, 3)).astype(int), minlength=8)
+    assert counts[:6].min() > 60
+    assert 0 < counts[6] < 110
+    assert counts[7] == 0
+    assert obs["action_mask"].any(axis=1).all()
+    assert not games.over.any()

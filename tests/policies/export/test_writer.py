@@ -82,6 +82,7 @@ CASES = {
         discrete(3),
         {**WORLD, "policy.model.posterior": "full"},
     ),
+    "dreamer, masked choices": ("dreamer", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), WORLD),
 }
 # A MindIR file prepares itself anew for every batch size.
 FAST_MINDIR = ("ppo, discrete", "sac", "ppo, memory", "td3, layer norm")
