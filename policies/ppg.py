@@ -62,7 +62,7 @@ class Phases(Update):
         self.rollouts.append(tuple(table[learned_rows(batch)] for table in batch.tables.host))
         if passes is None:
             return output
-        rows = self._phases * batch.tables.rows
+        rows = max(self._phases * batch.tables.rows, sum(len(tables[0]) for tables in self.rollouts))
         if self._kept is None or self._kept.rows < rows:
             self._kept = DeviceTables(batch.layout, rows)
         for table, parts in enumerate(zip(*self.rollouts, strict=True)):
@@ -103,7 +103,7 @@ class PPGCell(ProximalStep):
         self.auxiliary_gradient = self.optim.gradient(self.auxiliary_loss, *self.optim.names)
 
     def groups(self, net: SeparateActorCritic, whole: Group, learn: Mapping[str, Any]) -> dict[str, Group]:
-        parts = {"policy": net.policy, "critic": net.critic, AUXILIARY: net.auxiliary}
+        parts: dict[str, Any] = {"policy": net.policy, "critic": net.critic, AUXILIARY: net.auxiliary}
         return {name: dataclasses.replace(whole, params=part.trainable_params()) for name, part in parts.items()}
 
     def loss(self, batch):
@@ -160,9 +160,9 @@ class PPG(ActorCriticPolicy):
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         constants, learn = {**self.constants(progress), **self.all_rows(batch)}, self.cfg.learn
         kept = [len(tables[0]) for tables in self.undivided.rollouts]
-        if len(kept) + 1 == learn.aux_freq:
-            count = sum(kept) + len(learned_rows(batch))
-            constants[PASSES] = np.stack([self.learn_rng.permutation(count) for _ in range(learn.aux_epoch)])
+        if len(kept) + 1 >= learn.read("aux_freq", int):
+            count, passes = sum(kept) + len(learned_rows(batch)), range(learn.read("aux_epoch", int))
+            constants[PASSES] = np.stack([self.learn_rng.permutation(count) for _ in passes])
         return Inputs({"advantage": self.advantage(batch)}, constants, dict.fromkeys(OF_AUXILIARY, 0))
 
     def all_rows(self, batch: IndexedBatch) -> dict[str, Array]:

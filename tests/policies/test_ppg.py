@@ -10,6 +10,7 @@ CONTRACT = {
     "ppg": (VECTOR, discrete(3), {"policy.learn.aux_freq": 2}),
     "ppg, composite": (VECTOR, composite(3, numbers=2), RAW),
 }
+ALTERNATIVES = ("policy.learn.aux_freq=1",)
 RESUMES = {"PPG between two auxiliary phases": ("CartPole-v1", ("policy.learn.aux_freq=4",))}
 
 BATCH, ENTROPY = 16, 0.01
