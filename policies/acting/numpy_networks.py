@@ -498,3 +498,13 @@ class CentralAgentActors:
             return outputs
         own = [*leaves[: self.actors.place], *leaves[self.actors.place + 1 : count]]
         return (*outputs, self.value(self.encoder(own), leaves[count:]))
+
+
+class SeparateActorCritic:
+    """(value ``(B,)``, distribution parameters...), from networks that share nothing."""
+
+    def __init__(self, policy: Actor, value: Actor) -> None:
+        self.policy, self.value = policy, value
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        return self.value(leaves)[0][:, 0], *self.policy(leaves)

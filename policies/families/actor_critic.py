@@ -174,7 +174,7 @@ class ProximalStep(ActorCriticStep):
 
     def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str]) -> None:
         super().__init__(net, learn, names)
-        if learn["target_kl"]:
+        if learn.get("target_kl"):
             self.watched, self.limit = "approx_kl", 1.5 * learn["target_kl"]
         self.nothing = ms.Tensor(np.float32(0.0))
         fuse_likelihood(net.head)

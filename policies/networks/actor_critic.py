@@ -335,3 +335,40 @@ class CriticEnsemble(nn.Cell):
         for member in self.members:
             values = (*values, member.of_many(actions, obs))
         return values
+
+
+class SeparateActorCritic(StochasticNetwork):
+    """A `PolicyNetwork` and a `StateValue`, which share nothing, and a second value as a linear head of the policy.
+
+    Takes the observation leaves and returns (value (B,), distribution parameters...).
+    """
+
+    first = 1
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.memory = None
+        self.policy = PolicyNetwork(spec, model, rng)
+        self.critic = StateValue(spec, model, rng)
+        self.auxiliary = ScalarLinear(self.policy.torso.out_features, 1.0, rng)
+
+    @property
+    def head(self) -> Any:
+        return self.policy.head
+
+    def construct(self, obs):
+        return (self.critic(obs), *self.policy(obs))
+
+    def of_rows(self, batch):
+        """The outputs for the rows of a batch."""
+        return self.construct(batch["obs"])
+
+    def policy_and_auxiliary(self, obs):
+        """The parameters of the distribution, and the value (B,) by the policy's features."""
+        features = self.policy.torso(self.policy.encoder(obs))
+        return self.policy.params(features, obs), self.auxiliary(features)
+
+    def host(self) -> numpy_networks.SeparateActorCritic:
+        encoder, torso, value = host_of(self.critic.encoder, self.critic.torso, self.critic.value)
+        value = numpy_networks.Actor(encoder, torso, numpy_networks.LayerHead(value))
+        return numpy_networks.SeparateActorCritic(self.policy.host(), value)

@@ -96,6 +96,26 @@ def ppo() -> groups.Schema:
     return schema
 
 
+def ppg() -> groups.Schema:
+    """Settings of PPG."""
+    learn = {
+        **groups.described(
+            groups.passes(1, 16),
+            n_epoch="passes over each rollout in a policy phase",
+            n_minibatch="minibatches per pass of a policy phase, reshuffled each time",
+        ),
+        **LearnSection.options("gae_lambda", "clip_ratio", "normalize_advantage", learning_rate=5e-4),
+        **groups.anneal(False),
+        "aux_freq": opt(32, "[1, 10000]", "rollouts from one auxiliary phase to the next; their rows stay in memory"),
+        "aux_epoch": opt(6, "[1, 10000]", "passes of an auxiliary phase over these rollouts"),
+        "clone_weight": opt(1.0, "[0, inf)", "weight of the divergence of the policy in an auxiliary phase"),
+    }
+    schema = groups.actor_critic(learn, 1024)
+    del schema["learn"]["value_weight"]
+    schema["model"] |= ModelSection.options(normalize_obs=True)
+    return schema
+
+
 def trpo() -> groups.Schema:
     """Settings of TRPO."""
     learn = {
@@ -136,6 +156,7 @@ ALGORITHMS = (
     Algorithm("a2c", "A2C", a2c, actions=ANY_ACTIONS, chain="on_policy", agents="any"),
     Algorithm("a3c", "A3C", a3c, actions=ANY_ACTIONS, chain="single_step"),
     Algorithm("ppo", "PPO", ppo, actions=ANY_ACTIONS, chain="on_policy", agents="any", env={"normalize_reward": True}),
+    Algorithm("ppg", "PPG", ppg, actions=ANY_ACTIONS, chain="on_policy", env={"normalize_reward": True}),
     Algorithm("trpo", "TRPO", trpo, actions=ANY_ACTIONS, chain="on_policy"),
     Algorithm("impala", "IMPALA", impala, actions=ANY_ACTIONS, chain="trajectory"),
 )

@@ -133,7 +133,7 @@ ANSWERS: dict[str, Counterpart] = {
     "PG": Counterpart("pg"),
     "PlanDiffuser": Counterpart("iql", "no diffusion model", same=False),
     "PLAS": Counterpart("td3_bc", "no generative model of actions", same=False),
-    "PPG": Counterpart("ppo", "no auxiliary phase", same=False),
+    "PPG": Counterpart("ppg"),
     "PPO": Counterpart("ppo"),
     "PPO_KL": Counterpart("ppo", "policy.learn.kl_weight=1 policy.learn.clip_ratio=0.99"),
     "PRDC": Counterpart("td3_bc", "near the recorded action of the state", same=False),

@@ -51,8 +51,8 @@ def _overview() -> None:
         echo(wrapped(", ".join(names), f"  {where:<{width}} "))
     echo("Algorithms: minding train NAME --env ENV_ID")
     echo(wrapped(", ".join(ALGORITHMS), "  "))
-    echo("Environments, by family: --env ENV_ID, or your own module:Class")
-    echo(wrapped(", ".join(f"{family} ({len(ids)})" for family, ids in _families().items()), "  "))
+    echo("Environments, number by family: --env ENV_ID, or your own module:Class")
+    echo(wrapped(", ".join(f"{family} {len(ids)}" for family, ids in _families().items()), "  "))
     echo(f"Middleware: {len(_middleware_found())}, for task.use(...): minding list middleware")
     echo("One per line: minding list presets. Details of one: minding list cartpole_ppo")
 
