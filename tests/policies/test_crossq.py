@@ -11,6 +11,8 @@ from float64_networks import moved
 from minding.engine.process.runtime import to_device
 from minding.policies.networks.batch_renorm import BatchRenorm
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"crossq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.learn.policy_delay": 1})}
 RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
