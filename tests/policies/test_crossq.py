@@ -130,6 +130,7 @@ def trained(p, part):
 class TestCrossQ(kit.CriticTests):
     Step = Step
 
+    @pytest.mark.shared_graphs
     @pytest.mark.parametrize("renorm_after", [0, 1000])
     def test_metrics_and_gradients_are_those_of_the_formulas(self, bench, renorm_after):
         bench.settings["renorm_after"] = renorm_after
