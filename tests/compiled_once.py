@@ -1,4 +1,6 @@
-"""Policies of the same configuration share one compiled update, because compiling one takes seconds.
+"""Updates of tests without a compilation of their own, because compiling one takes seconds.
+
+Policies of the same configuration share one compiled update, and updates of tests marked ``eager`` are not compiled.
 
 A run and the runs that continue it build equal policies in one process. The first of them compiles its update, and the
 others run that graph on their own numbers: these are copied into the parameters and tables of the first policy before
@@ -6,15 +8,20 @@ each call, and back after it. All state stays with the policy that has it.
 
 Tests marked ``shared_graphs`` do this. What a graph is compiled from decides whether two are equal, see `constants`; a
 function of a module that a test replaces is not seen.
+
+Tests marked ``eager`` run the Python code of their updates, operator by operator, which takes 10 to 100 ms a step. It
+is the code that others compile: `policies/test_contract.py` compares the two for every algorithm.
 """
 
 import types
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled
+from minding.policies.ops import primitives
 
 MOST = 12
 """So many graphs are kept, with 10 to 20 MB each."""
@@ -24,14 +31,18 @@ class Shared:
     """The graphs of updates, by what they were compiled from."""
 
     def __init__(self):
-        self.on, self.lent, self.compiled, self.borrowed = False, {}, 0, 0
+        self.on, self.eager, self.lent, self.compiled, self.borrowed = False, False, {}, 0, 0
 
     def install(self):
-        """Changes `Compiled` for this process; it shares graphs while this object is `on`."""
+        """Changes `Compiled` for this process; it shares graphs while this object is `on`, none while it is `eager`."""
         compile_own = Compiled._first
 
         def first(compiled, inputs, signature):
-            if not self.on or type(compiled._cell).__name__ != "GradientLoop":
+            is_update = type(compiled._cell).__name__ == "GradientLoop"
+            if self.eager and is_update:
+                compiled._graphs[signature] = eagerly(compiled._cell)
+                return compiled._graphs[signature](inputs)
+            if not self.on or not is_update:
                 return compile_own(compiled, inputs, signature)
             key = (signature, str(runtime.settings()), *constants(compiled._cell, {}))
             own = [p.asnumpy() for p in numbers_of(compiled._cell)]
@@ -50,6 +61,23 @@ class Shared:
             return output
 
         Compiled._first = first
+
+
+shared = Shared()
+
+
+def eagerly(cell):
+    """What a graph of a cell computes, by its Python code."""
+    construct = type(cell).construct.__wrapped__
+
+    def run(inputs):
+        with pytest.MonkeyPatch.context() as patch:
+            # These two are for graphs only.
+            patch.setattr(primitives, "item", lambda values, k: values[k])
+            patch.setattr(primitives, "named", lambda names, values: dict(zip(names, values)))
+            return construct(cell, *inputs)
+
+    return run
 
 
 def borrowed(lent, own):

@@ -16,7 +16,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-shared = compiled_once.Shared()
+shared = compiled_once.shared
 shared.install()
 
 
@@ -41,7 +41,9 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    shared.on = item.get_closest_marker("shared_graphs") is not None
+    # That of a test comes before that of its module.
+    kind = next((mark.name for mark in item.iter_markers() if mark.name in ("eager", "shared_graphs")), None)
+    shared.on, shared.eager = kind == "shared_graphs", kind == "eager"
 
 
 def pytest_collection_finish():

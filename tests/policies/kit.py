@@ -279,6 +279,8 @@ class CriticTests:
         check_metrics(output.metrics, step.metrics(p, after))
         check_gradients(bench.policy, step.losses(p, after), **self.close)
 
+    # Compiled: what reads parameters that another part of the step has moved must wait for it there.
+    @pytest.mark.shared_graphs
     def test_metrics_and_gradients_are_those_of_the_formulas(self, bench):
         self.check_formulas(bench)
 

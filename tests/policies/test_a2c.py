@@ -12,6 +12,8 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, Task
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {
     "a2c": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
     "a2c, memory, masked": (

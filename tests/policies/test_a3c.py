@@ -2,8 +2,11 @@
 
 import kit
 import numpy as np
+import pytest
 from fakes import VECTOR, discrete, space_of
 from float64_networks import normal, scores, state_value
+
+pytestmark = pytest.mark.eager
 
 CONTRACT = {"a3c": (VECTOR, discrete(3), {})}
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.02, "policy.learn.anneal_lr": "false"}

@@ -11,6 +11,8 @@ from minding.engine.process.runtime import ms
 from minding.policies.alphazero import cross_entropy
 from minding.policies.core.acting_network import acting_network
 
+pytestmark = pytest.mark.eager
+
 PLANES = dict_of(action_mask=mask_of(3), observation=space_of(2, 4, 3))
 RESIDUAL = {"policy.model.net": "residual", "policy.model.channels": 4, "policy.model.blocks": 2}
 CONTRACT = {

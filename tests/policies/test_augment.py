@@ -14,6 +14,8 @@ from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import to_device
 from minding.policies.networks.augment import RandomShift
 
+pytestmark = pytest.mark.eager
+
 BOTH = dict_of(image=IMAGE, speed=VECTOR)
 ROWS, STEPS = 8, 2
 

@@ -4,11 +4,14 @@ from typing import ClassVar
 
 import kit
 import numpy as np
+import pytest
 from fakes import VECTOR, space_of
 from float64_networks import linear_head, normal
 
 from minding.engine.process.runtime import to_device
 from minding.policies.families.weighted_regression import advantage_weights
+
+pytestmark = pytest.mark.eager
 
 CONTRACT = {"awac": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True})}
 RESUMES = {}

@@ -9,6 +9,8 @@ from float64_networks import categorical, normal, scores
 from minding.engine.chain.context import OfflineRLContext
 from minding.middleware import offline_data_fetcher, trainer
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {
     "bc": (dict_of(a=VECTOR, b=discrete(2)), discrete(3), {}),
     "bc, box": (VECTOR, space_of(2, 2), {"policy.learn.loss": "log_likelihood", "policy.learn.grad_norm": 0.5}),
@@ -56,6 +58,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_lowers_it(case):
     assert losses[-1] < 0.9 * losses[0]
 
 
+@pytest.mark.shared_graphs
 def test_a_cloned_policy_does_what_was_recorded():
     bench = bench_of("choices")
     rows = bench.rows(seed=1, action=3)

@@ -24,6 +24,8 @@ from minding.engine.process.runtime import to_device
 from minding.policies.networks.return_distribution import SupportMean
 from minding.policies.ops.distributional import beyond, moved, project
 
+pytestmark = pytest.mark.eager
+
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
 CONTRACT = {"c51": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
 RESUMES = {}

@@ -17,6 +17,8 @@ from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import to_device
 from minding.policies.ops.values import log_integral
 
+pytestmark = pytest.mark.eager
+
 SMALL = {"policy.model.normalize_obs": True, "policy.learn.n_actions": 2}
 CONTRACT = {
     "cql": (VECTOR, space_of(2, 2), SMALL),

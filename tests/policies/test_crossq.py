@@ -11,6 +11,8 @@ from float64_networks import moved
 from minding.engine.process.runtime import to_device
 from minding.policies.networks.batch_renorm import BatchRenorm
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"crossq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.learn.policy_delay": 1})}
 RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
@@ -128,6 +130,7 @@ def trained(p, part):
 class TestCrossQ(kit.CriticTests):
     Step = Step
 
+    @pytest.mark.shared_graphs
     @pytest.mark.parametrize("renorm_after", [0, 1000])
     def test_metrics_and_gradients_are_those_of_the_formulas(self, bench, renorm_after):
         bench.settings["renorm_after"] = renorm_after

@@ -1,8 +1,11 @@
 """DDPG: one step against float64 NumPy, for the targets and for both networks."""
 
 import kit
+import pytest
 from fakes import VECTOR, space_of
 from float64_networks import actor, value
+
+pytestmark = pytest.mark.eager
 
 CONTRACT = {"ddpg": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
 RESUMES = {}

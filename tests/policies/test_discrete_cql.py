@@ -21,6 +21,8 @@ from fakes import discrete, draw_masks, space_of
 
 from minding.engine.process.runtime import to_device
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"discrete_cql": (MASKED, discrete(ACTIONS), {"policy.model.dueling": True})}
 JUDGED = ("policy.other.holdout=0.3", "policy.eval.fqe=true", "policy.eval.fqe_steps=50", "policy.learn.gamma=0.0")
 RESUMES = {"discrete CQL, judged by held-out episodes": ("CartPole-v1", JUDGED)}
@@ -104,6 +106,7 @@ def solved(alpha):
     return q
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_learned_values_are_below_the_true_ones(alpha):
     """Of a table of 4 states, in which every action was taken as often."""

@@ -4,10 +4,13 @@ import copy
 
 import kit
 import numpy as np
+import pytest
 from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of
 from kit import BATCH
 
 from minding.engine.data import trees
+
+pytestmark = pytest.mark.eager
 
 CONTRACT = {
     "discrete_sac": (VECTOR, discrete(3), {"policy.model.normalize_obs": True, "policy.model.dueling": True}),

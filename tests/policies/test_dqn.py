@@ -25,6 +25,8 @@ from fakes import VECTOR, discrete
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError, MindingError
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {
     "dqn": (VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
     "dqn, prioritized": (VECTOR, discrete(3), {**PRIORITIZED, "policy.learn.target.freq": 4}),

@@ -10,6 +10,8 @@ from test_recurrent import HEADS, LAYERS, LENGTH, gtrxl_rows
 from minding.engine.data.batch import Recorded
 from minding.engine.errors import ConfigError
 
+pytestmark = pytest.mark.eager
+
 TRANSFORMER = {
     "policy.model.hidden": [],
     "policy.model.memory_dim": 6,

@@ -12,6 +12,8 @@ from minding.engine.data.batch import IndexedBatch
 from minding.middleware import trainer
 from minding.policies import get_policy_class
 
+pytestmark = pytest.mark.eager
+
 ROWS, DEAD = 7, [0, 3, 5]
 NORMALISED = {"policy.learn.normalize_advantage": True, "policy.learn.optimizer": "adam"}
 CASES = {

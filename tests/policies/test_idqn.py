@@ -1,9 +1,12 @@
 """Independent Q-learning: one update on whole episodes against NumPy, and what an agent remembers of itself."""
 
 import numpy as np
+import pytest
 from fakes import discrete
 from team_values import ACTIONS, AGENTS, SEEN, SMALL, SPACE, TeamTests, lambda_returns, team_benches
 from treevalue import FastTreeValue
+
+pytestmark = pytest.mark.eager
 
 KEPT = 10
 """Numbers that an LSTM of 5 units remembers."""

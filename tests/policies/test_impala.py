@@ -2,10 +2,13 @@
 
 import kit
 import numpy as np
+import pytest
 from fakes import VECTOR, dict_of, discrete, space_of
 from float64_networks import categorical, scores, state_value
 
 from minding.engine.run.fingerprint import fingerprint
+
+pytestmark = pytest.mark.eager
 
 CONTRACT = {
     "impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),

@@ -9,6 +9,8 @@ from minding.engine.errors import SpaceError
 from minding.policies.discrete_sac import DiscreteSAC
 from minding.policies.ppo import PPO
 
+pytestmark = pytest.mark.eager
+
 SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
 CONTRACT = {"ippo": (SEEN, discrete(3), {})}
 RESUMES = {}

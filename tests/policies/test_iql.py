@@ -10,6 +10,8 @@ from numeric import assert_gradient
 from minding.policies.iql import expectile_loss
 from minding.policies.ops import primitives
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"iql": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True})}
 RESUMES = {}
 

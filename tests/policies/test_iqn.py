@@ -4,6 +4,7 @@ import copy
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from action_values import (
     ACTIONS,
     ALTERNATIVES,
@@ -26,6 +27,8 @@ from fakes import VECTOR, discrete
 from numeric import value
 
 from minding.engine.process.runtime import to_device
+
+pytestmark = pytest.mark.eager
 
 SMALL = {
     "policy.model.n_cosines": 6,

@@ -9,6 +9,8 @@ from team_critics import AGENTS, BATCH, SPACES, Step, check_step, differ, make, 
 
 from minding.policies import get_policy_class
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {
     "maddpg": (*SPACES["discrete"], {"policy.model.normalize_obs": True}),
     "maddpg, box": (*SPACES["box"], {"policy.model.central": False}),

@@ -21,6 +21,8 @@ from minding.policies.core.acting_network import acting_network
 from minding.policies.mappo import MAPPO
 from minding.policies.networks.central import PopArt
 
+pytestmark = pytest.mark.eager
+
 SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
 STATE = space_of(5)
 MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": 5}

@@ -5,6 +5,8 @@ import pytest
 from float64_networks import squashed
 from team_critics import AGENTS, BATCH, RATE, SPACES, Step, check_step, differ, make, mean, rows_for
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"masac": (*SPACES["discrete"], {"policy.model.normalize_obs": True}), "masac, box": (*SPACES["box"], {})}
 RESUMES = {}
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}")

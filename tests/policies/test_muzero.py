@@ -13,6 +13,8 @@ from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.seeding import generator_state, restore_generator
 
+pytestmark = pytest.mark.eager
+
 SMALL = {
     **{"policy.model.latent": 5, "policy.model.bins": 9, "policy.learn.length": 4, "policy.learn.nstep": 2},
     **{"policy.learn.batch_size": 6, "policy.collect.simulations": 4},

@@ -6,6 +6,8 @@ import pytest
 from fakes import VECTOR, composite, dict_of, discrete, mask_of
 from float64_networks import categorical, finite_differences, scores
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"pg": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), composite(3, 2, numbers=2), {})}
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.02}
 BOOTSTRAPS = False

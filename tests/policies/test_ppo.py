@@ -6,6 +6,8 @@ import pytest
 from fakes import VECTOR, composite, dict_of, discrete, mask_of, multi_discrete, set_rate, space_of
 from float64_networks import categorical, normal, scores, state_value
 
+pytestmark = pytest.mark.eager
+
 RAW = {"policy.model.normalize_obs": False}
 CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
@@ -242,6 +244,7 @@ def penalized_loss(p, old, rows):
     return loss, divergence.mean()
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize("kind", ["discrete", "box"])
 def test_the_penalty_is_the_divergence_from_the_policy_before_the_first_step(penalized, kind):
     moments, params = [], []
@@ -262,6 +265,7 @@ def test_the_penalty_is_the_divergence_from_the_policy_before_the_first_step(pen
     kit.check_slopes(lambda p: penalized_loss(p, old, rows)[0], params[0], names, found, rel=2e-3, abs=1e-3)
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize(("divergence", "factor"), [(0.0, 0.5), (AIM / 1.4, 1.0), (1.4 * AIM, 1.0), (1.6 * AIM, 2.0)])
 def test_the_weight_of_the_penalty_is_halved_or_doubled_if_the_divergence_is_far_from_its_aim(
     penalized, divergence, factor

@@ -7,6 +7,8 @@ from fakes import discrete
 
 from minding.engine.data.batch import Field
 
+pytestmark = pytest.mark.eager
+
 STEPS, ENVS = 4, 6
 ROWS = STEPS * ENVS
 INDEX = np.arange(ROWS, dtype=np.int32).reshape(STEPS, ENVS)

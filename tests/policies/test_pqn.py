@@ -9,6 +9,8 @@ from float64_networks import finite_differences
 
 from minding.engine.data.returns import gae
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {
     "pqn": (VECTOR, discrete(3), {"policy.model.normalize_obs": True}),
     "pqn, masked": (MASKED, discrete(3), {"policy.model.dueling": True}),

@@ -33,6 +33,8 @@ from minding.policies.export.writer import export_policy
 from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.team_networks import MonotonicMixer
 
+pytestmark = pytest.mark.eager
+
 MIXER = {"policy.model.mixer_dim": 4, "policy.model.hypernet_dim": 6}
 CONTRACT = {"qmix": (SPACE, discrete(3), {**SMALL, **MIXER, "policy.learn.target.freq": 4})}
 RESUMES = {"QMIX": ("agent_worlds:Parts", (*SETTINGS, "policy.model.mixer_dim=8"))}
@@ -97,6 +99,7 @@ def test_the_value_of_the_team_never_falls_with_that_of_an_agent(bench, form):
     assert max(largest) > 1.0
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.slow
 def test_the_two_step_game_is_solved(tmp_path):
     # The sum of two values cannot tell what both do from what one does: see the test of VDN.

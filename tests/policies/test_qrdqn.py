@@ -19,6 +19,8 @@ from numeric import assert_gradient, t, value
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.ops.distributional import QuantileLoss, midpoints, quantile_huber
 
+pytestmark = pytest.mark.eager
+
 SMALL = {"policy.model.n_quantiles": 5}
 CONTRACT = {"qrdqn": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
 RESUMES = {}

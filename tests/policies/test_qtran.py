@@ -14,6 +14,8 @@ from team_values import (
     team_benches,
 )
 
+pytestmark = pytest.mark.eager
+
 SIZES = {"policy.model.joint_hidden": [6], "policy.model.memory": "none"}
 CONTRACT = {"qtran": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.target.freq": 4})}
 # Its parts are those of QMIX, which is resumed.
@@ -43,6 +45,7 @@ class TestUpdate(TeamTests):
         return np.stack(errors), np.ones((3, episode.length))
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.slow
 def test_the_matrix_game_is_solved(tmp_path):
     assert matrix_game("qtran", tmp_path, ONE_STEP) == 8.0

@@ -25,6 +25,8 @@ from minding.engine.data.returns import rescaled, unscaled
 from minding.engine.errors import ConfigError
 from minding.middleware import OffPolicyLearner
 
+pytestmark = pytest.mark.eager
+
 SMALL = {"policy.model.memory_dim": 5, "policy.learn.length": 4, "policy.other.priority.stride": 1}
 CONTRACT = {
     "r2d2": (

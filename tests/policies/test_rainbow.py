@@ -27,6 +27,8 @@ from test_c51 import SMALL, SUPPORT, CategoricalTests
 
 from minding.policies.acting.sampling import weight_noise
 
+pytestmark = pytest.mark.eager
+
 EXPECTED = {"policy.model.distributional": False}
 OFF = {
     **EXPECTED,

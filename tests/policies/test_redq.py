@@ -10,6 +10,8 @@ from test_dropout import kept
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError
 
+pytestmark = pytest.mark.eager
+
 SMALL = {"policy.model.n_critics": 3, "policy.learn.policy_delay": 1}
 DROQ = {"policy.model.norm": "critics", "policy.model.dropout": 0.2}
 CONTRACT = {

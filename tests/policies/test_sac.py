@@ -2,8 +2,11 @@
 
 import kit
 import numpy as np
+import pytest
 from fakes import VECTOR, space_of
 from float64_networks import squashed
+
+pytestmark = pytest.mark.eager
 
 CONTRACT = {
     "sac": (VECTOR, space_of(3), {"policy.model.normalize_obs": True}),

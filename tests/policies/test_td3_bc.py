@@ -2,6 +2,7 @@
 
 import kit
 import numpy as np
+import pytest
 from fakes import VECTOR, space_of
 from float64_networks import actor
 from test_td3 import Step as TD3Step
@@ -9,6 +10,8 @@ from test_td3 import at_the_limit
 
 from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import Dataset
+
+pytestmark = pytest.mark.eager
 
 CONTRACT = {
     "td3_bc": (VECTOR, space_of(3), {"policy.model.normalize_obs": True}),

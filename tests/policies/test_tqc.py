@@ -9,6 +9,8 @@ from float64_networks import quantiles, squashed
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"tqc": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.model.n_quantiles": 5})}
 RESUMES = {}
 """SAC's has all that it keeps."""

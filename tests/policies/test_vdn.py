@@ -5,6 +5,8 @@ import pytest
 from fakes import discrete
 from team_values import SMALL, SPACE, TeamTests, matrix_game, team_benches
 
+pytestmark = pytest.mark.eager
+
 FORGETS = {"policy.model.memory": "none"}
 CONTRACT = {"vdn": (SPACE, discrete(3), {**SMALL, **FORGETS, "policy.learn.target.freq": 4})}
 # Its state is that of IDQN, and a part of that of QMIX, which are resumed.
@@ -21,6 +23,7 @@ class TestUpdate(TeamTests):
         return value - (episode.reward + episode.decay * following), np.ones(episode.length)
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.slow
 def test_the_two_step_game_is_not_solved(tmp_path):
     # Its best fit of 0, 1, 1 and 8 is 6.5 where both choose 1: it goes where 7 is.

@@ -15,6 +15,8 @@ from team_values import (
 )
 from test_qmix import MIXER, np_mix
 
+pytestmark = pytest.mark.eager
+
 SIZES = {**MIXER, "policy.model.joint_hidden": [6], "policy.model.memory": "none"}
 CONTRACT = {"wqmix": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.target.freq": 4})}
 # Its parts are those of QMIX, which is resumed.
@@ -48,11 +50,13 @@ class TestUpdate(TeamTests):
         return np.stack([np.sqrt(weight) * error, each.joint - each.target]), np.ones((2, episode.length))
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.slow
 def test_the_matrix_game_is_solved(tmp_path):
     assert matrix_game("wqmix", tmp_path, ONE_STEP) == 8.0
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.slow
 def test_the_matrix_game_is_not_solved_without_weights(tmp_path):
     # The errors of one good joint action among five bad ones count as little as each of these.
