@@ -10,6 +10,8 @@ from float64_networks import finite_differences, gradients
 from minding.engine.errors import ShapeError
 from minding.policies.happo import HAPPO
 
+pytestmark = pytest.mark.eager
+
 SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
 CONTRACT = {
     "happo": (SEEN, discrete(3), {"policy.model.normalize_obs": True}),

@@ -2,8 +2,11 @@
 
 import kit
 import numpy as np
+import pytest
 from fakes import VECTOR, composite, discrete
 from float64_networks import categorical, finite_differences, gradients
+
+pytestmark = pytest.mark.eager
 
 RAW = {"policy.model.normalize_obs": False}
 CONTRACT = {
