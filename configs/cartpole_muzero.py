@@ -1,17 +1,17 @@
 """Gumbel MuZero on CartPole-v1: balance a pole on a cart by planning in a learned model.
 
-Expected: an evaluation mean of at least 450 of 500 within 30k environment steps, the mean of two seeds (486 and 423).
+Expected: an evaluation mean of at least 450 of 500 within 50k environment steps; seeds 0 and 1 ended at 499 and 500.
 """
 
 from easydict import EasyDict
 
 main_config = EasyDict(
-    run=dict(max_env_step=30_000, target=450.0),
+    run=dict(max_env_step=50_000, target=450.0),
     env=dict(env_id="CartPole-v1", collector_env_num=16),
     policy=dict(
         type="muzero",
         model=dict(hidden=[64]),
-        learn=dict(update_per_collect=2),
+        learn=dict(update_per_collect=2, anneal_lr=True),
         collect=dict(n_sample=16, simulations=8),
         eval=dict(freq=5000),
     ),
