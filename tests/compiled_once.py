@@ -68,13 +68,14 @@ shared = Shared()
 
 def eagerly(cell):
     """What a graph of a cell computes, by its Python code."""
-    construct = type(cell).construct.__wrapped__
+    construct, stacked = type(cell).construct.__wrapped__, primitives.stacked
 
     def run(inputs):
         with pytest.MonkeyPatch.context() as patch:
-            # These two are for graphs only.
+            # The first two are for graphs only, and MindSpore stacks parameters with tensors in graphs only.
             patch.setattr(primitives, "item", lambda values, k: values[k])
             patch.setattr(primitives, "named", lambda names, values: dict(zip(names, values)))
+            patch.setattr(primitives, "stacked", lambda values: stacked([1.0 * x for x in values]))
             return construct(cell, *inputs)
 
     return run

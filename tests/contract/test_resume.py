@@ -2,7 +2,7 @@
 
 A kill is the moment at which the run folder is copied: what `kill -9` leaves behind is what is on the disk. The copy is
 resumed in new objects and must end as the run does that went on. The runs of `TWICE` and of `test_kill` compile their
-updates again; the others share one, see `compiled_once`.
+updates; the others run the Python code of theirs, see `compiled_once`.
 """
 
 import math
@@ -111,9 +111,7 @@ def check_exact_resume(cfg, tmp_path, photographed, *moments):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            name, marks=[pytest.mark.slow] * (name != TWICE[0]) + [pytest.mark.shared_graphs] * (name not in TWICE)
-        )
+        pytest.param(name, marks=[pytest.mark.slow] * (name != TWICE[0]) + [pytest.mark.eager] * (name not in TWICE))
         for name in CASES
     ],
 )
@@ -217,7 +215,7 @@ OTHERS = [name for name in PRESETS if name not in BY_ENVIRONMENT.values()]
 
 
 @pytest.mark.slow
-@pytest.mark.shared_graphs
+@pytest.mark.eager
 @pytest.mark.parametrize("name", BY_ENVIRONMENT.values())
 def test_a_preset_of_each_environment_resumes_exactly_from_a_random_moment(name, tmp_path, photographed, monkeypatch):
     # MuJoCo writes a log into the current folder.

@@ -29,9 +29,11 @@ import os
 import signal
 import sys
 import numpy as np
+from compiled_once import shared
 from fakes import Batches, rows_of, tiny_config
 from minding.policies import get_policy_class
 
+shared.install()
 # As a thread of MindSpore that no longer reaches the scheduler does, when the group is left.
 atexit.register(os.kill, os.getpid(), signal.SIGTERM)
 size, names = int(sys.argv[1]), sys.argv[2:]
@@ -39,6 +41,8 @@ made = []
 for name in names:
     learned = {}
     for learners in (1, size):
+        # What one learner computes needs no graph.
+        shared.eager = learners == 1
         settings = {"lanes.learners": learners, **({"policy.other.replay": "prioritized"} if name == "dqn" else {})}
         policy = get_policy_class(name)(tiny_config(name, **settings))
         batches, rng, priorities = Batches(policy, 32), np.random.default_rng(0), []
