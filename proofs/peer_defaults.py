@@ -114,9 +114,9 @@ def improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def peer_defaults_table(results: Results) -> str:
-    """Mean, lowest and highest return over seeds on both sides, and the median seconds of training until there."""
+    """Mean, lowest and highest return over seeds on both sides."""
     rows = results.lines(NAME)
-    head = ["algorithm", "environment", "env steps", "seeds", *SIDES, *(f"seconds, {side}" for side in SIDES)]
+    head = ["algorithm", "environment", "env steps", "seeds", *SIDES]
     lines = [f"| {' | '.join(head)} |", f"|---|---|{'---:|' * (len(head) - 2)}"]
     chances = []
     for task in TASKS:
@@ -131,7 +131,6 @@ def peer_defaults_table(results: Results) -> str:
                 chances.append(improvement(*returns))
             cells = [task.algorithm, task.env_id.rpartition(":")[2] + (" (chosen on)" if task.chosen else "")]
             cells += [f"{steps:,}", " / ".join(str(len(side)) for side in found), *map(_spread, returns)]
-            cells += [f"{np.median([each['seconds'] for each in side]):.0f}" if side else "" for side in found]
             lines.append(f"| {' | '.join(cells)} |")
     if chances:
         better = sum(chance > 0.5 for chance in chances)

@@ -14,6 +14,7 @@ from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
+from minding.engine.run.aggregates import Estimate, aggregate
 from minding.engine.run.curves import settings_of
 from minding.engine.run.figures import Score, final_scores
 from minding.engine.run.metrics import clock_of, read_metrics
@@ -84,6 +85,45 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
         return environments.index(run.env_id), math.inf if run.evaluation is None else -run.evaluation[0]
 
     return sorted(compared, key=place)
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedSeeds:
+    """Runs that differ in nothing but their seed.
+
+    Attributes:
+      runs: one run per seed, the highest final evaluation first.
+      mean: the mean of their final evaluations, with its 95 % bootstrap interval over seeds.
+    """
+
+    runs: tuple[ComparedRun, ...]
+    mean: Estimate
+
+
+def seeds_of(runs: Sequence[ComparedRun]) -> list[ComparedSeeds]:
+    """The configurations among the runs of which several seeds were evaluated, in the order of the runs.
+
+    Of two runs with the same settings and seed, the last by name counts.
+
+    Args:
+      runs: as `compare_runs` returns them.
+    """
+    groups: dict[tuple[str, str], dict[str, ComparedRun]] = {}
+    for run in runs:
+        if run.evaluation is None:
+            continue
+        settings = {path: value for path, value in run.settings.items() if path != "seed"}
+        members = groups.setdefault((run.env_id, repr(settings)), {})
+        seed = str(run.settings.get("seed"))
+        if seed not in members or str(run.path) > str(members[seed].path):
+            members[seed] = run
+    found = [tuple(sorted(group.values(), key=_value_of, reverse=True)) for group in groups.values() if len(group) > 1]
+    return [ComparedSeeds(group, aggregate(list(map(_value_of, group))).mean) for group in found]
+
+
+def _value_of(run: ComparedRun) -> float:
+    assert run.evaluation is not None
+    return run.evaluation[0]
 
 
 def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:

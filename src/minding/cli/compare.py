@@ -24,7 +24,7 @@ from minding.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from minding.engine.run.comparison import ComparedRun
+    from minding.engine.run.comparison import ComparedRun, ComparedSeeds
     from minding.engine.run.curves import Curve
 
 
@@ -34,11 +34,12 @@ def compare(runs: tuple[str, ...]) -> None:
     """Compare runs in one table.
 
     It has final evaluations, steps, time, and the settings in which the runs differ. Runs are grouped by
-    environment, the highest evaluation first. A folder of seeds stands for the runs in it. Folders that cannot be
-    read are left out with a warning.
+    environment, the highest evaluation first. A folder of seeds stands for the runs in it. A second table has the
+    mean over the seeds of each configuration; from three seeds on, with a 95 % bootstrap interval. Folders that
+    cannot be read are left out with a warning.
     """
     with bad_input():
-        from minding.engine.run.comparison import compare_runs
+        from minding.engine.run.comparison import compare_runs, seeds_of
         from minding.engine.run.figures import judged_figures
 
         compared = compare_runs(runs)
@@ -59,6 +60,22 @@ def compare(runs: tuple[str, ...]) -> None:
     ]
     title = f"Runs in {line(above)}, with the settings that differ:"
     print_lines(title, header, rows, long=0, notes=notes)
+    grouped = seeds_of(compared)
+    if grouped:
+        names = {id(run): row for run, row in zip(compared, rows, strict=True)}
+        header = ("runs", *(("environment",) if several else ()), "seeds", "mean return", "95 % interval")
+        rows = [_row_of_seeds(group, names[id(group.runs[0])][0], several) for group in grouped]
+        echo()
+        print_lines("Over seeds:", header, rows, long=0)
+
+
+def _row_of_seeds(group: ComparedSeeds, name: str, several: bool) -> tuple[str, ...]:
+    from minding.engine.run.curves import LEAST_SEEDS
+
+    count, found = len(group.runs), group.mean
+    interval = f"{number(found.low)} to {number(found.high)}" if count >= LEAST_SEEDS else ""
+    environment = (group.runs[0].env_id,) if several else ()
+    return f"{name} and {count - 1} more", *environment, str(count), number(found.value), interval
 
 
 def _row(run: ComparedRun) -> tuple[str, ...]:

@@ -69,6 +69,23 @@ def test_the_command_prints_one_table(tmp_path, capsys, caplog):
     assert "left out: no run folder" in caplog.text
 
 
+def test_a_second_table_has_a_row_for_each_configuration_of_several_seeds(tmp_path, capsys):
+    def seed(name, number, value, gamma):
+        figures = {**FIGURES, "eval_return": value, "eval_std": 1.5, "n_eval_episodes": 100}
+        return made_run(tmp_path, name, figures=figures, seed=number, policy={"learn": {"gamma": gamma}}).path
+
+    runs = [seed(f"a{number}", number, value, 0.9) for number, value in enumerate((10.0, 20.0, 60.0))]
+    runs += [seed("b0", 0, 40.0, 0.99), seed("b1", 1, 50.0, 0.99), seed("b1-again", 1, 52.0, 0.99)]
+    runs.append(seed("c0", 0, 5.0, 0.8))
+    assert run(["compare", *map(str, runs)]) == 0
+    _, _, over_seeds = capsys.readouterr().out.partition("Over seeds:\n")
+    # Of three seeds, the ends of the interval are the lowest and the highest; two have none, and one has no row.
+    assert [row.split() for row in over_seeds.splitlines()[1:]] == [
+        ["a2", "and", "2", "more", "3", "30.0", "10.0", "to", "60.0"],
+        ["b1-again", "and", "1", "more", "2", "46.0"],
+    ]
+
+
 def test_seeds_are_compared_one_by_one_and_damaged_figures_count_as_none(tmp_path):
     folder = tmp_path / "some-seeds"
     paths = [make_run(folder, f"seed_{seed}", 1.0) for seed in (0, 1)]
