@@ -214,6 +214,7 @@ def exported(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize("block", running(slow=True), ids=ids)
 def test_a_block_that_trains_runs(block, tmp_path, request, monkeypatch):
     code = block.code

@@ -16,6 +16,8 @@ import pytest
 from minding.cli import run
 from minding.envs import check_env
 
+pytestmark = pytest.mark.shared_graphs
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

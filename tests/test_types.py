@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.shared_graphs
+
 HERE = Path(__file__).resolve().parent
 
 

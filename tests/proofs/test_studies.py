@@ -255,6 +255,7 @@ def in_this_process(module, *words):
 
 
 @pytest.mark.slow
+@pytest.mark.shared_graphs
 def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 600)
     monkeypatch.setattr(benchmark_sets, "run_module", in_this_process)

@@ -45,7 +45,7 @@ def _overview() -> None:
     for preset in PRESETS:
         where = _environment_part(preset, ALGORITHMS)
         groups.setdefault(where, []).append(preset.removeprefix(f"{where}_"))
-    echo("Presets, ENVIRONMENT_ALGORITHM: minding train NAME")
+    echo("Presets: minding train NAME. One per line: minding list presets")
     width = max(map(len, groups))
     for where, names in groups.items():
         echo(wrapped(", ".join(names), f"  {where:<{width}} "))
@@ -53,8 +53,7 @@ def _overview() -> None:
     echo(wrapped(", ".join(ALGORITHMS), "  "))
     echo("Environments, number by family: --env ENV_ID, or your own module:Class")
     echo(wrapped(", ".join(f"{family} {len(ids)}" for family, ids in _families().items()), "  "))
-    echo(f"Middleware: {len(_middleware_found())}, for task.use(...): minding list middleware")
-    echo("One per line: minding list presets. Details of one: minding list cartpole_ppo")
+    echo(f"Middleware: {len(_middleware_found())}, minding list middleware. Details of one: minding list NAME")
 
 
 def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
