@@ -27,7 +27,12 @@ LEARN = {
     "anneal_lr": False,
     "normalize_advantage": False,
 }
-KINDS = {"each": {}, "more": {"learn": {"aux_freq": 3, "aux_epoch": 2}}}
+KINDS = {
+    "each": {},
+    "more": {"learn": {"aux_freq": 3, "aux_epoch": 2}},
+    "free": {"learn": {"aux_epoch": 20, "clone_weight": 0.01}},
+    "cloned": {"learn": {"aux_epoch": 20, "clone_weight": 10.0}},
+}
 built, bench = kit.benches("ppg", action=discrete(3), count=BATCH, kinds=KINDS, learn=LEARN, **RAW)
 
 
@@ -118,3 +123,8 @@ def test_the_policy_moves_away_from_the_beginning_of_an_auxiliary_phase_and_its_
         assert any(name.startswith("net.policy") for name in moved)
         assert any(name.startswith("net.auxiliary") for name in moved) == (k == 2)
     assert metrics["divergence"] > 1e-6
+
+
+def test_the_divergence_holds_the_policy_where_an_auxiliary_phase_began(built):
+    free, cloned = (built(kind).learn(rows_for(built(kind))).metrics["divergence"] for kind in ("free", "cloned"))
+    assert 0.0 < cloned < 0.3 * free
