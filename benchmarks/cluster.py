@@ -2,8 +2,8 @@
 
 - calls: a request with 1 MB of weights to 8 workers and a rollout of 1 MB back from each, against actors of Ray that
   do nothing else with the same bytes, alternating.
-- intake: rollouts per second that one main process takes in from two collectors that make them at once, by size, in
-  processes and on Ray.
+- intake: rollouts per second that one main process takes in from collectors that make them at once, in processes and on
+  Ray, alternating.
 - faults: seconds from the death of an actor, the death of its machine and the freezing of its machine until the next
   rollout, with machines that are simulated on this one; the rows of all runs must be those of a run that nothing
   happened to.
@@ -12,16 +12,16 @@
   actors and then a machine are killed: the states and tables at the end must be equal.
 - resume: three machines, then processes, then three machines again, against one run in processes.
 
-What is measured is printed; it stands in ``docs/results/ray_clusters.md``.
+What is measured is printed; it stands in ``docs/results/ray_clusters.md``, and the intake in ``docs/machines.md``.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -45,6 +45,16 @@ _MB = 1 << 20
 _WORKERS = 8
 _STEPS = 20
 """Iterations of a run to which something happens."""
+INTAKES = (
+    (1 << 10, 1 << 10, 2),
+    (100 << 10, 1 << 10, 2),
+    (_MB, 1 << 10, 2),
+    (10 * _MB, 1 << 10, 2),
+    (1 << 10, 10 * _MB, 2),
+    (1 << 10, 10 * _MB, 8),
+    (1 << 10, 1 << 10, 32),
+)
+"""Bytes of a rollout, bytes of the weights, and collectors."""
 
 
 class Weights:
@@ -214,14 +224,23 @@ def _worker(transport: Any, board: Any, weights: Weights, index: int) -> Any:
     return worker
 
 
-def intake(steps: int = 200, first: int = 20) -> None:
-    """Rollouts per second of a run whose collectors and learner do nothing else."""
-    for transport in ("processes", "ray"):
-        for size in (1 << 10, 100 << 10, _MB, 10 * _MB):
-            lanes = {"transport": transport, "collectors": 2, "max_staleness": 1}
-            times = [moment for moment, _ in play(lanes, steps, size=size, weighs=1 << 10)][first:]
-            rate = (len(times) - 1) / (times[-1] - times[0])
-            print(f"intake, {transport}, {size / _MB:.3g} MB: {rate:,.0f} rollouts/s, {rate * size / _MB:,.0f} MB/s")
+def intake(pairs: int = 3, steps: int = 200, first: int = 20) -> None:
+    """Rollouts per second of runs whose collectors and learner do nothing else, in alternating pairs."""
+    for size, weighs, collectors in INTAKES:
+        rates: dict[str, list[float]] = {"processes": [], "ray": []}
+        for _ in range(pairs):
+            for transport, found in rates.items():
+                ahead = max(1, collectors - 1)
+                lanes = {"transport": transport, "collectors": collectors, "max_staleness": ahead, "start_timeout": 600}
+                times = [moment for moment, _ in play(lanes, steps + ahead, size=size, weighs=weighs)][first + ahead :]
+                found.append((len(times) - 1) / (times[-1] - times[0]))
+        sides = ", ".join(f"{name} {_spread(found, ',.0f')} rollouts/s" for name, found in rates.items())
+        ratios = [one / other for one, other in zip(*rates.values(), strict=True)]
+        print(
+            f"intake, n={pairs} pairs, rollouts of {size / _MB:.3g} MB, weights of {weighs / _MB:.3g} MB, {collectors} "
+            f"collectors: {sides}; ratio {_spread(ratios)}; load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
 
 
 def faults(repeats: int = 3) -> None:
@@ -381,8 +400,9 @@ def _train(settings: list[str], until: int, name: str, run_dir: RunDir | None = 
     return run_dir
 
 
-def _spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} - {max(values):.1f})"
+def _spread(values: list[float], form: str = ".1f") -> str:
+    """Median, lowest and highest."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}} - {max(values):{form}})"
 
 
 def main() -> None:
@@ -390,8 +410,18 @@ def main() -> None:
     # Workers find this module by its name.
     from benchmarks import cluster
 
-    for name in sys.argv[1:] or ("calls", "intake", "faults", "growth", "bits", "resume"):
-        getattr(cluster, name)()
+    names = ("calls", "intake", "faults", "growth", "bits", "resume")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"{', '.join(names)} (all)")
+    parser.add_argument("--pairs", type=int, default=3, help="pairs of intake (3)")
+    args = parser.parse_args()
+    if unknown := set(args.what) - set(names):
+        parser.error(f"unknown {sorted(unknown)}; expected {', '.join(names)}")
+    for name in args.what or names:
+        options = {"pairs": args.pairs} if name == "intake" else {}
+        getattr(cluster, name)(**options)
 
 
 if __name__ == "__main__":

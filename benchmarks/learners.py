@@ -1,14 +1,18 @@
 """What a second learner gains: ``python -m benchmarks.learners``, with two idle cores.
 
 The same learn calls of PPO with one learner and with two, alternating in one process, by network and rows of a
-minibatch: two layers of 512 units on 17 numbers, and the convolutions of `cnn_dim` on images of 84 x 84 x 4. Each
-learner computes with one thread. What is measured is printed; it stands in ``docs/learners.md``.
+minibatch: two layers of 512 units on 17 numbers, and the convolutions of Mnih et al. (2015) on four images of 84 x 84.
+Each learner computes with one thread, and each network is measured in a process of its own. What is measured is
+printed; it stands in ``docs/learners.md``.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -17,6 +21,7 @@ import numpy as np
 from minding.engine.buffers import DeviceTables
 from minding.engine.config.compiler import compile_config
 from minding.engine.data.batch import IndexedBatch, RowLayout
+from minding.engine.process import collectives
 from minding.policies import get_algorithm, get_policy_class
 
 LEARNERS = 2
@@ -25,11 +30,13 @@ STEPS = 4
 PAIRS = 7
 _LIMITS = {"low": -10.0, "high": 10.0}
 VECTOR = {"kind": "box", "shape": [17], "dtype": "float32", **_LIMITS}
-IMAGE = {"kind": "box", "shape": [84, 84, 4], "dtype": "uint8", "low": 0, "high": 255}
+IMAGE = {"kind": "box", "shape": [4, 84, 84], "dtype": "uint8", "low": 0, "high": 255}
 CASES = {
-    "two layers of 512": (VECTOR, {"hidden": [512, 512]}, (256, 1024, 4096)),
+    "vectors": (VECTOR, {"hidden": [512, 512]}, (256, 1024, 4096)),
     "images": (IMAGE, {}, (256, 1024)),
 }
+_WAIT = "60"
+"""Seconds that a learner waits for the other one, which may be slow on a machine that is not idle."""
 
 
 def policy_of(observation: dict[str, Any], model: dict[str, Any], learners: int) -> Any:
@@ -46,10 +53,31 @@ def policy_of(observation: dict[str, Any], model: dict[str, Any], learners: int)
 
 
 def main() -> None:
-    for name, (observation, model, sizes) in CASES.items():
+    """Measures the networks that the command line names, or all."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learners", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"{' or '.join(CASES)} (all)")
+    parser.add_argument("--here", choices=CASES, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.here:
+        measure(args.here)
+        return
+    if unknown := set(args.networks) - set(CASES):
+        parser.error(f"unknown networks {sorted(unknown)}; expected {', '.join(CASES)}")
+    for name in args.networks or CASES:
+        # MindSpore is prepared, and forms a group, only once per process.
+        command = [sys.executable, "-m", "benchmarks.learners", "--here", name]
+        subprocess.run(command, env={collectives.NODE_TIMEOUT: _WAIT, **os.environ}, check=True)
+
+
+def measure(name: str) -> None:
+    """Prints a line per number of rows."""
+    observation, model, sizes = CASES[name]
+    for size in sizes:
+        # Policies of their own, because the compiled steps of a policy belong to one buffer.
         policies = {learners: policy_of(observation, model, learners) for learners in (1, LEARNERS)}
-        for size in sizes:
-            print(f"{name}, {size} rows: {_compared(policies, size)}; load {os.getloadavg()[0]:.1f}", flush=True)
+        print(f"{name}, {size} rows: {_compared(policies, size)}; load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 def _compared(policies: dict[int, Any], size: int) -> str:

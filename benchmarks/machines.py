@@ -8,6 +8,7 @@ change in every iteration, as with a learner. What is measured is printed; it st
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import pickle
 import statistics
@@ -119,6 +120,9 @@ def measure(collectors: int, size: int) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(
+        prog="python -m benchmarks.machines", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     for size in SIZES:
         run.make_transport = lambda options, size=size: Nowhere(size)  # type: ignore[misc]
         for collectors in COLLECTORS:
