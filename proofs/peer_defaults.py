@@ -63,7 +63,7 @@ TASKS = (
     Task("PPO", "proofs.scale_tasks:Spot", 100_000),
     Task("DQN", "LunarLander-v3", 100_000, chosen=True),
     Task("DQN", "CartPole-v1", 100_000),
-    Task("DQN", "MinAtar/Breakout-v1", 100_000),
+    Task("DQN", "MinAtar/Breakout-v1", 100_000, chosen=True),
     Task("SAC", "Hopper-v5", 60_000, chosen=True),
     Task("SAC", "LunarLanderContinuous-v3", 60_000),
     Task("SAC", "BipedalWalker-v3", 60_000),

@@ -24,8 +24,10 @@ NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel size and stride of each layer (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images
 of at least 36 pixels per side."""
 SMALL_CNN = ((16, 3, 2), (32, 3, 2))
-"""Channels, kernel size and stride of each layer, for smaller images."""
-_LARGE_IMAGE = 36
+"""The same for images of 16 to 35 pixels."""
+GRID_CNN = ((16, 3, 1),)
+"""The same for smaller images, whose pixels are the cells of a grid (Young and Tian, 2019, section 3.1,
+https://arxiv.org/abs/1903.03176): a stride would leave out places."""
 _OF_BYTES = 1.0 / 255.0
 
 
@@ -125,7 +127,8 @@ class ActionNumbers(nn.Cell):
 
 def layers_of(shape: Sequence[int], model: Any) -> Sequence[Sequence[int]]:
     """Channels, kernel size and stride of each convolution over images of a shape ``(C, H, W)``."""
-    layers: Sequence[Sequence[int]] = model.cnn or (NATURE_CNN if min(shape[1:]) >= _LARGE_IMAGE else SMALL_CNN)
+    side = min(shape[1:])
+    layers: Sequence[Sequence[int]] = model.cnn or (NATURE_CNN if side >= 36 else SMALL_CNN if side >= 16 else GRID_CNN)
     return layers
 
 

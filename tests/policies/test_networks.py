@@ -218,6 +218,14 @@ def test_convolutions_begin_orthogonal_so_that_an_image_counts_as_much_as_a_vect
         assert not convolution.bias.asnumpy().any()
 
 
+def test_convolutions_are_chosen_by_the_shorter_side_of_the_image():
+    model = Config(cnn=[])
+    chosen = {side: list(encoder.layers_of((4, side, 90), model)) for side in (3, 15, 16, 35, 36)}
+    grid, small, large = [(16, 3, 1)], [(16, 3, 2), (32, 3, 2)], [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
+    assert chosen == {3: grid, 15: grid, 16: small, 35: small, 36: large}
+    assert encoder.layers_of((4, 10, 10), Config(cnn=[[8, 2, 2]])) == [[8, 2, 2]]
+
+
 def test_an_image_too_small_for_its_convolutions_is_an_error():
     with pytest.raises(SpaceError, match=r"image \(1, 2, 2\): too small"):
         ConvNet((1, 2, 2), [(4, 3, 2)], 8, rng())
