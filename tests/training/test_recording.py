@@ -16,6 +16,8 @@ from minding.engine.run.run_dir import RunDir
 from minding.training import recording
 from minding.training.recording import play_recorded
 
+pytestmark = pytest.mark.shared_graphs
+
 
 @pytest.mark.parametrize("reset_rows", [False, True])
 def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
