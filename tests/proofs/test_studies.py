@@ -264,14 +264,14 @@ def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
     cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=600", f"run.out_dir={tmp_path}"])
     run = RunDir.create(cfg)
     training.train(cfg, run, progress=False)
-    given = ["pendulum_sac", str(run.path), str(tmp_path / "sets"), "--docs", str(tmp_path), "--steps", "400"]
+    given = ["pendulum_sac", str(run.path), str(tmp_path / "sets"), "--docs", str(tmp_path), "--steps", "2000"]
     assert benchmark_sets.main([*given, "--settings", *settings]) == 0
     rows = Results(tmp_path).lines(benchmark_sets.NAME)
     assert [(row["name"], row["steps"]) for row in rows] == [
-        ("pendulum-random", 400),
-        ("pendulum-expert", 400),
+        ("pendulum-random", 2000),
+        ("pendulum-expert", 2000),
         ("pendulum-medium-replay", 400),
-        ("pendulum-medium", 400),
+        ("pendulum-medium", 2000),
     ]
     assert len({row["fingerprint"] for row in rows}) == 4
     capsys.readouterr()

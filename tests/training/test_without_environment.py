@@ -23,7 +23,7 @@ from minding.envs.recorded import action_space, observation_space
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spec import describe_observation
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
 
 def settings(data, *more):
