@@ -118,7 +118,7 @@ def pictures(film):
 @pytest.mark.parametrize("name", sorted(AGENTS))
 def test_the_film_of_an_agent_is_the_one_that_is_filmed_now(name, tmp_path):
     with minding.load(f"zoo/{name}") as agent:
-        agent.cfg.policy.eval.max_episode_steps = 25  # The beginning of the episode suffices.
+        agent.cfg.policy.eval.max_episode_steps = 60  # The beginning of the episode suffices.
         making.film(agent, tmp_path / "episode.gif")
     fresh, durations = pictures(tmp_path / "episode.gif")
     shown, their_durations = pictures(ROOT / "zoo" / name / "episode.gif")
