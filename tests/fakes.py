@@ -443,29 +443,6 @@ class RecordingOfflineContext(Recording, OfflineRLContext):
     """See `Recording`."""
 
 
-class Hunt(gymnasium.Env):
-    """A dict of four lamps and a place beside one of them: stand where the lamp is on. At most 8 steps."""
-
-    observation_space = gymnasium.spaces.Dict(
-        lamps=gymnasium.spaces.MultiBinary(4),
-        place=gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32),
-    )
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.goal, self.place, self.age = int(self.np_random.integers(4)), int(self.np_random.integers(4)), 0
-        return self.observe(), {}
-
-    def step(self, action):
-        self.place = min(max(self.place + (1 if action == 1 else -1), 0), 3)
-        self.age += 1
-        return self.observe(), float(self.place == self.goal), self.place == self.goal, self.age >= 8, {}
-
-    def observe(self):
-        return {"lamps": np.eye(4, dtype=np.int8)[self.goal], "place": np.array([self.place / 3], np.float32)}
-
-
 JUDGED = {
     "box": gymnasium.spaces.Box(-2.0, 4.0, (2,)),
     "box, limits for each number": gymnasium.spaces.Box(

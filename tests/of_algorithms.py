@@ -131,7 +131,7 @@ def short_run(algorithm):
     """Settings of a run of some seconds with many checkpoints; a replay buffer wraps."""
     if is_offline(algorithm):
         return (
-            *length(algorithm, 24),
+            *length(algorithm, 16),
             "run.ckpt_freq=2",
             "run.metrics_freq=5",
             "policy.learn.batch_size=32",
@@ -147,9 +147,9 @@ def short_run(algorithm):
             "policy.learn.starts=8",
         )
         return (
-            *length(algorithm, 320),
+            *length(algorithm, 176),
             *(imagined if has(algorithm, "learn.horizon") else ()),
-            "run.ckpt_freq=12",
+            "run.ckpt_freq=6",
             "run.metrics_freq=50",
             "policy.collect.n_sample=16",
             "policy.learn.batch_size=16",
@@ -160,7 +160,7 @@ def short_run(algorithm):
         )
     twice = [f"policy.learn.{key}" for key in ("n_epoch", "n_minibatch") if has(algorithm, f"learn.{key}")]
     return (
-        *length(algorithm, 640),
+        *length(algorithm, 384),
         "run.metrics_freq=100",
         # Every second iteration.
         f"run.ckpt_freq={2 * 2 ** len(twice)}",

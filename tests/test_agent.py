@@ -43,10 +43,12 @@ from minding.policies import ALGORITHMS, kernels
 from minding.training import session
 from minding.training.sharing import write_checksums
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
+FEW = ("policy.learn.n_epoch=1", "policy.learn.n_minibatch=2")
+"""Gradient steps of a rollout, which are not compiled here."""
 PARTS = {
-    "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true"],
+    "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true", *FEW],
     "dqn": ["policy.learn.warmup=64", "policy.learn.batch_size=16"],
 }
 """Of each kind: on-policy with a schedule, replay. The tests of resuming have all the others."""
@@ -104,6 +106,7 @@ def state_of(made):
     return fingerprint(state["policy"])
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize("algorithm", PARTS)
 def test_learning_in_parts_gives_the_bits_of_learning_at_once(algorithm, tmp_path):
     settings = PARTS[algorithm]
@@ -579,6 +582,7 @@ def test_an_agent_that_is_loaded_and_saved_again_keeps_its_place_in_the_schedule
     loaded.close()
 
 
+@pytest.mark.shared_graphs
 def test_a_loaded_agent_explores_as_little_as_when_it_was_saved(tmp_path):
     made = agent("dqn", tmp_path, *PARTS["dqn"], "policy.other.eps.decay=1000", "policy.other.eps.end=0.1")
     steps = made.learn(500).env_step
@@ -674,7 +678,7 @@ def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(
     monkeypatch.chdir(tmp_path)
     kwargs = [f"env.env_kwargs.moves={call}", f"env.env_kwargs.to={tmp_path / 'away'}"]
     for number in ("", "-1"):
-        made = minding.Agent("ppo", Wanderer, settings=["run.out_dir=runs", *SMALL[:3], *kwargs], n_sample=64)
+        made = minding.Agent("ppo", Wanderer, settings=["run.out_dir=runs", *SMALL[:3], *FEW, *kwargs], n_sample=64)
         made.learn(64)
         assert made.run_dir == tmp_path / "runs" / f"test-agent-Wanderer_ppo{number}"
         made.learn(64)
@@ -699,7 +703,7 @@ def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.syspath_prepend(tmp_path)
-    length = ["run.max_env_step=128", "policy.collect.n_sample=64", *SMALL[:6]]
+    length = ["run.max_env_step=128", "policy.collect.n_sample=64", *FEW, *SMALL[:6]]
     assert command(["train", "ppo", "--env=moving_module:Moving", *length, "--no-progress"]) == 0
     assert os.getcwd() == str(tmp_path / "assets")
     assert "in runs/moving-module-Moving_ppo" in capfd.readouterr().out
@@ -786,6 +790,7 @@ def test_what_makes_no_agent_is_refused(arguments, keys, message):
     not (kernels.compiled() and hasattr(ctypes.CDLL(str(kernels.LIBRARY)), "note_sender")),
     reason="the kernels are not compiled, or from older sources",
 )
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_signal_after_updates_is_the_one_that_was_sent_and_the_next_call_continues(number, error, tmp_path, caplog):
     made, steps = agent("ppo", tmp_path, *PARTS["ppo"]), []
@@ -858,7 +863,7 @@ def test_a_vector_environment_is_collected_from_as_it_is(tmp_path, monkeypatch):
     env = vector(sutton_barto_reward=True)
     steps, step = [], env.step
     monkeypatch.setattr(env, "step", lambda action: (steps.append(len(action)), step(action))[1])
-    keys = {"n_sample": 64, "settings": [f"run.out_dir={tmp_path}", *SMALL[:1]], "progress": False}
+    keys = {"n_sample": 64, "settings": [f"run.out_dir={tmp_path}", *SMALL[:1], *FEW], "progress": False}
     made, other = minding.Agent("ppo", env, **keys), minding.Agent("ppo", env, **keys)
     assert made.cfg.env.collector_env_num == 4
     assert made.learn(128).env_step >= 128
@@ -902,6 +907,7 @@ def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
         compile_run("ppo", env_fn=Corridor())
 
 
+@pytest.mark.shared_graphs
 def test_recorded_data_take_the_place_of_an_environment(tmp_path):
     data = recorded("Pendulum-v1")
     short = {"batch_size": 32, "hidden": [8], "settings": [f"run.out_dir={tmp_path}", *SMALL[:2]], "progress": False}
@@ -923,7 +929,8 @@ def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):
     def nowhere():
         return Corridor()
 
-    made = minding.Agent("ppo", nowhere, settings=[f"run.out_dir={tmp_path}", *SMALL[:3]], n_sample=64, progress=False)
+    short = [f"run.out_dir={tmp_path}", *SMALL[:3], *FEW]
+    made = minding.Agent("ppo", nowhere, settings=short, n_sample=64, progress=False)
     made.learn(64)
     made.close()
     env_id = made.cfg.env.env_id

@@ -195,12 +195,10 @@ def test_the_environment_of_your_own_takes_under_40_lines():
 
 
 @pytest.mark.slow
-def test_the_custom_environment_trains_from_the_command_line_too(tmp_path):
-    overrides = ["run.max_env_step=1024", f"run.out_dir={tmp_path}", "--no-progress"]
-    command = [sys.executable, "-m", "minding", "train", "custom_env.py", *overrides]
-    out = subprocess.run(command, env=ENVIRONMENT, cwd=EXAMPLES, capture_output=True, text=True, timeout=300)
-    assert out.returncode == 0, out.stderr
-    assert "evaluation return" in out.stdout
+def test_the_custom_environment_trains_from_the_command_line_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(EXAMPLES)
+    assert run(["train", "custom_env.py", "run.max_env_step=1024", f"run.out_dir={tmp_path}", "--no-progress"]) == 0
+    assert "evaluation return" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -21,6 +21,8 @@ from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
 from minding.policies.learning.optim import Group, Method, Optimizer
 
+pytestmark = pytest.mark.shared_graphs
+
 
 class Plain(Method):
     """Gradient descent."""

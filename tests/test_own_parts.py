@@ -22,9 +22,11 @@ from minding.policies.acting.numpy_layers import ACTIVATIONS
 from minding.policies.networks import layers
 from minding.training import export_run
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
-SHORT = (*SMALL, "policy.collect.n_sample=64", "policy.learn.n_minibatch=2", "run.max_env_step=128")
+SHORT = (
+    *SMALL, "policy.collect.n_sample=64", "policy.learn.n_epoch=1", "policy.learn.n_minibatch=2", "run.max_env_step=128"
+)  # fmt: skip
 
 
 def agent(tmp_path, algorithm="ppo", *settings, **keys):
@@ -32,6 +34,7 @@ def agent(tmp_path, algorithm="ppo", *settings, **keys):
     return minding.Agent(algorithm, "CartPole-v1", settings=settings, progress=False, **keys)
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.parametrize(("encoder", "in_numpy"), [("Plain", False), ("Both", True)])
 def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
     made = agent(tmp_path, encoder=f"own_parts:{encoder}")
@@ -176,6 +179,7 @@ def test_a_part_that_fails_when_it_is_made_is_one_line_with_its_place(algorithm,
         agent(tmp_path, algorithm, *settings).learn(64)
 
 
+@pytest.mark.shared_graphs
 def test_a_loss_that_does_not_compile_is_one_line_with_its_place(tmp_path, capfd):
     short = [f"run.out_dir={tmp_path}", *SHORT, "run.loggers=[]"]
     assert command(["train", "own_parts:Uncompiled", "--env=CartPole-v1", "--no-progress", *short]) == 2
@@ -255,6 +259,7 @@ def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, nam
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.shared_graphs
 def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path, caplog):
     caplog.set_level("INFO", logger="minding")
     use = (

@@ -43,7 +43,7 @@ def synchronous(tmp_path_factory):
 needs_mpe = pytest.mark.skipif(importlib.util.find_spec("mpe2") is None, reason="needs the extra 'mpe'")
 ASYNC = ("lanes.async_mode=true", "lanes.collectors=1", "lanes.max_staleness=0")
 THREADS = ("lanes.transport=threads",)
-EPISODES = ("policy.other.buffer_size=300", "policy.learn.warmup=200")
+EPISODES = ("policy.other.buffer_size=300", "policy.learn.warmup=120")
 """What whole episodes of simple_spread need."""
 
 
@@ -88,7 +88,7 @@ def test_a_policy_that_acts_with_a_graph_is_refused_in_threads(tmp_path):
 
 def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothing_had_happened(tmp_path, synchronous):
     whole = synchronous("cartpole_ppo")
-    parts = [(("run.max_step=4",), None), (("run.max_step=7", *ASYNC), "latest"), ((), "latest")]
+    parts = [(("run.max_step=2",), None), (("run.max_step=4", *ASYNC), "latest"), ((), "latest")]
     for extra, resume in parts:
         last = outcome("cartpole_ppo", tmp_path / "parts", *extra, resume=resume)
     assert different(last, whole) == []

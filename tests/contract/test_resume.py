@@ -119,8 +119,8 @@ def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, 
     cfg = settings(*CASES[name], tmp_path)
     # Iterations after the last checkpoint: before the first middleware, and before one in the middle.
     replays = has(cfg.policy.type, "other.buffer_size") and not is_offline(cfg.policy.type)
-    late = 17 if replays else 9
-    earlier = [(late - 4, 0)] if name in TWICE else []
+    late = 9 if replays else 5
+    earlier = [(late - 2, 0)] if name in TWICE else []
     check_exact_resume(cfg, tmp_path, photographed, *earlier, (late, 3))
 
 
@@ -128,13 +128,13 @@ def test_a_run_that_has_no_checkpoint_but_its_best_continues_from_that(tmp_path,
     cfg = settings(*CASES[TWICE[1]], tmp_path)
     cfg.run.ckpt_freq, cfg.policy.eval.freq = 10_000, 40
     run_dir, left = RunDir.create(cfg), RunDir(tmp_path / "left")
-    photographed((11, 3), run_dir.path, left.path)
+    photographed((7, 3), run_dir.path, left.path)
     expected = outcome(run_dir, training.train(cfg, run_dir, progress=False))
     photographed(None)
     assert list_checkpoints(left.checkpoints) == []
     best = newest_checkpoint(left.checkpoints)
     _, manifest = load_checkpoint(best)
-    assert (best.name, 0 < manifest["env_step"] < 11 * cfg.policy.collect.n_sample) == ("best", True)
+    assert (best.name, 0 < manifest["env_step"] < 7 * cfg.policy.collect.n_sample) == ("best", True)
     resumed = []
 
     def watched(folder, use):
@@ -146,15 +146,15 @@ def test_a_run_that_has_no_checkpoint_but_its_best_continues_from_that(tmp_path,
     assert [found.path for found in resumed] == [best]
 
 
-SHORT_ROLLOUTS = ("run.max_env_step=2560", "run.metrics_freq=700", "policy.eval.freq=1000")
+SHORT_ROLLOUTS = ("run.max_env_step=1280", "run.metrics_freq=350", "policy.eval.freq=500")
 SHORT_REPLAY = (
-    "run.max_env_step=1600",
-    "run.metrics_freq=200",
+    "run.max_env_step=800",
+    "run.metrics_freq=100",
     "policy.collect.n_sample=32",
     "policy.learn.update_per_collect=2",
-    "policy.learn.warmup=200",
-    "policy.eval.freq=400",
-    "policy.other.buffer_size=700",
+    "policy.learn.warmup=128",
+    "policy.eval.freq=200",
+    "policy.other.buffer_size=350",
 )
 
 
@@ -190,7 +190,7 @@ def short_preset(name, tmp_path):
         extra += ["run.max_env_step=512", "policy.collect.n_sample=32", "policy.model.cnn_dim=16"]
     if user.env.env_id == "ALE/Pong-v5":
         # Each seed loads the game again.
-        extra += ["policy.model.cnn=[[4, 8, 8]]", "env.collector_env_num=2"]
+        extra += ["policy.model.cnn=[[4, 8, 8]]", "env.collector_env_num=2", "env.max_episode_steps=50"]
     try:
         cfg = compile_run(user, [*extra, f"run.out_dir={tmp_path}"])
     except MissingExtraError as error:
@@ -237,7 +237,7 @@ def test_every_other_preset_builds_a_policy_and_a_chain_that_fits(name, tmp_path
 
 def kill_a_collector(ctx):
     """Ends a worker by force, in the middle of a run."""
-    if ctx.total_step == 16:
+    if ctx.total_step == 11:
         next(child for child in multiprocessing.active_children() if "collector" in child.name).kill()
 
 
@@ -245,18 +245,18 @@ def kill_a_collector(ctx):
 @pytest.mark.shared_graphs
 def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_path, photographed, caplog):
     lanes = ["lanes.async_mode=true", "lanes.max_staleness=0", "lanes.shards=2"]
-    often = ["pool.freq=2", "pool.last=2", "contest.size=3", "run.ckpt_freq=40", "run.max_step=20"]
+    often = ["pool.freq=2", "pool.last=2", "contest.size=3", "run.ckpt_freq=20", "run.max_step=13"]
     small = [
         "policy.model.hidden=[8]",
-        "policy.collect.n_sample=800",
+        "policy.collect.n_sample=400",
         "policy.learn.n_epoch=1",
         "run.loggers=[]",
-        "run.metrics_freq=800",
+        "run.metrics_freq=400",
     ]
     few = ["policy.eval.freq=1000000", "run.final_episodes=2"]
     cfg = compile_run("duel_ppo", [*lanes, *often, *small, *few, f"run.out_dir={tmp_path}", "exp_name=run"])
     run_dir, left = RunDir.create(cfg), RunDir(tmp_path / "left")
-    photographed((13, 2), run_dir.path, left.path)
+    photographed((9, 2), run_dir.path, left.path)
     expected = outcome(run_dir, training.train(cfg, run_dir, progress=False))
     assert expected["guarantee"] == "exact"
     photographed(None)

@@ -12,6 +12,8 @@ from minding.engine.checkpoint import list_checkpoints
 from minding.engine.errors import NonFiniteError, notes_of
 from minding.engine.run.run_dir import RunDir
 
+pytestmark = pytest.mark.eager
+
 
 def train(tmp_path, on_nan):
     user = Config(

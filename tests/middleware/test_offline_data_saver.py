@@ -10,7 +10,7 @@ from minding.engine.run.run_dir import RunDir
 from minding.middleware import offline_data_saver
 from minding.training.session import Session
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
 SETTINGS = [
     "env.env_id=CartPole-v1",

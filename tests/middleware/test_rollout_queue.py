@@ -16,7 +16,7 @@ from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import rollout_queue
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
 STEPS, ENVS = 4, 2
 
@@ -82,6 +82,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(name, tmp_path):
     def run(exp_name, parts):
         settings = ["policy.learn.max_times_sampled=2", "policy.collect.n_sample=32", "env.collector_env_num=2"]
         settings += ["env.env_id=CartPole-v1", "run.max_env_step=128", "policy.eval.freq=1000", "run.final_episodes=1"]
+        settings += ["policy.learn.n_epoch=1", "policy.learn.n_minibatch=2"] if name == "ppo" else []
         run_dir = None
         for end in parts:
             own = [f"run.out_dir={tmp_path}", f"exp_name={exp_name}", f"run.max_step={end}"]

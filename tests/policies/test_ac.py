@@ -8,6 +8,8 @@ from float64_networks import finite_differences, gradients, normal, scores, stat
 
 from minding.engine.data.returns import gae
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"ac": (dict_of(a=VECTOR, b=discrete(2)), composite(3, 2, numbers=2), {"policy.model.activation": "relu"})}
 RESUMES = {}
 LEARNS = {

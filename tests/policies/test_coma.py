@@ -13,6 +13,8 @@ from minding.engine import Config
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.coma import counterfactual_advantage, lambda_return
 
+pytestmark = pytest.mark.eager
+
 ACTIONS, SEEN, AGENTS, SIZE = 3, 4, 3, 5
 SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
 SMALL = {"policy.model.memory_dim": SIZE, "policy.model.critic_hidden": [8]}
@@ -368,6 +370,7 @@ def test_what_has_acted_is_the_policy_that_learns(bench):
     assert learn(bench, rows).metrics["approx_kl"] > 1e-4
 
 
+@pytest.mark.shared_graphs
 @pytest.mark.slow
 def test_the_two_step_game_is_solved(tmp_path):
     # Whoever explores too little stays with the sure 7.

@@ -24,6 +24,8 @@ from minding.policies import get_policy_class
 from minding.policies.dreamer import start_states
 from minding.policies.networks.world_model import MixedChoicesHead
 
+pytestmark = pytest.mark.eager
+
 SMALL = {
     **{"policy.model.deter": 6, "policy.model.latents": 3, "policy.model.classes": 4, "policy.model.bins": 9},
     **{"policy.learn.length": 4, "policy.learn.horizon": 3, "policy.learn.starts": 15, "policy.learn.batch_size": 5},

@@ -11,6 +11,8 @@ from minding.policies import get_policy_class
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import Categorical
 
+pytestmark = pytest.mark.eager
+
 ACTIONS = 5
 OF_ACTION_VALUES = ("dqn", "qrdqn", "c51", "iqn", "fqf", "rainbow")
 

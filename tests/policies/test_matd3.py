@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from team_critics import AGENTS, BATCH, SPACES, Step, check_step, differ, make, rows_for
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"matd3": (*SPACES["discrete"], {}), "matd3, box": (*SPACES["box"], {})}
 RESUMES = {}
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou")

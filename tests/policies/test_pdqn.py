@@ -10,6 +10,8 @@ from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.errors import SpaceError
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {
     "pdqn": (VECTOR, composite(3, numbers=2), {"policy.model.normalize_obs": True}),
     "pdqn, masked": (dict_of(a=VECTOR, action_mask=mask_of(3)), composite(3, numbers=2), {}),

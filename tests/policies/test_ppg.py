@@ -14,7 +14,7 @@ CONTRACT = {
     "ppg, composite": (VECTOR, composite(3, numbers=2), RAW),
 }
 ALTERNATIVES = ("policy.learn.aux_freq=1",)
-RESUMES = {"PPG between two auxiliary phases": ("CartPole-v1", ("policy.learn.aux_freq=4",))}
+RESUMES = {"PPG between two auxiliary phases": ("CartPole-v1", ("policy.learn.aux_freq=3",))}
 
 BATCH, ENTROPY = 16, 0.01
 LEARN = {

@@ -39,7 +39,7 @@ LEARNS = {
 ALTERNATIVES = ("policy.model.memory=gru", "policy.other.rnd.weight=0.5", "policy.learn.kl_weight=0.5")
 RESUMES = {
     "PPO on a vector environment": ("CartPole-v1", ("env.backend=native",)),
-    "PPO in worker processes, dict observations": ("fakes:Hunt", ("env.backend=subprocess", "env.workers=2")),
+    "PPO in worker processes, dict observations": ("probes:Hunt", ("env.backend=subprocess", "env.workers=2")),
     "PPO with agents who leave, come late and have masks": (
         "agent_worlds:Squad",
         ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),

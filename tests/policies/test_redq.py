@@ -9,6 +9,7 @@ from test_dropout import kept
 
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError
+from minding.engine.process.runtime import ms, nn, ops
 
 pytestmark = pytest.mark.eager
 
@@ -103,6 +104,31 @@ class TestREDQ(kit.CriticTests):
             parts.append(moved(old, bench.params))
         critics = {"critics", "targets"}
         assert parts == [critics, critics, critics | {"net", "log_alpha"}, critics]
+
+
+class OneAfterTheOther(nn.Cell):
+    """The step of the critics and that of the actor, without the condition between them, which orders them, too."""
+
+    def __init__(self, loop):
+        super().__init__(auto_prefix=False)
+        self.loop, self.root = loop, loop.root
+
+    @ms.jit
+    def construct(self, *inputs):
+        batch = self.loop.batch(inputs, ())
+        batch["alpha"] = ops.exp(self.root.log_alpha)
+        batch["target"] = self.root.td_target(batch)
+        (_, critics), grads = self.root.critic_gradient(batch)
+        norm = self.root.optim({"critics": grads}, batch, (critics, grads))["critics"]
+        return self.root.move_actor(batch, norm)
+
+
+def test_a_delayed_actor_is_judged_by_critics_that_have_moved(bench):
+    rows, p = TestREDQ().rows(bench), bench.params
+    step = Step(bench, rows)
+    loop, inputs = kit.one_step(bench.policy, bench.batch(rows, np.arange(kit.BATCH)[None]))
+    loss, *_ = OneAfterTheOther(loop)(*inputs)
+    assert float(loss) == pytest.approx(step.actor_loss(step.judging(p, bench.params)), rel=1e-5)
 
 
 @pytest.mark.parametrize("subset", [1, CRITICS])

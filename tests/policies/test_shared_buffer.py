@@ -16,6 +16,8 @@ from minding.engine.run.fingerprint import fingerprint
 from minding.middleware import OffPolicyLearner, data_pusher
 from minding.policies import get_policy_class
 
+pytestmark = pytest.mark.eager
+
 ROWS = 24
 REPLAY = {"policy.learn.batch_size": 4, "policy.learn.update_per_collect": 3, "policy.learn.warmup": 1}
 

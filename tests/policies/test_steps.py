@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, action_of, rows_of, set_rate
@@ -12,7 +13,7 @@ from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import ALGORITHMS, get_policy_class, kernels
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import PRIORITY, GradientLoop, GradientStep, Inputs, Update
+from minding.policies.learning.steps import PRIORITY, GradientStep, Inputs, Update
 from minding.policies.ops.primitives import after
 
 ROWS = 8
@@ -54,14 +55,11 @@ def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny
     sequences = {"cut", "memory"} & batches.layout.fields.keys()
     index = np.arange(ROWS).reshape(1, 4, 2) if sequences else np.arange(ROWS)[None]
     batch = batches(values, index)
-    inputs = policy.inputs(batch, 0.0)
-    loop = GradientLoop(policy.root, policy.step_fields, batch, (*inputs.steps,), (*inputs.constants,), False)
-    arrays = [batch.index[0], *(x[0] for x in inputs.steps.values())]
-    arrays += [np.asarray(x, np.float32) for x in inputs.constants.values()]
+    loop, inputs = kit.one_step(policy, batch)
     obs, act = values["obs"], policy.actors["eval"].outputs
     before = [x.copy() for x in act(obs)]
     remembered = (to_device(np.zeros((ROWS, policy.net.memory_size), np.float32)),) if "memory" in sequences else ()
-    found = StepThenAct(loop)(to_device(obs), remembered, *[to_device(x) for x in arrays])
+    found = StepThenAct(loop)(to_device(obs), remembered, *inputs)
     for old, new, made in zip(before, act(obs), found):
         np.testing.assert_allclose(made.asnumpy(), new, rtol=1e-3, atol=1e-4)
         assert np.abs(new - old).max() > 1e-2

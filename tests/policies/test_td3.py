@@ -8,6 +8,8 @@ import pytest
 from fakes import VECTOR, space_of
 from float64_networks import actor, moved, value
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {"td3": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
 LEARNS = {
     **kit.LEARNS,

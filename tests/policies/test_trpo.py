@@ -8,6 +8,8 @@ from float64_networks import categorical, finite_differences, normal, scores, st
 
 from minding.policies.learning.trust_region import SHRINK, TRIES
 
+pytestmark = pytest.mark.eager
+
 CONTRACT = {
     "trpo": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
     "trpo, composite": (VECTOR, composite(3, numbers=2), {}),

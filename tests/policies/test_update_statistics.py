@@ -11,6 +11,8 @@ from minding.engine.run.fingerprint import fingerprint
 from minding.policies import get_algorithm, get_policy_class, kernels
 from minding.policies.learning.optim import STATISTICS
 
+pytestmark = pytest.mark.eager
+
 ROWS = 8
 PARTS = {"actor": "net.", "critics": "critics.", "alpha": "log_alpha"}
 
@@ -43,6 +45,7 @@ def norm(x):
     return np.sqrt((np.asarray(x, np.float64) ** 2).sum())
 
 
+@pytest.mark.shared_graphs
 def test_they_are_those_of_gradients_and_steps(built, form):
     policy, batches, rows = built("discrete_sac", **{"policy.learn.alpha": 0.5})
     # Units that never fire: their weights have no gradient.
@@ -86,6 +89,7 @@ def test_the_norm_of_gradients_is_that_before_they_are_scaled(built):
     assert metrics["grad_norm_net"] > 1e-2
 
 
+@pytest.mark.shared_graphs
 def test_looking_changes_no_bit_and_nothing_that_is_saved(built):
     prints, names = [], []
     for watch in (False, True):

@@ -19,8 +19,8 @@ from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 PATIENCE = 120.0
-SMALL = ("run.final_episodes=2", "run.ckpt_freq=16", "policy.eval.freq=2000", "policy.eval.n_episode=3")
-JOB = Job("learning", "cartpole_ppo", 0, 8_000, SMALL)
+SMALL = ("run.final_episodes=2", "run.ckpt_freq=16", "policy.eval.freq=1000", "policy.eval.n_episode=3")
+JOB = Job("learning", "cartpole_ppo", 0, 3_000, SMALL)
 
 
 def call(folder):

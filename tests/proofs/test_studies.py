@@ -257,11 +257,11 @@ def in_this_process(module, *words):
 @pytest.mark.slow
 @pytest.mark.shared_graphs
 def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 600)
+    monkeypatch.setattr(benchmark_sets, "medium_step", lambda *_: 400)
     monkeypatch.setattr(benchmark_sets, "run_module", in_this_process)
-    few = ["policy.eval.freq=500", "policy.eval.n_episode=1", "run.final_episodes=1", "policy.model.hidden=[16]"]
-    settings = ["seed=3", "policy.learn.warmup=200", "policy.collect.random_steps=200", *few]
-    cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=1000", f"run.out_dir={tmp_path}"])
+    few = ["policy.eval.freq=200", "policy.eval.n_episode=1", "run.final_episodes=1", "policy.model.hidden=[16]"]
+    settings = ["seed=3", "policy.learn.warmup=100", "policy.collect.random_steps=100", *few]
+    cfg = compile_run(load_preset("pendulum_sac"), [*settings, "run.max_env_step=600", f"run.out_dir={tmp_path}"])
     run = RunDir.create(cfg)
     training.train(cfg, run, progress=False)
     given = ["pendulum_sac", str(run.path), str(tmp_path / "sets"), "--docs", str(tmp_path), "--steps", "2000"]
@@ -270,7 +270,7 @@ def test_sets_of_a_benchmark_are_made_of_one_run(tmp_path, monkeypatch, capsys):
     assert [(row["name"], row["steps"]) for row in rows] == [
         ("pendulum-random", 2000),
         ("pendulum-expert", 2000),
-        ("pendulum-medium-replay", 600),
+        ("pendulum-medium-replay", 400),
         ("pendulum-medium", 2000),
     ]
     assert len({row["fingerprint"] for row in rows}) == 4

@@ -20,6 +20,8 @@ from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.training.board_table import BoardAgent, Table, board_text, checkpoint, opponent_named
 
+pytestmark = pytest.mark.shared_graphs
+
 GAME = TicTacToe()
 SOLUTION = Solution(GAME)
 CFG = Config(

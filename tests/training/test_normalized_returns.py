@@ -17,6 +17,8 @@ from minding.engine.data.references import References, carrying, common, referen
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 
+pytestmark = pytest.mark.shared_graphs
+
 
 @pytest.mark.parametrize("references", [References(20.0, 500.0), None], ids=["with references", "without"])
 def test_a_run_logs_and_shows_normalized_returns_if_its_data_carry_references(references, tmp_path):

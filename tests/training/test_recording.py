@@ -16,6 +16,8 @@ from minding.engine.run.run_dir import RunDir
 from minding.training import recording
 from minding.training.recording import play_recorded
 
+pytestmark = pytest.mark.shared_graphs
+
 
 @pytest.mark.parametrize("reset_rows", [False, True])
 def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
@@ -48,7 +50,9 @@ def trained(tmp_path_factory):
     """A run of some iterations."""
     folder = tmp_path_factory.mktemp("trained")
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
-    cfg = compile_run(user, [*SMALL, *short_run("ppo"), f"run.out_dir={folder}", "exp_name=run"])
+    cfg = compile_run(
+        user, [*SMALL, *short_run("ppo"), "run.max_env_step=640", f"run.out_dir={folder}", "exp_name=run"]
+    )
     run_dir = RunDir.create(cfg)
     training.train(cfg, run_dir, progress=False)
     return run_dir

@@ -16,7 +16,7 @@ from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import read_status
 from minding.training import assembly, session
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
 
 class Ended(Exception):
@@ -55,7 +55,12 @@ def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error,
         return build(task, cfg, policy)
 
     monkeypatch.setattr(session, "build", build_and_signal)
-    small = ["policy.model.hidden=[8]", "policy.collect.n_sample=64", "env.collector_env_num=2"]
+    small = [
+        "policy.model.hidden=[8]",
+        "policy.collect.n_sample=64",
+        "env.collector_env_num=2",
+        "policy.learn.n_epoch=1",
+    ]
     cfg = compile_run(
         Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}", *small]
     )

@@ -21,9 +21,9 @@ from minding.training.session import Session
 from minding.training.sharing import write_checksums
 from minding.training.warm_start import take_over
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
-OFFLINE = (*SMALL, "run.max_train_iter=40", "policy.learn.batch_size=32", "policy.other.reward=return_range")
+OFFLINE = (*SMALL, "run.max_train_iter=8", "policy.learn.batch_size=32", "policy.other.reward=return_range")
 ONLINE = (
     *SMALL, "chain=prior_data", "run.max_env_step=64", "policy.collect.n_sample=16", "policy.learn.warmup=16",
     "policy.learn.batch_size=8", "policy.learn.update_per_collect=1", "policy.other.buffer_size=100",
@@ -203,7 +203,7 @@ def test_an_agent_acts_where_its_data_are_gone_and_says_so_when_it_is_to_learn(h
         agent = minding.load(moved, progress=False)
         np.testing.assert_array_equal(agent.predict(np.zeros(3, np.float32)), action)
         with pytest.raises(DataError, match=r"no recorded data in '.*gone'"):
-            agent.learn(40)
+            agent.learn(8)
     assert "agent.evaluate" not in (saved / "README.md").read_text()
 
 

@@ -23,6 +23,8 @@ from minding.envs.recorded import action_space, observation_space
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spec import describe_observation
 
+pytestmark = pytest.mark.eager
+
 
 def settings(data, *more):
     user = Config(env={"env_id": "data"}, policy={"type": "bc", "other": {"data": str(data)}})

@@ -10,6 +10,8 @@ from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import Dataset
 from minding.policies import get_policy_class
 
+pytestmark = pytest.mark.eager
+
 OBSERVATION = dict_of(a=space_of(3), b=space_of(2, dtype="uint8", low=0, high=255))
 STEPS = 50
 

@@ -20,6 +20,8 @@ from minding.engine.errors import ConfigError, DataError
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_policy_class
 
+pytestmark = pytest.mark.eager
+
 STEPS, WHOLE = 12, 800
 """Steps of the data that are made here, and steps in which episodes of Pendulum end."""
 ENDS = np.array([3, 6, 11])

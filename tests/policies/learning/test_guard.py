@@ -10,6 +10,8 @@ from minding.engine.errors import NonFiniteError
 from minding.engine.types import LearnOutput
 from minding.policies.learning.steps import MAX_SKIPS_IN_A_ROW, LearnGuard
 
+pytestmark = pytest.mark.eager
+
 LAYOUT = RowLayout({"reward": Field(), "action": Field((), "int32"), "image": Field((2,), "uint8")})
 BAD = {"loss": float("nan")}
 GOOD = {"loss": 0.5}

@@ -13,6 +13,7 @@ from fakes import refuses, tiny_config
 from fresh import run_fresh
 
 from minding import training
+from minding.cli import run as resume
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError
@@ -175,10 +176,10 @@ def test_what_cannot_be_divided_says_so(monkeypatch):
 
 @pytest.mark.slow
 def test_a_learner_that_is_killed_ends_the_run_with_one_message_and_a_checkpoint(tmp_path):
-    command = [sys.executable, "-m", "minding"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     small = ("policy.collect.n_sample=64", "policy.eval.freq=100000", "run.log_freq=64", "env.collector_env_num=2")
-    train = [*command, "train", "cartpole_ppo", "lanes.learners=2", "--steps", "1000000", "-o", str(tmp_path), *small]
+    small += ("lanes.learners=2", "run.max_env_step=1000000", "run.final_episodes=1")
+    train = [sys.executable, "-m", "minding", "train", "cartpole_ppo", "-o", str(tmp_path), *small]
     with subprocess.Popen(train, env=env, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
         try:
             deadline = time.monotonic() + 400
@@ -203,11 +204,7 @@ def test_a_learner_that_is_killed_ends_the_run_with_one_message_and_a_checkpoint
     folder = metrics.parent
     assert newest_checkpoint(folder / "ckpt") is not None
     steps = int(metrics.read_text().splitlines()[-1].split(",")[0])
-    done = subprocess.run(
-        [*command, "resume", str(folder), f"run.max_env_step={steps + 512}", "lanes.learners=1"],
-        env=env, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert resume(["resume", str(folder), f"run.max_env_step={steps + 64}", "lanes.learners=1"]) == 0
 
 
 def learner_of(pid):
