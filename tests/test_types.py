@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
 HERE = Path(__file__).resolve().parent
 USERS = [HERE / "typed_user_script.py", HERE / "typed_mistakes.py"]

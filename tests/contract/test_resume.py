@@ -190,7 +190,7 @@ def short_preset(name, tmp_path):
         extra += ["run.max_env_step=512", "policy.collect.n_sample=32", "policy.model.cnn_dim=16"]
     if user.env.env_id == "ALE/Pong-v5":
         # Each seed loads the game again.
-        extra += ["policy.model.cnn=[[4, 8, 8]]", "env.collector_env_num=2", "env.max_episode_steps=50"]
+        extra += ["policy.model.cnn=[[4, 8, 8]]", "env.collector_env_num=2"]
     try:
         cfg = compile_run(user, [*extra, f"run.out_dir={tmp_path}"])
     except MissingExtraError as error:

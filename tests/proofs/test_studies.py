@@ -89,7 +89,9 @@ def test_a_policy_plays_the_lines_as_it_plays_in_evaluations():
 
 @pytest.mark.slow
 def test_the_agent_of_the_preset_loses_no_line(tmp_path):
-    cfg = compile_run("tictactoe_alphazero", ["policy.eval.freq=1000000", f"run.out_dir={tmp_path}"])
+    # With half of its steps, and hardly an evaluation.
+    less = ["run.max_env_step=16000", "policy.eval.freq=1000000", "run.final_episodes=2"]
+    cfg = compile_run("tictactoe_alphazero", [*less, f"run.out_dir={tmp_path}"])
     run_dir = RunDir.create(cfg)
     training.train(cfg, run_dir, progress=False)
     for lines in lines_of_run(run_dir).values():

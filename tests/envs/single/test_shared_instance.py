@@ -13,7 +13,7 @@ from minding.engine.errors import ConfigError, EnvError
 from minding.engine.run.run_dir import RunDir
 from minding.envs import check_env, make_env_manager
 
-pytestmark = pytest.mark.shared_graphs
+pytestmark = pytest.mark.eager
 
 SINGLE = {"single_instance": True}
 ONE_EACH = "set env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1"
