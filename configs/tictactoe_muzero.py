@@ -16,20 +16,20 @@ main_config = EasyDict(
     policy=dict(
         type="muzero",
         model=dict(bins=21, bin_limit=1.0),
-        # The model learns what follows bad moves from random play, which the buffer keeps. Its values are those of
-        # random play for one step only, and reanalysis replaces its policies.
+        # The buffer keeps all plies, since later ones show less and less of what follows bad moves; reanalysis renews
+        # policies of old plies, and values bootstrap after one ply.
         learn=dict(
             gamma=1.0,
             two_players=True,
-            length=6,
+            length=5,
             nstep=1,
-            train_ratio=50.0,
+            train_ratio=38.4,
             update_per_collect=8,
             value_weight=1.0,
             anneal_lr=True,
-            reanalysis=0.2,
+            reanalysis=0.15,
         ),
-        collect=dict(n_sample=256, simulations=32, random_steps=30_000),
+        collect=dict(n_sample=256, simulations=32),
         eval=dict(freq=25_000, n_episode=100),
         other=dict(buffer_size=150_000),
     ),
