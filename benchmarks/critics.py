@@ -1,9 +1,8 @@
-"""Gradient steps per second by the number of critics: ``python -m benchmarks.critics``.
+"""Gradient steps per second of processor time by the number of critics: ``python -m benchmarks.critics``.
 
-SAC beside algorithms with N critics, on 17 numbers and six actions, with the networks of
-their defaults, two layers of 256 units, and minibatches of 256 rows. Learn calls of all of them alternate in one
-process with one thread. The results go to ``docs/results/critics.json`` and into the table of
-``docs/algorithms/redq.md``.
+SAC beside algorithms with N critics, on 17 numbers and six actions, with the networks of their defaults, two layers of
+256 units, and minibatches of 256 rows. Learn calls of all of them alternate in one process. The results go to
+``docs/results/critics.json`` and into the table of ``docs/algorithms/redq.md``.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in ready}
     for _ in range(ROUNDS):
         for name, (policy, batch) in ready.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             policy.learn_mode.forward(batch)
-            rates[name].append(STEPS / (time.perf_counter() - begin))
+            rates[name].append(STEPS / (time.process_time() - begin))
     rows = [
         {"name": name, "median": statistics.median(each), "lowest": min(each), "highest": max(each)}
         for name, each in rates.items()

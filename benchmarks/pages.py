@@ -189,7 +189,7 @@ def search_table(record: Record) -> str:
 
 
 def critics_table(record: Record) -> str:
-    """Gradient steps per second by the number of critics, as Markdown; see `benchmarks.critics`."""
+    """Gradient steps per second of processor time by the number of critics, as Markdown; see `benchmarks.critics`."""
     lines = ["| algorithm | gradient steps per second | lowest - highest | over SAC |", "|---|---:|---|---:|"]
     for row in record["rows"]:
         cells = (row["name"], f"{row['median']:.0f}", f"{row['lowest']:.0f} - {row['highest']:.0f}")

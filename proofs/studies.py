@@ -48,7 +48,6 @@ _JUDGED = {kind: Variant((f"policy.other.gail.reward={kind}",)) for kind in ("po
 _SLOW, _FAST = (f"policy.learn.learning_rate={rate}" for rate in ("0.0003", "0.001"))
 _LEARNED = ("policy.learn.auto_alpha=true", "policy.learn.alpha=1.0")
 _FIXED = ("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")
-_ONE_STEP = "policy.learn.nstep=1"
 _CARTPOLE = "env.env_id=CartPole-v1"
 STUDIES: dict[str, Study] = {
     # The preset's own is the logit.
@@ -69,7 +68,7 @@ STUDIES: dict[str, Study] = {
         {
             "double Q-learning": Variant(("policy.learn.double=false",)),
             "dueling streams": Variant(("policy.model.dueling=false",)),
-            "n-step returns": Variant((_ONE_STEP,)),
+            "n-step returns": Variant(("policy.learn.nstep=1",)),
             "prioritized replay": Variant(("policy.other.replay=uniform",)),
             "noisy networks": Variant(("policy.model.noisy=false",)),
             "return distribution": Variant(("policy.model.distributional=false",)),
@@ -91,15 +90,6 @@ STUDIES: dict[str, Study] = {
             "rewards of `sigmoid`": Variant(("policy.other.trex.output=sigmoid",)),
         },
         seeds=2,
-    ),
-    # The preset's returns of three steps do not fit a term that belongs to one action.
-    "munchausen": Study(
-        "cartpole_dqn",
-        "changed",
-        {
-            "one-step returns": Variant((_ONE_STEP,)),
-            "one-step returns, Munchausen": Variant((_ONE_STEP, "policy.learn.munchausen=0.9")),
-        },
     ),
     # The paddle is 3 pixels high: it stays in sight.
     "shifts": Study(
