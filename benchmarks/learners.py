@@ -39,17 +39,33 @@ _WAIT = "60"
 """Seconds that a learner waits for the other one, which may be slow on a machine that is not idle."""
 
 
-def policy_of(observation: dict[str, Any], model: dict[str, Any], learners: int) -> Any:
-    """PPO with six continuous actions."""
+def policy_of(kind: str, observation: dict[str, Any], model: dict[str, Any], learners: int = 1) -> Any:
+    """A policy of this type that learns six continuous actions, with one thread in each learner."""
     action = {"kind": "box", "shape": [6], "dtype": "float32", "low": [-1.0] * 6, "high": [1.0] * 6}
     spec = {
         "observation": observation, "action": action, "env_action": {**action, "rescaled": True},
         "max_episode_steps": 1000, "num_agents": 1,
     }  # fmt: skip
-    user = {"env": {"env_id": "none"}, "policy": {"type": "ppo", "model": model}}
-    entry = get_algorithm("ppo")
+    user = {"env": {"env_id": "none"}, "policy": {"type": kind, "model": model}}
+    entry = get_algorithm(kind)
     cfg = compile_config(user, entry, lambda env: spec, overrides=[f"lanes.learners={learners}", "run.jit_threads=1"])
-    return get_policy_class("ppo")(cfg, ("learn",))
+    return get_policy_class(kind)(cfg, ("learn",))
+
+
+def batch_of(policy: Any, steps: int, size: int) -> IndexedBatch:
+    """Random rows for so many gradient steps with minibatches of this size."""
+    rng = np.random.default_rng(0)
+    index = np.arange(steps * size, dtype=np.int32).reshape(steps, size)
+    layout = RowLayout(policy.learn_mode.fields)
+    tables = DeviceTables(layout, index.size)
+    values = {
+        field: rng.integers(0, 256, (index.size, *each.shape), dtype=np.uint8)
+        if each.dtype == "uint8"
+        else rng.standard_normal((index.size, *each.shape), np.float32)
+        for field, each in layout.fields.items()
+    }
+    tables.write(0, layout.pack(values))
+    return IndexedBatch(layout, tables, index)
 
 
 def main() -> None:
@@ -76,25 +92,13 @@ def measure(name: str) -> None:
     observation, model, sizes = CASES[name]
     for size in sizes:
         # Policies of their own, because the compiled steps of a policy belong to one buffer.
-        policies = {learners: policy_of(observation, model, learners) for learners in (1, LEARNERS)}
+        policies = {learners: policy_of("ppo", observation, model, learners) for learners in (1, LEARNERS)}
         print(f"{name}, {size} rows: {_compared(policies, size)}; load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 def _compared(policies: dict[int, Any], size: int) -> str:
-    rng = np.random.default_rng(0)
-    index = np.arange(STEPS * size, dtype=np.int32).reshape(STEPS, size)
-    batches = {}
+    batches = {learners: batch_of(policy, STEPS, size) for learners, policy in policies.items()}
     for learners, policy in policies.items():
-        layout = RowLayout(policy.learn_mode.fields)
-        tables = DeviceTables(layout, index.size)
-        values = {
-            field: rng.integers(0, 256, (index.size, *each.shape), dtype=np.uint8)
-            if each.dtype == "uint8"
-            else rng.standard_normal((index.size, *each.shape), np.float32)
-            for field, each in layout.fields.items()
-        }
-        tables.write(0, layout.pack(values))
-        batches[learners] = IndexedBatch(layout, tables, index)
         # Compiles.
         policy.learn_mode.forward(batches[learners])
     times: dict[int, list[float]] = {learners: [] for learners in policies}

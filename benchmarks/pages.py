@@ -43,7 +43,7 @@ def filled(text: str, table: Callable[[str], str | None]) -> str:
 
 
 def lanes_table(name: str, docs: Path) -> str | None:
-    """A table of lanes or of growth, by the name of its file in the folder's ``results``; None for another name."""
+    """A table of `TABLES`, by the name of its file in the folder's ``results``; None for another name."""
     if name not in TABLES:
         return None
     record = read(name, docs)
@@ -188,6 +188,15 @@ def search_table(record: Record) -> str:
     return "\n".join(lines)
 
 
+def critics_table(record: Record) -> str:
+    """Gradient steps per second of processor time by the number of critics, as Markdown; see `benchmarks.critics`."""
+    lines = ["| algorithm | gradient steps per second | lowest - highest | over SAC |", "|---|---:|---|---:|"]
+    for row in record["rows"]:
+        cells = (row["name"], f"{row['median']:.0f}", f"{row['lowest']:.0f} - {row['highest']:.0f}")
+        lines.append(f"| {' | '.join(cells)} | {row['median'] / record['rows'][0]['median']:.2f}x |")
+    return "\n".join(lines)
+
+
 def _side(row: Record) -> tuple[str, str]:
     return f"{row['peer_value']:,.0f}", f"{row['ratio']:.2f}x ({row['lowest']:.2f} - {row['highest']:.2f})"
 
@@ -232,6 +241,7 @@ BESIDE: dict[str, Callable[[Record], str]] = {"search": search_table, "dreamer":
 """Results that have a peer, by the name of their file."""
 TABLES: dict[str, Callable[[Record], str]] = {
     "async_overlap": overlap_table,
+    "critics": critics_table,
     "scaling": scaling_table,
     "async_presets": lambda record: presets_table(record["cases"]),
 }

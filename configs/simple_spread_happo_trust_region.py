@@ -4,20 +4,11 @@ Expected: an evaluation mean of at least -37.9 within 400k environment steps, 80
 the mean of `simple_spread_mappo`, -27.6; the return is the sum over the agents.
 """
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=400_000, target=-37.9),
-    env=dict(
-        env_id="mpe2/simple_spread_v3",
-        env_kwargs=dict(max_cycles=25, continuous_actions=False),
-        collector_env_num=16,
-    ),
-    policy=dict(
-        type="happo",
-        model=dict(hidden=[128, 128]),
-        learn=dict(trust_region=True, gamma=0.95, entropy_weight=0.002, value_clip=False),
-        collect=dict(n_sample=800),
-        eval=dict(freq=50_000, n_episode=40),
-    ),
-)
+main_config = load_preset("simple_spread_happo")
+main_config.run.max_env_step = 400_000
+main_config.policy.learn.trust_region = True
+# One step of each actor per rollout: shorter rollouts, in one minibatch.
+del main_config.policy.learn.n_minibatch
+main_config.policy.collect.n_sample = 800

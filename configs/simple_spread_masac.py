@@ -1,22 +1,15 @@
 """MASAC on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -55 within 40k environment steps, half of the way from random play, -79, to a
-hand-coded controller, -31; `simple_spread_maddpg` has the goal of a longer run.
+Expected: an evaluation mean of at least -37.9 within 200k environment steps, 80 % of the way from random play, -79, to
+the mean of `simple_spread_mappo`, -27.6; the return is the sum over the agents.
 """
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=40_000, target=-55.0),
-    env=dict(
-        env_id="mpe2/simple_spread_v3",
-        env_kwargs=dict(max_cycles=25, continuous_actions=False),
-        normalize_reward=True,
-        reward_gamma=0.95,
-    ),
-    policy=dict(
-        type="masac",
-        learn=dict(learning_rate=2e-3, anneal_lr=True, tau=0.03),
-        eval=dict(freq=20_000, n_episode=40),
-    ),
-)
+main_config = load_preset("simple_spread_maddpg")
+main_config.run.update(max_env_step=200_000, target=-37.9)
+main_config.policy.type = "masac"
+# Half of the rows, since a gradient step takes twice as long as one of MADDPG.
+main_config.policy.learn.batch_size = 128
+
+proof = dict(seeds=1)

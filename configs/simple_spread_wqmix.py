@@ -1,13 +1,15 @@
 """WQMIX on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -55 within 100k environment steps, half of the way from random play, -79, to a
-hand-coded controller, -31.
+Expected: an evaluation mean of at least -37.9 within 300k environment steps, 80 % of the way from random play, -79, to
+the mean of `simple_spread_mappo`, -27.6.
 """
 
 from minding.configs import load_preset
 
 main_config = load_preset("simple_spread_qmix")
-main_config.run.update(max_env_step=100_000, target=-55.0)
+main_config.run.update(max_env_step=300_000, target=-37.9)
 main_config.policy.type = "wqmix"
+# The weight that Rashid et al., 2020, use in StarCraft; 0.1 is for tasks where the best joint action is hard to find.
+main_config.policy.learn.error_weight = 0.5
 
 proof = dict(seeds=1)

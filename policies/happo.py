@@ -26,7 +26,6 @@ import numpy as np
 
 from minding.engine.data.agents import ALIVE, CENTRAL
 from minding.engine.data.batch import IndexedBatch, minibatches
-from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import ShapeError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, ops
@@ -34,13 +33,14 @@ from minding.engine.types import Array, LearnOutput
 from minding.policies.acting.agents import CENTRAL_PARTS
 from minding.policies.families.actor_critic import WEIGHT_BOUND
 from minding.policies.families.central_critic import CentralCriticPolicy, in_units_of_head, value_loss
+from minding.policies.families.team import IdentifiedAgents
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs, Update
 from minding.policies.learning.trust_region import OF_STEP, TrustRegionStep
 from minding.policies.networks.actor_critic import PolicyNetwork
 from minding.policies.networks.central import CentralAgentActors
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.networks.team_networks import of_agents, with_identity
+from minding.policies.networks.team_networks import of_agents
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import SURROGATE_METRICS, clipped_surrogate, row_mean
 
@@ -254,7 +254,7 @@ class HATRPOCell(TurnStep):
         return metrics
 
 
-class HAPPO(CentralCriticPolicy):
+class HAPPO(IdentifiedAgents, CentralCriticPolicy):
     """Heterogeneous-agent proximal policy optimization for Discrete, MultiDiscrete and Box actions."""
 
     name = "happo"
@@ -268,19 +268,6 @@ class HAPPO(CentralCriticPolicy):
     @property
     def second_order(self) -> bool:
         return bool(self.cfg.learn.trust_region)
-
-    @property
-    def agents(self) -> int:
-        """Number of agents, M."""
-        return len(self.spec["agents"]["names"])
-
-    @property
-    def acting_spec(self) -> dict[str, Any]:
-        return {**self.spec, "observation": with_identity(self.spec["observation"], self.agents)}
-
-    @property
-    def acting_leaves(self) -> list[Leaf]:
-        return observation_leaves(self.acting_spec["observation"])
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         count = batch.tables.rows

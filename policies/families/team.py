@@ -33,12 +33,8 @@ from minding.policies.ops import primitives
 from minding.policies.ops.values import accumulated, chosen_value
 
 
-class TeamPolicy(BasePolicy):
-    """Learns for several agents from rows that hold all of them; the acting network is told the agent of each
-    observation.
-
-    A subclass defines the methods that `BasePolicy` leaves open, except `row_fields`.
-    """
+class IdentifiedAgents(BasePolicy):
+    """A policy of several agents whose acting network is told the agent of each observation."""
 
     @property
     def agents(self) -> int:
@@ -53,6 +49,13 @@ class TeamPolicy(BasePolicy):
     @property
     def acting_leaves(self) -> list[Leaf]:
         return observation_leaves(self.acting_spec["observation"])
+
+
+class TeamPolicy(IdentifiedAgents):
+    """Learns for several agents from rows that hold all of them.
+
+    A subclass defines the methods that `BasePolicy` leaves open, except `row_fields`.
+    """
 
     @property
     def places(self) -> TeamPlaces:
