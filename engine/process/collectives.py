@@ -5,9 +5,10 @@ calls `join` once, which returns when all have joined; rank 0 is the main proces
 group has a scheduler, by which they find each other.
 
 MindSpore reads how long an operator waits for the other processes, in seconds, from ``MS_NODE_TIMEOUT``. That is also
-how long a group does not notice that a process has died. The scheduler reads the same variable for how long a process
-may be silent; after that, MindSpore ends every process of the group with SIGTERM, before it can save anything. The
-scheduler of this module therefore waits without a limit: the operators notice who is missing.
+how long a group does not notice that a process has died; the compiled call then takes another 3 s to raise its error.
+With heartbeats, the scheduler would end every process of the group with SIGTERM after the same time, before it can save
+anything, and each process would wait up to 5 s at its exit for the thread that sends them. The groups of this module
+have none: the operators notice who is missing.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ from minding.engine.process.spawn import WorkerProcess, become_worker, stop_at_e
 _ROLE, _WORKERS = "MS_ROLE", "MS_WORKER_NUM"
 _WORKER, _SCHEDULER = "MS_WORKER", "MS_SCHED"
 NODE_TIMEOUT = "MS_NODE_TIMEOUT"
-_WAIT = "6"  # s
-_FOREVER = str(10**9)  # s
+_WAIT = "5"  # s
+_WITHOUT_HEARTBEATS = {"MS_DISABLE_HEARTBEAT": "1"}
 LOOPBACK = "127.0.0.1"
+exit_code: int | None = None
+"""The exit code of this process, once the command line knows it."""
+_abandoned = False
 
 
 def schedules() -> bool:
@@ -68,6 +72,13 @@ def rank() -> int:
     return found
 
 
+def abandon() -> None:
+    """Lets this process end without MindSpore's clean-up, which is of no use once the group is lost and takes long on a
+    busy machine."""
+    global _abandoned
+    _abandoned = True
+
+
 def _hush() -> None:
     """Drops what MindSpore's threads say about leaving the group, which is the last thing that this process does.
 
@@ -76,6 +87,10 @@ def _hush() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(AttributeError, ValueError):
         sys.stderr.flush()
+    if _abandoned and exit_code is not None:
+        with contextlib.suppress(AttributeError, ValueError):
+            sys.stdout.flush()
+        os._exit(exit_code)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.close(nowhere)
@@ -103,6 +118,7 @@ class Scheduler:
             "MS_SCHED_HOST": LOOPBACK,
             "MS_SCHED_PORT": str(_free_port()),
             NODE_TIMEOUT: os.environ.get(NODE_TIMEOUT, _WAIT),
+            **_WITHOUT_HEARTBEATS,
         }
         self._process = WorkerProcess(target=_schedule, args=(self._variables,), name="learners-scheduler")
         self._process.launch()
@@ -120,7 +136,7 @@ class Scheduler:
 def _schedule(variables: Mapping[str, str]) -> None:
     """Runs the scheduler, which ends with the process that started it."""
     become_worker()
-    os.environ.update(variables, **{_ROLE: _SCHEDULER, NODE_TIMEOUT: _FOREVER})
+    os.environ.update(variables, **{_ROLE: _SCHEDULER})
     join()
 
 
