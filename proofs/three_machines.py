@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ FAULTS = {
 }
 """The program of a process of Ray on the learner's machine, the signal that it gets, and whether the run is interrupted
 a second later."""
+CASES = [f"{where}: {name}" for where in ("local", "joined") for name in FAULTS]
+"""Each of them on a cluster that the run starts, and on one that it joins."""
 _LOST = {
     "exact": ("cartpole_ppo", 1_248, ("policy.collect.n_sample=256", "lanes.shards=2")),
     "arrival": ("cartpole_dqn", 10_000, ("lanes.max_staleness=3",)),
@@ -134,10 +136,14 @@ def three_machines(folder: Path) -> Iterator[list[Machine]]:
         yield machines
     finally:
         for each in machines:
-            for pid in each.pids():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            subprocess.run(["ip", "netns", "del", each.name], capture_output=True, check=False)
+            # A namespace stays as long as its processes, some of which may only be starting.
+            while pids := each.pids():
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.1)
+            for command in (["link", "del", each.name], ["netns", "del", each.name]):
+                subprocess.run(["ip", *command], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", "minding"], capture_output=True, check=False)
 
 
@@ -146,18 +152,18 @@ def joined(machines: list[Machine]) -> tuple[str, ...]:
     return ("lanes.transport=ray", f"lanes.address={machines[0].address}:{_PORT}")
 
 
-def faults(runs: Path, repeats: int) -> list[Record]:
-    """A record for each of `FAULTS` on a cluster that the run starts, and on one that it joins."""
+def faults(runs: Path, cases: Sequence[str], repeats: int) -> list[Record]:
+    """A record for each of some `CASES`."""
     found = []
-    for where in ("local", "joined"):
-        for name in FAULTS:
-            rows = []
-            for _ in range(repeats):
-                with contextlib.ExitStack() as held:
-                    machines = held.enter_context(three_machines(runs / NAME)) if where == "joined" else []
-                    rows.append(_lose(name, runs / NAME, machines))
-            found.append({"cluster": where, "fault": name, "runs": rows})
-            print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+    for case in cases:
+        where, _, name = case.partition(": ")
+        rows = []
+        for _ in range(repeats):
+            with contextlib.ExitStack() as held:
+                machines = held.enter_context(three_machines(runs / NAME)) if where == "joined" else []
+                rows.append(_lose(name, runs / NAME, machines))
+        found.append({"cluster": where, "fault": name, "runs": rows})
+        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
     return found
 
 
@@ -280,11 +286,16 @@ def _end(run_dir: RunDir) -> Record:
     return {**ends, "replaced": sum(worker["restarts"] for worker in status["workers"])}
 
 
+def _case(row: Record) -> str:
+    return f"{row['cluster']}: {row['fault']}"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Returns 0, or 1 if a run did not end as it should."""
     parser = argparse.ArgumentParser(prog="python -m proofs.three_machines", description=__doc__)
     parts = ("faults", "lost")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{' or '.join(parts)} (both): what is measured again")
+    parser.add_argument("--only", action="append", choices=CASES, metavar="FAULT", help=f"{', '.join(CASES)} (all)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each fault (3)")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages (docs)")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs", help="folder of the run folders")
@@ -295,7 +306,12 @@ def main(argv: list[str] | None = None) -> int:
     record = results.single(NAME) or {}
     runs = args.runs.resolve()
     for part in args.parts or parts:
-        rows = faults(runs, args.repeats) if part == "faults" else lost(runs)
+        if part == "faults":
+            cases = args.only or CASES
+            kept = [row for row in record.get(part, {}).get("rows", ()) if _case(row) not in cases]
+            rows = sorted([*kept, *faults(runs, cases, args.repeats)], key=lambda row: CASES.index(_case(row)))
+        else:
+            rows = lost(runs)
         record[part] = {"rows": rows, "load": round(os.getloadavg()[0], 1), "versions": commit()}
     path = args.docs / "results" / f"{NAME}.json"
     path.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")

@@ -207,7 +207,7 @@ def test_a_learner_that_is_killed_ends_the_run_with_one_message_and_a_checkpoint
     steps = read_manifest(newest_checkpoint(run_dir.checkpoints))["env_step"]
     changes = [f"run.max_env_step={steps + 64}", "lanes.learners=1", "run.final_episodes=1"]
     cfg = compile_run(run_dir.load_config(), changes)
-    assert training.train(cfg, run_dir, progress=False, resume="latest")["env_step"] >= steps + 64
+    assert training.train(cfg, run_dir, progress=False, resume="latest").env_step >= steps + 64
 
 
 def learner_of(pid):
