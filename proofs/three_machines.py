@@ -45,8 +45,9 @@ FAULTS = {
 a second later."""
 CASES = [f"{where}: {name}" for where in ("local", "joined") for name in FAULTS]
 """Each of them on a cluster that the run starts, and on one that it joins."""
+_PARTS = ("policy.learn.n_minibatch=4", "lanes.shards=2")
 _LOST = {
-    "exact": ("cartpole_ppo", 1_248, ("policy.collect.n_sample=256", "lanes.shards=2")),
+    "exact": ("cartpole_ppo", 1_248, ("policy.collect.n_sample=256", "policy.learn.n_epoch=4", *_PARTS)),
     "arrival": ("cartpole_dqn", 10_000, ("lanes.max_staleness=3",)),
 }
 """By `lanes.order`: the preset, about how many gradient steps it makes, and its settings."""

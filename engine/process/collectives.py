@@ -6,9 +6,9 @@ group has a scheduler, by which they find each other.
 
 MindSpore reads how long an operator waits for the other processes, in seconds, from ``MS_NODE_TIMEOUT``. That is also
 how long a group does not notice that a process has died; the compiled call then takes another 3 s to raise its error.
-With heartbeats, the scheduler would end every process of the group with SIGTERM after the same time, before it can save
-anything, and each process would wait up to 5 s at its exit for the thread that sends them. The groups of this module
-have none: the operators notice who is missing.
+The scheduler reads the same variable for how long a process may be silent; after that, MindSpore ends every process of
+the group with SIGTERM, before it can save anything. The scheduler of this module therefore waits without a limit: the
+operators notice who is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROLE, _WORKERS = "MS_ROLE", "MS_WORKER_NUM"
 _WORKER, _SCHEDULER = "MS_WORKER", "MS_SCHED"
 NODE_TIMEOUT = "MS_NODE_TIMEOUT"
 _WAIT = "5"  # s
-_WITHOUT_HEARTBEATS = {"MS_DISABLE_HEARTBEAT": "1"}
+_FOREVER = str(10**9)  # s
 LOOPBACK = "127.0.0.1"
 exit_code: int | None = None
 """The exit code of this process, once the command line knows it."""
@@ -73,8 +73,8 @@ def rank() -> int:
 
 
 def abandon() -> None:
-    """Lets this process end without MindSpore's clean-up, which is of no use once the group is lost and takes long on a
-    busy machine."""
+    """Lets this process end without MindSpore's clean-up, for use once the group is lost: it waits up to 5 s for the
+    thread that sends heartbeats."""
     global _abandoned
     _abandoned = True
 
@@ -118,7 +118,6 @@ class Scheduler:
             "MS_SCHED_HOST": LOOPBACK,
             "MS_SCHED_PORT": str(_free_port()),
             NODE_TIMEOUT: os.environ.get(NODE_TIMEOUT, _WAIT),
-            **_WITHOUT_HEARTBEATS,
         }
         self._process = WorkerProcess(target=_schedule, args=(self._variables,), name="learners-scheduler")
         self._process.launch()
@@ -136,7 +135,7 @@ class Scheduler:
 def _schedule(variables: Mapping[str, str]) -> None:
     """Runs the scheduler, which ends with the process that started it."""
     become_worker()
-    os.environ.update(variables, **{_ROLE: _SCHEDULER})
+    os.environ.update(variables, **{_ROLE: _SCHEDULER, NODE_TIMEOUT: _FOREVER})
     join()
 
 

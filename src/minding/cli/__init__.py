@@ -25,7 +25,7 @@ def main() -> NoReturn:
     from minding.cli.commands import run
 
     code = run()
-    group = sys.modules.get("minding.engine.process.collectives")
+    group: Any = sys.modules.get("minding.engine.process.collectives")
     if group is not None:
         group.exit_code = code
     sys.exit(code)
