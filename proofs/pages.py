@@ -289,7 +289,7 @@ def _three_machines(results: Results) -> str:
         return NOT_YET
     lines = ["| cluster | fault | runs | exit code | seconds | messages per run | last state saved |"]
     lines.append("|---|---|---:|---:|---|---:|---|")
-    for row in record["faults"]["rows"]:
+    for row in record.get("faults", {}).get("rows", ()):
         runs = row["runs"]
         codes = ", ".join(sorted({str(each["code"]) for each in runs}))
         counts = ", ".join(sorted({str(len(each["messages"])) for each in runs}))
@@ -299,7 +299,7 @@ def _three_machines(results: Results) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     head = ["order", "preset", "workers replaced", "environment steps", "gradient steps", "without the loss", "return"]
     lines += ["", f"| {' | '.join(head)} |", "|---|---|---:|---:|---:|---|---:|"]
-    for row in record["lost"]["rows"]:
+    for row in record.get("lost", {}).get("rows", ()):
         lost, whole = row["lost"], row["whole"]
         same = f"{whole['env_step']:,} and {whole['train_iter']:,}"
         if "entries" in row:
