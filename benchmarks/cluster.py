@@ -12,7 +12,7 @@
   actors and then a machine are killed: the states and tables at the end must be equal.
 - resume: three machines, then processes, then three machines again, against one run in processes.
 
-What is measured is printed; it stands in ``docs/results/ray_clusters.md``, and the intake in ``docs/machines.md``.
+What is measured is printed; it stands in ``docs/results/ray_clusters.md``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,12 @@ from proofs.kills import KillJob, command_of, outcome, train
 from proofs.runs import ROOT, Record, Results, RunFailed, commit, last_run
 
 NAME = "learners"
-PRESETS = ("cartpole_ppo", "cartpole_a2c", "cartpole_impala", "cartpole_dqn", "pendulum_sac")
+CASES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("cartpole_ppo", "cartpole_a2c", "cartpole_impala", "cartpole_dqn", "pendulum_sac"), ()),
+    # Without the kink of ReLU, see docs/learners.md.
+    "pendulum_sac policy.model.activation=tanh": ("policy.model.activation=tanh",),
+}
+"""Settings of each compared preset, which is the first word of its name."""
 SIZES = (2, 4)
 CALLS, STEPS = 20, 10
 """Calls, and gradient steps of each."""
@@ -64,15 +69,15 @@ def rows(layout: RowLayout, rng: np.random.Generator) -> dict[str, Array]:
     return found
 
 
-def learned(preset: str, learners: int, nudged: bool = False) -> tuple[dict[int, dict[str, Array]], Any]:
+def learned(case: str, learners: int, nudged: bool = False) -> tuple[dict[int, dict[str, Array]], Any]:
     """The weights by number of gradient steps, and the policy.
 
     Args:
-      preset: a preset.
+      case: one of `CASES`.
       learners: number of learners.
       nudged: whether all parameters begin one unit of the last place further from 0.
     """
-    cfg = compile_run(preset, [f"lanes.learners={learners}"])
+    cfg = compile_run(case.split()[0], [f"lanes.learners={learners}", *CASES[case]])
     policy = get_policy_class(cfg.policy.type)(cfg, ("learn",))
     if nudged:
         state = policy.state_dict()
@@ -84,7 +89,7 @@ def learned(preset: str, learners: int, nudged: bool = False) -> tuple[dict[int,
     tables.write(0, layout.pack(rows(layout, rng)))
     found = {}
     for call in range(1, CALLS + 1):
-        index = rng.integers(0, _ROWS, (STEPS, *_BLOCK.get(preset, (64,))))
+        index = rng.integers(0, _ROWS, (STEPS, *_BLOCK.get(case, (64,))))
         policy.learn_mode.forward(IndexedBatch(layout, tables, index.astype(np.int32)))
         if call * STEPS in MARKS:
             found[call * STEPS] = _weights(policy)
@@ -105,18 +110,18 @@ def drift(mine: Mapping[str, Array], one: Mapping[str, Array]) -> float:
     return max(float(np.abs(mine[name] - one[name]).max()) for name in one)
 
 
-def compare(size: int) -> list[Record]:
-    """A record per preset, of this number of learners; MindSpore forms one group in a process."""
+def compare(size: int, cases: Sequence[str]) -> list[Record]:
+    """A record per case, of this number of learners; MindSpore forms one group in a process."""
     found = []
-    for preset in PRESETS:
-        one, _ = learned(preset, 1)
-        nudged, _ = learned(preset, 1, nudged=True)
-        several, policy = learned(preset, size)
+    for case in cases:
+        one, _ = learned(case, 1)
+        nudged, _ = learned(case, 1, nudged=True)
+        several, policy = learned(case, size)
         last = {name: p.asnumpy() for name, p in policy.params.items() if ".normalizer." not in name}
         ranks = policy._update.group.parameters()
         found.append(
             {
-                "preset": preset,
+                "preset": case,
                 "learners": size,
                 "ranks_equal": all(other[name].tobytes() == last[name].tobytes() for other in ranks for name in last),
                 "drift": {str(mark): drift(several[mark], one[mark]) for mark in MARKS},
@@ -180,12 +185,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m proofs.learners", description=__doc__)
     parts = {**{str(size): size for size in SIZES}, "kill": 0}
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(parts)} (all): what is measured again")
+    parser.add_argument("--only", action="append", choices=CASES, metavar="CASE", help="cases to compare (all)")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages (docs)")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs", help="folder of the run folders")
     parser.add_argument("--compare", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    cases = args.only or list(CASES)
     if args.compare:
-        print(json.dumps(compare(args.compare)))
+        print(json.dumps(compare(args.compare, cases)))
         return 0
     results = Results(args.docs)
     record = results.single(NAME) or {}
@@ -194,9 +201,11 @@ def main(argv: list[str] | None = None) -> int:
             record[part] = {**killed(args.runs), "versions": commit()}
             continue
         command = [sys.executable, "-m", "proofs.learners", "--compare", part]
+        command += [word for case in cases for word in ("--only", case)]
         env = {**os.environ, collectives.NODE_TIMEOUT: str(_WAIT)}
         out = subprocess.check_output(command, cwd=ROOT, env=env, text=True)
-        record[part] = {"compared": json.loads(out.splitlines()[-1]), "versions": commit()}
+        kept = [row for row in record.get(part, {}).get("compared", ()) if row["preset"] not in cases]
+        record[part] = {"compared": [*kept, *json.loads(out.splitlines()[-1])], "versions": commit()}
     path = args.docs / "results" / f"{NAME}.json"
     path.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
     pages.update(results)

@@ -283,6 +283,34 @@ def _learners(results: Results) -> str:
     return "\n".join([*lines, ""])
 
 
+def _three_machines(results: Results) -> str:
+    record = results.single("three_machines")
+    if record is None:
+        return NOT_YET
+    lines = ["| cluster | fault | runs | exit code | seconds | messages per run | last state saved |"]
+    lines.append("|---|---|---:|---:|---|---:|---|")
+    for row in record.get("faults", {}).get("rows", ()):
+        runs = row["runs"]
+        codes = ", ".join(sorted({str(each["code"]) for each in runs}))
+        counts = ", ".join(sorted({str(len(each["messages"])) for each in runs}))
+        saved = f"{sum(each['last_state_saved'] for each in runs)} of {len(runs)}"
+        seconds = ", ".join(f"{each['seconds']:.1f}" for each in runs)
+        cells = [row["cluster"], row["fault"], str(len(runs)), codes, seconds, counts, saved]
+        lines.append(f"| {' | '.join(cells)} |")
+    head = ["order", "preset", "workers replaced", "environment steps", "gradient steps", "without the loss", "return"]
+    lines += ["", f"| {' | '.join(head)} |", "|---|---|---:|---:|---:|---|---:|"]
+    for row in record.get("lost", {}).get("rows", ()):
+        lost, whole = row["lost"], row["whole"]
+        same = f"{whole['env_step']:,} and {whole['train_iter']:,}"
+        if "entries" in row:
+            verdict = "no entry differs" if not row["different"] else f"DIFFERENT: {', '.join(row['different'][:5])}"
+            same = f"of {row['entries']} entries, {verdict}"
+        cells = [row["order"], f"`{row['preset']}`", str(lost["replaced"]), f"{lost['env_step']:,}"]
+        cells += [f"{lost['train_iter']:,}", same, f"{lost['eval_return']:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def _async_kills(results: Results) -> str:
     record = results.single("async_kills")
     if record is None:
@@ -446,4 +474,5 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "steadiness": steadiness_table,
     "teams_battle": lambda results: battle_table(results) or NOT_YET,
     "teams_spread": lambda results: spread_table(results) or NOT_YET,
+    "three_machines": _three_machines,
 }

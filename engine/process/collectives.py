@@ -5,9 +5,10 @@ calls `join` once, which returns when all have joined; rank 0 is the main proces
 group has a scheduler, by which they find each other.
 
 MindSpore reads how long an operator waits for the other processes, in seconds, from ``MS_NODE_TIMEOUT``. That is also
-how long a group does not notice that a process has died. The scheduler reads the same variable for how long a process
-may be silent; after that, MindSpore ends every process of the group with SIGTERM, before it can save anything. The
-scheduler of this module therefore waits without a limit: the operators notice who is missing.
+how long a group does not notice that a process has died; the compiled call then takes another 3 s to raise its error.
+The scheduler reads the same variable for how long a process may be silent; after that, MindSpore ends every process of
+the group with SIGTERM, before it can save anything. The scheduler of this module therefore waits without a limit: the
+operators notice who is missing.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ from minding.engine.process.spawn import WorkerProcess, become_worker, stop_at_e
 _ROLE, _WORKERS = "MS_ROLE", "MS_WORKER_NUM"
 _WORKER, _SCHEDULER = "MS_WORKER", "MS_SCHED"
 NODE_TIMEOUT = "MS_NODE_TIMEOUT"
-_WAIT = "6"  # s
+_WAIT = "5"  # s
 _FOREVER = str(10**9)  # s
 LOOPBACK = "127.0.0.1"
+exit_code: int | None = None
+"""The exit code of this process, once the command line knows it."""
+_abandoned = False
 
 
 def schedules() -> bool:
@@ -68,6 +72,13 @@ def rank() -> int:
     return found
 
 
+def abandon() -> None:
+    """Lets this process end without MindSpore's clean-up, for use once the group is lost: it waits up to 5 s for the
+    thread that sends heartbeats."""
+    global _abandoned
+    _abandoned = True
+
+
 def _hush() -> None:
     """Drops what MindSpore's threads say about leaving the group, which is the last thing that this process does.
 
@@ -76,6 +87,10 @@ def _hush() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(AttributeError, ValueError):
         sys.stderr.flush()
+    if _abandoned and exit_code is not None:
+        with contextlib.suppress(AttributeError, ValueError):
+            sys.stdout.flush()
+        os._exit(exit_code)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     os.close(nowhere)

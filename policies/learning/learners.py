@@ -18,11 +18,12 @@ import functools
 import os
 import pickle
 import secrets
+import time
 import traceback
 import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, wait
 from typing import Any, Protocol, cast
 
 import cloudpickle
@@ -142,10 +143,11 @@ class Learners:
 
     def failed(self, error: RuntimeError) -> LearnerError:
         """The reason for which a call failed, if it is another learner; other errors are raised."""
-        for k, connection in enumerate(self._connections):
-            if connection.poll(_GLANCE):
+        silent, deadline = {each: k for k, each in enumerate(self._connections)}, time.monotonic() + _GLANCE
+        while silent and (ready := wait(list(silent), max(0.0, deadline - time.monotonic()))):
+            for connection in ready:
                 try:
-                    self._receive(k)
+                    self._receive(silent.pop(connection))  # type: ignore[call-overload]
                 except LearnerError as reason:
                     # A learner that waited for another one, too, is not the cause.
                     if _WAITED not in str(reason):
@@ -153,11 +155,15 @@ class Learners:
         if _WAITED not in str(error):
             raise error
         name = collectives.NODE_TIMEOUT
-        self._lost = (
+        return self._lose(
             f"a learner did not take part in averaging gradients within {os.environ.get(name, 'the default of 30')} s: "
             f"if it was busy, set the environment variable {name} to more seconds; `minding resume` continues the run"
         )
-        return LearnerError(self._lost)
+
+    def _lose(self, why: str) -> LearnerError:
+        self._lost = why
+        collectives.abandon()
+        return LearnerError(why)
 
     def _ask(self, messages: Sequence[Any]) -> list[Any]:
         if self._lost:
@@ -172,17 +178,15 @@ class Learners:
     def _receive(self, k: int) -> Any:
         try:
             if not self._connections[k].poll(_LONGEST):
-                self._lost = (
+                raise self._lose(
                     f"learner {k + 1} has not answered for {_LONGEST:.0f} s; `minding resume` continues the run"
                 )
-                raise LearnerError(self._lost)
             # From a process of this run.
             kind, answer = pickle.loads(self._connections[k].recv_bytes())  # noqa: S301
         except (EOFError, OSError):
             raise self._gone(k) from None
         if kind == "error":
-            self._lost = f"learner {k + 1} failed:\n{answer}"
-            raise LearnerError(self._lost)
+            raise self._lose(f"learner {k + 1} failed:\n{answer}")
         return answer
 
     def _gone(self, k: int) -> LearnerError:
@@ -191,11 +195,10 @@ class Learners:
             process = self._processes[k]
             process.join(_GLANCE)
             which = f" (process {process.pid}, exit code {process.exitcode})"
-        self._lost = (
+        return self._lose(
             f"learner {k + 1}{which} has ended, and a run needs all learners: `minding resume` continues it from "
             "its last checkpoint"
         )
-        return LearnerError(self._lost)
 
 
 _serving = False

@@ -24,7 +24,11 @@ def main() -> NoReturn:
     # Loading the commands takes longer than everything before, so signals must be able to end it.
     from minding.cli.commands import run
 
-    sys.exit(run())
+    code = run()
+    group: Any = sys.modules.get("minding.engine.process.collectives")
+    if group is not None:
+        group.exit_code = code
+    sys.exit(code)
 
 
 def __getattr__(name: str) -> Any:
