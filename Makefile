@@ -6,8 +6,9 @@
 
 PYTHON ?=
 ARGS ?=
-# Processes of the tests; make WORKERS=0 test runs them in one.
-WORKERS ?= logical
+# Processes of the tests, one more than cores, since some wait for processes of their own; make WORKERS=0 test runs
+# them in one.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 VENV := .venv
 # The tools of the site need nothing of minding: they read its sources.
 SITE := build/site-env

@@ -109,6 +109,7 @@ ONE_OF_EACH = {each.chain: name for name, each in reversed(ALGORITHMS.items())}
 
 
 @pytest.mark.slow
+@pytest.mark.eager
 @pytest.mark.parametrize("algorithm", ONE_OF_EACH.values())
 def test_an_algorithm_learns_given_only_an_environment_and_its_name(algorithm, run):
     summary, _ = run(algorithm)
@@ -128,6 +129,7 @@ def late(run, tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.eager
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_key_of_an_algorithm_is_read_by_it(algorithm, late, tiny_config, tmp_path):
     read = set(late)

@@ -1,4 +1,7 @@
-"""Asynchronous runs of presets: without staleness the synchronous one bit by bit, and else repeatable."""
+"""Asynchronous runs of presets: without staleness the synchronous one bit by bit, and else repeatable.
+
+Updates are not compiled; `test_async_resume` and the tests of lanes compile theirs.
+"""
 
 import functools
 import importlib.util
@@ -13,7 +16,7 @@ from minding.engine.errors import LaneError
 from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 
-pytestmark = [pytest.mark.slow, pytest.mark.shared_graphs]
+pytestmark = [pytest.mark.slow, pytest.mark.eager]
 
 
 def outcome(preset, folder, *extra, resume=None):
