@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, ARGS="..." is passed on to the command.
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check checked lint types bench proofs zoo docs site clean
+.PHONY: help train test check lint types bench proofs zoo docs site clean
 
 PYTHON ?=
 ARGS ?=
@@ -28,15 +28,11 @@ train: $(INSTALLED) ## train CartPole-v1 with PPO (ten seconds)
 # The tests start hundreds of processes, which import faster with bytecode, whatever the environment says.
 test check: export PYTHONDONTWRITEBYTECODE =
 
-test: checked ## lint, types and all tests, also the slow ones
+test: lint types ## lint, types and all tests, also the slow ones
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-check: checked ## lint, types and the fast tests
+check: lint types ## lint, types and the fast tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
-
-# At the same time: one of them takes a minute, and one core.
-checked: $(INSTALLED)
-	@$(MAKE) --no-print-directory --jobs=2 lint types
 
 lint: $(INSTALLED) ## ruff, and who may import whom
 	$(BIN)/ruff check .
