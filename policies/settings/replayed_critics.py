@@ -16,16 +16,20 @@ def ddpg() -> groups.Schema:
 
 def td3() -> groups.Schema:
     """Settings of TD3."""
-    return groups.replayed_critics(
+    schema = groups.replayed_critics(
         LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip"),
         collect_keys=groups.noise("gaussian", 0.1),
     )
+    schema["model"] |= ModelSection.options(normalize_obs=True)
+    return schema
 
 
 def sac() -> groups.Schema:
-    """Settings of SAC."""
+    """Settings of SAC; with vectors in units of their running deviation (`normalize_obs`) and the learning rate of
+    Tianshou's benchmark they learn on tasks of any scale."""
     schema = _soft_actor_critic()
-    schema["model"] |= groups.augmentation()
+    schema["model"] |= groups.augmentation() | ModelSection.options(normalize_obs=True)
+    schema["learn"] |= LearnSection.options(learning_rate=1e-3)
     return schema
 
 
