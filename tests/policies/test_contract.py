@@ -53,6 +53,9 @@ LEARNING = (
 GRAPHS_ONLY = ("crossq", "edac", "fqf", "ppo, box")
 """MindSpore runs an operator of theirs in graphs only; of CrossQ, Adam makes whole steps of gradients that are zero but
 for rounding, before a batch normalization. The tests of their algorithms compile."""
+PAIRS = ("maddpg", "masac", "matd3")
+"""Their graphs have the networks of each agent one by one, which takes 2 s an agent to compile. Their own tests have
+three agents."""
 SIZES = {"action": 2, "obs.b": 2}
 
 
@@ -60,7 +63,8 @@ SIZES = {"action": 2, "obs.b": 2}
 def build(tiny_config):
     def make(case, seed=0, **options):
         algorithm, observation, action, overrides = CASES[case]
-        cfg = tiny_config(algorithm, observation, action, seed=seed, **overrides)
+        team = {"team": ("a", "b")} if algorithm in PAIRS else {}
+        cfg = tiny_config(algorithm, observation, action, seed=seed, **team, **overrides)
         return get_policy_class(algorithm)(cfg, **options)
 
     return make
@@ -339,8 +343,8 @@ def test_the_host_actor_equals_the_graph(built, policy, monkeypatch):
     if COMPILED.setdefault(type(policy.net), built.case) != built.case:
         python_code = compiled_once.eagerly(graph._compiled._cell)
         monkeypatch.setattr(graph, "_compiled", lambda *inputs: python_code(inputs))
-    for host, graph in zip(policy.actors["eval"].outputs(obs, memory), graph(leaves)):
-        np.testing.assert_allclose(host, graph, atol=1e-5)
+    for host, found in zip(policy.actors["eval"].outputs(obs, memory), graph(leaves)):
+        np.testing.assert_allclose(host, found, atol=1e-5)
 
 
 def test_a_collect_mode_acts_alike_where_it_is_shipped(policy):
