@@ -20,6 +20,17 @@ from minding.middleware.evaluator import play_episodes
 SEEN, ACTIONS, AGENTS = 4, 3, 3
 SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
 SMALL = {"policy.model.memory_dim": 5}
+LEARNS = {
+    **kit.LEARNS,
+    # The probe's own, which is as far as the memory is unrolled.
+    "env.max_episode_steps": 2,
+    "policy.model.memory_dim": 8,
+    "policy.learn.batch_size": 16,
+    "policy.learn.update_per_collect": 2,
+    "policy.learn.learning_rate": 0.005,
+    "policy.learn.target.freq": 20,
+    "policy.other.eps.decay": 1000,
+}
 RESUMES = ("policy.model.memory_dim=8", "policy.learn.target.freq=5")
 GATES = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 STEPS, TIME, EPISODES = 2, 4, 12

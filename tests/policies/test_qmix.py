@@ -10,6 +10,7 @@ from team_values import (
     ACTIONS,
     AGENTS,
     EPISODES,
+    LEARNS,
     SEEN,
     SMALL,
     SPACE,
@@ -38,6 +39,8 @@ MIXER = {"policy.model.mixer_dim": 4, "policy.model.hypernet_dim": 6}
 CONTRACT = {"qmix": (SPACE, discrete(3), {**SMALL, **MIXER, "policy.learn.target.freq": 4})}
 RESUMES = {"QMIX": ("agent_worlds:Parts", (*SETTINGS, "policy.model.mixer_dim=8"))}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
+__all__ = ["LEARNS"]
+
 
 built, bench = team_benches("qmix", learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7}, **MIXER)
 
