@@ -10,9 +10,7 @@ from minding.engine.data.returns import nstep as nstep_returns
 from minding.engine.types import Array
 
 
-def sequence_targets(
-    batch: IndexedBatch, nstep: int, gamma: float, strayed: Array | None = None
-) -> dict[str, Array]:
+def sequence_targets(batch: IndexedBatch, nstep: int, gamma: float, strayed: Array | None = None) -> dict[str, Array]:
     """The parts of n-step targets that do not depend on a network. T does not include the burn-in.
 
     Args:

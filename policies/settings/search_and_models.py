@@ -133,7 +133,7 @@ def muzero() -> groups.Schema:
             **CollectSection.options("random_steps"),
             "simulations": opt(16, f"[1, {MOST_SIMULATIONS}]", "simulations per action, also of evaluations"),
             "random_share": opt(
-                0.0, "[0, 1)", "share of the actions that are drawn uniformly; their steps teach the model, but no value"
+                0.0, "[0, 1)", "share of the actions that are drawn uniformly, whose steps teach no value"
             ),
             "gumbel": _gumbel(0.1),
         },
