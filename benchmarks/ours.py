@@ -106,12 +106,14 @@ def overrides(case: Case) -> list[str]:
             keys |= _replay_keys(case) | _dqn_keys(case)
         case SACCase():
             keys |= _replay_keys(case) | {
+                "policy.model.normalize_obs": False,
                 "policy.learn.tau": case.tau,
                 "policy.learn.auto_alpha": True,
                 "policy.learn.alpha": 1.0,
             }
         case TD3Case():
             keys |= _replay_keys(case) | {
+                "policy.model.normalize_obs": False,
                 "policy.learn.tau": case.tau,
                 "policy.learn.policy_delay": case.policy_delay,
                 "policy.learn.target_noise": case.target_noise,

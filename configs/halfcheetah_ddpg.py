@@ -10,7 +10,8 @@ main_config = EasyDict(
     env=dict(env_id="HalfCheetah-v5", collector_env_num=1),
     policy=dict(
         type="ddpg",
-        # Random steps and noise of Tianshou's benchmark.
+        # Random steps, noise and raw observations of Tianshou's benchmark.
+        model=dict(normalize_obs=False),
         learn=dict(warmup=25_000, update_per_collect=1),
         collect=dict(n_sample=1, random_steps=25_000, noise=dict(kind="gaussian", sigma=0.1)),
         eval=dict(freq=20_000),

@@ -10,8 +10,9 @@ main_config = EasyDict(
     env=dict(env_id="HalfCheetah-v5", collector_env_num=1),
     policy=dict(
         type="sac",
-        # Learning rate and temperature of Tianshou's benchmark.
-        learn=dict(learning_rate=1e-3, auto_alpha=False, alpha=0.2, warmup=10_000, update_per_collect=1),
+        # Temperature and raw observations of Tianshou's benchmark.
+        model=dict(normalize_obs=False),
+        learn=dict(auto_alpha=False, alpha=0.2, warmup=10_000, update_per_collect=1),
         collect=dict(n_sample=1, random_steps=10_000),
         eval=dict(freq=20_000),
     ),

@@ -10,7 +10,8 @@ main_config = EasyDict(
     env=dict(env_id="HalfCheetah-v5", collector_env_num=1),
     policy=dict(
         type="td3",
-        # Learning rate and random steps of the authors' later code.
+        # Learning rate, random steps and raw observations of the authors' later code.
+        model=dict(normalize_obs=False),
         learn=dict(learning_rate=3e-4, warmup=25_000, update_per_collect=1),
         collect=dict(n_sample=1, random_steps=25_000),
         eval=dict(freq=20_000),

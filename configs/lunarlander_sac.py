@@ -10,7 +10,7 @@ main_config = EasyDict(
     env=dict(env_id="LunarLander-v3", env_kwargs=dict(continuous=True)),
     policy=dict(
         type="sac",
-        learn=dict(learning_rate=1e-3, update_per_collect=16, warmup=5_000),
+        learn=dict(update_per_collect=16, warmup=5_000),
         collect=dict(n_sample=32, random_steps=5_000),
         eval=dict(freq=25_000, n_episode=20),
         other=dict(buffer_size=200_000),

@@ -10,6 +10,7 @@ main_config = EasyDict(
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(
         type="ddpg",
+        model=dict(normalize_obs=False),
         learn=dict(update_per_collect=1),
         collect=dict(n_sample=1, random_steps=1_000),
         eval=dict(freq=2_500, n_episode=20),

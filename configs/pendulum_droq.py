@@ -11,7 +11,7 @@ main_config = EasyDict(
     policy=dict(
         type="redq",
         # Hiraoka et al., 2021, https://arxiv.org/abs/2110.02034, section 3 and appendix: the rate for small tasks.
-        model=dict(hidden=[64, 64], n_critics=2, norm="critics", dropout=0.01),
+        model=dict(hidden=[64, 64], n_critics=2, norm="critics", dropout=0.01, normalize_obs=False),
         learn=dict(learning_rate=1e-3, update_per_collect=20, warmup=500),
         collect=dict(n_sample=1, random_steps=500),
         eval=dict(freq=1_000, n_episode=20),

@@ -14,7 +14,7 @@ main_config = EasyDict(
         type="redq",
         # Ball et al., 2023, https://arxiv.org/abs/2302.02948, section 4 and appendix: ten critics, of which two make a
         # target, layer normalization in the critics, half of each minibatch from the data.
-        model=dict(hidden=[64, 64], norm="critics"),
+        model=dict(hidden=[64, 64], norm="critics", normalize_obs=False),
         learn=dict(learning_rate=1e-3, update_per_collect=20, warmup=256),
         collect=dict(n_sample=1),
         eval=dict(freq=500, n_episode=20),

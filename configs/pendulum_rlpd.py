@@ -13,8 +13,8 @@ main_config = EasyDict(
     policy=dict(
         type="sac",
         # Ball et al., 2023, https://arxiv.org/abs/2302.02948, section 4: it keeps values of unseen actions bounded.
-        model=dict(norm="critics"),
-        learn=dict(learning_rate=1e-3, update_per_collect=4, warmup=256),
+        model=dict(norm="critics", normalize_obs=False),
+        learn=dict(update_per_collect=4, warmup=256),
         collect=dict(n_sample=1),
         eval=dict(freq=500, n_episode=20),
         # minding data record --random --env Pendulum-v1 --steps 20000 --out data/pendulum_random

@@ -11,8 +11,8 @@ main_config = EasyDict(
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(
         type="sqil",
-        model=dict(hidden=[128, 128]),
-        learn=dict(learning_rate=1e-3, batch_size=128, update_per_collect=1),
+        model=dict(hidden=[128, 128], normalize_obs=False),
+        learn=dict(batch_size=128, update_per_collect=1),
         collect=dict(n_sample=1),
         eval=dict(freq=2_500, n_episode=20),
         # From actions without exploration a run ended at -699.

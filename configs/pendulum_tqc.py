@@ -10,7 +10,7 @@ main_config = EasyDict(
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(
         type="tqc",
-        model=dict(hidden=[64, 64]),
+        model=dict(hidden=[64, 64], normalize_obs=False),
         learn=dict(learning_rate=1e-3, update_per_collect=1),
         collect=dict(n_sample=1, random_steps=1_000),
         eval=dict(freq=2_500, n_episode=20),

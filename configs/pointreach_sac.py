@@ -11,8 +11,8 @@ main_config = EasyDict(
     env=dict(env_id="minding/PointReach-v0", info_keys=["is_success"]),
     policy=dict(
         type="sac",
-        model=dict(hidden=[64, 64]),
-        learn=dict(learning_rate=1e-3, gamma=0.98, batch_size=128, update_per_collect=100),
+        model=dict(hidden=[64, 64], normalize_obs=False),
+        learn=dict(gamma=0.98, batch_size=128, update_per_collect=100),
         collect=dict(n_sample=400, random_steps=1_000),
         eval=dict(freq=5_000, n_episode=20),
         other=dict(buffer_size=200_000),

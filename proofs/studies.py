@@ -49,6 +49,11 @@ _SLOW, _FAST = (f"policy.learn.learning_rate={rate}" for rate in ("0.0003", "0.0
 _LEARNED = ("policy.learn.auto_alpha=true", "policy.learn.alpha=1.0")
 _FIXED = ("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")
 _CARTPOLE = "env.env_id=CartPole-v1"
+_LANES = "lanes.async_mode=true"
+_MINATAR = {
+    name: Variant((f"env.env_id=MinAtar/{name.replace(' ', '')}-v1",))
+    for name in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders")
+}
 STUDIES: dict[str, Study] = {
     # The preset's own is the logit.
     "gail_acrobot": Study(
@@ -111,4 +116,15 @@ STUDIES: dict[str, Study] = {
         },
         env_step=100_000,
     ),
+    "cartpole_lanes": Study(
+        "cartpole_ppo",
+        "trained",
+        {
+            "in lanes": Variant((_LANES,)),
+            "in lanes with two shards": Variant((_LANES, "lanes.collectors=2", "lanes.shards=2")),
+        },
+        seeds=20,
+    ),
+    "minatar_ppo": Study("minatar_breakout_ppo", "game", _MINATAR, env_step=5_000_000),
+    "minatar_dqn": Study("minatar_breakout_dqn", "game", _MINATAR, seeds=2, env_step=2_000_000),
 }

@@ -8,24 +8,27 @@ from minding.engine.data.action_trees import COMPOSITE
 from minding.policies.settings import Algorithm, groups
 
 
+_SCALED = ModelSection.options(normalize_obs=True)
+"""With vectors in units of their running deviation, tasks of any scale are learned."""
+
+
 def ddpg() -> groups.Schema:
     """Settings of DDPG."""
     learn = groups.soft_targets(per="gradient step")
-    return groups.replayed_critics(learn, collect_keys=groups.noise("ou", 0.2))
+    return groups.replayed_critics(learn, _SCALED, groups.noise("ou", 0.2))
 
 
 def td3() -> groups.Schema:
     """Settings of TD3."""
-    return groups.replayed_critics(
-        LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip"),
-        collect_keys=groups.noise("gaussian", 0.1),
-    )
+    learn = LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip")
+    return groups.replayed_critics(learn, _SCALED, groups.noise("gaussian", 0.1))
 
 
 def sac() -> groups.Schema:
     """Settings of SAC."""
     schema = _soft_actor_critic()
     schema["model"] |= groups.augmentation()
+    schema["learn"] |= LearnSection.options(learning_rate=1e-3)
     return schema
 
 
@@ -34,7 +37,7 @@ def _soft_actor_critic() -> groups.Schema:
         **LearnSection.options(learning_rate=3e-4),
         **LearnSection.options("alpha", "auto_alpha", "target_entropy"),
     }
-    return groups.replayed_critics({**learn, **groups.soft_targets(network="critics", per="gradient step")})
+    return groups.replayed_critics({**learn, **groups.soft_targets(network="critics", per="gradient step")}, _SCALED)
 
 
 def redq() -> groups.Schema:
@@ -59,9 +62,9 @@ def redq() -> groups.Schema:
 def crossq() -> groups.Schema:
     """Settings of CrossQ."""
     schema = _soft_actor_critic()
-    # Its hidden layers have a normalization of their own.
+    # Its inputs and hidden layers have a normalization of their own.
     del schema["model"]["block"], schema["learn"]["tau"]
-    schema["model"] |= ModelSection.options("n_critics")
+    schema["model"] |= ModelSection.options("n_critics", "normalize_obs")
     schema["learn"] |= {
         **LearnSection.options(learning_rate=1e-3),
         **groups.described(LearnSection.options(policy_delay=3), policy_delay="critic updates per update of the actor"),

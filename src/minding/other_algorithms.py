@@ -162,7 +162,7 @@ ANSWERS: dict[str, Counterpart] = {
     "SampledMuZero": Counterpart("dreamer", "continuous actions without search", same=False),
     "SampledUniZero": Counterpart("dreamer", "continuous actions without search", same=False),
     "SARSA": Counterpart("dqn", "learns off-policy", same=False),
-    "SimBa": Counterpart("sac", "policy.model.block=residual policy.model.normalize_obs=true"),
+    "SimBa": Counterpart("sac", "policy.model.block=residual"),
     "SoftQLearning": Counterpart("discrete_sac", "with an actor", same=False),
     "SPDQN": Counterpart("pdqn", "policy.model.multi_pass=true, in one network", same=False),
     "SQIL": Counterpart("sqil", "discrete_sqil for discrete actions"),
