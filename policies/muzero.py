@@ -9,7 +9,8 @@ Schrittwieser et al., 2020 (MuZero), https://arxiv.org/abs/1911.08265; the searc
     z_t = sum_{i<n} gamma^i u_{t+i+1} + gamma^n v_target(o_{t+n})
 
 If two players take turns, each with rewards and values of their own, gamma is negative. With `reanalysis`, pi' of old
-steps comes from a search with the current network (appendix H); their values do in any case.
+steps comes from a search with the current network (appendix H); their values do in any case. With `random_share`, the
+sum of z_t ends before a random action, whose own step has no z: values are those of what the search plays.
 
 u_{t+1} is the reward of the action a_t. l_p is the cross-entropy with pi', l that of two-hot distributions. After a
 terminal step, rewards and values are 0 for any action, and the policy is not trained. Gradients into each state of the
@@ -99,7 +100,7 @@ class MuZero(BasePolicy):
     name = "muzero"
     network_class = PlanningNetwork
     sequences = True
-    host_fields = ("reward", "terminated", "action", "search_policy")
+    host_fields = ("reward", "terminated", "action", "search_policy", "strayed")
 
     def make_root(self, net: PlanningNetwork, rng: np.random.Generator) -> MuZeroCell:
         target = self.make_network(rng)
@@ -110,7 +111,7 @@ class MuZero(BasePolicy):
         collect: Any = self.cfg.collect
         each = collect.gumbel
         options = GumbelOptions(collect.simulations, each.max_considered, each.c_visit, each.c_scale)
-        return PlanningActor(self.name, network, self.spec, rng, options, self.discount)
+        return PlanningActor(self.name, network, self.spec, rng, options, self.discount, collect.random_share)
 
     @property
     def discount(self) -> float:
@@ -121,7 +122,7 @@ class MuZero(BasePolicy):
     @property
     def row_fields(self) -> dict[str, Field]:
         transition = {name: field for name, field in self.transition_fields.items() if name != "discount"}
-        return {**transition, "search_policy": Field((self.spec["action"]["n"],))}
+        return {**transition, "search_policy": Field((self.spec["action"]["n"],)), "strayed": Field()}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         return Inputs(self.targets(batch), self.constants(progress))
@@ -143,9 +144,9 @@ class MuZero(BasePolicy):
             sequences, by a search with the current network.
         """
         unroll = self.cfg.learn.length - self.cfg.learn.nstep
-        found = sequence_targets(batch, self.cfg.learn.nstep, self.discount)
-        learned = found["learned"]
         rows = {name: self.read(name, batch) for name in self.host_fields}
+        found = sequence_targets(batch, self.cfg.learn.nstep, self.discount, rows["strayed"])
+        learned = found["learned"]
         ended = (rows["terminated"] * learned).any(axis=1, keepdims=True)
         there = np.maximum(learned, ended.astype(np.float32))
         random = self.learn_rng.integers(0, self.spec["action"]["n"], learned.shape)
@@ -159,7 +160,7 @@ class MuZero(BasePolicy):
             "bootstrap": np.ascontiguousarray(found["bootstrap"][:, states]),
             "reward_target": (rows["reward"] * learned).astype(np.float32)[:, steps],
             "policy_weight": weight * learned[:, states],
-            "value_weight": weight * there[:, states],
+            "value_weight": weight * (there - rows["strayed"] * learned)[:, states],
             "reward_weight": weight[1:] * there[:, steps],
             "policy_target": self._reanalyzed(batch, np.ascontiguousarray(rows["search_policy"][:, states])),
         }

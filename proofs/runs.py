@@ -199,6 +199,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     if policy["other"].get("eps", {}).get("points") == []:
         eps = {key: x for key, x in policy["other"]["eps"].items() if key != "points"}
         policy["other"] = {**policy["other"], "eps": eps}
+    if policy["collect"].get("random_share") == 0.0:
+        policy["collect"] = {key: x for key, x in policy["collect"].items() if key != "random_share"}
     # Nor are limits that no preset run reaches: on endless evaluations, on schedules separate from the run.
     policy["eval"].pop("max_episode_steps")
     if policy["learn"]["anneal_steps"] is None:

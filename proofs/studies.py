@@ -96,6 +96,16 @@ STUDIES: dict[str, Study] = {
         },
         seeds=2,
     ),
+    "reanalysis": Study(
+        "tictactoe_muzero",
+        "policies learned",
+        {
+            name: Variant(("policy.eval.freq=10_000", f"policy.learn.reanalysis={share}"))
+            for name, share in (("as recorded", 0.0), ("15 % renewed", 0.15))
+        },
+        seeds=1,
+        env_step=30_000,
+    ),
     # The paddle is 3 pixels high: it stays in sight.
     "shifts": Study(
         "pixelcatch_dqn",

@@ -23,7 +23,7 @@ from minding.engine.types import Array
 from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info, brief, reset_answer, step_answer
 from minding.envs.guards.faults import describe
 from minding.envs.guards.values import PLAIN, as_reward
-from minding.envs.spaces.actions import as_multi_discrete, without_placeholders
+from minding.envs.spaces.actions import JoinedActions, as_multi_discrete, describe_actions, without_placeholders
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
@@ -139,7 +139,9 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             options.team_reward or bool(self.metadata.get("one_reward")), tuple(self.metadata.get("shared_info", ())),
         )  # fmt: skip
         self.observation_space = AgentsSpace(team, self._one, self.single_action_space, state)
-        self.action_space = batch_space(self.single_action_space, len(self.names))
+        one = self.single_action_space
+        joined = isinstance(one, JoinedActions)
+        self.action_space = JoinedActions(one.tree, len(self.names)) if joined else batch_space(one, len(self.names))
         self._max_episode_steps = _step_limit(env, options.max_episode_steps)
         self._steps = 0
         self._alive = np.zeros(len(self.names), bool)
@@ -342,6 +344,8 @@ def _agent_names(env: Any, name: str) -> tuple[str, ...]:
 def _acted_in(space: spaces.Space[Any]) -> spaces.Space[Any]:
     if isinstance(space, spaces.MultiBinary):
         return as_multi_discrete(space)
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        return JoinedActions(space)
     return without_placeholders(space) if isinstance(space, spaces.Box) else space
 
 
@@ -358,7 +362,8 @@ def _entries(space: spaces.Space[Any], action: spaces.Space[Any], masked: bool, 
 
 def _legal(actions: Mapping[str, spaces.Space[Any]], common: spaces.Space[Any]) -> list[Array]:
     """Which of the common discrete actions each agent has, bool ``(A,)`` each; empty if actions are continuous."""
-    return [] if isinstance(common, spaces.Box) else [legal_entries(space, common) for space in actions.values()]
+    choices = describe_actions(common, rescale=False)["kind"] != "box"
+    return [legal_entries(space, common) for space in actions.values()] if choices else []
 
 
 def _common_entries(own: Mapping[str, spaces.Dict], legal: Sequence[Array], name: str) -> spaces.Dict:

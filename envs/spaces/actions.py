@@ -164,9 +164,8 @@ def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Sp
         return spaces.MultiDiscrete(space.nvec.ravel())
     if not isinstance(space, spaces.Box):
         raise SpaceError(
-            f"action space {space} is not supported; expected Discrete, MultiDiscrete, MultiBinary or Box, or for a "
-            "single agent a Tuple or Dict of them: wrap the environment in a gymnasium.ActionWrapper that has one of "
-            "these"
+            f"action space {space} is not supported; expected Discrete, MultiDiscrete, MultiBinary or Box, or a Tuple "
+            "or Dict of them: wrap the environment in a gymnasium.ActionWrapper that has one of these"
         )
     if not all(space.shape):
         raise SpaceError(f"action space {space} has no numbers: there is nothing to decide")

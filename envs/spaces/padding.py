@@ -11,6 +11,7 @@ from gymnasium import spaces
 from minding.engine.data.agents import own_entries
 from minding.engine.errors import EnvError, SpaceError
 from minding.engine.types import Array
+from minding.envs.spaces.actions import JoinedActions
 from minding.envs.spaces.info import action_counts
 
 
@@ -71,6 +72,7 @@ class OwnAction:
         self._part: tuple[slice, ...] | None = None
         self._shift: Any = None
         self._scale: Array | None = None
+        self._codec = own.codec if isinstance(own, JoinedActions) else None
         if own == common:
             return
         self._part = tuple(slice(size) for size in own.shape)
@@ -88,6 +90,8 @@ class OwnAction:
         Raises:
           EnvError: the agent has no such action; its mask says which actions it has.
         """
+        if self._codec is not None:
+            return self._codec.split(np.asarray(action))
         if self._part is None:
             return int(action) if self._discrete else action
         action = np.asarray(action)[self._part]

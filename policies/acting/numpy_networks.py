@@ -408,7 +408,7 @@ class CentralActorCritic:
             (features, rows), central = self.memory(features, leaves[-1]), central[:-1]
         outputs = self.head(self.actor(features))
         if self.mask is not None:
-            outputs = (self.mask(outputs[0], leaves),)
+            outputs = (self.mask(outputs[0], leaves), *outputs[1:])
         if central:
             outputs = (*outputs, self.value(features, central))
         return outputs if rows is None else (*outputs, rows)

@@ -56,16 +56,18 @@ def scaled(x: Array) -> Array:
 
 class PlanningActor(Actor):
     """Searches the learned model in all environments at once, and takes the best action that the search found. When
-    exploring, the search draws Gumbel noise at the root; the improved policy is recorded as `search_policy`.
+    exploring, the search draws Gumbel noise at the root; the improved policy is recorded as `search_policy`. A share of
+    the actions is uniformly random instead, and recorded as `strayed`.
 
     Network outputs: see `networks.planning.PlanningNetwork`.
 
     Args:
       options: settings of the search.
       gamma: discount factor.
+      random_share: share of random actions.
     """
 
-    record_fields = ("search_policy",)
+    record_fields = ("search_policy", "strayed")
 
     def __init__(
         self,
@@ -75,14 +77,17 @@ class PlanningActor(Actor):
         rng: np.random.Generator,
         options: GumbelOptions,
         gamma: float,
+        random_share: float,
     ) -> None:
         super().__init__(name, network, spec, rng)
-        self.options, self.gamma = options, gamma
+        self.options, self.gamma, self.random_share = options, gamma, random_share
         self._table = np.eye(spec["action"]["n"], dtype=np.float32)
 
     def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
         found = self.search(outputs, self.rng.gumbel(size=outputs[0].shape))
-        return {"action": found.best, "search_policy": found.policy.astype(np.float32)}
+        action = self.partly_random(found.best.copy(), mask, self.random_share)
+        strayed = (action != found.best).astype(np.float32)
+        return {"action": action, "search_policy": found.policy.astype(np.float32), "strayed": strayed}
 
     def decide(self, outputs: Outputs) -> Array:
         return self.search(outputs, None).best

@@ -10,7 +10,7 @@ from minding.engine.data.returns import nstep as nstep_returns
 from minding.engine.types import Array
 
 
-def sequence_targets(batch: IndexedBatch, nstep: int, gamma: float) -> dict[str, Array]:
+def sequence_targets(batch: IndexedBatch, nstep: int, gamma: float, strayed: Array | None = None) -> dict[str, Array]:
     """The parts of n-step targets that do not depend on a network. T does not include the burn-in.
 
     Args:
@@ -18,6 +18,7 @@ def sequence_targets(batch: IndexedBatch, nstep: int, gamma: float) -> dict[str,
         padding.
       nstep: most steps of a return.
       gamma: discount factor.
+      strayed: ``(K, T, B)``, with a burn-in too, above 0 for rows before which returns end; None: none.
 
     Returns:
       By name, ``(K, T, B)`` each:
@@ -33,7 +34,8 @@ def sequence_targets(batch: IndexedBatch, nstep: int, gamma: float) -> dict[str,
     steps, length, sequences = index.shape
     # Time comes first, and each sequence of each gradient step is a column.
     rows = index.transpose(1, 0, 2).reshape(length, -1)
-    going = learned.transpose(1, 0, 2).reshape(length, -1)
+    going = learned if strayed is None else learned & (strayed[:, burn_in:] == 0)
+    going = going.transpose(1, 0, 2).reshape(length, -1)
     cut = np.concatenate([~going[1:], np.ones_like(going[:1])])
     reward, terminated = (batch.layout.read(batch.tables.host, name)[rows] for name in ("reward", "terminated"))
     total, last, discount = nstep_returns(reward, cut, n=nstep, gamma=gamma)

@@ -7,7 +7,6 @@ from minding.engine.config.config import LearnSection, ModelSection
 from minding.engine.data.action_trees import COMPOSITE
 from minding.policies.settings import Algorithm, groups
 
-
 _SCALED = ModelSection.options(normalize_obs=True)
 """With vectors in units of their running deviation, tasks of any scale are learned."""
 

@@ -132,6 +132,9 @@ def muzero() -> groups.Schema:
             **groups.collect(8),
             **CollectSection.options("random_steps"),
             "simulations": opt(16, f"[1, {MOST_SIMULATIONS}]", "simulations per action, also of evaluations"),
+            "random_share": opt(
+                0.0, "[0, 1)", "share of the actions that are drawn uniformly, whose steps teach no value"
+            ),
             "gumbel": _gumbel(0.1),
         },
         "eval": groups.evaluation(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import CollectSection, LearnSection, ModelSection
 from minding.engine.config.options import WIDTH
-from minding.policies.settings import SINGLE_ACTIONS, Algorithm, actor_critic, groups
+from minding.policies.settings import ANY_ACTIONS, SINGLE_ACTIONS, Algorithm, actor_critic, groups
 
 
 def qmix() -> groups.Schema:
@@ -267,9 +267,9 @@ ALGORITHMS = (
         agents="several",
         needs=("global_state", "team_reward"),
     ),
-    Algorithm("ippo", "PPO", ippo, actions=SINGLE_ACTIONS, chain="on_policy", agents="several", variant_of="ppo"),
+    Algorithm("ippo", "PPO", ippo, actions=ANY_ACTIONS, chain="on_policy", agents="several", variant_of="ppo"),
     Algorithm(
-        "mappo", "MAPPO", mappo, actions=SINGLE_ACTIONS, chain="on_policy", agents="several", needs=("global_state",)
+        "mappo", "MAPPO", mappo, actions=ANY_ACTIONS, chain="on_policy", agents="several", needs=("global_state",)
     ),
     Algorithm(
         "happo",

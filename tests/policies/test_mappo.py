@@ -6,7 +6,7 @@ import kit
 import numpy as np
 import pytest
 from action_values import linear, np_huber, np_log_softmax
-from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of, space_of, tiny_config
+from fakes import VECTOR, composite, dict_of, discrete, draw_masks, mask_of, space_of, tiny_config
 from float64_networks import finite_differences, gradients
 from team_values import GATES
 from test_recurrent import gru_step
@@ -28,7 +28,7 @@ STATE = space_of(5)
 MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": 5}
 CONTRACT = {
     "mappo": (SEEN, discrete(3), {"policy.model.normalize_obs": True}),
-    "mappo, memory": (SEEN, discrete(3), MEMORY),
+    "mappo, memory": (SEEN, composite(3, numbers=2), MEMORY),
     "mappo, box": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.value_norm": False}),
 }
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}

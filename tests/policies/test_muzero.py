@@ -56,6 +56,7 @@ def with_a_buffer(bench):
         "sequence": np.tile(np.arange(ENVS), (TIME, 1)),
         "begun": np.concatenate([np.ones((1, ENVS), bool), ended[:-1]]),
         "ended": ended,
+        "strayed": rng.random((TIME, ENVS)) < 0.2,
     }
     bench.buffer.push({name: x.reshape(TIME * ENVS, *x.shape[2:]) for name, x in rows.items()})
 
@@ -111,7 +112,7 @@ class Oracle:
         for n in range(2):
             k = t + n
             total += self.gamma**n * rows["reward"][k, b]
-            if k + 1 == len(filled) or not filled[k + 1]:
+            if k + 1 == len(filled) or not filled[k + 1] or rows["strayed"][k + 1, b]:
                 break
         if rows["terminated"][k, b]:
             return total
@@ -138,7 +139,7 @@ class Oracle:
                     scores = np_log_softmax(linear(p, "net.logits", mlp(p, "net.policy", latent)))[0]
                     found["policy_loss"] -= share * (self.rows["search_policy"][k, b] * scores).sum()
                 target = self.value_target(k, b)
-                if target is not None:
+                if target is not None and not (self.filled[k, b] and self.rows["strayed"][k, b]):
                     found["value_loss"] += share * self.entropy(p, "net.value", latent, target)
                 if k == 0:
                     found["value"] += target / count
@@ -164,6 +165,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_formulas(bench):
     ended = (oracle.rows["terminated"] * oracle.filled).any(axis=0)
     assert (short & ended).any()
     assert (short & ~ended).any() or (~oracle.filled[-1] & ~ended).any()
+    assert (oracle.rows["strayed"] * oracle.filled)[: UNROLL + 1].any()
     expected = {**oracle.parts(oracle.still), "loss": oracle.loss(oracle.still)}
     kit.check_metrics(bench.policy.learn_mode.forward(batch).metrics, expected, rel=2e-5, abs=1e-5)
     of = {id(p): name for name, p in bench.policy.params.items()}
@@ -212,6 +214,22 @@ def test_an_illegal_action_is_never_searched():
     assert np.array_equal(record["search_policy"] > 0, obs["action_mask"])
 
 
+def test_a_share_of_the_actions_is_random_and_recorded_as_such():
+    settings = {**SMALL, "policy.collect.random_share": 0.6}
+    policy = kit.make_policy("muzero", observation=MASKED, action=discrete(ACTIONS), modes=("collect",), **settings)
+    mask = np.tile(np.eye(ACTIONS, dtype=bool)[0] | np.eye(ACTIONS, dtype=bool)[2], (500, 1))
+    obs = {"seen": np.ones((500, *VECTOR["shape"]), np.float32), "action_mask": mask}
+    actor = policy.actors["collect"]
+    state = actor.state_dict()
+    best = actor.search(actor.outputs(obs), actor.rng.gumbel(size=(500, ACTIONS))).best
+    actor.load_state_dict(state)
+    record = policy.collect_mode.forward(obs)
+    assert np.array_equal(record["strayed"], record["action"] != best)
+    # One in two of the random actions is the search's.
+    assert 0.2 < record["strayed"].mean() < 0.4
+    assert not (record["action"] == 1).any()
+
+
 def test_policies_of_a_share_of_the_sequences_come_from_a_new_search(bench):
     batch = bench.buffer.sample(1, BATCH)
     stored = bench.policy.targets(batch)["policy_target"]
@@ -233,7 +251,7 @@ def test_what_the_other_player_gains_is_lost(bench):
     batch, gamma = bench.buffer.sample(1, BATCH), bench.settings.gamma
     bench.settings.two_players = True
     targets, reward = bench.policy.targets(batch), batch.layout.read(batch.tables.host, "reward")[batch.index][0]
-    both = batch.filled[0, :2].all(axis=0)
+    both = batch.filled[0, :2].all(axis=0) & (batch.layout.read(batch.tables.host, "strayed")[batch.index][0, 1] == 0)
     assert both.any()
     np.testing.assert_allclose(targets["return"][0, 0, both], (reward[0] - gamma * reward[1])[both], rtol=1e-5)
     alone = batch.filled[0, 0] & ~batch.filled[0, 1]

@@ -11,6 +11,7 @@ from minding.envs import check_env, describe_env, make_env_manager
 from minding.envs.games.aim import Aim
 from minding.envs.manager import VectorEnvManager
 from minding.envs.random_play import RandomPlay
+from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.joined_actions import join_actions
 from minding.envs.spaces.actions import JoinedActions
 from minding.envs.spaces.info import sample_action
@@ -88,3 +89,46 @@ def test_parts_in_which_no_policy_acts_are_an_error_before_a_run():
 
     with pytest.raises((SpaceError, EnvError), match="part 'b' of the actions"):
         make_env_manager({}, 1, 0, env_fn=Odd)
+
+
+class Judges:
+    """A team whose agents are rewarded as `Judge` rewards one."""
+
+    def __init__(self, **kinds):
+        self.judges, self.possible_agents, self.agents = (
+            {name: Judge(kind) for name, kind in kinds.items()},
+            [*kinds],
+            [],
+        )
+
+    def observation_space(self, agent):
+        return self.judges[agent].observation_space
+
+    def action_space(self, agent):
+        return self.judges[agent].action_space
+
+    def reset(self, seed=None, options=None):
+        self.agents = self.possible_agents
+        told = {name: judge.reset(seed=seed) for name, judge in self.judges.items()}
+        return {name: each[0] for name, each in told.items()}, {name: {} for name in told}
+
+    def step(self, actions):
+        told = {name: self.judges[name].step(action) for name, action in actions.items()}
+        return tuple({name: each[k] for name, each in told.items()} for k in range(5))
+
+
+@pytest.mark.parametrize("kind", ["tuple", "dict", "tuple of choices", "dict of numbers"])
+def test_each_agent_of_a_team_gets_an_action_of_its_space(kind):
+    env, single = AgentsEnv(Judges(a=kind, b=kind), "judges", AgentOptions()), Judge(kind)
+    env.reset(seed=0)
+    single.reset()
+    for _ in range(3):
+        rows = env.action_space.sample()
+        assert rows.shape == (2, len(rows[0]))
+        told = [single.step(env.single_action_space.codec.split(row))[1] for row in rows]
+        np.testing.assert_allclose(env.step(rows)[1], told, rtol=1e-5)
+
+
+def test_agents_with_other_trees_of_actions_are_refused():
+    with pytest.raises(SpaceError, match=r"'a' .*, 'b' .*: expected spaces of one kind"):
+        AgentsEnv(Judges(a="tuple", b="dict"), "judges", AgentOptions())

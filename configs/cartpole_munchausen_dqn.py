@@ -1,0 +1,13 @@
+"""Munchausen DQN on CartPole-v1: balance a pole on a cart.
+
+Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
+"""
+
+from minding.configs import load_preset
+
+main_config = load_preset("cartpole_dqn")
+# Returns are of one step, because the bonus belongs to one action; so the target has to follow faster.
+del main_config.policy.learn.nstep
+main_config.policy.learn.update(munchausen=0.9, target=dict(freq=128))
+
+proof = dict(seeds=3)
