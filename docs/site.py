@@ -117,7 +117,7 @@ def prepare(out: Path, language: str) -> list[Path]:
     """
     shutil.rmtree(out, ignore_errors=True)
     site = _Site(language)
-    for place, page in sources(language).items():
+    for place, page in site.shown.items():
         # There is nothing beside the first page to navigate to.
         head = "---\nhide:\n  - navigation\n---\n\n" if place.name == "index.md" and place.parent == Path() else ""
         _write(out / place, head + site.converted(page))
@@ -142,6 +142,7 @@ class _Site:
     def __init__(self, language: str) -> None:
         self.language = language
         self.places = pages(language)
+        self.shown = sources(language)
         self.sources: dict[Path, Path] = {}
         self._other = pages("zh")
 
@@ -182,7 +183,7 @@ class _Site:
 
     def _anchor(self, path: Path, anchor: str) -> str:
         """The anchor of a page, or of its translation where that is shown: both have the same headings, in order."""
-        shown = sources(self.language)[self.places[path]] if path in self.places else path
+        shown = self.shown[self.places[path]] if path in self.places else path
         return anchor if shown == path or not anchor else f"#{_anchors(shown)[_anchors(path).index(anchor[1:])]}"
 
     def _across(self, page: Path, path: Path) -> str | None:

@@ -136,5 +136,4 @@ STUDIES: dict[str, Study] = {
         seeds=20,
     ),
     "minatar_ppo": Study("minatar_breakout_ppo", "game", _MINATAR, env_step=5_000_000),
-    "minatar_dqn": Study("minatar_breakout_dqn", "game", _MINATAR, seeds=2, env_step=2_000_000),
 }

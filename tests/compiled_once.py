@@ -136,6 +136,9 @@ def constants(node, seen):
     elif type(node).__qualname__ == "Block":
         # Where parameters are, and no constant.
         yield type(node), node._memory.shape
+    elif type(node).__qualname__ == "RunningMoments":
+        # Of observations so far. Graphs read the parameters that are made of them.
+        yield type(node)
     elif isinstance(node, ops.Primitive):
         yield node.name
         yield from constants(node.attrs, seen)

@@ -85,13 +85,13 @@ def rows_of(layout, count, rng, discrete_sizes=()):
     return values
 
 
-def team_of(observation, needs):
-    """What is different in the description of an environment with a team of three: `needs` as an algorithm has it."""
+def team_of(observation, needs, names=("a", "b", "c")):
+    """What is different in the description of an environment with a team: `needs` as an algorithm has it."""
     state = space_of(2) if "global_state" in needs else None
     return {
         "observation": observation if observation["kind"] == "dict" else dict_of(observation=observation),
-        "num_agents": 3,
-        "agents": {"names": ["a", "b", "c"], "state": state, "team_reward": "team_reward" in needs},
+        "num_agents": len(names),
+        "agents": {"names": [*names], "state": state, "team_reward": "team_reward" in needs},
     }
 
 
@@ -115,10 +115,10 @@ def env_action(action, **changes):
     return {"shape": [len(sizes)] if sizes else [], "dtype": "int64", **action, "start": 0, **changes}
 
 
-def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **overrides):
+def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, team=("a", "b", "c"), **overrides):
     """A small compiled configuration, for spaces that no environment has to back; hidden layers of 8.
 
-    `env`: what differs in the environment's own action space, see `env_action`.
+    `env`: what differs in the environment's own action space, see `env_action`; `team`: the agents, if several.
     """
     entry = get_algorithm(algorithm)
     if action is None:
@@ -129,7 +129,7 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **
         "env_action": env_action(action, **(env or {})),
         "max_episode_steps": 10,
         "num_agents": 1,
-        **(team_of(observation, entry.needs) if entry.agents == "several" else {}),
+        **(team_of(observation, entry.needs, team) if entry.agents == "several" else {}),
     }
     user = {
         "seed": seed,

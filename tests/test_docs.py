@@ -213,8 +213,16 @@ def exported(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def brief_ends(monkeypatch):
+    """Runs that do not say how many episodes evaluate the result play two."""
+    option = RUN_SCHEMA["run"]["final_episodes"]
+    monkeypatch.setitem(RUN_SCHEMA["run"], "final_episodes", dataclasses.replace(option, default=2))
+
+
 @pytest.mark.slow
 @pytest.mark.shared_graphs
+@pytest.mark.usefixtures("brief_ends")
 @pytest.mark.parametrize("block", running(slow=True), ids=ids)
 def test_a_block_that_trains_runs(block, tmp_path, request, monkeypatch):
     code = block.code
@@ -230,6 +238,7 @@ def test_a_block_that_trains_runs(block, tmp_path, request, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.shared_graphs
+@pytest.mark.usefixtures("brief_ends")
 @pytest.mark.parametrize("page", sorted({each.page for each in blocks() if each.in_order}), ids=name_of)
 def test_a_page_that_is_read_from_top_to_bottom_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -72,7 +72,7 @@ def run(tmp_path_factory):
 
 def steps_of(algorithm):
     """Of a run; from recorded data each is a gradient step of full size."""
-    return 32 if is_offline(algorithm) else 1024
+    return 8 if is_offline(algorithm) else 1024
 
 
 def configure(algorithm, read, *overrides):

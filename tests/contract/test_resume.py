@@ -151,7 +151,7 @@ SHORT_REPLAY = (
     "run.max_env_step=800",
     "run.metrics_freq=100",
     "policy.collect.n_sample=32",
-    "policy.learn.update_per_collect=2",
+    "policy.learn.update_per_collect=1",
     "policy.learn.warmup=128",
     "policy.eval.freq=200",
     "policy.other.buffer_size=350",
@@ -178,7 +178,7 @@ def short_preset(name, tmp_path):
     if has(algorithm, "collect.random_steps"):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):
-        extra += ["policy.collect.n_sample=256", "policy.learn.n_epoch=1"]
+        extra += ["policy.collect.n_sample=256", "policy.learn.n_epoch=1", "policy.learn.n_minibatch=1"]
     if user.env.env_id in ("minding/TicTacToe-v0", "minding/ConnectFour-v0"):
         extra.append("env.collector_env_num=8")
     if get_algorithm(algorithm).chain == "episode_replay":

@@ -165,9 +165,9 @@ def small_fit(episodes, gamma, steps):
     return cfg, dataset(episodes, space_of(3), choices(2))
 
 
-@pytest.mark.parametrize(("length", "gamma", "steps"), [(10, 0.99, 5000), (50, 0.99, 5000)])
-def test_values_travel_further_than_a_recorded_episode(length, gamma, steps):
-    cfg, data = small_fit(endless(length), gamma, steps)
+def test_values_travel_further_than_a_recorded_episode():
+    gamma = 0.99
+    cfg, data = small_fit(endless(10), gamma, 5000)
     one = Judged(lambda obs: np.ones(len(obs), np.int64), fitted=get_policy_class("discrete_cql")(cfg).fitted_q)
     judge = dataset_evaluator(cfg, one, data)
     assert judge.requirements() == []

@@ -30,6 +30,8 @@ LEARNS = {
     "policy.other.buffer_size": 2000,
 }
 """With these an algorithm learns the probe from replay, see `of_algorithms`."""
+RAW = {"policy.model.normalize_obs": False}
+"""Formulas are tested with raw observations, the contract with the default."""
 
 
 class Bench:
@@ -351,4 +353,4 @@ def critic_benches(algorithm, *targets, prepare=None, action=None, **learn):
             prepare(bench)
 
     learn = {"learning_rate": RATE, "tau": TAU, **learn}
-    return benches(algorithm, action=action or space_of(SIZE), prepare=disturbed, learn=learn)
+    return benches(algorithm, action=action or space_of(SIZE), prepare=disturbed, learn=learn, **RAW)

@@ -19,14 +19,6 @@ ACTIONS, SEEN, AGENTS, SIZE = 3, 4, 3, 5
 SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
 SMALL = {"policy.model.memory_dim": SIZE, "policy.model.critic_hidden": [8]}
 CONTRACT = {"coma": (SPACE, discrete(ACTIONS), {**SMALL, "policy.model.normalize_obs": True})}
-LEARNS = {
-    "policy.collect.n_sample": 32,
-    "policy.model.memory_dim": 8,
-    "policy.learn.learning_rate": 0.01,
-    "policy.learn.critic_learning_rate": 0.02,
-    "policy.learn.anneal_lr": False,
-    "policy.learn.target": "{kind: soft, tau: 0.2}",
-}
 RESUMES = {
     "COMA for agents of a team who leave, come late and have masks": (
         "agent_worlds:Squad",

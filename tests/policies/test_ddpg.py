@@ -7,7 +7,7 @@ from float64_networks import actor, value
 
 pytestmark = pytest.mark.eager
 
-CONTRACT = {"ddpg": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
+CONTRACT = {"ddpg": (VECTOR, space_of(3), {})}
 RESUMES = {}
 """TD3's has all that it keeps, and a second critic."""
 

@@ -40,7 +40,7 @@ def test_it_learns_for_several_agents():
 def test_an_update_is_that_of_ppo_on_the_same_rows(name, space):
     found, learn = [], {"value_clip": True, "entropy_weight": 0.01}
     for each in (name, "ppo"):
-        made = kit.make_policy(each, space, discrete(3), learn, **{"policy.model.normalize_obs": False})
+        made = kit.make_policy(each, space, discrete(3), learn, **kit.RAW)
         bench = kit.Bench(made, 32)
         bench.learn(bench.rows(action=3), np.arange(32).reshape(2, 16))
         found.append(bench.params)

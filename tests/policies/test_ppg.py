@@ -8,10 +8,9 @@ from float64_networks import categorical, finite_differences, gradients
 
 pytestmark = pytest.mark.eager
 
-RAW = {"policy.model.normalize_obs": False}
 CONTRACT = {
     "ppg": (VECTOR, discrete(3), {"policy.learn.aux_freq": 2}),
-    "ppg, composite": (VECTOR, composite(3, numbers=2), RAW),
+    "ppg, composite": (VECTOR, composite(3, numbers=2), kit.RAW),
 }
 ALTERNATIVES = ("policy.learn.aux_freq=1",)
 RESUMES = {"PPG between two auxiliary phases": ("CartPole-v1", ("policy.learn.aux_freq=3",))}
@@ -33,7 +32,7 @@ KINDS = {
     "free": {"learn": {"aux_epoch": 20, "clone_weight": 0.01}},
     "cloned": {"learn": {"aux_epoch": 20, "clone_weight": 10.0}},
 }
-built, bench = kit.benches("ppg", action=discrete(3), count=BATCH, kinds=KINDS, learn=LEARN, **RAW)
+built, bench = kit.benches("ppg", action=discrete(3), count=BATCH, kinds=KINDS, learn=LEARN, **kit.RAW)
 
 
 def features(p, part, obs):

@@ -8,7 +8,6 @@ from float64_networks import categorical, normal, scores, state_value
 
 pytestmark = pytest.mark.eager
 
-RAW = {"policy.model.normalize_obs": False}
 CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
     "ppo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
@@ -20,7 +19,7 @@ CONTRACT = {
     "ppo, box": (
         dict_of(a=VECTOR, b=discrete(2)),
         space_of(2, 2),
-        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5, **RAW},
+        {"policy.learn.grad_norm": 0.0, "policy.model.block": "residual", "policy.learn.kl_weight": 0.5, **kit.RAW},
     ),
     "ppo, memory": (
         dict_of(a=VECTOR, action_mask=mask_of(3)),
@@ -65,7 +64,7 @@ STEPS, BATCH = 3, 16
 INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
 """The same minibatch in every step."""
 LEARN = {"target_kl": 0.1, "learning_rate": 0.01, "value_clip": True, "entropy_weight": 0.01}
-built, bench = kit.benches("ppo", action=discrete(3), count=BATCH, learn=LEARN, **RAW)
+built, bench = kit.benches("ppo", action=discrete(3), count=BATCH, learn=LEARN, **kit.RAW)
 
 
 def collected(bench, **changes):
@@ -213,7 +212,7 @@ penalized, _ = kit.benches(
     count=BATCH,
     kinds={"discrete": {"action": discrete(3)}, "box": {"action": space_of(2)}},
     learn={"kl_weight": KL_WEIGHT, "kl_aim": AIM, "learning_rate": 0.05, "grad_norm": 0.0, "entropy_weight": 0.01},
-    **RAW,
+    **kit.RAW,
 )
 
 

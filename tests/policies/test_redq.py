@@ -16,7 +16,7 @@ pytestmark = pytest.mark.eager
 SMALL = {"policy.model.n_critics": 3, "policy.learn.policy_delay": 1}
 DROQ = {"policy.model.norm": "critics", "policy.model.dropout": 0.2}
 CONTRACT = {
-    "redq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, **SMALL}),
+    "redq": (VECTOR, space_of(3), SMALL),
     "droq": (VECTOR, space_of(3), {**SMALL, **DROQ}),
 }
 RESUMES = {}
@@ -29,7 +29,7 @@ built, bench = kit.benches(
     prepare=kit.disturb("targets"),
     learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA, "target_subset": SUBSET, "policy_delay": 1},
     kinds={"redq": {}, "droq": DROQ},
-    **{"policy.model.n_critics": CRITICS},
+    **{**kit.RAW, "policy.model.n_critics": CRITICS},
 )
 
 

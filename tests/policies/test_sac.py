@@ -9,8 +9,8 @@ from float64_networks import squashed
 pytestmark = pytest.mark.eager
 
 CONTRACT = {
-    "sac": (VECTOR, space_of(3), {"policy.model.normalize_obs": True}),
-    "sac, SimBa": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.model.block": "residual"}),
+    "sac": (VECTOR, space_of(3), {}),
+    "sac, SimBa": (VECTOR, space_of(3), {"policy.model.block": "residual"}),
 }
 LEARNS = {**kit.LEARNS, "policy.learn.learning_rate": 0.003, "policy.learn.alpha": 0.02}
 RESUMES = {"SAC, random steps first": ("Pendulum-v1", ("policy.collect.random_steps=32",))}

@@ -10,7 +10,7 @@ from float64_networks import actor, moved, value
 
 pytestmark = pytest.mark.eager
 
-CONTRACT = {"td3": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
+CONTRACT = {"td3": (VECTOR, space_of(3), {})}
 LEARNS = {
     **kit.LEARNS,
     # With a linear critic an actor finds back from the wrong end, see `test_ddpg.py`.

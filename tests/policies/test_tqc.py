@@ -11,7 +11,7 @@ from minding.engine.errors import ConfigError
 
 pytestmark = pytest.mark.eager
 
-CONTRACT = {"tqc": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.model.n_quantiles": 5})}
+CONTRACT = {"tqc": (VECTOR, space_of(3), {"policy.model.n_quantiles": 5})}
 RESUMES = {}
 """SAC's has all that it keeps."""
 
@@ -21,7 +21,7 @@ built, bench = kit.benches(
     action=space_of(kit.SIZE),
     prepare=kit.disturb("targets"),
     learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA, "dropped_quantiles": DROPPED},
-    **{"policy.model.n_critics": CRITICS, "policy.model.n_quantiles": QUANTILES},
+    **{**kit.RAW, "policy.model.n_critics": CRITICS, "policy.model.n_quantiles": QUANTILES},
 )
 
 
