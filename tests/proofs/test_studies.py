@@ -116,7 +116,8 @@ def of(part, params):
 
 
 def test_the_actor_steps_as_in_sac_with_critics_that_have_stepped(tiny_config, monkeypatch):
-    cfg = tiny_config("sac", VECTOR, space_of(2), **{"policy.learn.alpha": 0.2})
+    raw = {"policy.learn.alpha": 0.2, "policy.model.normalize_obs": False}
+    cfg = tiny_config("sac", VECTOR, space_of(2), **raw)
     policy = get_policy_class("sac")(cfg)
     monkeypatch.setattr(sac.SAC, "step_class", CriticsFirstCell)
     other = get_policy_class("sac")(cfg)
