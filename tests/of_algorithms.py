@@ -19,6 +19,7 @@ and may hold
 import atexit
 import functools
 import importlib
+import math
 import shutil
 import sys
 import tempfile
@@ -149,22 +150,23 @@ def short_run(algorithm):
         return (
             *length(algorithm, 176),
             *(imagined if has(algorithm, "learn.horizon") else ()),
-            "run.ckpt_freq=6",
+            "run.ckpt_freq=3",
             "run.metrics_freq=50",
             "policy.collect.n_sample=16",
             "policy.learn.batch_size=16",
-            "policy.learn.update_per_collect=2",
+            "policy.learn.update_per_collect=1",
             "policy.learn.warmup=48",
             "policy.eval.freq=80",
             "policy.other.buffer_size=100",
         )
-    twice = [f"policy.learn.{key}" for key in ("n_epoch", "n_minibatch") if has(algorithm, f"learn.{key}")]
+    updates = {"n_epoch": 1, "n_minibatch": 2}
+    updates = {key: count for key, count in updates.items() if has(algorithm, f"learn.{key}")}
     return (
         *length(algorithm, 384),
         "run.metrics_freq=100",
         # Every second iteration.
-        f"run.ckpt_freq={2 * 2 ** len(twice)}",
+        f"run.ckpt_freq={2 * math.prod(updates.values())}",
         "policy.collect.n_sample=64",
         "policy.eval.freq=150",
-        *(f"{key}=2" for key in twice),
+        *(f"policy.learn.{key}={count}" for key, count in updates.items()),
     )

@@ -131,6 +131,7 @@ def test_the_on_policy_example_runs_and_prints_its_result(trained):
     check_result(trained[1], r"return \d+\.\d at the last evaluation", trained[0])
 
 
+@pytest.mark.slow
 def test_the_offline_example_learns_from_what_is_recorded_and_is_resumed(copied):
     record(copied, 500)
     arguments = ["--data", "runs/on_policy/data", "--max-train-iter", "100"]

@@ -14,7 +14,6 @@ CASES = [
     ("one dispatch thread", "sac"),
     ("two dispatch threads", "sac"),
     ("two kernel threads", "impala"),
-    ("no kernels", "sac"),
 ]
 
 

@@ -32,18 +32,17 @@ class StepThenAct(nn.Cell):
         return self.net((after(obs, total), *remembered))
 
 
-ARCHETYPES = ("ppo", "sac", "dqn")
-"""What orders a step is the optimizer's: for one group, for several, and with a target."""
-OTHERS = ("r2d2", "impala")
-"""With a memory, and rows in the order of time."""
-FORMS = [
-    *((name, "kernels") for name in ARCHETYPES),
-    *(pytest.param(name, "kernels", marks=pytest.mark.slow) for name in OTHERS),
-    *(pytest.param(name, "plain", marks=pytest.mark.slow) for name in ARCHETYPES),
-]
-
-
-@pytest.mark.parametrize(("algorithm", "form"), FORMS)
+# The order is the optimizer's: for one group, for several with targets, and with a memory. DQN, and PPO without kernels,
+# read the new weights even where nothing orders it.
+@pytest.mark.parametrize(
+    ("algorithm", "form"),
+    [
+        ("ppo", "kernels"),
+        ("sac", "kernels"),
+        pytest.param("r2d2", "kernels", marks=pytest.mark.slow),
+        pytest.param("sac", "plain", marks=pytest.mark.slow),
+    ],
+)
 def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny_config, monkeypatch):
     if form == "plain":
         monkeypatch.setattr(kernels, "compiled", lambda: False)
