@@ -32,8 +32,8 @@ class StepThenAct(nn.Cell):
         return self.net((after(obs, total), *remembered))
 
 
-# The order is the optimizer's: for one group, for several with targets, and with a memory. DQN, and PPO without kernels,
-# read the new weights even where nothing orders it.
+# The order is the optimizer's: for one group, for several with targets, and with a memory. DQN, and PPO without
+# kernels, read the new weights even where nothing orders it.
 @pytest.mark.parametrize(
     ("algorithm", "form"),
     [
