@@ -127,6 +127,7 @@ def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, 
 def test_a_run_that_has_no_checkpoint_but_its_best_continues_from_that(tmp_path, photographed, monkeypatch):
     cfg = settings(*CASES[TWICE[1]], tmp_path)
     cfg.run.ckpt_freq, cfg.policy.eval.freq = 10_000, 40
+    cfg.policy.learn.update_per_collect = 2
     run_dir, left = RunDir.create(cfg), RunDir(tmp_path / "left")
     photographed((7, 3), run_dir.path, left.path)
     expected = outcome(run_dir, training.train(cfg, run_dir, progress=False))

@@ -23,7 +23,7 @@ CONTRACT = {
     "dt": (VECTOR, space_of(2, 2), TRANSFORMER),
     "dt, discrete": (VECTOR, discrete(3), TRANSFORMER),
 }
-RESUMES = {"dt, data mapped": ("CartPole-v1", ("policy.other.data_memory=mapped", "policy.learn.batch_size=8"))}
+RESUMES = {"dt, data mapped": ("CartPole-v1", ("policy.other.data_memory=mapped",))}
 STEPS, COUNT = 5, 3
 INDEX = np.arange(STEPS * COUNT, dtype=np.int32).reshape(1, STEPS, COUNT)
 RETURN = "return.1.0"
