@@ -28,10 +28,7 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
     assert cfg.exp_name == name
     # What follows the algorithm tells presets of the same two apart.
     # DQN, TD3+BC, SAC and REDQ with switches go by the names of their papers.
-    papers = {
-        **{"_dueling_dqn": "_dqn", "_munchausen_dqn": "_dqn"},
-        **{"_rebrac": "_td3_bc", "_rlpd": "_sac", "_droq": "_redq"},
-    }
+    papers = {"_dueling": "", "_munchausen": "", "_rebrac": "_td3_bc", "_rlpd": "_sac", "_droq": "_redq"}
     for own, algorithm in papers.items():
         name = name.replace(own, algorithm)
     where, _, rest = name.partition(f"_{cfg.policy.type}")

@@ -68,7 +68,7 @@ def test_they_are_those_of_gradients_and_steps(built, form):
 
 
 def test_they_are_means_over_the_steps_that_a_group_had(built):
-    policy, batches, rows = built("td3", **{"policy.learn.policy_delay": 2})
+    policy, batches, rows = built("td3", **{"policy.model.normalize_obs": False, "policy.learn.policy_delay": 2})
     index = np.stack([(np.arange(ROWS) * k) % ROWS for k in (1, 3, 5, 7)])
     start = policy.state_dict()
     single = [policy.learn_mode.forward(batches(rows, each[None])).metrics for each in index]

@@ -59,7 +59,7 @@ def _overview() -> None:
 def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
     """``cartpole_dqn_per -> cartpole``: the part before the algorithm, whose longest matching name counts."""
     known = "|".join(sorted(algorithms, key=len, reverse=True))
-    match = re.match(rf"(.+?)_(?:double_|dueling_)?(?:{known})(?:_|$)", preset)
+    match = re.match(rf"(.+?)_(?:dueling_|munchausen_)?(?:{known})(?:_|$)", preset)
     return match[1] if match else preset.partition("_")[0]
 
 
