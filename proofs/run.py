@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -44,6 +46,7 @@ from proofs.runs import (
 from proofs.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parent.parent
+DRAWING = 60.0
 RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
     "learning": run_learning,
     ASYNC: run_learning,
@@ -115,8 +118,12 @@ def _wanted(args: argparse.Namespace, name: str) -> bool:
 
 
 def run_all(jobs: Iterable[Job], results: Results, runs: Path, parallel: int) -> list[Job]:
-    """Runs the jobs, writes down and draws each result as it comes; returns the jobs that failed."""
+    """Runs the jobs and writes down each result as it comes; returns the jobs that failed.
+
+    The pages are drawn at the end, and before it at most every `DRAWING` seconds: that takes as long as a short run.
+    """
     failed = []
+    drawn = -math.inf
 
     def run(job: Job) -> Record | RunFailed:
         try:
@@ -124,17 +131,22 @@ def run_all(jobs: Iterable[Job], results: Results, runs: Path, parallel: int) ->
         except RunFailed as error:
             return error
 
-    with ThreadPoolExecutor(parallel) as pool:
-        jobs = list(jobs)
-        # The pool gives back the answers in order: only this thread writes files.
-        for job, answer in zip(jobs, pool.map(run, jobs)):
-            if isinstance(answer, RunFailed):
-                failed.append(job)
-                print(f"{job}: FAILED\n{answer}", file=sys.stderr, flush=True)
-                continue
-            results.append(job.kind, answer)
-            proof_pages.update(results)
-            print(f"{job}: {proof_pages.one_line(job.kind, answer)}", flush=True)
+    try:
+        with ThreadPoolExecutor(parallel) as pool:
+            jobs = list(jobs)
+            # The pool gives back the answers in order: only this thread writes files.
+            for job, answer in zip(jobs, pool.map(run, jobs)):
+                if isinstance(answer, RunFailed):
+                    failed.append(job)
+                    print(f"{job}: FAILED\n{answer}", file=sys.stderr, flush=True)
+                    continue
+                results.append(job.kind, answer)
+                print(f"{job}: {proof_pages.one_line(job.kind, answer)}", flush=True)
+                if time.monotonic() - drawn >= DRAWING:
+                    proof_pages.update(results)
+                    drawn = time.monotonic()
+    finally:
+        proof_pages.update(results)
     return failed
 
 
