@@ -10,8 +10,8 @@ main_config = EasyDict(
     env=dict(env_id="CartPole-v1"),
     policy=dict(
         type="ppo",
-        # With a rate that ends at 0 what was learned stays. In lanes, rollouts are older by one update: without entropy one
-        # of seven seeds ended at 278 there.
+        # With a rate that ends at 0 what was learned stays. In lanes, rollouts are older by one update: without entropy
+        # one of seven seeds ended at 278 there.
         learn=dict(anneal_lr=True, entropy_weight=0.005),
         eval=dict(n_episode=20),
     ),
