@@ -50,10 +50,6 @@ _LEARNED = ("policy.learn.auto_alpha=true", "policy.learn.alpha=1.0")
 _FIXED = ("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")
 _CARTPOLE = "env.env_id=CartPole-v1"
 _LANES = "lanes.async_mode=true"
-_MINATAR = {
-    name: Variant((f"env.env_id=MinAtar/{name.replace(' ', '')}-v1",))
-    for name in ("Asterix", "Breakout", "Freeway", "Seaquest", "Space Invaders")
-}
 STUDIES: dict[str, Study] = {
     # The preset's own is the logit.
     "gail_acrobot": Study(
@@ -135,5 +131,4 @@ STUDIES: dict[str, Study] = {
         },
         seeds=20,
     ),
-    "minatar_ppo": Study("minatar_breakout_ppo", "game", _MINATAR, env_step=5_000_000),
 }
