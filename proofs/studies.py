@@ -124,7 +124,7 @@ STUDIES: dict[str, Study] = {
     ),
     "cartpole_lanes": Study(
         "cartpole_ppo",
-        "trained",
+        "changed",
         {
             "in lanes": Variant((_LANES,)),
             "in lanes with two shards": Variant((_LANES, "lanes.collectors=2", "lanes.shards=2")),
