@@ -30,7 +30,8 @@ RETURNS = [4.0, 6.5]
 
 
 def policy_of(kind, **settings):
-    cfg = tiny_config("td3", VECTOR, space_of(2), **{"policy.model.normalize_obs": False, "policy.learn.gamma": 0.0, **settings})
+    raw = {"policy.model.normalize_obs": False, "policy.learn.gamma": 0.0}
+    cfg = tiny_config("td3", VECTOR, space_of(2), **{**raw, **settings})
     cfg.policy.other["reward"] = kind
     return get_policy_class("td3")(cfg)
 
