@@ -47,6 +47,7 @@ from proofs.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWING = 60.0
+"""Seconds, see `run_all`."""
 RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
     "learning": run_learning,
     ASYNC: run_learning,
