@@ -36,6 +36,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import gc
 import importlib
 import importlib.util
 import os
@@ -204,7 +205,7 @@ def _import() -> types.ModuleType:
     ours = _CONF not in os.environ
     _set_environment(environment())
     _use_one_heap()
-    with warnings.catch_warnings(), silent(1):
+    with warnings.catch_warnings(), silent(1), _uncollected():
         warnings.simplefilter("ignore")
         try:
             _state.module = importlib.import_module("mindspore")
@@ -214,6 +215,21 @@ def _import() -> types.ModuleType:
         # Registered after MindSpore's own functions, and so called before them.
         atexit.register(_print_no_conf)
     return _state.module
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Looks for no garbage meanwhile; what is made counts as old afterwards, as if it had been looked through."""
+    collects = gc.isenabled() and not gc.get_freeze_count()
+    if collects:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.freeze()
+            gc.unfreeze()
+            gc.enable()
 
 
 def _print_no_conf() -> None:
