@@ -60,7 +60,7 @@ TASKS = (
     Task("PPO", "Acrobot-v1", 100_000),
     Task("PPO", "BipedalWalker-v3", 100_000),
     Task("PPO", "proofs.scale_tasks:Warehouse", 100_000),
-    Task("PPO", "proofs.scale_tasks:Spot", 100_000),
+    Task("PPO", "proofs.scale_tasks:Spot", 100_000, chosen=True),
     Task("DQN", "LunarLander-v3", 100_000, chosen=True),
     Task("DQN", "CartPole-v1", 100_000),
     Task("DQN", "MinAtar/Breakout-v1", 100_000, chosen=True),

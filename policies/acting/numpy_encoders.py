@@ -46,26 +46,30 @@ class OneHot:
 
 
 class ObsEncoder:
-    """One encoder per observation leaf; the features of several leaves are joined, each after its own linear layer.
+    """One encoder per observation leaf; the features of several leaves are joined.
 
     Args:
       encoders: one encoder per leaf.
-      projections: one linear layer per leaf; empty for a single leaf.
+      projections: the linear layer after each encoder; None without one, as for images and a single leaf.
       activation: activation after each projection, one of `ACTIVATIONS`.
       places: index of each encoder's leaf among the leaves of the observation.
     """
 
     def __init__(
-        self, encoders: Sequence[Layer], projections: Sequence[Layer], activation: str, places: Sequence[int]
+        self, encoders: Sequence[Layer], projections: Sequence[Layer | None], activation: str, places: Sequence[int]
     ) -> None:
         self.encoders, self.projections, self.places = list(encoders), list(projections), list(places)
         self.activation = ACTIVATIONS[activation]
 
     def __call__(self, leaves: Sequence[Array]) -> Array:
-        if not self.projections:
-            return self.encoders[0](leaves[self.places[0]])
-        parts = [project(encode(leaves[k])) for project, encode, k in zip(self.projections, self.encoders, self.places)]
-        return np.concatenate([self.activation(part, part) for part in parts], axis=-1)
+        parts = []
+        for project, encode, k in zip(self.projections, self.encoders, self.places):
+            part = encode(leaves[k])
+            if project is not None:
+                part = project(part)
+                part = self.activation(part, part)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 class OwnEncoder:

@@ -22,9 +22,9 @@ from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel size and stride of each layer (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images
-of at least 36 pixels per side."""
+of at least 64 pixels per side: of one with 36 they leave a single place."""
 SMALL_CNN = ((16, 3, 2), (32, 3, 2))
-"""The same for images of 16 to 35 pixels."""
+"""The same for images of 16 to 63 pixels."""
 GRID_CNN = ((16, 3, 1),)
 """The same for smaller images, whose pixels are the cells of a grid (Young and Tian, 2019, section 3.1,
 https://arxiv.org/abs/1903.03176): a stride would leave out places."""
@@ -128,7 +128,7 @@ class ActionNumbers(nn.Cell):
 def layers_of(shape: Sequence[int], model: Any) -> Sequence[Sequence[int]]:
     """Channels, kernel size and stride of each convolution over images of a shape ``(C, H, W)``."""
     side = min(shape[1:])
-    layers: Sequence[Sequence[int]] = model.cnn or (NATURE_CNN if side >= 36 else SMALL_CNN if side >= 16 else GRID_CNN)
+    layers: Sequence[Sequence[int]] = model.cnn or (NATURE_CNN if side >= 64 else SMALL_CNN if side >= 16 else GRID_CNN)
     return layers
 
 
@@ -312,8 +312,8 @@ class ImageDecoder(nn.Cell):
 class ObsEncoder(nn.Cell):
     """One encoder per leaf of the observation; returns features ``(B, out_features)``.
 
-    A single leaf has no layer after its encoder. With several leaves, each has its own linear layer after its encoder,
-    and the results are joined. An action mask is not a feature.
+    A single leaf has no layer after its encoder. With several leaves, vectors and integers have a linear layer of their
+    own, as images have within their encoder, and the results are joined. An action mask is not a feature.
 
     Args:
       name: name of the encoded observation among the row fields.
@@ -339,10 +339,19 @@ class ObsEncoder(nn.Cell):
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
         self.encoders = nn.CellList([self._leaf(leaves[k], model, rng, whitened) for k in self.places])
         self.joined = len(self.places) > 1
-        self.projections = nn.CellList(
-            [Linear(e.out_features, model.encoder_dim, math.sqrt(2), rng) for e in self.encoders] if self.joined else []
+        # The index of each encoder's own layer; None without one.
+        self.layers: list[int | None] = []
+        projections = []
+        for encoder in self.encoders:
+            needs_one = self.joined and not isinstance(encoder, ConvNet)
+            self.layers.append(len(projections) if needs_one else None)
+            if needs_one:
+                projections.append(Linear(encoder.out_features, model.encoder_dim, math.sqrt(2), rng))
+        self.projections = nn.CellList(projections)
+        images = sum(e.out_features for e in self.encoders if isinstance(e, ConvNet))
+        self.out_features = (
+            images + model.encoder_dim * len(projections) if self.joined else self.encoders[0].out_features
         )
-        self.out_features = model.encoder_dim * len(self.places) if self.joined else self.encoders[0].out_features
         self.activation_name = model.activation
         self.activation = ACTIVATIONS[model.activation]()
 
@@ -360,12 +369,15 @@ class ObsEncoder(nn.Cell):
             return self.encoders[0](leaves[self.places[0]])
         parts = []
         for k in range(len(self.encoders)):
-            parts.append(self.activation(self.projections[k](self.encoders[k](leaves[self.places[k]]))))
+            x = self.encoders[k](leaves[self.places[k]])
+            if self.layers[k] is not None:
+                x = self.activation(self.projections[self.layers[k]](x))
+            parts.append(x)
         return ops.Concat(-1)(parts)
 
     def host(self) -> numpy_encoders.ObsEncoder:
-        encoders, projections = host_of(*self.encoders), host_of(*self.projections)
-        return numpy_encoders.ObsEncoder(encoders, projections, self.activation_name, self.places)
+        projections = host_of(*(None if k is None else self.projections[k] for k in self.layers))
+        return numpy_encoders.ObsEncoder(host_of(*self.encoders), projections, self.activation_name, self.places)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
         """Pairs of leaf number and normalizer, for all normalized leaves."""
