@@ -198,15 +198,10 @@ def _turn_on(switches: Iterable[str], env: EnvSection, given: Mapping[str, Any],
 def _plain_tree(user: Any) -> dict[str, Any]:
     if not isinstance(user, Mapping):
         raise ConfigError(f"expected a mapping of settings, got {type(user).__name__} {user!r}")
-    # Section by section, so that the error names the key.
-    tree: dict[str, Any] = {}
-    for key, value in user.items():
-        if not isinstance(key, str):
-            raise ConfigError(f"the key {key!r} is not a string")
-        try:
-            tree[key] = plain(value)
-        except TypeError as error:
-            raise ConfigError(f"{key}: {error}; use numbers, strings, lists and sections only") from None
+    try:
+        tree: dict[str, Any] = plain(user)
+    except TypeError as error:
+        raise ConfigError(str(error)) from None
     return tree
 
 

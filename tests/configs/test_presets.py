@@ -198,6 +198,11 @@ def test_a_python_file_in_the_manner_of_di_engine_gives_its_main_config(tmp_path
         ("main_config = 1 / 0", "raised ZeroDivisionError"),
         ("import sys; sys.exit(3)", r"mine\.py' raised SystemExit: 3"),
         ("x = 1", "no main_config"),
+        (
+            "main_config = dict(policy=dict(learn=dict(gamma=lambda: 1)))",
+            r"mine\.py': policy\.learn\.gamma: a function cannot be part of a configuration; use numbers",
+        ),
+        ("main_config = dict(use=[dict(call=open)])", r"mine\.py': use\[0\]\.call: a builtin_function_or_method cannot"),
     ],
 )
 def test_a_python_file_without_a_configuration_is_a_clear_error(tmp_path, text, message):
