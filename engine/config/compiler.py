@@ -293,9 +293,12 @@ def config_text(cfg: Mapping[str, Any]) -> str:
     return yaml.safe_dump(plain(cfg), sort_keys=False)
 
 
-def load_config(path: str | os.PathLike[str]) -> Config:
+def load_config(path: str | os.PathLike[str], example: str = "exp_name: mine") -> Config:
     """Reads a YAML configuration.
 
+    Args:
+      path: the file.
+      example: a line that such a file could have, for the message about an empty one.
     Raises:
       ConfigError: if the file is missing or unreadable, or does not hold a mapping.
     """
@@ -306,7 +309,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     except ValueError as error:
         raise ConfigError(f"{str(path)!r} is not YAML: {error}") from None
     if tree is None:
-        raise ConfigError(f"{str(path)!r} is empty: expected settings, such as exp_name: mine")
+        raise ConfigError(f"{str(path)!r} is empty: expected settings, such as {example}")
     if not isinstance(tree, dict):
         raise ConfigError(f"{str(path)!r}: expected a mapping of settings, got {type(tree).__name__}")
     try:
