@@ -341,7 +341,7 @@ class ObsEncoder(nn.Cell):
         self.joined = len(self.places) > 1
         # The index of each encoder's own layer; None without one.
         self.layers: list[int | None] = []
-        projections = []
+        projections: list[Linear] = []
         for encoder in self.encoders:
             needs_one = self.joined and not isinstance(encoder, ConvNet)
             self.layers.append(len(projections) if needs_one else None)
