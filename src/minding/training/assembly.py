@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from minding.configs.chains import check_chain, get_chain
-from minding.configs.checks import check_settings, largest_sizes
+from minding.configs.checks import largest_sizes
 from minding.engine.blame import building
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import chain_nodes
@@ -91,7 +91,6 @@ def check_runnable(cfg: Config) -> None:
       SetupError: if the device is not available.
     """
     compile_config(cfg, get_algorithm(cfg.policy.type), env_schema=config_schema())
-    check_settings(cfg)
     check_chain(cfg)
     encoder: Any = cfg.policy.model.get("encoder")
     if encoder:
