@@ -95,7 +95,7 @@ def main() -> None:
     )
     cfg = compile_run(main_config)
     run_dir = RunDir.create(cfg)
-    cfg.exp_name = run_dir.path.name
+    cfg.run.out_dir, cfg.exp_name = str(run_dir.path.parent), run_dir.path.name
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
     policy = PPO(cfg)

@@ -59,7 +59,7 @@ def main() -> None:
     check_fits(dataset, cfg.env, args.data)
     # A new run folder with the configuration in it: `minding eval` finds both.
     run_dir = RunDir.open(args.resume) if args.resume else RunDir.create(cfg)
-    cfg.exp_name = run_dir.path.name
+    cfg.run.out_dir, cfg.exp_name = str(run_dir.path.parent), run_dir.path.name
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
     policy = DiscreteSAC(cfg)

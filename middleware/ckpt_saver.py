@@ -47,7 +47,7 @@ class CkptSaver:
       keep_last: number of periodic checkpoints that are kept, at least 1.
       keep_best: whether to keep the checkpoint with the highest evaluation mean under the name ``best``.
       final: whether to save at the end of the run.
-      out_dir: folder that holds the run folders.
+      out_dir: folder that holds the run folders; by default the `run.out_dir` of the policy's configuration.
       task: the task whose state is saved; the global one by default.
 
     Attributes:
@@ -63,7 +63,7 @@ class CkptSaver:
         keep_last: int = 3,
         keep_best: bool = True,
         final: bool = True,
-        out_dir: str | Path = "runs",
+        out_dir: str | Path | None = None,
         task: Task[Any] | None = None,
     ) -> None:
         if train_freq is not None and train_freq < 1:
@@ -71,7 +71,8 @@ class CkptSaver:
         if keep_last < 1:
             raise ConfigError(f"CkptSaver(keep_last={keep_last}): expected at least 1; final=False saves no last one")
         self._task = global_task if task is None else task
-        self.checkpoints = RunCheckpoints(absolute(out_dir) / exp_name, policy, self._task)
+        folder = absolute(policy.config.run.out_dir if out_dir is None else out_dir)
+        self.checkpoints = RunCheckpoints(folder / exp_name, policy, self._task)
         self._policy = policy
         self._train_freq = train_freq
         self._keep_last, self._keep_best, self._final = keep_last, keep_best, final

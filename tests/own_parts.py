@@ -109,6 +109,11 @@ class Narrow(Plain):
         return leaves[0]
 
 
+class Half(Plain):
+    def construct(self, leaves):
+        return super().construct(leaves).half()
+
+
 class Unsized(Plain):
     def __init__(self, space, model, rng):
         super().__init__(space, model, rng)

@@ -124,6 +124,20 @@ def test_a_run_takes_the_signals_itself_and_afterwards_they_end_the_command():
         assert (process.stderr.read(), process.wait()) == ("minding: interrupted\n", 130)
 
 
+def test_a_command_that_waits_for_a_thread_of_user_code_at_its_end_is_ended_by_a_signal():
+    begin, _ = WAITS.split("# A library")
+    begin += "threads = lambda: threading.Thread(target=time.sleep, args=(60,)).start()\n"
+    begin += "from minding.cli.process import end_by_default\n"
+    waits = "with signals_reach_the_run():\n    threads()\nend_by_default()\n"
+    command = [sys.executable, "-c", f"{begin}{waits}print('ready', flush=True)\n"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENV) as process:
+        assert process.stdout.readline() == "ready\n"
+        # Its main thread is waiting by now, or soon.
+        time.sleep(0.1)
+        process.terminate()
+        assert process.wait(timeout=30) == -signal.SIGTERM
+
+
 def test_a_signal_during_the_import_of_mindspore_is_one_line():
     command = [sys.executable, "-m", "minding", "doctor"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV) as process:

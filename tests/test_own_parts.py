@@ -138,7 +138,8 @@ def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        ("own_parts:Narrow", r"returned \(2, 4\) for 2 rows; expected \(2, 6\), by its out_features"),
+        ("own_parts:Narrow", r"returned float32 \(2, 4\) for 2 rows; expected float32 \(2, 6\), by its out_features"),
+        ("own_parts:Half", r"returned float16 \(2, 6\) for 2 rows; expected float32 \(2, 6\)"),
         ("own_parts:Unsized", "expected an attribute out_features"),
         ("own_parts:InNumPy", "expected a class derived from mindspore.nn.Cell"),
         ("own_parts:Plane", "own_parts has no 'Plane'; did you mean 'Plain'"),

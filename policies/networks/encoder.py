@@ -341,7 +341,7 @@ class ObsEncoder(nn.Cell):
         self.joined = len(self.places) > 1
         # The index of each encoder's own layer; None without one.
         self.layers: list[int | None] = []
-        projections = []
+        projections: list[Linear] = []
         for encoder in self.encoders:
             needs_one = self.joined and not isinstance(encoder, ConvNet)
             self.layers.append(len(projections) if needs_one else None)
@@ -416,11 +416,12 @@ class OwnEncoder(nn.Cell):
         rows = tuple(ms.Tensor(np.zeros((2, *leaves[k].field.shape), leaves[k].field.dtype)) for k in self.places)
         with building(f"{where}: construct(leaves) of {_described(rows)}"):
             features = self.cell(rows)
-        shape = tuple(getattr(features, "shape", ()))
-        if shape != (2, size):
+        shape, dtype = tuple(getattr(features, "shape", ())), getattr(features, "dtype", None)
+        if shape != (2, size) or dtype != ms.float32:
+            found = f"{dtype} {shape}".lower() if shape else type(features).__name__
             raise CodeError(
-                f"{where}: construct(leaves) returned {shape or type(features).__name__} for 2 rows; expected (2, "
-                f"{size}), by its out_features"
+                f"{where}: construct(leaves) returned {found} for 2 rows; expected float32 (2, {size}), by its "
+                "out_features"
             )
 
     def construct(self, leaves):

@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, LearnerError
@@ -95,6 +95,12 @@ def test_it_saves_every_train_freq_gradient_steps_and_at_the_end(run):
     assert state["policy"]["value"].tolist() == [40.0]
     assert state["task"]["ctx"]["train_iter"] == 40
     assert (manifest["train_iter"], manifest["env_step"], manifest["eval_value"]) == (40, 400, None)
+
+
+def test_without_a_folder_it_saves_where_the_configuration_says(tmp_path):
+    weights = Weights()
+    weights.config = Config(config(run__out_dir=str(tmp_path / "elsewhere")))
+    assert CkptSaver(weights, "run", task=Task()).folder == tmp_path / "elsewhere" / "run" / "ckpt"
 
 
 def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):

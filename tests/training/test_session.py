@@ -93,6 +93,17 @@ def test_a_logger_that_is_not_installed_ends_a_run_before_it_begins(tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [("learning_rat", 0.5, "did you mean 'learning_rate'"), ("gamma", 5.0, r"expected a number in \[0, 1\]")],
+)
+def test_what_a_script_sets_after_compiling_is_checked_before_it_trains(key, value, message):
+    cfg = compile_run("cartpole_ppo")
+    cfg.policy.learn[key] = value
+    with pytest.raises(ConfigError, match=message):
+        training.check_runnable(cfg)
+
+
 def test_more_collectors_than_the_learner_keeps_busy_are_refused_before_anything_is_built():
     # Its default: PPO states a staleness of 1.
     with pytest.raises(ConfigError, match=r"lanes\.collectors=3: with lanes\.max_staleness=1, at most 2 can work"):

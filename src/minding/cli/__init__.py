@@ -6,11 +6,10 @@ SIGINT, 143 ended by SIGTERM.
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from minding.cli.process import end_at_signals, prepare_output
+from minding.cli.process import end_at_signals, end_by_default, prepare_output
 
 if TYPE_CHECKING:
     from minding.cli.commands import cli, run
@@ -29,8 +28,7 @@ def main() -> NoReturn:
     group: Any = sys.modules.get("minding.engine.process.collectives")
     if group is not None:
         group.exit_code = code
-    # The process ends: to look through all objects of MindSpore for garbage takes longer than many commands.
-    gc.freeze()
+    end_by_default()
     sys.exit(code)
 
 

@@ -167,3 +167,11 @@ def signals_reach_the_run() -> Iterator[None]:
                 # Threads that were started meanwhile do not block the signals.
                 signal.signal(number, _end)
             end_at_signals()
+
+
+def end_by_default() -> None:
+    """From now on, SIGINT and SIGTERM end the process at once: it may wait for threads that user code has started."""
+    for number in _CODES:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _CODES)

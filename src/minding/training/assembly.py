@@ -14,6 +14,7 @@ from minding.engine.blame import building
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.chain.task import Task
+from minding.engine.config.compiler import compile_config
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code, named_parts
 from minding.engine.data.episode import RECORDED
@@ -25,6 +26,7 @@ from minding.engine.process.runtime import seeded
 from minding.engine.run.loggers import check_loggers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import Policy
+from minding.envs import config_schema
 from minding.envs.making import check_backend
 from minding.middleware import model_pool
 from minding.policies import get_algorithm, get_policy_class
@@ -81,12 +83,14 @@ def check_runnable(cfg: Config) -> None:
 
     Raises:
       CodeError: for user code that cannot be found.
-      ConfigError: for an unknown chain (with the nearest name), for settings that the chain cannot run with, or for a
+      ConfigError: for what was set since the configuration was compiled and could not have been given then, for an
+        unknown chain (with the nearest name), for settings that the chain cannot run with, or for a
         backend that the environment does not have.
       DataError: if there are no recorded data to learn from, or they come from another environment or are too few.
       MissingExtraError: if the package of the backend, of a logger or of the transport is not installed.
       SetupError: if the device is not available.
     """
+    compile_config(cfg, get_algorithm(cfg.policy.type), env_schema=config_schema())
     check_chain(cfg)
     encoder: Any = cfg.policy.model.get("encoder")
     if encoder:
