@@ -89,7 +89,10 @@ def _run_config_file(path: Path) -> Config:
         raise ConfigError(f"{str(path)!r} raised {type(error).__name__}: {error}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{str(path)!r} defines no main_config; expected main_config = dict(...)")
-    return Config(plain(settings))
+    try:
+        return Config(plain(settings))
+    except TypeError as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from None
 
 
 def compile_run(

@@ -32,7 +32,7 @@ from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.compiler import load_config, save_config, setting_paths
 from minding.engine.config.options import setting_at
-from minding.engine.errors import EnvError
+from minding.engine.errors import EnvError, SpaceError
 from minding.engine.process import runtime
 from minding.engine.run.figures import wrong_figure
 from minding.engine.run.run_dir import RunDir
@@ -364,6 +364,18 @@ def test_a_fault_while_training_is_one_message_and_exit_code_1(error, notes, sho
     training.train = train
     assert run(["train", "cartpole_ppo"]) == 1
     assert capsys.readouterr().err == f"minding: {shown}"
+
+
+def test_a_space_that_does_not_suit_the_network_is_bad_input_also_when_mindspore_is_loaded(
+    training, compiled, capsys, monkeypatch
+):
+    def train(cfg, run_dir, **_):
+        raise SpaceError("image (1, 2, 2): too small")
+
+    training.train = train
+    monkeypatch.setattr(runtime, "is_loaded", lambda: True)
+    assert run(["train", "cartpole_ppo"]) == 2
+    assert capsys.readouterr().err == "minding: image (1, 2, 2): too small\n"
 
 
 def test_debug_shows_the_traceback(training, compiled):

@@ -156,7 +156,7 @@ def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
     ],
 )
 def test_encoders_that_do_not_fit_are_refused(encoder, message, tmp_path):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(CodeError, match=message):
         agent(tmp_path, encoder=encoder).policy  # noqa: B018
 
 

@@ -198,15 +198,10 @@ def _turn_on(switches: Iterable[str], env: EnvSection, given: Mapping[str, Any],
 def _plain_tree(user: Any) -> dict[str, Any]:
     if not isinstance(user, Mapping):
         raise ConfigError(f"expected a mapping of settings, got {type(user).__name__} {user!r}")
-    # Section by section, so that the error names the key.
-    tree: dict[str, Any] = {}
-    for key, value in user.items():
-        if not isinstance(key, str):
-            raise ConfigError(f"the key {key!r} is not a string")
-        try:
-            tree[key] = plain(value)
-        except TypeError as error:
-            raise ConfigError(f"{key}: {error}; use numbers, strings, lists and sections only") from None
+    try:
+        tree: dict[str, Any] = plain(user)
+    except TypeError as error:
+        raise ConfigError(str(error)) from None
     return tree
 
 
@@ -298,9 +293,12 @@ def config_text(cfg: Mapping[str, Any]) -> str:
     return yaml.safe_dump(plain(cfg), sort_keys=False)
 
 
-def load_config(path: str | os.PathLike[str]) -> Config:
+def load_config(path: str | os.PathLike[str], example: str = "exp_name: mine") -> Config:
     """Reads a YAML configuration.
 
+    Args:
+      path: the file.
+      example: a line that such a file could have, for the message about an empty one.
     Raises:
       ConfigError: if the file is missing or unreadable, or does not hold a mapping.
     """
@@ -311,7 +309,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     except ValueError as error:
         raise ConfigError(f"{str(path)!r} is not YAML: {error}") from None
     if tree is None:
-        raise ConfigError(f"{str(path)!r} is empty: expected settings, such as exp_name: mine")
+        raise ConfigError(f"{str(path)!r} is empty: expected settings, such as {example}")
     if not isinstance(tree, dict):
         raise ConfigError(f"{str(path)!r}: expected a mapping of settings, got {type(tree).__name__}")
     try:

@@ -197,13 +197,16 @@ def setting_at(settings: object, path: str, default: Any = None) -> Any:
     return settings
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, where: str = "") -> Any:
     """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None.
 
     NumPy scalars become numbers, tuples become lists.
 
+    Args:
+      value: settings.
+      where: their dotted path, for the message.
     Raises:
-      TypeError: for anything else, which no file could hold.
+      TypeError: for anything else, which no file could hold; names its path.
     """
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -214,11 +217,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            raise TypeError(f"the key {odd[0]!r} is not a string")
-        return {key: plain(item) for key, item in value.items()}
+            raise TypeError(f"{where and f'{where}: '}the key {odd[0]!r} is not a string")
+        return {key: plain(item, f"{where}.{key}" if where else key) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    raise TypeError(f"a {type(value).__name__} cannot be part of a configuration")
+        return [plain(item, f"{where}[{k}]") for k, item in enumerate(value)]
+    raise TypeError(
+        f"{where and f'{where}: '}a {type(value).__name__} cannot be part of a configuration; use numbers, strings, "
+        "lists and sections only"
+    )
 
 
 def _coerce(value: Any, kind: type) -> Any:

@@ -64,15 +64,18 @@ Space = Mapping[str, "Range | Choice"]
 """From the path of a setting to its values."""
 
 
+_LINE = "policy.learn.gamma: [0.9, 0.99]"
+
+
 def load_space(path: str | os.PathLike[str]) -> dict[str, Range | Choice]:
     """Reads a space: a YAML file with one line per setting, such as ``policy.learn.gamma: [0.9, 0.99]``.
 
     Raises:
       ConfigError: the file cannot be read, or does not give the values of each setting in one of the two forms.
     """
-    tree = plain(load_config(Path(path)))
+    tree = plain(load_config(Path(path), _LINE))
     if not tree:
-        raise ConfigError(f"space {str(path)!r} names no setting: give lines such as 'policy.learn.gamma: [0.9, 0.99]'")
+        raise ConfigError(f"space {str(path)!r} names no setting: give lines such as {_LINE!r}")
     return {key: _values(key, value, f"space {str(path)!r}") for key, value in tree.items()}
 
 

@@ -13,7 +13,8 @@ from minding.engine.data.action_trees import ActionTree
 from minding.engine.data.description import check_description
 from minding.engine.data.episode import Episode
 from minding.engine.data.inferred_spaces import box_of, fitted, infer_spaces, with_limits
-from minding.engine.errors import DataError, MindingError, ShapeError
+from minding.engine.data.masks import ACTION_MASK
+from minding.engine.errors import DataError, MindingError, ShapeError, nearest
 from minding.engine.types import Array
 
 _PARTS = ("obs", "action", "reward", "terminated", "truncated")
@@ -34,6 +35,7 @@ def episodes_of_arrays(
             episode = _episode(parts, codec)
             if made:
                 _check_alike(episode, made[0])
+                _check_columns(_columns(parts), _columns(given[0]))
             elif env is None:
                 _check_images(episode)
             made.append(episode)
@@ -90,6 +92,14 @@ def _listed(episodes: Any) -> list[Any]:
 def _episode(parts: Any, codec: ActionTree | None) -> Episode:
     if not isinstance(parts, Mapping):
         raise ValueError(f"expected a dict with {', '.join(_PARTS)}, got {type(parts).__name__}")
+    for name in parts:
+        if name == ACTION_MASK:
+            raise ValueError(f"{name!r} belongs into obs: write obs={{'observation': ..., {name!r}: ...}}")
+        if name not in _PARTS:
+            raise ValueError(
+                f"unknown part {name!r}{nearest(str(name), _PARTS) or '.'} Expected only {', '.join(_PARTS)}: leave it "
+                "out"
+            )
     missing = [name for name in _PARTS if name not in parts]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}: expected {', '.join(_PARTS)}")
@@ -109,6 +119,8 @@ def _episode(parts: Any, codec: ActionTree | None) -> Episode:
     if action.dtype.kind == "f":
         action = _single(action)
         _check_finite("action", action)
+    elif ACTION_MASK in obs:
+        obs[ACTION_MASK] = as_flags(obs[ACTION_MASK], f"obs {ACTION_MASK!r}")
     _check_finite("reward", reward)
     terminated, truncated = ending(parts["terminated"], parts["truncated"], steps)
     return Episode(
@@ -248,6 +260,23 @@ def _check_alike(episode: Episode, first: Episode) -> None:
             raise ValueError(f"{name} is {values.dtype}, in episode 0 {model.dtype}: only one of them is an image")
 
 
+def _columns(parts: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The names of the columns of each table, such as a DataFrame, among the parts of an episode."""
+    obs = parts["obs"] if isinstance(parts["obs"], Mapping) else {"": parts["obs"]}
+    tables = {**{f"obs {path!r}" if path else "obs": each for path, each in obs.items()}, "action": parts["action"]}
+    return {name: list(each.columns) for name, each in tables.items() if hasattr(each, "columns")}
+
+
+def _check_columns(columns: Mapping[str, list[Any]], first: Mapping[str, list[Any]]) -> None:
+    """Raises ValueError unless tables have the columns of the first episode in its order: places decide, not names."""
+    for name in columns.keys() & first.keys():
+        if columns[name] != first[name]:
+            raise ValueError(
+                f"{name} has the columns {columns[name]}, in episode 0 {first[name]}: give the same ones in the same "
+                "order"
+            )
+
+
 def _single(values: Array) -> Array:
     # A number that becomes infinite is reported as such.
     with np.errstate(over="ignore"):
@@ -258,9 +287,9 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
     """An array of flags as bool, of the same shape.
 
     Args:
-      values: bools, or numbers that are 0 or 1.
+      values: bools, or numbers that are 0 or 1; ``(T, ...)``, or a single one.
       name: name of the values, for the message.
-      first: number of the first value, for the message.
+      first: number of the first row, for the message.
       unit: unit of that number, for the message.
     Raises:
       ValueError: a value is neither; names the first such value and its number.
@@ -271,10 +300,10 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
     if flags.dtype.kind not in "iuf":
         shown = f"{flags.dtype} {flags.shape}" if flags.ndim else f"{values!r}"[:60]
         raise ValueError(f"{name} is {shown}, expected {_A_FLAG}")
-    wrong = np.flatnonzero((flags != 0) & (flags != 1))
+    wrong = np.argwhere((flags != 0) & (flags != 1))
     if len(wrong):
-        place = f" at {unit} {first + int(wrong[0])}" if flags.ndim else ""
-        raise ValueError(f"{name} is {flags.flat[wrong[0]]}{place}, expected {_A_FLAG}")
+        place = f" at {unit} {first + int(wrong[0][0])}" if flags.ndim else ""
+        raise ValueError(f"{name} is {flags[tuple(wrong[0])]}{place}, expected {_A_FLAG}")
     return flags.astype(np.bool_)
 
 

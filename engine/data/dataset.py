@@ -90,7 +90,8 @@ class Dataset:
 
         Args:
           episodes: one dict per episode:
-            `obs` ``(T + 1, ...)``, an array, or several by path of the leaf; the last one follows the last step;
+            `obs` ``(T + 1, ...)``, an array, or several by path of the leaf; the last one follows the last step. Beside
+            choices, the part `action_mask` ``(T + 1, A)`` of bools (or 0, 1) says which of A actions are legal;
             `action` ``(T, ...)``, in the environment's units;
             `reward` ``(T,)``, or, like integer actions and flags, as a column ``(T, 1)``;
             `terminated` and `truncated`, a bool (or 0, 1), or one per step of which only the last may be set. If
@@ -450,7 +451,8 @@ def check_dataset(data: Dataset, *, values: bool = True, single: bool = False, l
         obs = {path: values[rows] for path, values in data.obs.items()}
         _finite({"obs": obs, "action": data.action[rows], "reward": data.reward[rows]})
     _finite({"final_obs": data.final_obs})
-    check_ranges(env, data.obs, data.final_obs, data.action, data.end, single=single, limits=limits)
+    over = data.terminated[data.end]
+    check_ranges(env, data.obs, data.final_obs, data.action, data.end, over, single=single, limits=limits)
 
 
 def _finite(parts: Mapping[str, Any]) -> None:

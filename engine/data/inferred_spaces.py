@@ -11,6 +11,7 @@ import numpy as np
 
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.episode import RECORDED, Episode
+from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import observation_leaves
 from minding.engine.types import Array
 
@@ -22,10 +23,9 @@ def infer_spaces(episodes: Sequence[Episode], action_low: Any = None, action_hig
       episodes: at least one, all with the same parts, shapes and dtypes.
       action_low, action_high: smallest and largest action, if actions are integers.
     Raises:
-      ValueError: integer actions do not count from 0, and there are no limits.
+      ValueError: integer actions do not count from 0, and there are no limits; or a mask does not fit the actions.
     """
     leaves = {path: box_of(values) for path, values in episodes[0].obs.items()}
-    observation = leaves[""] if [*leaves] == [""] else {"kind": "dict", "spaces": leaves}
     first = episodes[0].action
     if first.dtype.kind == "f":
         action = unlimited(first.shape[1:])
@@ -36,11 +36,32 @@ def infer_spaces(episodes: Sequence[Episode], action_low: Any = None, action_hig
         )
         if first.dtype == np.bool_:
             low, high = np.zeros_like(low), np.ones_like(high)
+        mask = episodes[0].obs.get(ACTION_MASK)
+        if mask is not None and mask.ndim == 2 and not low.ndim and action_low is None and action_high is None:
+            # An action that was never taken has an entry, too.
+            action_low, action_high = 0, max(mask.shape[1] - 1, int(high))
         action = choices(low, high, action_low, action_high)
+        if mask is not None:
+            leaves[ACTION_MASK] = _mask(mask, action)
+            if len(leaves) == 1:
+                raise ValueError(f"obs has no part but {ACTION_MASK!r}: add one for the policy to observe")
+    observation = leaves[""] if [*leaves] == [""] else {"kind": "dict", "spaces": leaves}
     return {
         **{"env_id": RECORDED, "wrappers": [], "env_kwargs": {}, "max_episode_steps": None},
         **{"observation": observation, "env_action": action},
     }
+
+
+def _mask(values: Array, action: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of action masks ``(T, A)`` beside a space of choices."""
+    counts = [action["n"]] if action["kind"] == "discrete" else np.ravel(action["nvec"]).tolist()
+    if values.shape[1:] != (sum(counts),):
+        raise ValueError(
+            f"obs {ACTION_MASK!r} has rows of the shape {values.shape[1:]}, expected ({sum(counts)},): one entry for "
+            f"each of the {' + '.join(map(str, counts))} actions; where not all of them were taken, give their range "
+            "with env= or with action_low= and action_high="
+        )
+    return {"kind": "action_mask", "counts": counts}
 
 
 def box_of(values: Array) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.action_trees import COMPOSITE
-from minding.engine.data.masks import ACTION_MASK, first_entries
+from minding.engine.data.masks import ACTION_MASK, first_entries, without_legal
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.types import Array
 
@@ -29,6 +29,7 @@ def check_ranges(
     final_obs: Mapping[str, Array],
     action: Array,
     end: Array,
+    over: Array,
     *,
     single: bool = False,
     limits: bool = False,
@@ -38,6 +39,7 @@ def check_ranges(
     Args:
       env: description of the environment, from `describe`.
       obs, final_obs, action, end: as in `Dataset`.
+      over: bool ``(E,)``, whether each episode terminated, so that its last mask may allow nothing.
       single: whether they are one episode that the caller names; messages then name only the step.
       limits: also refuse observations outside the limits of their Box, although a running environment may exceed them.
     Raises:
@@ -60,6 +62,11 @@ def check_ranges(
                 for row in _first(~_legal(env["env_action"], action[rows], masks, leaf.space["counts"])):
                     place, done = _place(rows.start + row, end, single), action[rows.start + row].tolist()
                     raise ValueError(f"the action of {place} is {done}, which its mask forbids")
+            for episode in _first(without_legal(final_obs[leaf.path], leaf.space["counts"]) & ~over):
+                place = "" if single else f" of episode {episode}"
+                raise ValueError(
+                    f"the {name} after the last step{place} allows no action, but the episode is not terminated"
+                )
 
 
 def blocks(count: int) -> Iterator[slice]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
@@ -67,8 +66,7 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
         try:
             run = RunDir.open(path)
-            # The configuration is only compared; code that it names is not loaded.
-            runs.append((run, plain(load_config(run.config))))
+            runs.append((run, plain(run.read_config())))
         except ConfigError as error:
             errors.append(error)
     if not runs and len(errors) == 1:

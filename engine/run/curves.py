@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from minding.engine.chain.context import UNITS
-from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import changes
 from minding.engine.config.options import plain, setting_at
@@ -248,11 +247,7 @@ def curves_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[st
 
 def _read_run(path: Path) -> _Run:
     run_dir = RunDir.open(path)
-    # The configuration is only compared; code that it names is not loaded.
-    cfg = load_config(run_dir.config)
-    env, policy = cfg.get("env"), cfg.get("policy")
-    if not isinstance(env, dict) or not isinstance(policy, dict) or "env_id" not in env:
-        raise ConfigError(f"{str(run_dir.config)!r} is not the configuration of a run: it names no environment")
+    cfg = run_dir.read_config()
     metrics = read_metrics(run_dir.metrics)
     points = points_of_run(cfg, metrics)
     if not points:

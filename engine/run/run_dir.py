@@ -14,6 +14,7 @@ from typing import Any
 
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.config import Config
+from minding.engine.config.options import setting_at
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
@@ -168,16 +169,28 @@ class RunDir:
         """File with the progress of the run and the activities of its workers, see `engine.run.status`."""
         return self.path / "status.json"
 
+    def read_config(self) -> Config:
+        """The configuration with which the run was last started or resumed; code that it names is only text.
+
+        Raises:
+          ConfigError: if it is missing, damaged, or not the configuration of a run.
+        """
+        cfg = load_config(self.config)
+        for path, what in (("env.env_id", "environment"), ("policy.type", "algorithm")):
+            if not isinstance(setting_at(cfg, path), str):
+                raise ConfigError(f"{str(self.config)!r} is not the configuration of a run: it names no {what}")
+        return cfg
+
     def load_config(self, own: Collection[str] = ()) -> Config:
-        """The configuration with which the run was last started or resumed.
+        """Like `read_config`, for use: code that it names may run.
 
         Args:
           own: settings that the caller replaces with his own: they may name code.
         Raises:
-          ConfigError: if it is missing or damaged.
+          ConfigError: as in `read_config`.
           TrustError: if it names code, and the folder was not opened with ``trust=True``.
         """
-        cfg = load_config(self.config)
+        cfg = self.read_config()
         if not self.trust:
             check_code(cfg, self.path, own)
         return cfg

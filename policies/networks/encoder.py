@@ -13,7 +13,7 @@ from minding.engine.config.named import load_code
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
-from minding.engine.errors import ConfigError, SpaceError
+from minding.engine.errors import CodeError, SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_encoders
@@ -144,7 +144,7 @@ def _sizes(shape: Sequence[int], layers: Sequence[Sequence[int]]) -> list[tuple[
         height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
         if height < 1 or width < 1:
             small = f"image {tuple(shape)}: too small for the convolutions {list(layers)}"
-            raise SpaceError(f"{small}; set policy.model.cnn")
+            raise SpaceError(f"{small}; set smaller ones, such as policy.model.cnn=[[16,1,1]]")
         sizes.append((filters, height, width))
     return sizes
 
@@ -396,8 +396,7 @@ class OwnEncoder(nn.Cell):
     returns the same function of NumPy arrays, the policy can act without a graph.
 
     Raises:
-      CodeError: if the class is not found, or its code fails.
-      ConfigError: if it is not a cell, or violates this interface.
+      CodeError: if the class is not found, is not a cell, or violates this interface, or if its code fails.
     """
 
     def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -406,13 +405,13 @@ class OwnEncoder(nn.Cell):
         where = f"policy.model.encoder={name!r}"
         kind = load_code(name, "policy.model.encoder")
         if not (isinstance(kind, type) and issubclass(kind, nn.Cell)):
-            raise ConfigError(f"{where}: expected a class derived from mindspore.nn.Cell, got {kind!r}")
+            raise CodeError(f"{where}: expected a class derived from mindspore.nn.Cell, got {kind!r}")
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
         with building(f"{where}: {kind.__name__}(space, model, rng)"):
             self.cell = kind(space, model, rng)
         size = getattr(self.cell, "out_features", None)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ConfigError(f"{where}: expected an attribute out_features, an integer of 1 or more, got {size!r}")
+            raise CodeError(f"{where}: expected an attribute out_features, an integer of 1 or more, got {size!r}")
         self.out_features = size
         rows = tuple(ms.Tensor(np.zeros((2, *leaves[k].field.shape), leaves[k].field.dtype)) for k in self.places)
         with building(f"{where}: construct(leaves) of {_described(rows)}"):
@@ -420,7 +419,7 @@ class OwnEncoder(nn.Cell):
         shape, dtype = tuple(getattr(features, "shape", ())), getattr(features, "dtype", None)
         if shape != (2, size) or dtype != ms.float32:
             found = f"{dtype} {shape}".lower() if shape else type(features).__name__
-            raise ConfigError(
+            raise CodeError(
                 f"{where}: construct(leaves) returned {found} for 2 rows; expected float32 (2, {size}), by its "
                 "out_features"
             )

@@ -163,22 +163,25 @@ def test_two_loads_of_a_preset_share_nothing():
     assert load_preset("pong_ppo").policy.model.hidden == [512]
 
 
+SAVED = {"seed": 7, "env": {"env_id": "CartPole-v1"}, "policy": {"type": "ppo"}}
+
+
 def test_a_saved_configuration_is_found_by_file_and_by_run_folder(tmp_path):
-    save_config({"seed": 7}, tmp_path / "config.yaml")
-    assert load_user_config(tmp_path / "config.yaml") == {"seed": 7}
-    assert load_user_config(tmp_path) == {"seed": 7}
+    save_config(SAVED, tmp_path / "config.yaml")
+    assert load_user_config(tmp_path / "config.yaml") == SAVED
+    assert load_user_config(tmp_path) == SAVED
 
 
 def test_a_presets_name_means_the_preset_whatever_folder_has_that_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("cartpole_ppo", "mine"):
         (tmp_path / name).mkdir()
-        save_config({"seed": 7}, tmp_path / name / "config.yaml")
+        save_config(SAVED, tmp_path / name / "config.yaml")
     (tmp_path / "cartpole_dqn").mkdir()
     for name in ("cartpole_ppo", "cartpole_dqn"):
         assert load_user_config(name) == load_preset(name)
     for folder in ("./cartpole_ppo", "cartpole_ppo/", Path("cartpole_ppo"), "mine"):
-        assert load_user_config(folder) == {"seed": 7}
+        assert load_user_config(folder) == SAVED
 
 
 def test_a_python_file_in_the_manner_of_di_engine_gives_its_main_config(tmp_path):
@@ -198,6 +201,14 @@ def test_a_python_file_in_the_manner_of_di_engine_gives_its_main_config(tmp_path
         ("main_config = 1 / 0", "raised ZeroDivisionError"),
         ("import sys; sys.exit(3)", r"mine\.py' raised SystemExit: 3"),
         ("x = 1", "no main_config"),
+        (
+            "main_config = dict(policy=dict(learn=dict(gamma=lambda: 1)))",
+            r"mine\.py': policy\.learn\.gamma: a function cannot be part of a configuration; use numbers",
+        ),
+        (
+            "main_config = dict(use=[dict(call=open)])",
+            r"mine\.py': use\[0\]\.call: a builtin_function_or_method cannot",
+        ),
     ],
 )
 def test_a_python_file_without_a_configuration_is_a_clear_error(tmp_path, text, message):

@@ -99,10 +99,11 @@ def _is_bad_input(error: Exception) -> bool:
     from minding.engine import errors
     from minding.engine.process import runtime
 
-    given = (errors.ConfigError, errors.SpaceError, errors.DataError)
+    given = (errors.ConfigError, errors.DataError)
     folders = (errors.CheckpointError, errors.TrustError, errors.ExportError, errors.MissingExtraError)
     unread = isinstance(error, (*given, *folders)) and not runtime.is_loaded()
-    return unread or isinstance(error, (errors.NoCheckpointError, errors.CodeError))
+    # Others are found when the policy is built.
+    return unread or isinstance(error, (errors.NoCheckpointError, errors.CodeError, errors.SpaceError))
 
 
 def _fail(message: str, code: int) -> int:

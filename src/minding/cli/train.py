@@ -171,7 +171,6 @@ def _resumable(cfg: Config) -> RunDir | None:
     Runs of the experiment with another identity (see `engine.config.identity.RUN`) are different runs.
     """
     from minding.engine.checkpoint import resumable_checkpoints
-    from minding.engine.config.compiler import load_config
     from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
     from minding.engine.errors import ConfigError
     from minding.engine.paths import shown
@@ -180,8 +179,7 @@ def _resumable(cfg: Config) -> RunDir | None:
     missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
     for number, run_dir in enumerate(RunDir.earlier(cfg)):
         try:
-            # The configuration is only compared; code that it names is not run.
-            saved = load_config(run_dir.config)
+            saved = run_dir.read_config()
             found = differences(identity(saved), cfg)
         except ConfigError as error:
             echo(f"minding: skipped: {error}", err=True)

@@ -104,6 +104,6 @@ def _setting(key: str, given: object) -> Any:
             "network creates its own encoder, MyEncoder(space, model, rng)"
         )
     try:
-        return plain(given)
+        return plain(given, key)
     except TypeError as error:
-        raise ConfigError(f"{key}: {error}; use numbers, strings, lists and sections only") from None
+        raise ConfigError(str(error)) from None

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from minding.configs.recorded import data_folder, is_same_data
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_newest
-from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, RUN, check_checkpoint, check_identity, identity
 from minding.engine.console import console_logger
@@ -38,7 +37,7 @@ def check_begin(cfg: Config) -> None:
     _check_held_out(cfg, run)
     if is_saved(run.path):
         check_saved(run.path)
-        check_identity(identity(load_config(run.config)), cfg, f"the saved policy {run.path}", _ACTS)
+        check_identity(identity(run.read_config()), cfg, f"the saved policy {run.path}", _ACTS)
         return
     found = resumable_checkpoints(run.checkpoints)
     if not found:
@@ -81,7 +80,7 @@ def _check_held_out(cfg: Config, run: RunDir) -> None:
     seen: set[Path] = set()
     while share and run.path.resolve() not in seen:
         seen.add(run.path.resolve())
-        there = load_config(run.config)
+        there = run.read_config()
         other = there.read("policy.other", dict, {})
         held = float(other.get("holdout") or 0.0)
         # The episodes of a smaller share are a subset of those of a larger share.

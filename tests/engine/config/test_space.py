@@ -57,6 +57,7 @@ WRONG = {
     "env.env_id: [a, b]": "env.env_id cannot be searched",
     "seed: [0, 1]": "seed cannot be searched",
     "{}": "names no setting",
+    "": "is empty: expected settings, such as policy.learn.gamma: [0.9, 0.99]",
 }
 
 

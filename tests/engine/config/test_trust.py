@@ -42,9 +42,18 @@ def settings_with(key, value):
     return tree
 
 
+def whole(settings):
+    """Settings with the environment and the algorithm that every run names."""
+    return {
+        **settings,
+        "env": {"env_id": "CartPole-v1", **settings.get("env", {})},
+        "policy": {"type": "ppo", **settings.get("policy", {})},
+    }
+
+
 def run_of(settings, folder):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    (folder / "config.yaml").write_text(yaml.safe_dump(whole(settings)))
     return folder
 
 
@@ -69,7 +78,7 @@ def test_code_that_a_run_folder_names_is_refused_and_not_even_looked_for(project
         RunDir.open(run).load_config()
     assert (sys.path, {*sys.modules}) == (path, modules)
     assert not (project / "ran").exists()
-    assert RunDir.open(run, trust=True).load_config() == settings_with(key, value)
+    assert RunDir.open(run, trust=True).load_config() == whole(settings_with(key, value))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,7 @@ def test_code_that_a_run_folder_names_is_refused_and_not_even_looked_for(project
 )
 def test_plain_names_and_plain_data_need_no_trust(project, settings):
     run, path = run_of(settings, project / "runs" / "maze"), [*sys.path]
-    assert RunDir.open(run).load_config() == settings
+    assert RunDir.open(run).load_config() == whole(settings)
     assert sys.path == path
 
 
@@ -102,7 +111,7 @@ def test_a_yaml_file_is_held_to_the_same_wherever_it_lies_and_what_the_user_type
 
 
 def test_a_run_that_was_just_made_and_what_a_program_passes_are_its_makers_own(project):
-    cfg = Config(exp_name="maze", run={"out_dir": "runs"}, env={"env_id": "os:system"})
+    cfg = Config(exp_name="maze", run={"out_dir": "runs"}, env={"env_id": "os:system"}, policy={"type": "ppo"})
     assert RunDir.create(cfg).load_config() == cfg
     name = name_of_code(Passed, "encoder")
     assert is_given(name)

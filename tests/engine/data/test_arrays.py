@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import refuses
 from gymnasium.envs.classic_control import PendulumEnv
-from recordings import choices, described, log
+from recordings import choices, described, log, space_of
 
 from minding.engine.data.dataset import Dataset, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
@@ -105,6 +105,9 @@ WRONG = [
     ("no parts", {"obs": {}}, "obs is an empty dict"),
     ("width", {"obs": np.zeros((3, 4))}, r"obs has rows of the shape \(4,\), in episode 0 \(2,\)"),
     ("parts", {"obs": {"a": [0, 0, 0]}}, r"obs has the parts \['a'\], episode 0 has \[''\]"),
+    ("unknown", {"info": [{}, {}]}, "unknown part 'info'. Expected only obs, action, reward, terminated, truncated"),
+    ("misspelt", {"rewards": [1, 1]}, r"unknown part 'rewards'; did you mean 'reward'\? Expected only"),
+    ("mask beside obs", {"action_mask": np.ones((3, 2))}, "'action_mask' belongs into obs: write obs={'observation'"),
     ("kind", {"action": [0.0, 1.0]}, "action is float32, in episode 0 int64: give all as one kind of number"),
 ]
 
@@ -113,6 +116,69 @@ WRONG = [
 def test_an_episode_whose_parts_do_not_fit_is_named_with_the_part_and_the_step(changes, message):
     with pytest.raises(DataError, match=f"^episode 1: {message}") as caught:
         Dataset.of_episodes([log(1, [0]), {**log(2, [0, 1]), **changes}])
+    assert "\n" not in str(caught.value)
+
+
+class Table(np.ndarray):
+    """As much of a pandas.DataFrame as is read."""
+
+    columns = ()
+
+
+def test_tables_have_their_columns_in_the_same_order():
+    tables = [np.zeros((3, 2)).view(Table) for _ in range(2)]
+    tables[0].columns, tables[1].columns = ["heat", "load"], ["load", "heat"]
+    for place in (lambda table: {"obs": table}, lambda table: {"obs": {"plant": table}}):
+        first, second = ({**log(2, [0, 1]), **place(table)} for table in tables)
+        assert len(Dataset.of_episodes([first, first])) == 4
+        with pytest.raises(DataError, match=r"episode 1: obs.* has the columns \['load', 'heat'\], in episode 0"):
+            Dataset.of_episodes([first, second])
+
+
+def masked(mask, action=(0, 1), **changes):
+    return log(2, list(action), obs={"observation": np.zeros((3, 2)), "action_mask": np.array(mask)}, **changes)
+
+
+ALL = np.ones((3, 3))
+CUT = {"terminated": False, "truncated": True}
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int64, np.float32])
+def test_action_masks_of_arrays_are_masks(kind):
+    data = Dataset.of_episodes([masked(ALL.astype(kind)), masked([[0, 1, 1], [0, 1, 1], [0, 0, 0]], (1, 2))])
+    env = data.about["env"]
+    assert env["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [3]}
+    assert (env["env_action"]["n"], data.obs["action_mask"].dtype.name) == (3, "bool")
+    # The first action is never legal, and was never taken.
+    assert Dataset.of_episodes([masked([[0, 1, 1]] * 3, (1, 1))]).about["env"]["env_action"]["n"] == 3
+    limited = Dataset.of_episodes([masked(np.ones((3, 4)), (1, 4))], action_low=1, action_high=4)
+    assert limited.about["env"]["env_action"]["start"] == 1
+    several = Dataset.of_episodes([masked(np.ones((3, 5)), [[0, 0], [1, 2]])])
+    assert several.about["env"]["observation"]["spaces"]["action_mask"]["counts"] == [2, 3]
+    # Quantities have no mask.
+    assert Dataset.of_episodes([masked(ALL, [0.5, 1.5])]).about["env"]["observation"]["spaces"]["action_mask"] == {
+        **space_of(3, low=[-np.inf] * 3, high=[np.inf] * 3)
+    }
+
+
+@pytest.mark.parametrize(
+    ("episode", "message"),
+    [
+        (masked([[1, 1, 0]] * 3, (0, 2)), "the action of row 1, step 1 of episode 0, is 2, which its mask forbids"),
+        (masked([[1, 1], [1, 1], [0, 0]], **CUT), "'action_mask' after the last step of episode 0 allows no action"),
+        (
+            masked([[1, 1]] * 3, (0, 2)),
+            r"'action_mask' has rows of the shape \(2,\), expected \(3,\): one entry for each",
+        ),
+        (masked(np.ones((3, 4)), [[0, 0], [1, 2]]), r"shape \(4,\), expected \(5,\): .* each of the 2 \+ 3 actions"),
+        (masked([1, 1, 1]), r"'action_mask' has rows of the shape \(\), expected \(2,\)"),
+        (masked([[1, 1], [1, 1], [1, 2]]), "episode 0: obs 'action_mask' is 2.0 at step 2, expected true or false"),
+        (log(2, [0, 1], obs={"action_mask": np.ones((3, 2))}), "obs has no part but 'action_mask'"),
+    ],
+)
+def test_a_mask_that_does_not_fit_the_actions_is_refused(episode, message):
+    with pytest.raises(DataError, match=message) as caught:
+        Dataset.of_episodes([episode])
     assert "\n" not in str(caught.value)
 
 

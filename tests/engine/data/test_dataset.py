@@ -175,7 +175,8 @@ def of(space=None, observation=BOX, **parts):
 
 
 LEGAL = {"action_mask": np.eye(2, dtype=bool)[[0, 1, 0, 1, 0]], "at": np.zeros((5, 2), np.float32)}
-FINAL = {"action_mask": np.zeros((2, 2), bool), "at": np.zeros((2, 2), np.float32)}
+# After a terminated episode, a mask may allow nothing.
+FINAL = {"action_mask": np.array([[False, False], [True, False]]), "at": np.zeros((2, 2), np.float32)}
 OUTSIDE = {
     "an action above": (
         of(DISCRETE, action=five(np.int64, 3, 4, 7)), "action of row 4, step 2 of episode 1, is 7, .* 3 to 4",
@@ -215,6 +216,11 @@ OUTSIDE = {
     "an illegal action": (
         of(DISCRETE, MASKED, obs=LEGAL, final_obs=FINAL, action=np.array([3, 4, 3, 3, 3])),
         "the action of row 3, step 1 of episode 1, is 3, which its mask forbids",
+    ),
+    "no legal action": (
+        of(DISCRETE, MASKED, obs=LEGAL, final_obs={**FINAL, "action_mask": np.zeros((2, 2), bool)},
+           action=np.array([3, 4, 3, 4, 3])),
+        "'action_mask' after the last step of episode 1 allows no action, but the episode is not terminated",
     ),
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from minding.cli import run
 from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import compare_runs, differing_settings
 from minding.engine.run.curves import learning_curves
+from minding.engine.run.run_dir import RunDir
 
 
 def make_run(folder, name, value=None, metrics=None, **learn):
@@ -124,3 +125,20 @@ def test_without_a_run_there_is_nothing_to_compare(tmp_path):
         ("none of these 2 folders", lambda: compare_runs([tmp_path, absent])),
     )
     assert run(["compare", str(absent)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("exp_name: cartpole_ppo\n", "environment"),
+        ("env: 3\npolicy: {type: ppo}\n", "environment"),
+        ("env: {env_id: CartPole-v1}\npolicy: {}\n", "algorithm"),
+    ],
+)
+def test_a_truncated_configuration_is_named_wherever_a_run_is_read(tmp_path, text, lacks):
+    folder = make_run(tmp_path, "a")
+    (folder / "config.yaml").write_text(text)
+    message = rf"config\.yaml' is not the configuration of a run: it names no {lacks}"
+    for read in (RunDir(folder).load_config, lambda: compare_runs([folder]), lambda: learning_curves([folder])):
+        with pytest.raises(ConfigError, match=message):
+            read()

@@ -12,7 +12,13 @@ from minding.engine.run.run_dir import RunDir
 
 
 def config(out_dir):
-    return Config(exp_name="cartpole", run={"out_dir": str(out_dir)}, seed=3)
+    return Config(
+        exp_name="cartpole",
+        run={"out_dir": str(out_dir)},
+        seed=3,
+        env={"env_id": "CartPole-v1"},
+        policy={"type": "ppo"},
+    )
 
 
 def test_a_new_run_never_takes_the_folder_of_an_earlier_one(tmp_path):
