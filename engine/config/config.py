@@ -399,7 +399,7 @@ class ModelSection(OpenSection):
         None,
         "your own encoder of observations, 'module:Class', see howto/custom_networks.md; None: minding's own",
     )
-    encoder_dim: int = setting(64, WIDTH, "features of each key that is no image, if an observation has several keys")
+    encoder_dim: int = setting(64, WIDTH, "features of each key except images, if an observation has several keys")
     normalize_obs: bool = setting(False, None, "normalize vectors to zero mean and unit variance, inside the network")
     cnn: list[list[int]] = setting([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size")
     cnn_dim: int = setting(256, WIDTH, "output features of an image encoder")
