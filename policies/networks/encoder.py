@@ -338,19 +338,17 @@ class ObsEncoder(nn.Cell):
         # The index of each encoder's leaf among the leaves of the observation.
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
         self.encoders = nn.CellList([self._leaf(leaves[k], model, rng, whitened) for k in self.places])
-        self.joined = len(self.places) > 1
         # The index of each encoder's own layer; None without one.
         self.layers: list[int | None] = []
         projections: list[Linear] = []
         for encoder in self.encoders:
-            needs_one = self.joined and not isinstance(encoder, ConvNet)
+            needs_one = len(self.places) > 1 and not isinstance(encoder, ConvNet)
             self.layers.append(len(projections) if needs_one else None)
             if needs_one:
                 projections.append(Linear(encoder.out_features, model.encoder_dim, math.sqrt(2), rng))
         self.projections = nn.CellList(projections)
-        images = sum(e.out_features for e in self.encoders if isinstance(e, ConvNet))
-        self.out_features = (
-            images + model.encoder_dim * len(projections) if self.joined else self.encoders[0].out_features
+        self.out_features = sum(
+            e.out_features if k is None else model.encoder_dim for e, k in zip(self.encoders, self.layers)
         )
         self.activation_name = model.activation
         self.activation = ACTIVATIONS[model.activation]()
@@ -365,15 +363,13 @@ class ObsEncoder(nn.Cell):
         return Vector(leaf.space, model.normalize_obs and not whitened)
 
     def construct(self, leaves):
-        if not self.joined:
-            return self.encoders[0](leaves[self.places[0]])
         parts = []
         for k in range(len(self.encoders)):
             x = self.encoders[k](leaves[self.places[k]])
             if self.layers[k] is not None:
                 x = self.activation(self.projections[self.layers[k]](x))
             parts.append(x)
-        return ops.Concat(-1)(parts)
+        return parts[0] if len(parts) == 1 else ops.Concat(-1)(parts)
 
     def host(self) -> numpy_encoders.ObsEncoder:
         projections = host_of(*(None if k is None else self.projections[k] for k in self.layers))
