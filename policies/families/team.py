@@ -30,7 +30,7 @@ from minding.policies.networks.team_networks import (
     with_identity,
 )
 from minding.policies.ops import primitives
-from minding.policies.ops.values import accumulated, chosen_value
+from minding.policies.ops.values import accumulated, chosen_atoms, chosen_value
 
 
 class IdentifiedAgents(BasePolicy):
@@ -270,6 +270,8 @@ class JointQLearning(TeamQLearning):
           - `done`, `best`: values of the agents' actions and of their best actions, float32 (T B, M), 0 for agents
             that do not act;
           - `is_best`: float32 (T B,), 1 if each agent that acts takes its best action;
+          - `values`: values of all actions, float32 (T B, M, A), `ILLEGAL` where the mask forbids the action;
+          - `features`: those of all actions for the joint value, float32 (T B, M, A, K);
           - `joint`: the joint value of the actions, float32 (T B,);
           - `joint_best`: that of the best actions, float32 (T B,), without gradient;
           - `target`: y_t, float32 (T B,), without gradient.
@@ -284,18 +286,31 @@ class JointQLearning(TeamQLearning):
         following = ops.Argmax(-1)(ops.stop_gradient(primitives.part(choosing, ahead, rows)))
         each_then = primitives.part(self.target_mixer.joint.net.unroll(leaves, action), ahead, rows)
         target = self.target_mixer.joint(
-            batch["there_then"] * self.of_teams(chosen_value(each_then, following)), batch["state_then"]
+            self.features_of_teams(each_then, following, batch["there_then"]), batch["state_then"]
         )
         differs = there * self.of_teams(ops.Cast()(ops.NotEqual()(chosen, action), ms.float32))
-        joint_best = self.mixer.joint(there * self.of_teams(chosen_value(each_now, chosen)), state)
+        joint_best = self.mixer.joint(self.features_of_teams(each_now, chosen, there), state)
         return {
             "done": there * self.of_teams(chosen_value(now, action)),
             "best": there * self.of_teams(chosen_value(now, chosen)),
             "is_best": 1.0 - ops.ReduceMax()(differs, -1),
-            "joint": self.mixer.joint(there * self.of_teams(chosen_value(each_now, action)), state),
+            "values": ops.Reshape()(now, (-1, self.agents, now.shape[-1])),
+            "features": ops.Reshape()(each_now, (-1, self.agents, *each_now.shape[1:])),
+            "joint": self.mixer.joint(self.features_of_teams(each_now, action, there), state),
             "joint_best": ops.stop_gradient(joint_best),
             "target": self.targets(batch["reward"], batch["decay"], target, batch["filled"]),
         }
+
+    def features_of_teams(self, features, action, there):
+        """What a `JointValue` takes, (R, M K): the features of the actions taken, 0 for an agent that is not there.
+
+        Args:
+          features: float32 (R M, A, K).
+          action: int32 (R M,).
+          there: float32 (R, M).
+        """
+        taken = ops.Reshape()(chosen_atoms(features, action), (*there.shape, -1))
+        return ops.Reshape()(ops.ExpandDims()(there, -1) * taken, (there.shape[0], -1))
 
     def of_teams(self, x):
         """One row per team: (R M,) -> (R, M)."""

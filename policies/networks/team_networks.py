@@ -117,7 +117,7 @@ class AgentQNetwork(nn.Cell):
     noise_size = 0
     decision = Decision(0, "q_values")
 
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, per_action: int = 1) -> None:
         super().__init__()
         self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
         self.encoder = make_encoder(spec["observation"], model, rng)
@@ -125,7 +125,7 @@ class AgentQNetwork(nn.Cell):
         self.torso = MLP.of(features, model, None, rng)
         self.memory: Any = make_memory(model, self.torso.out_features, rng, "gru")
         remembers = self.torso if self.memory is None else self.memory
-        self.values = Linear(remembers.out_features, self.actions, None, rng)
+        self.values = Linear(remembers.out_features, self.actions * per_action, None, rng)
         self.kept = 0 if self.memory is None else self.memory.size
         self.mask = action_mask(spec["observation"])
         self.place = [leaf.path for leaf in observation_leaves(with_identity(spec["observation"], self.agents))].index(
@@ -204,7 +204,7 @@ class AgentPolicy(AgentQNetwork):
 class CounterfactualCritic(nn.Cell):
     """Values (R M, A) of all A actions of each of the M agents, in R steps of a team."""
 
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, per_action: int = 1) -> None:
         super().__init__()
         self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
         self.encoder = make_encoder(spec["observation"], model, rng)
@@ -290,29 +290,41 @@ class MonotonicMixer(nn.Cell):
         return ops.ReduceSum()(self.elu(ops.ReduceSum()(each, 1) + bias1) * ops.Abs()(weight2), -1) + bias2
 
 
+class AgentFeatures(AgentQNetwork):
+    """An `AgentQNetwork` that returns K numbers for each action, float32 (B, A, K), whether or not it is legal."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, size: int) -> None:
+        super().__init__(spec, model, rng, size)
+        self.size = size
+
+    def decided(self, h, leaves):
+        return ops.Reshape()(self.values(h), (-1, self.actions, self.size))
+
+
 class JointValue(nn.Cell):
-    """The value of a joint action, any function of the agents' values and the state (Rashid et al., 2020,
-    https://arxiv.org/abs/2006.10800, section 4.1).
+    """The value of a joint action, any function of the state and of features of the agents' actions (Rashid et al.,
+    2020, https://arxiv.org/abs/2006.10800, section 4.1, with K = 1).
 
-        Q(s, u) = MLP([s, Q_1(u_1), ..., Q_M(u_M)])
+        Q(s, u) = MLP([s, f_1(u_1), ..., f_M(u_M)])
 
-    The values Q_m come from networks of the same form as those that act, with weights of their own: `net`.
+    The features f_m come from networks of the same form as those that act, with weights of their own: `net`.
 
     Args:
       model: the `model` part of the policy's configuration: `joint_hidden` are the hidden layers.
+      features: K, numbers for each agent.
     """
 
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, features: int = 1) -> None:
         super().__init__()
-        self.net = AgentQNetwork(spec, model, rng)
+        self.net = AgentFeatures(spec, model, rng, features)
         self.encoder = ObsEncoder(spec["agents"]["state"], model, rng, f"obs.{STATE}")
-        size = self.encoder.out_features + self.net.agents
+        size = self.encoder.out_features + self.net.agents * features
         self.torso = MLP(size, model.joint_hidden, model.activation, None, rng, model.norm)
         self.value = ScalarLinear(self.torso.out_features, None, rng)
 
-    def construct(self, q, state):
-        """Values (B,) for the agents' values (B, M) and the leaves of the state, (B, ...) each."""
-        return self.value(self.torso(ops.Concat(-1)((self.encoder(state), q))))
+    def construct(self, features, state):
+        """Values (B,) for the agents' features (B, M K) and the leaves of the state, (B, ...) each."""
+        return self.value(self.torso(ops.Concat(-1)((self.encoder(state), features))))
 
 
 class TeamStateValue(nn.Cell):

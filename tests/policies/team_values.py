@@ -105,7 +105,7 @@ def batch_of(bench, rows, lengths, places=None):
 
 
 def agent_values(p, part, rows, b, m, length):
-    """Q (length + 1, A) of agent m in episode b, observation by observation."""
+    """Q (length + 1, A) of agent m in episode b, observation by observation; (length + 1, A, K) of a joint value."""
     kept, last, found = np.zeros((1, 0)), np.zeros(ACTIONS), []
     weights = [p[name] for name in (f"{part}.memory.{layer}" for layer in GATES) if name in p]
     if weights:
@@ -121,7 +121,8 @@ def agent_values(p, part, rows, b, m, length):
             kept = (gru_step if kept.shape[1] == units else lstm_step)(weights, h, kept)
             h = kept[:, :units]
         q = linear(p, f"{part}.values", h)[0]
-        found.append(np.where(rows[f"{prefix}action_mask"][row, b, m], q, -1e30))
+        legal = rows[f"{prefix}action_mask"][row, b, m]
+        found.append(q.reshape(ACTIONS, -1) if "joint" in part else np.where(legal, q, -1e30))
         if t < length:
             last = np.eye(ACTIONS)[rows["action"][t, b, m]]
     return np.stack(found)
@@ -175,15 +176,20 @@ class JointEpisode:
                 (own, "net"),
             )
         )
+        joint = joint[:-1]
         best, best_then = q[:-1].argmax(-1), (q if settings.double else target)[1:].argmax(-1)
         there, each = episode.there, (at[:, None], np.arange(AGENTS))
         self.is_best = ((best == actions) | (there == 0.0)).all(-1)
         self.best = there * self.q[(*each, best)]
-        self.joint, self.joint_best = (
-            np_joint(own, "mixer.joint", episode.state, there * joint[(*each, chosen)]) for chosen in (actions, best)
-        )
-        then = episode.there_then * following[at[:, None] + 1, each[1], best_then]
-        following = np_joint(fixed, "target_mixer.joint", episode.state_then, then)
+        joint *= there[..., None, None]
+
+        def of_all(*chosen):
+            return np_joint(own, "mixer.joint", episode.state, joint[chosen].reshape(length, -1))
+
+        self.joint, self.joint_best = of_all(*each, actions), of_all(*each, best)
+        self.if_one_had_done = lambda m, a: of_all(*each, np.where(np.arange(AGENTS) == m, a, actions))
+        then = episode.there_then[..., None] * following[at[:, None] + 1, each[1], best_then]
+        following = np_joint(fixed, "target_mixer.joint", episode.state_then, then.reshape(length, -1))
         self.target = lambda_returns(episode.reward, episode.decay, following, 0.7)
 
 

@@ -1,9 +1,12 @@
-"""QTRAN: one update on whole episodes against NumPy, and the game that QMIX cannot solve."""
+"""QTRAN: one update on whole episodes against NumPy, in both forms, and the game that QMIX cannot solve."""
 
 import numpy as np
 import pytest
 from fakes import discrete
+from kit import each_of
 from team_values import (
+    ACTIONS,
+    AGENTS,
     ONE_STEP,
     SMALL,
     SPACE,
@@ -20,15 +23,20 @@ SIZES = {"policy.model.joint_hidden": [6], "policy.model.memory": "none"}
 CONTRACT = {"qtran": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.target.freq": 4})}
 # Its parts are those of QMIX, which is resumed.
 RESUMES = {}
-ALTERNATIVES = ("policy.learn.target.kind=soft",)
+ALTERNATIVES = ("policy.learn.counterfactual=false", "policy.learn.target.kind=soft")
 BEST, OTHER = 0.5, 2.0
+KINDS = {"counterfactual": {}, "base": {"learn": {"counterfactual": False}}}
 
 
-built, bench = team_benches(
+built, _ = team_benches(
     "qtran",
+    kinds=KINDS,
     learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7, "best_weight": BEST, "other_weight": OTHER},
     **SIZES,
 )
+
+
+bench = each_of(KINDS)
 
 
 class TestUpdate(TeamTests):
@@ -38,9 +46,18 @@ class TestUpdate(TeamTests):
 
     def errors(self, own, fixed, episode):
         each, constant = (JointEpisode(p, fixed, episode, self.rows, self.settings) for p in (own, fixed))
-        more = np_joint(own, "mixer.state_value", episode.state)
+        there, more = episode.there, np_joint(own, "mixer.state_value", episode.state)
         best = each.best.sum(1) - constant.joint_best + more
-        other = np.minimum((episode.there * episode.done).sum(1) - constant.joint + more, 0.0)
+        done = there * episode.done
+        if self.settings.counterfactual:
+            # The sum of the agents' values, in which one agent takes each of its legal actions.
+            total = done.sum(1)[:, None, None] - done[..., None] + each.q[:-1]
+            joint = [[constant.if_one_had_done(m, a) for a in range(ACTIONS)] for m in range(AGENTS)]
+            gaps = total - np.moveaxis(joint, -1, 0) + more[:, None, None]
+            gaps[each.q[:-1] < -1e29] = np.inf
+            other = np.sqrt((there * np.square(gaps.min(-1))).mean(-1))
+        else:
+            other = np.minimum(done.sum(1) - constant.joint + more, 0.0)
         errors = each.joint - each.target, np.sqrt(BEST) * best, np.sqrt(OTHER) * other
         return np.stack(errors), np.ones((3, episode.length))
 
