@@ -27,7 +27,7 @@ class RunningGames:
       rng: generator of the draws.
       state: the current positions.
       plies: plies played so far in each game, int64 ``(N,)``.
-      states, policies, actions: positions, searched policies and actions, by ply and game.
+      states, policies, values, actions: positions, policies and values of the search, and actions, by ply and game.
 
     Args:
       game: the rules.
@@ -44,7 +44,7 @@ class RunningGames:
         shape = (game.longest, num_envs)
         self.states = tuple(np.zeros((*shape, *part.shape[1:]), part.dtype) for part in self.state)
         self.policies = np.zeros((*shape, game.actions), np.float32)
-        self.actions = np.zeros(shape, np.int64)
+        self.actions, self.values = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
 
     def factory(self) -> Factory:
         game, num_envs, seed = self._game, self.num_envs, self._seed
@@ -61,6 +61,7 @@ class RunningGames:
             "position": {str(k): part.copy() for k, part in enumerate(self.state)},
             "states": {str(k): part.copy() for k, part in enumerate(self.states)},
             "policies": self.policies.copy(),
+            "values": self.values.copy(),
             "actions": self.actions.copy(),
         }
 
@@ -73,6 +74,7 @@ class RunningGames:
         pairs: list[tuple[Array, Array]] = [
             (self.plies, state["plies"]),
             (self.policies, state["policies"]),
+            (self.values, state["values"]),
             (self.actions, state["actions"]),
         ]
         pairs += [(part, state["states"][str(k)]) for k, part in enumerate(self.states)]
@@ -94,9 +96,10 @@ class SelfPlayCollector:
     Reads: env_step, env_episode.
     Writes: episodes (the games that ended: dicts of arrays ``(L, ...)`` over their plies: `obs`, the policy's
       observations; `policy`, the search's policy, ``(L, A)``; `action`; `outcome`, the outcome of the game for the
-      player to move), episode_stats (the outcome for the first player as return), env_step (plies), env_episode
-      (games).
-    Config: policy.collect.{n_sample, search, simulations, sample_plies, puct, gumbel}, env.collector_env_num.
+      player to move, or its mean with the search's value by `value_share`), episode_stats (the outcome for the first
+      player as return), env_step (plies), env_episode (games).
+    Config: policy.collect.{n_sample, search, simulations, sample_plies, value_share, puct, gumbel},
+      env.collector_env_num.
 
     Args:
       cfg: the compiled configuration.
@@ -109,7 +112,7 @@ class SelfPlayCollector:
         self._game = game
         self._judge = judge_of(cfg, policy, game, "SelfPlayCollector")
         self._options = collect_options(cfg)
-        self._sample_plies = int(collect.sample_plies)
+        self._sample_plies, self._value_share = int(collect.sample_plies), float(collect.value_share)
         count = int(cfg.env.collector_env_num)
         self._steps = max(1, collect.n_sample // count)
         self._running = RunningGames(game, count, cfg.seed)
@@ -134,7 +137,7 @@ class SelfPlayCollector:
         here = (games.plies, np.arange(games.num_envs))
         for stored, part in zip(games.states, games.state):
             stored[here] = part
-        games.policies[here], games.actions[here] = found.policy, action
+        games.policies[here], games.values[here], games.actions[here] = found.policy, found.value, action
         state, over, outcome = self._game.play(games.state, action)
         games.plies += 1
         ended = np.flatnonzero(over)
@@ -163,14 +166,14 @@ class SelfPlayCollector:
     def _episode(self, n: int, outcome: float) -> dict[str, Obs]:
         """The game that ended in row n."""
         games = self._running
-        length = int(games.plies[n])
+        length, share = int(games.plies[n]), self._value_share
         state: State = tuple(stored[:length, n] for stored in games.states)
         sign = np.where((length - np.arange(length)) % 2, -1.0, 1.0)
         return {
             "obs": self._judge.obs(self._game.planes(state), self._game.legal(state)),
             "policy": games.policies[:length, n].copy(),
             "action": games.actions[:length, n].copy(),
-            "outcome": (sign * outcome).astype(np.float32),
+            "outcome": ((1.0 - share) * sign * outcome + share * games.values[:length, n]).astype(np.float32),
         }
 
     def state_dict(self) -> StateDict:

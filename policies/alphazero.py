@@ -5,6 +5,7 @@ and the outcome z for the player to move in position s; the weight decay is deco
 
     L = mean[ -sum_a pi(a) log p(a|s) ] + c_v mean[ (z - v)^2 ]
 
+Instead of the outcome alone, z may be (1 - w) outcome + w q with the value q of the search; w is `value_share`.
 Illegal actions have probability 0 in pi and in p.
 """
 

@@ -56,6 +56,9 @@ def alphazero() -> groups.Schema:
             "sample_plies": opt(
                 8, "[0, inf)", "number of plies at the start of a game that are sampled from the search's policy"
             ),
+            "value_share": opt(
+                0.0, "[0, 1]", "share of the search's value in the value that a position learns; the rest is the outcome"
+            ),
             "puct": {
                 "c": opt(1.25, f"(0, {MOST_WEIGHT}]", "puct: weight of the policy against the values"),
                 "dirichlet_alpha": opt(1.0, f"(0, {MOST_WEIGHT}]", "puct: concentration of the noise at the root"),

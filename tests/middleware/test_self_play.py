@@ -10,6 +10,7 @@ from minding.engine.data import trees
 from minding.engine.data.batch import Field
 from minding.engine.errors import CheckpointError, FieldError, GameError, MiddlewareError, NonFiniteError, ShapeError
 from minding.engine.run.fingerprint import fingerprint
+from minding.engine.search.puct import PuctOptions, puct
 from minding.engine.types import LaneContext
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
@@ -40,6 +41,7 @@ def config(game, games=3, masked=True, **collect):
         "search": "puct",
         "simulations": 8,
         "sample_plies": 3,
+        "value_share": 0.0,
         "puct": {"c": 1.25, "dirichlet_alpha": 1.0, "dirichlet_fraction": 0.25},
         "gumbel": {"max_considered": 16, "c_visit": 50.0, "c_scale": 1.0},
         **collect,
@@ -109,6 +111,22 @@ def test_plies_after_the_sampled_ones_are_the_best_and_earlier_ones_follow_the_s
     policy = drawn[0]["policy"][0]
     share = np.bincount([game["action"][0] for game in drawn], minlength=9) / len(drawn)
     np.testing.assert_allclose(share, policy, atol=4 * np.sqrt(0.25 / len(drawn)))
+
+
+def test_the_searchs_value_has_its_share_in_what_a_position_learns():
+    options = {"c": 1.25, "dirichlet_alpha": 1.0, "dirichlet_fraction": 0.0}
+    game, settings = TicTacToe(), {"puct": options, "simulations": 30}
+    (plain, _, _), (mixed, _, _) = (play(collector_of(game, value_share=x, **settings), 9) for x in (0.0, 0.25))
+    judge, rng, differing = (lambda state: (np.zeros((len(state[0]), 9)), np.zeros(len(state[0])))), None, 0
+    for one, other in zip(plain, mixed, strict=True):
+        assert one["action"].tolist() == other["action"].tolist()
+        state = game.initial(1)
+        for action, outcome, learned in zip(one["action"], one["outcome"], other["outcome"], strict=True):
+            value = puct(game, state, judge, PuctOptions(30, *options.values()), rng).value[0]
+            assert learned == pytest.approx(0.75 * outcome + 0.25 * value)
+            differing += abs(value - outcome) > 0.1
+            state = game.play(state, np.array([action]))[0]
+    assert differing > 5
 
 
 def test_a_policy_without_a_mask_is_shown_planes_alone():
