@@ -16,6 +16,8 @@ main_config = EasyDict(
             anneal_lr=True,
             anneal_steps=3_000_000,
             n_minibatch=32,
+            # With normalized advantages one of five seeds stayed at 1,900.
+            normalize_advantage=False,
         ),
         collect=dict(n_sample=2048),
         eval=dict(freq=50_000),
