@@ -5,6 +5,5 @@ Expected: the scores in docs/results/mujoco.md within 1M environment steps.
 
 from minding.configs import load_preset
 
-# One set of settings for all tasks of MuJoCo.
-main_config = load_preset("halfcheetah_ppo")
+main_config = load_preset("hopper_ppo")
 main_config.env.env_id = "Walker2d-v5"
