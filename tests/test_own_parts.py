@@ -112,18 +112,16 @@ def test_an_exported_file_acts_as_the_policy_does_or_is_not_written(file_format,
     assert not (run.path / f"policy.{file_format}").exists()
 
 
-def test_an_encoder_trains_in_lanes_and_is_evaluated_in_a_new_process(tmp_path):
-    program = [sys.executable, "-m", "minding"]
+def test_an_encoder_trains_in_lanes_of_a_new_process_and_is_evaluated(tmp_path, printed):
     settings = [
         "--env=CartPole-v1", "--async", f"run.out_dir={tmp_path}", "exp_name=own", "run.max_env_step=256",
         "policy.model.encoder=own_parts:Plain", "policy.learn.warmup=64", "policy.learn.batch_size=16", *SMALL,
     ]  # fmt: skip
     place = {"cwd": Path(__file__).parent, "capture_output": True, "text": True}
-    trained = subprocess.run([*program, "train", "dqn", *settings], **place, check=False)
+    program = [sys.executable, "-m", "minding", "train", "dqn", *settings]
+    trained = subprocess.run(program, **place, check=False)
     assert trained.returncode == 0, trained.stderr
-    evaluated = subprocess.run([*program, "eval", tmp_path / "own", "--episodes=2", "--trust"], **place, check=False)
-    assert evaluated.returncode == 0, evaluated.stderr
-    assert "return" in evaluated.stdout
+    assert "return" in printed("eval", tmp_path / "own", "--episodes=2", "--trust")
 
 
 def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):

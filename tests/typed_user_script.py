@@ -52,7 +52,7 @@ else:
 def settings(folder: Path) -> Config:
     user = {
         "exp_name": "typed",
-        "run": {"max_env_step": 512, "out_dir": str(folder), "final_episodes": 2},
+        "run": {"max_env_step": 128, "out_dir": str(folder), "final_episodes": 2},
         "env": {"env_id": "CartPole-v1", "collector_env_num": 4, "evaluator_env_num": 2},
         "policy": {"type": "ppo", "collect": {"n_sample": 64}, "learn": {"n_epoch": 1, "n_minibatch": 2}},
     }
@@ -93,7 +93,7 @@ class Rises:
 def hold_an_agent(cfg: Config, folder: Path) -> None:
     agent = minding.Agent(cfg, progress=False)
     assert_type(agent.cfg, Config)
-    summary = agent.learn(128, use=[count_episodes(), print_progress, note_speed, Enough, Rises()])
+    summary = agent.learn(64, use=[count_episodes(), print_progress, note_speed, Enough, Rises()])
     summary = agent.learn(64, use=print_progress)
     assert_type(summary.eval_return, float)
     assert_type(summary.env_step, int)
@@ -194,10 +194,10 @@ def on_policy(cfg: Config) -> None:
         task.use(multistep_trainer(cfg, policy.learn_mode))
         task.use(count_episodes()).use(print_progress).use(note_speed)
         task.use(online_logger(cfg, progress=False))
-        task.use(termination_checker(max_env_step=256))
+        task.use(termination_checker(max_env_step=128))
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
         task.on("metrics", show_row)
-        task.run(max_step=4)
+        task.run(max_step=2)
     assert_type(task.ctx, OnlineRLContext)
     assert_type(task.ctx.last_eval_value, float)
 

@@ -19,6 +19,7 @@ AT = np.arange(BATCH)
 MASKED = dict_of(action_mask=mask_of(ACTIONS), observation=VECTOR)
 LEARNS = {
     **kit.LEARNS,
+    "run.max_env_step": 800,
     "policy.learn.learning_rate": 0.005,
     "policy.learn.target.freq": 20,
     "policy.other.eps.decay": 1000,

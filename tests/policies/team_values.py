@@ -22,6 +22,7 @@ SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
 SMALL = {"policy.model.memory_dim": 5}
 LEARNS = {
     **kit.LEARNS,
+    "run.max_env_step": 800,
     # The probe's own, which is as far as the memory is unrolled.
     "env.max_episode_steps": 2,
     "policy.model.memory_dim": 8,

@@ -36,20 +36,20 @@ CASES = {
     for case, what in of_algorithms.constant(algorithm, "CONTRACT").items()
 }
 FIRST = {algorithm: case for case, (algorithm, *_) in reversed(CASES.items())}
-"""The first case of each algorithm, which `make check` has too."""
+"""The first case of each algorithm; `make check` has it too, and one that learns."""
 SAME = {"airl": "ppo", "gail": "ppo", "trex": "ppo", "sqil": "sac", "discrete_sqil": "discrete_sac"}
 """Algorithms whose policy is that of another one; what it learns from is their own."""
-LEARNING = (
-    *(case for name, case in FIRST.items() if name not in SAME),
-    "dreamer, full posterior, decoder of convolutions",
-    "mappo, box",
-    "muzero, masked",
-    "ppo, box",
-    "ppo, composite",
-    "sac, SimBa",
-    "trpo, composite",
-)
-"""Cases that learn: of the others the tests of the algorithm or `contract/test_resume.py` compile the like."""
+IN_PLACE = {
+    "dreamer": "dreamer, full posterior, decoder of convolutions",
+    "muzero": "muzero, masked",
+    "trpo": "trpo, composite",
+}
+"""Cases that learn in place of the first of their algorithm: their updates have its parts, and more; what is different
+in Dreamer's, choices and the gradient of REINFORCE, `test_learning.py` compiles."""
+ONE_EACH = tuple(IN_PLACE.get(name, case) for name, case in FIRST.items() if name not in SAME)
+LEARNING = (*ONE_EACH, "mappo, box", "ppo, box", "ppo, composite", "sac, SimBa")
+"""Cases that learn: of the others the tests of the algorithm, `test_learning.py` or `contract/test_resume.py` compile
+the like."""
 GRAPHS_ONLY = ("crossq", "edac", "fqf", "ppo, box")
 """MindSpore runs an operator of theirs in graphs only; of CrossQ, Adam makes whole steps of gradients that are zero but
 for rounding, before a batch normalization. The tests of their algorithms compile."""
@@ -76,7 +76,8 @@ def pytest_generate_tests(metafunc):
         cases = LEARNING if "compiled" in metafunc.fixturenames else CASES
         if "eager" in metafunc.fixturenames:
             cases = [case for case in cases if case not in GRAPHS_ONLY]
-        marked = [case if case in FIRST.values() else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+        fast = (*FIRST.values(), *ONE_EACH)
+        marked = [case if case in fast else pytest.param(case, marks=pytest.mark.slow) for case in cases]
         metafunc.parametrize("built", marked, indirect=True, scope="module")
 
 

@@ -37,7 +37,7 @@ CONTRACT = {
     "dreamer": (VECTOR, space_of(2), SMALL),
     "dreamer, full posterior, decoder of convolutions": (
         dict_of(image=IMAGE, seen=VECTOR),
-        discrete(3),
+        space_of(2),
         {
             **SMALL,
             "policy.model.posterior": "full",
@@ -48,7 +48,7 @@ CONTRACT = {
     "dreamer, masked choices": (CHOICE, multi_discrete(*COUNTS), SMALL),
 }
 LEARNS = {
-    **{"run.max_env_step": 1600, "policy.collect.n_sample": 8, "policy.learn.batch_size": 16},
+    **{"run.max_env_step": 800, "policy.collect.n_sample": 8, "policy.learn.batch_size": 16},
     **{"policy.learn.warmup": 64, "policy.other.buffer_size": 2000, "policy.learn.learning_rate": 0.005},
     **{"policy.model.deter": 8, "policy.model.latents": 2, "policy.model.classes": 4},
     **{"policy.learn.length": 2, "policy.learn.horizon": 2, "policy.learn.starts": 32, "policy.learn.train_ratio": 16},

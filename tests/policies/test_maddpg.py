@@ -17,7 +17,7 @@ CONTRACT = {
 }
 LEARNS = {
     **kit.LEARNS,
-    "run.max_env_step": 1040,
+    "run.max_env_step": 800,
     "policy.collect.random_steps": 200,
     "policy.learn.learning_rate": 0.01,
     "policy.learn.update_per_collect": 8,

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.eager
 
 CONTRACT = {
     "trpo": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
-    "trpo, composite": (VECTOR, composite(3, numbers=2), {}),
+    "trpo, composite": (VECTOR, composite(3, numbers=2), {"policy.model.normalize_obs": True}),
 }
 RESUMES = {}
 
