@@ -34,7 +34,7 @@ PRESETS = {
     "ppo_cartpole_64": "cartpole_ppo",
     "ppo_cartpole_64_envpool": "cartpole_ppo",
     "ppo_pong_envpool": "pong_ppo",
-    "ppo_halfcheetah_envpool": "halfcheetah_ppo",
+    "ppo_halfcheetah_envpool": "hopper_ppo",
     "ppo_cartpole_256": "cartpole_ppo",
     "ppo_cartpole_1024": "cartpole_ppo",
     "recurrent_ppo_cartpole": "cartpole_ppo",
