@@ -302,7 +302,7 @@ class JointQLearning(TeamQLearning):
         }
 
     def features_of_teams(self, features, action, there):
-        """What a `JointValue` takes, (R, M K): the features of the actions taken, 0 for an agent that is not there.
+        """The input of a `JointValue`, (R, M K): features of the actions taken, 0 for an agent that is not there.
 
         Args:
           features: float32 (R M, A, K).
