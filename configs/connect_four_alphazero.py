@@ -1,4 +1,4 @@
-"""AlphaZero on Connect Four, with Gumbel search and residual convolutions.
+"""AlphaZero on Connect Four, with residual convolutions.
 
 Expected: an evaluation mean of at least 0.85 against random play and plain UCT of 100 and 400 simulations, within 500k
 plies.
@@ -13,7 +13,8 @@ main_config = EasyDict(
         type="alphazero",
         model=dict(net="residual", hidden=[64]),
         learn=dict(anneal_lr=True, update_per_collect=2, warmup=4000),
-        collect=dict(n_sample=64, search="gumbel", simulations=16, sample_plies=10),
+        # Outcomes alone are noisy: they reach 0.80.
+        collect=dict(n_sample=64, simulations=16, sample_plies=10, value_share=0.5),
         eval=dict(freq=50_000, n_episode=28, opponents=["random", "uct:100", "uct:400"]),
         other=dict(buffer_size=200_000),
     ),
