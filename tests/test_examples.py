@@ -158,7 +158,7 @@ def test_the_pages_about_kaiwu_end_with_the_chain_of_the_example(page):
 
 @pytest.mark.slow
 def test_the_processes_of_kaiwu_train_and_keep_versions(tmp_path):
-    printed = start_example("kaiwu.py", "--max-env-step", "8192", folder=tmp_path)
+    printed = start_example("kaiwu.py", "--max-env-step", "6144", folder=tmp_path)
     assert re.search(r"return -?\d\.\d\d at the last evaluation; 2\.68 is the best", printed)
     (index,) = tmp_path.glob("runs/kaiwu/*/index.jsonl")
     assert 1 < len(index.read_text().splitlines()) <= 6

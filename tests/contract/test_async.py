@@ -78,7 +78,7 @@ def test_without_staleness_every_preset_ends_as_its_synchronous_run(preset, extr
 
 
 def test_through_a_server_one_collector_comes_to_what_it_does_alone(tmp_path, synchronous):
-    # With a memory, and a graph in a process of its own; lanes that evaluate would have theirs, see `test_lane_evaluate`.
+    # With a memory, and a graph in a process of its own. An evaluation on the way would need another one.
     keys = (*GRAPH, "policy.eval.freq=100000")
     lanes = outcome("tmaze_ppo", tmp_path / "async", *keys, *ASYNC, "lanes.inference=server")
     assert different(lanes, synchronous("tmaze_ppo", *keys)) == []

@@ -16,7 +16,7 @@ from minding.policies import get_policy_class
 def test_a_policy_its_tables_and_its_graphs_are_freed_with_the_last_reference(algorithm, tiny_config):
     from mindspore.graph import api
 
-    def learn_and_drop():
+    def learn_and_drop(algorithm=algorithm):
         # What normalized observations add to the copies of SAC's functions, 265 KB, is left out.
         normal = {"policy.model.normalize_obs": algorithm == "ppo"}
         policy = get_policy_class(algorithm)(tiny_config(algorithm, VECTOR, space_of(2), **normal))
@@ -27,7 +27,7 @@ def test_a_policy_its_tables_and_its_graphs_are_freed_with_the_last_reference(al
         return [weakref.ref(each) for each in owned]
 
     # The first policy of a process prepares it, with a graph that stays.
-    learn_and_drop()
+    learn_and_drop("pg")
     compiled.release()
     graphs = set(api.ms_compile_cache)
     references = learn_and_drop()

@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 
+import compiled_once
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, needs_kernels, rows_of, space_of, tiny_config
@@ -198,6 +199,7 @@ def parameters(policy):
 
 
 @pytest.mark.slow
+@pytest.mark.shared_graphs
 def test_updates_continue_with_another_number_of_threads_to_the_bit():
     def build(count):
         return get_policy_class("sac")(tiny_config("sac", VECTOR, space_of(2), **SIZES, **{"run.jit_threads": count}))
@@ -212,6 +214,8 @@ def test_updates_continue_with_another_number_of_threads_to_the_bit():
     learn(whole, 4)
     half = build(1)
     learn(half, 2)
+    # A graph of its own.
+    compiled_once.shared.on = False
     resumed = build(3)
     resumed.load_state_dict(half.state_dict())
     learn(resumed, 2)
@@ -222,6 +226,7 @@ def test_updates_continue_with_another_number_of_threads_to_the_bit():
 
 UNDER_SIGNALS = """
 import signal, time
+import compiled_once
 import numpy as np
 from kernel_calls import draws, result
 from minding.policies import kernels
