@@ -271,7 +271,7 @@ def matrix_game(algorithm, folder, game=TWO_STEP):
         ),
         run=dict(max_env_step=4000, out_dir=str(folder)),
     )
-    return greedy_return(user, 30)
+    return greedy_return(user, 18)
 
 
 def greedy_return(user, iterations):
