@@ -13,9 +13,9 @@ main_config = EasyDict(
         type="alphazero",
         model=dict(net="residual", hidden=[64]),
         learn=dict(anneal_lr=True, update_per_collect=2, warmup=4000),
-        # Outcomes alone are noisy: they reach 0.80.
+        # Outcomes alone are noisy.
         collect=dict(n_sample=64, simulations=16, sample_plies=10, value_share=0.5),
-        eval=dict(freq=50_000, n_episode=28, opponents=["random", "uct:100", "uct:400"]),
+        eval=dict(freq=100_000, n_episode=28, simulations=256, opponents=["random", "uct:100", "uct:400"]),
         other=dict(buffer_size=200_000),
     ),
 )
