@@ -11,8 +11,8 @@ QTRAN-base if `counterfactual` is off); double Q-learning: van Hasselt et al., 2
     L_nopt = mean_{b,t,m} (min_a D(u_t with a for u_m))^2, or mean_{b,t} min(D(u_t), 0)^2
     L = L_td + lambda_opt L_opt + lambda_nopt L_nopt
 
-Q is a constant in L_opt and L_nopt, f_m are networks of their own, Q' is a target network. An absent agent has the value
-0, and so has its part of L_nopt.
+Q is a constant in L_opt and L_nopt, f_m are networks of their own, Q' is a target network. An absent agent has the
+value 0, and so has its part of L_nopt.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class QTRANCell(JointQLearning):
           batch: the dict that `known` returns.
         """
         q, there = each["values"], batch["there"]
-        rows, agents, actions = q.shape
+        rows, agents, _ = q.shape
         others = ops.ExpandDims()(ops.ReduceSum()(each["done"], -1), -1) - each["done"]
         joint = self.joint_of_alternatives(each["features"], batch["action"], there, batch["state"])
         legal = ops.stop_gradient(q)

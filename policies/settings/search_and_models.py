@@ -57,7 +57,7 @@ def alphazero() -> groups.Schema:
                 8, "[0, inf)", "number of plies at the start of a game that are sampled from the search's policy"
             ),
             "value_share": opt(
-                0.0, "[0, 1]", "share of the search's value in the value that a position learns; the rest is the outcome"
+                0.0, "[0, 1]", "share of the search's value in what a position's value learns; the rest is the outcome"
             ),
             "puct": {
                 "c": opt(1.25, f"(0, {MOST_WEIGHT}]", "puct: weight of the policy against the values"),
