@@ -10,7 +10,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import Leaf, observation_leaves
-from minding.engine.errors import ConfigError, MiddlewareError, ShapeError
+from minding.engine.errors import ConfigError, GameError, MiddlewareError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.search.opponents import Options
 from minding.engine.search.puct import PuctOptions
@@ -54,6 +54,7 @@ class Judge:
       game: the rules; their planes are the policy's observation, with the legal actions as its mask if it has one.
     Raises:
       ShapeError: the policy's observations or actions are not those of the game.
+      GameError: when it judges positions whose planes hold NaN or infinity.
     """
 
     def __init__(self, cfg: Config, policy: Predicts, game: BoardGame) -> None:
@@ -63,7 +64,11 @@ class Judge:
         self._masked = any(leaf.is_mask for leaf in leaves)
 
     def __call__(self, state: State) -> tuple[Array, Array]:
-        found = self._policy.predict(self._leaves(self._game.planes(state), self._game.legal(state)))
+        planes = self._game.planes(state)
+        if not np.isfinite(planes).all():
+            row = int(np.argwhere(~np.isfinite(planes))[0][0])
+            raise GameError(f"{type(self._game).__name__}.planes: a number of game {row} is NaN or infinite")
+        found = self._policy.predict(self._leaves(planes, self._game.legal(state)))
         return found["logits"], found["value"]
 
     def obs(self, planes: Array, legal: Array) -> Obs:

@@ -183,8 +183,8 @@ class OffPolicyLearner:
             self._said = True
         if not self._warned and not len(self._buffer) and ctx.clock >= max(self._warmup, 1):
             _log.warning(
-                "the learner's buffer is empty after %d environment steps, and nothing is learned: does a data_pusher "
-                "upstream fill the same buffer?",
+                "the learner's buffer is empty after %d environment steps, and nothing is learned yet: does a "
+                "data_pusher upstream fill the same buffer? Chains of whole episodes fill it when one ends",
                 ctx.clock,
             )
             self._warned = True

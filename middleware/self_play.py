@@ -12,6 +12,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.errors import CheckpointError, GameError
 from minding.engine.search.opponents import search
+from minding.engine.search.tree import check_outcomes
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, BoardGame, CollectMode, EpisodeEnd, Factory, Obs, State, StateDict
 from minding.middleware.board_search import collect_options, judge_of
@@ -139,6 +140,7 @@ class SelfPlayCollector:
             stored[here] = part
         games.policies[here], games.values[here], games.actions[here] = found.policy, found.value, action
         state, over, outcome = self._game.play(games.state, action)
+        check_outcomes(self._game, over, outcome)
         games.plies += 1
         ended = np.flatnonzero(over)
         endless = np.flatnonzero(~over & (games.plies >= self._game.longest))

@@ -171,6 +171,7 @@ class Tree:
         parents, actions = np.divmod(self._leaf, self.actions)
         before = tuple(part.take(parents, axis=0) for part in self.state)
         state, over, outcome = self._game.play(before, actions)
+        check_outcomes(self._game, over, outcome)
         asked = ~over
         running = np.flatnonzero(asked)
         if not running.size:
@@ -247,6 +248,19 @@ class Tree:
             raise GameError(
                 f"evaluate: the value of game {large[0]} is {values[large[0]]}, {where}; expected an outcome in [-1, 1]"
             )
+
+
+def check_outcomes(game: BoardGame, over: Array, outcome: Array) -> None:
+    """GameError unless the outcomes of games that are over are in [-1, 1]; NaN is none."""
+    fine = np.abs(outcome) <= _LARGEST
+    if fine.all():
+        return
+    wrong = np.flatnonzero(over & ~fine)
+    if len(wrong):
+        raise GameError(
+            f"{type(game).__name__}.play: the outcome of game {wrong[0]} is {outcome[wrong[0]]}; expected a number in "
+            "[-1, 1] for the player to move: 1 if he has won, -1 if he has lost"
+        )
 
 
 def judged(answer: Any) -> tuple[Array, Array]:

@@ -75,7 +75,10 @@ def dt() -> groups.Schema:
         "eval": {
             **EvalSection.options("n_episode", "max_episode_steps", freq=1000),
             "target_return": opt(
-                None, None, "return that the policy is asked for; None: the best of the recorded episodes", type=float
+                None,
+                "[-1e38, 1e38]",
+                "return that the policy is asked for; None: the best of the recorded episodes",
+                type=float,
             ),
         },
         "other": {**groups.recorded_folder(), **OtherSection.options("data_memory")},

@@ -55,7 +55,7 @@ def test_a_buffer_that_nobody_fills_is_named_once_the_warm_up_is_over(parts, cap
         for env_step in (8, 10, 12):
             middleware(OnlineRLContext(env_step=env_step))
     (warning,) = caplog.records
-    assert "the learner's buffer is empty after 10 environment steps, and nothing is learned" in warning.message
+    assert "the learner's buffer is empty after 10 environment steps, and nothing is learned yet" in warning.message
     # One that fills more slowly than the steps are counted is on its way.
     middleware, _, buffer = parts()
     buffer.push(numbers(1))

@@ -129,6 +129,27 @@ def test_the_searchs_value_has_its_share_in_what_a_position_learns():
     assert differing > 5
 
 
+@pytest.mark.parametrize("wrong", [2.0, np.nan])
+@pytest.mark.parametrize("simulations", [1, 300])
+def test_an_outcome_out_of_range_ends_the_run_at_the_ply_or_in_the_search_that_met_it(wrong, simulations):
+    class Doubling(TicTacToe):
+        def play(self, state, action):
+            state, over, outcome = super().play(state, action)
+            return state, over, np.where(over & (outcome != 0), wrong, outcome)
+
+    with pytest.raises(GameError, match=rf"Doubling\.play: the outcome of game \d is {wrong}; expected a number in"):
+        play(collector_of(Doubling(), simulations=simulations), 30)
+
+
+def test_planes_with_nan_are_the_games_fault():
+    class Blank(TicTacToe):
+        def planes(self, state):
+            return super().planes(state) * np.nan
+
+    with pytest.raises(GameError, match=r"Blank\.planes: a number of game 0 is NaN or infinite"):
+        play(collector_of(Blank()), 1)
+
+
 def test_a_policy_without_a_mask_is_shown_planes_alone():
     games, _, _ = play(collector_of(TicTacToe(), masked=False), 9)
     assert games[0]["obs"].shape[1:] == (2, 3, 3)

@@ -118,8 +118,20 @@ class Player:
 
     def take_reward(self, reward: npt.ArrayLike) -> None:
         """Takes note of the reward of the last action, or of the rewards ``(N,)`` of a batch; only policies that act by
-        earlier rewards, such as a Decision Transformer, need it."""
-        self._actor.take_reward(np.atleast_1d(np.asarray(reward, np.float32)))
+        earlier rewards, such as a Decision Transformer, need it.
+
+        Raises:
+          NonFiniteError: a reward is not a number, or not finite in float32.
+        """
+        try:
+            with np.errstate(over="ignore"):
+                rewards = np.atleast_1d(np.asarray(reward, np.float32))
+            finite = bool(np.isfinite(rewards).all())
+        except (TypeError, ValueError):
+            finite = False
+        if not finite:
+            raise NonFiniteError(f"take_reward: expected the rewards of the last actions, finite, got {reward!r:.80}")
+        self._actor.take_reward(rewards)
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
         """Clears the memory of these rows of the batch, or of all; call it when episodes start."""
