@@ -148,7 +148,7 @@ class EnvFactory:
             key = "global_state" if self.global_state else "team_reward"
             raise ConfigError(
                 f"env.{key}=true, which algorithms for teams turn on, needs an environment with several agents, but "
-                f"{self.name} has one: choose another algorithm, or leave the key out"
+                f"{self.name} has one: choose an algorithm for one agent, such as 'ppo', or leave out the key"
             )
         return False
 

@@ -123,7 +123,8 @@ class Algorithm:
         """
         if "agents" not in spec and self.agents == "several":
             raise SpaceError(
-                f"policy.type={self.name!r} learns for several agents, but {where} has one: choose another algorithm"
+                f"policy.type={self.name!r} learns for several agents, but {where} has one: choose another algorithm, "
+                "such as 'ppo'"
             )
         if "agents" in spec and self.agents == "one":
             raise SpaceError(
