@@ -1,14 +1,14 @@
 """QTRAN: agents' values whose sum is transformed from any joint value, so that both have the same best actions.
 
-Son et al., 2019, https://arxiv.org/abs/1905.05408, section 3 (theorems 1 and 2, equations 3 to 8; QTRAN-alt, or
-QTRAN-base if `counterfactual` is off); double Q-learning: van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461.
+Son et al., 2019, https://arxiv.org/abs/1905.05408, section 3 (theorems 1 and 2, equations 3 to 8; QTRAN-base,
+or QTRAN-alt with `counterfactual`); double Q-learning: van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461.
 
     Q_m(o, a) by a GRU, weights are shared;   Q(s, u) = MLP([s, f_1(u_1), ..., f_M(u_M)]),   V(s) = MLP(s)
     u*_m = argmax_a Q_m(o_t, a),   y_t = r_t + gamma (1 - terminated) Q'(s_{t+1}, u*_{t+1})
     D(u) = sum_m Q_m(o_t, u_m) - Q(s_t, u) + V(s_t)
     L_td   = mean_{b,t} (Q(s_t, u_t) - y_t)^2
     L_opt  = mean_{b,t} D(u*_t)^2
-    L_nopt = mean_{b,t,m} (min_a D(u_t with a for u_m))^2, or mean_{b,t} min(D(u_t), 0)^2
+    L_nopt = mean_{b,t} min(D(u_t), 0)^2, or mean_{b,t,m} (min_a D(u_t with a for u_m))^2
     L = L_td + lambda_opt L_opt + lambda_nopt L_nopt
 
 Q is a constant in L_opt and L_nopt, f_m are networks of their own, Q' is a target network. An absent agent has the

@@ -44,10 +44,10 @@ def qtran() -> groups.Schema:
             "best_weight": opt(1.0, "[0, inf)", "weight of the loss of best joint actions, lambda_opt"),
             "other_weight": opt(1.0, "[0, inf)", "weight of the loss of all other joint actions, lambda_nopt"),
             "counterfactual": opt(
-                True,
+                False,
                 None,
                 "the loss of other joint actions compares all actions of one agent, with those that the others took "
-                "(QTRAN-alt); otherwise only the actions taken (QTRAN-base)",
+                "(QTRAN-alt); otherwise it has only the actions taken (QTRAN-base)",
             ),
         }
     )

@@ -226,7 +226,6 @@ def test_updates_continue_with_another_number_of_threads_to_the_bit():
 
 UNDER_SIGNALS = """
 import signal, time
-import compiled_once
 import numpy as np
 from kernel_calls import draws, result
 from minding.policies import kernels

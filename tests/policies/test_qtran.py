@@ -23,9 +23,9 @@ SIZES = {"policy.model.joint_hidden": [6], "policy.model.memory": "none"}
 CONTRACT = {"qtran": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.target.freq": 4})}
 # Its parts are those of QMIX, which is resumed.
 RESUMES = {}
-ALTERNATIVES = ("policy.learn.counterfactual=false", "policy.learn.target.kind=soft")
+ALTERNATIVES = ("policy.learn.counterfactual=true", "policy.learn.target.kind=soft")
 BEST, OTHER = 0.5, 2.0
-KINDS = {"counterfactual": {}, "base": {"learn": {"counterfactual": False}}}
+KINDS = {"counterfactual": {"learn": {"counterfactual": True}}, "base": {}}
 
 
 built, _ = team_benches(
