@@ -130,15 +130,22 @@ def test_the_searchs_value_has_its_share_in_what_a_position_learns():
 
 
 @pytest.mark.parametrize("wrong", [2.0, np.nan])
-@pytest.mark.parametrize("simulations", [1, 300])
-def test_an_outcome_out_of_range_ends_the_run_at_the_ply_or_in_the_search_that_met_it(wrong, simulations):
+def test_an_outcome_out_of_range_is_named_by_the_search_that_met_it_and_at_the_ply(wrong, monkeypatch):
     class Doubling(TicTacToe):
         def play(self, state, action):
             state, over, outcome = super().play(state, action)
             return state, over, np.where(over & (outcome != 0), wrong, outcome)
 
-    with pytest.raises(GameError, match=rf"Doubling\.play: the outcome of game \d is {wrong}; expected a number in"):
-        play(collector_of(Doubling(), simulations=simulations), 30)
+    game, message = Doubling(), rf"Doubling\.play: the outcome of game \d is {wrong}; expected a number in \[-1, 1\]"
+    state = game.initial(1)
+    for action in (0, 3, 1, 4):
+        state = game.play(state, np.array([action]))[0]
+    with pytest.raises(GameError, match=message):
+        puct(game, state, lambda _: (np.zeros((1, 9)), np.zeros(1)), PuctOptions(20), np.random.default_rng(0))
+    # A ply that the search has not looked at.
+    monkeypatch.setattr("minding.engine.search.tree.check_outcomes", lambda *given: None)
+    with pytest.raises(GameError, match=message):
+        play(collector_of(game, simulations=1), 30)
 
 
 def test_planes_with_nan_are_the_games_fault():
