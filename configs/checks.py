@@ -15,7 +15,7 @@ from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.config.named import is_named
 from minding.engine.config.options import Option, setting_at, short
 from minding.engine.data.action_trees import number_owners
-from minding.engine.data.agents import num_agents
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.rollout import uneven

@@ -2,7 +2,7 @@
 
 Axes: N environments, M agents per environment if there are several, T time, B batch, K gradient steps per learn call.
 Everything is batch-first. An observation (`Obs`) is one array ``(N, ...)`` or, for Dict and Tuple spaces and several
-agents (see `engine.data.agents`), a `treevalue.FastTreeValue` of such arrays.
+agents (see `engine.data.agent_axis`), a `treevalue.FastTreeValue` of such arrays.
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ class LaneContext:
       weights: the weights of acting policies, by parameter name; updated in place between two iterations.
       own_process: whether the worker has a process to itself, so that it may load MindSpore.
       shards: number of workers that share an iteration.
-      guest: name of the random stream of a policy that acts beside the lane's own; empty for the lane's own policy.
+      rng_stream: name of the random stream of a policy that acts beside the lane's own; empty for the latter.
       on_refresh: called after each update of `weights`.
     """
 
@@ -386,7 +386,7 @@ class LaneContext:
     weights: dict[str, Array]
     own_process: bool = True
     shards: int = 1
-    guest: str = ""
+    rng_stream: str = ""
     on_refresh: list[Callable[[], None]] = dataclasses.field(default_factory=list)
 
     def share(self, num_envs: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import ACTION_MASK, LEGAL_ACTION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
@@ -307,7 +307,7 @@ def _check_seeds(
         play = RandomPlay(manager, description)
         for number in range(1, rounds + 1):
             step = play.step()
-            stream += [leaf for _, leaf in trees.leaves(step.next_obs)] + [step.reward]
+            stream += [leaf for _, leaf in obs_trees.leaves(step.next_obs)] + [step.reward]
             if not streams and budget.left < end:
                 rounds = number
                 break
@@ -318,7 +318,7 @@ def _check_seeds(
         return [Finding("warn", "two runs with one seed differ", fix)]
     shortened = "" if rounds == _ROUNDS else f", for the {rounds} of {_ROUNDS} steps that the time sufficed for"
     findings = [Finding("ok", f"the same seed gives the same run{shortened}")]
-    if num_envs > 1 and all(np.array_equal(leaf[0], leaf[1]) for _, leaf in trees.leaves(firsts[0])):
+    if num_envs > 1 and all(np.array_equal(leaf[0], leaf[1]) for _, leaf in obs_trees.leaves(firsts[0])):
         text = "two environments with different seeds begin alike"
         findings.append(Finding("warn", text, "harmless if the task has one start; else use self.np_random in reset"))
     return findings

@@ -15,7 +15,7 @@ from minding.envs.normalize import NORMALIZE_OBS, NORMALIZE_REWARD
 from minding.envs.random_play import Trial
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import is_bounded
-from minding.envs.spaces.agents import agents_space
+from minding.envs.spaces.team_space import agents_space
 
 _IMAGE_SIZE = 256
 _MANY_VALUES = 2000

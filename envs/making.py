@@ -15,11 +15,11 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from minding.engine.blame import building
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.config.options import short
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.error_origin import building
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.paths import anchored
 from minding.engine.search.rules import check_rules
@@ -35,8 +35,8 @@ from minding.envs.random_play import replay_difference
 from minding.envs.single.env_objects import AnyVectorEnv, GivenVector
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
-from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.layout import ObsLayout
+from minding.envs.spaces.team_space import agents_space
 from minding.envs.spec import describe_spaces, undeclared_mask
 
 _log = logging.getLogger("minding.envs")

@@ -15,14 +15,14 @@ from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import EnvError, NonFiniteError, ShapeError
 from minding.engine.types import Array, EnvStep, EpisodeEnd, Factory, Obs, StateDict
+from minding.envs.backends.native_vector import VectorSource
 from minding.envs.backends.source import Source
-from minding.envs.backends.vector import VectorSource
 from minding.envs.config import env_settings
 from minding.envs.normalize import CLIP, RewardScaler, ScaleMeter
 from minding.envs.single.joined_actions import join_vector_actions
 from minding.envs.spaces.actions import describe_actions
-from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import probe
+from minding.envs.spaces.team_space import agents_space
 
 _log = logging.getLogger("minding.envs")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import OBSERVATION
 from minding.engine.types import Array, Obs, StateDict
 from minding.envs.spaces.layout import Leaf, ObsLayout
@@ -138,7 +138,7 @@ class ScaleMeter:
         self._returns(reward, valid)
         self._returns.forget(over)
         self._largest = max(self._largest, float(np.abs(reward).max()))
-        for path, values in trees.leaves(obs):
+        for path, values in obs_trees.leaves(obs):
             if path in self._squares:
                 self._squares[path] += (values.astype(np.float64) ** 2).sum(axis=0)
         self._rows += len(reward)

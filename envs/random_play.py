@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data import trees
-from minding.engine.data.agents import num_agents
+from minding.engine.data import obs_trees
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.masks import ACTION_MASK, random_legal
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import EnvError
@@ -66,7 +66,7 @@ class RandomPlay:
         counts = space.get("nvec", [space.get("n")])
         mask = np.ones((*self._lead, sum(counts)), bool)
         if self._masked:
-            mask = trees.named(self._manager.obs)[ACTION_MASK]
+            mask = obs_trees.named(self._manager.obs)[ACTION_MASK]
         action = random_legal(mask, counts, self._rng)
         if space["kind"] == "discrete":
             return action
@@ -123,7 +123,7 @@ def replay_difference(
 
 def _shown(obs: Obs, step: EnvStep | None = None) -> dict[str, list[Array]]:
     """Arrays of a reset or a step that a replay must repeat, by name."""
-    shown = {"observation": [leaf for _, leaf in trees.leaves(obs)]}
+    shown = {"observation": [leaf for _, leaf in obs_trees.leaves(obs)]}
     return shown if step is None else {**shown, "reward": [step.reward], "end": [step.terminated, step.truncated]}
 
 

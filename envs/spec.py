@@ -15,14 +15,14 @@ from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
 from minding.envs.guards.faults import Hang
 from minding.envs.guards.watchdog import watched
-from minding.envs.single.agents import AgentsEnv, info_of
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.id_hints import PREPROCESSING
+from minding.envs.single.parallel_envs import AgentsEnv, info_of
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import CompositeSpace, describe_actions, policy_action_space
-from minding.envs.spaces.agents import AgentsSpace, agents_space
 from minding.envs.spaces.info import INFO, Masks, WithInfo
 from minding.envs.spaces.layout import ObsLayout
+from minding.envs.spaces.team_space import AgentsSpace, agents_space
 
 # The bounds of larger boxes (images) are described by one pair of numbers.
 _MAX_LISTED_BOUNDS = 64

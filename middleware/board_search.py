@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.config.config import Config
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import ConfigError, GameError, MiddlewareError, ShapeError
@@ -73,7 +73,7 @@ class Judge:
 
     def obs(self, planes: Array, legal: Array) -> Obs:
         """The observation of the policy, from planes ``(n, C, H, W)`` and legal actions ``(n, A)``."""
-        obs: Obs = trees.unflatten(self._leaves(planes, legal))
+        obs: Obs = obs_trees.unflatten(self._leaves(planes, legal))
         return obs
 
     def _leaves(self, planes: Array, legal: Array) -> dict[str, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout, uneven
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
 from minding.middleware.ctx_fields import collect_kwargs_in
@@ -132,7 +132,7 @@ class _Recorder:
             self._terminated[t], self._truncated[t] = step.terminated, step.truncated
             ended = np.flatnonzero(step.terminated | step.truncated)
             self._ends.append(np.stack([np.full(len(ended), t), ended], axis=1))
-            self._finals.append(trees.tree_map(lambda x: x[ended], step.next_obs))
+            self._finals.append(obs_trees.tree_map(lambda x: x[ended], step.next_obs))
             if memory is not None:
                 self._final_memory.append(memory[ended])
             self.episodes.extend(step.episodes)
@@ -144,10 +144,10 @@ class _Recorder:
     def rollout(self, last_obs: Any, policy: CollectMode) -> Rollout:
         """The rollout of all steps, with the values that `policy`, which took them, gives to the observations after."""
         action = self._outputs.pop("action")
-        final_obs = trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None
+        final_obs = obs_trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None
         last_value, final_value = self._values(last_obs, final_obs, policy)
         return Rollout(
-            obs=trees.tree_map(lambda *xs: np.stack(xs), *self._obs),
+            obs=obs_trees.tree_map(lambda *xs: np.stack(xs), *self._obs),
             last_obs=last_obs,
             final_obs=final_obs,
             ends=np.concatenate(self._ends) if self._ends else np.zeros((0, 2), np.int64),
@@ -171,7 +171,7 @@ class _Recorder:
             return policy.value(last_obs, memory), None
         if memory is not None:
             memory = np.concatenate([memory, *self._final_memory])
-        values = policy.value(trees.tree_map(lambda a, b: np.concatenate([a, b]), last_obs, final_obs), memory)
+        values = policy.value(obs_trees.tree_map(lambda a, b: np.concatenate([a, b]), last_obs, final_obs), memory)
         envs = self._shape[1]
         return values[:envs], values[envs:]
 
@@ -235,7 +235,7 @@ class EpisodeCollector:
             for end in step.episodes:
                 if left[end.env_id]:
                     left[end.env_id] -= 1
-                    final = trees.tree_map(lambda x, n=end.env_id: x[n], step.next_obs)
+                    final = obs_trees.tree_map(lambda x, n=end.env_id: x[n], step.next_obs)
                     ctx.episodes.append(_episode(rows[end.env_id], final))
                     ctx.episode_stats.append(end)
                     rows[end.env_id] = []
@@ -260,7 +260,7 @@ class EpisodeCollector:
 
 def _row(n: int, obs: Any, output: dict[str, Array], step: EnvStep) -> dict[str, Any]:
     return {
-        "obs": trees.tree_map(lambda x: x[n], obs),
+        "obs": obs_trees.tree_map(lambda x: x[n], obs),
         **{name: value[n] for name, value in output.items()},
         "reward": step.reward[n],
         "terminated": step.terminated[n],
@@ -271,6 +271,6 @@ def _row(n: int, obs: Any, output: dict[str, Array], step: EnvStep) -> dict[str,
 
 def _episode(rows: list[dict[str, Any]], final_obs: Any) -> dict[str, Any]:
     episode = {name: np.stack([row[name] for row in rows]) for name in rows[0] if name != "obs"}
-    episode["obs"] = trees.tree_map(lambda *xs: np.stack(xs), *[row["obs"] for row in rows])
+    episode["obs"] = obs_trees.tree_map(lambda *xs: np.stack(xs), *[row["obs"] for row in rows])
     episode["final_obs"] = final_obs
     return episode

@@ -13,7 +13,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.holdout import DatasetPart, first_steps, hold_out
@@ -207,7 +207,7 @@ class dataset_evaluator:
         found = []
         for start in range(0, len(next(iter(obs.values()))), _BLOCK):
             part = {path: values[start : start + _BLOCK] for path, values in obs.items()}
-            found.append(self._policy.eval_mode.forward(trees.unflatten(part)))
+            found.append(self._policy.eval_mode.forward(obs_trees.unflatten(part)))
         return self._adapter.invert(np.concatenate(found))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
-from minding.engine.data.agents import CENTRAL, STATE, agents_view, alive_agents, central_view, fold
+from minding.engine.data.agent_axis import CENTRAL, STATE, agents_view, alive_agents, central_view, fold
 from minding.engine.data.returns import gae, over_agents
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, CollectMode, Obs

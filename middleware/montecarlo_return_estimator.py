@@ -10,7 +10,7 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
-from minding.engine.data.agents import fold
+from minding.engine.data.agent_axis import fold
 from minding.engine.data.returns import outcome, reverse_scan
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.rollout_joins import join, last_rows, rollout_of, rollout_state

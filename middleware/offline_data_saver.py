@@ -13,7 +13,7 @@ from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.agents import num_agents
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.dataset import Dataset, episodes_of, joined, load_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.description import describe

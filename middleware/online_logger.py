@@ -19,11 +19,11 @@ from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError
-from minding.engine.run.figures import plays_itself
 from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_summary import plays_itself
 from minding.engine.types import EpisodeEnd, StateDict
 from minding.middleware.ctx_fields import metrics_in, number_in
 from minding.middleware.evaluator import info_means

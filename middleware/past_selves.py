@@ -11,8 +11,8 @@ import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.data import trees
-from minding.engine.data.agents import ALIVE
+from minding.engine.data import obs_trees
+from minding.engine.data.agent_axis import ALIVE
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, EnvError, LaneError
 from minding.engine.run.pool import ModelPool
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -207,7 +207,7 @@ class Contest:
         prefix = f"{_PREFIX}{place}."
         weights = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         try:
-            return self._acting(LaneContext(lane.index, weights, own_process=False, guest=f"past.{place}"))
+            return self._acting(LaneContext(lane.index, weights, own_process=False, rng_stream=f"past.{place}"))
         except LaneError:
             raise ConfigError(
                 "past selves act in NumPy, and this policy acts with a compiled graph: use a network that has a NumPy "
@@ -306,10 +306,10 @@ class Contest:
 
     def _hidden(self, obs: Obs) -> Obs:
         """The observation, with the opponents' agents marked as absent."""
-        leaves = dict(trees.leaves(obs))
+        leaves = dict(obs_trees.leaves(obs))
         alive = leaves[ALIVE].copy()
         alive[:, self._opponents] = False
-        hidden: Obs = trees.unflatten({**leaves, ALIVE: alive})
+        hidden: Obs = obs_trees.unflatten({**leaves, ALIVE: alive})
         return hidden
 
 

@@ -6,9 +6,9 @@ import dataclasses
 import math
 import numbers
 
-from minding.engine.blame import in_code_of
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.error_origin import in_code_of
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import RewardModel, StateDict
 from minding.middleware.ctx_fields import metrics_in, rollout_in

@@ -12,7 +12,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.errors import CheckpointError, GameError
 from minding.engine.search.opponents import search
-from minding.engine.search.tree import check_outcomes
+from minding.engine.search.search_tree import check_outcomes
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, BoardGame, CollectMode, EpisodeEnd, Factory, Obs, State, StateDict
 from minding.middleware.board_search import collect_options, judge_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.types import Array, BoardGame
 from minding.middleware.ctx_fields import episodes_in
@@ -35,7 +35,7 @@ class symmetry_enhancer:
         ctx.episodes = [form for game in games for form in (game, *self._others(game))]
 
     def _others(self, episode: dict[str, Any]) -> list[dict[str, Any]]:
-        leaves = dict(trees.leaves(episode["obs"]))
+        leaves = dict(obs_trees.leaves(episode["obs"]))
         path = next(name for name in leaves if name != ACTION_MASK)
         planes, policy = leaves[path], episode["policy"]
         forms = self._game.symmetries(planes, policy)[1:]
@@ -46,5 +46,5 @@ class symmetry_enhancer:
         others = []
         for (seen, played), mask in zip(forms, masks):
             obs = {path: seen} if mask is None else {path: seen, ACTION_MASK: mask}
-            others.append({"obs": trees.unflatten(obs), "policy": played, "outcome": episode["outcome"]})
+            others.append({"obs": obs_trees.unflatten(obs), "policy": played, "outcome": episode["outcome"]})
         return others

@@ -10,7 +10,7 @@ from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
-from minding.engine.data.agents import num_agents
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout, minibatches
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError

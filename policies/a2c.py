@@ -34,7 +34,7 @@ class A2CCell(ActorCriticStep):
         self.objective = AdvantageLoss(learn)
 
     def loss(self, batch):
-        log_prob, entropy, value = self.evaluated(batch)
+        log_prob, entropy, value, _ = self.evaluate_actions(batch)
         results = self.objective(log_prob, entropy, value, batch)
         return results[0], self.named(results)
 
@@ -44,7 +44,7 @@ class A2C(ActorCriticPolicy):
 
     name = "a2c"
     step_class = A2CCell
-    numbers = ("log_prob", "advantage", "return")
+    scalar_fields = ("log_prob", "advantage", "return")
     host_fields = ("advantage",)
     several_learners = True
 

@@ -30,7 +30,7 @@ class A3CCell(ActorCriticStep):
         super().__init__(net, learn, ("value_weight", "entropy_weight"))
 
     def loss(self, batch):
-        log_prob, entropy, value = self.evaluated(batch)
+        log_prob, entropy, value, _ = self.evaluate_actions(batch)
         batch["advantage"] = batch["return"] - value
         results = advantage_loss(log_prob, entropy, value, batch, self.cfg)
         return results[0], self.named(results)
@@ -41,4 +41,4 @@ class A3C(ActorCriticPolicy):
 
     name = "a3c"
     step_class = A3CCell
-    numbers = ("log_prob", "return")
+    scalar_fields = ("log_prob", "return")

@@ -44,7 +44,7 @@ class ACCell(ActorCriticStep):
         }
 
     def loss(self, batch):
-        log_prob, entropy, value = self.evaluated(batch)
+        log_prob, entropy, value, _ = self.evaluate_actions(batch)
         results = self.objective(log_prob, entropy, value, batch)
         return results[0], self.named(results)
 
@@ -61,4 +61,4 @@ class AC(ActorCriticPolicy):
 
     name = "ac"
     step_class = ACCell
-    numbers = ("log_prob", "advantage", "return")
+    scalar_fields = ("log_prob", "advantage", "return")

@@ -141,9 +141,9 @@ class COMACell(GradientStep):
         size = ops.Sqrt()(row_mean(ops.Square()(advantage), acting))
         if self.normalize:
             advantage = advantage / (size + 1e-8)
-        trust = ops.clamp(ratio, max=WEIGHT_BOUND)
+        behavior_weight = ops.clamp(ratio, max=WEIGHT_BOUND)
         entropy = row_mean(entropy, acting)
-        loss = -row_mean(trust * advantage * log_prob, acting)
+        loss = -row_mean(behavior_weight * advantage * log_prob, acting)
         kl = row_mean(ratio - 1.0 - log_ratio, acting)
         metrics = {"actor_loss": loss, "entropy": entropy, "approx_kl": kl, "advantage": size}
         return loss - self.entropy_weight * entropy, metrics

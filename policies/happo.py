@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.agents import ALIVE, CENTRAL
+from minding.engine.data.agent_axis import ALIVE, CENTRAL
 from minding.engine.data.batch import IndexedBatch, minibatches
 from minding.engine.errors import ShapeError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array, LearnOutput
-from minding.policies.acting.agents import CENTRAL_PARTS
+from minding.policies.acting.team_actors import CENTRAL_PARTS
 from minding.policies.families.actor_critic import WEIGHT_BOUND
 from minding.policies.families.central_critic import CentralCriticPolicy, in_units_of_head, value_loss
 from minding.policies.families.team import IdentifiedAgents
@@ -93,7 +93,7 @@ class TurnStep(GradientStep):
       groups: names of the groups of parameters that the optimizer updates: "actor" or not, then "critic".
     """
 
-    present_names = ("present_log_prob", "factor")
+    proximal_names = ("proximal_log_prob", "factor")
     compares = True
 
     def __init__(
@@ -155,7 +155,7 @@ class TurnStep(GradientStep):
 
     # Steps
 
-    def present(self, rows):
+    def proximal(self, rows):
         """Log-probability of each row under the current policy of its agent, and F."""
         alive = primitives.item(rows[CENTRAL], CENTRAL_PARTS.index(ALIVE))
         # (B, M, ...)
@@ -163,14 +163,14 @@ class TurnStep(GradientStep):
         log_prob = self.net.log_probs(leaves[:-3], leaves[-3])
         log_ratio = (log_prob - leaves[-2]) * leaves[-1] * self.updated
         factor = ops.Exp()(ops.ReduceSum()(log_ratio, -1))
-        return {"present_log_prob": ops.Reshape()(log_prob, (-1,)), "factor": of_agents(factor, self.agents)}
+        return {"proximal_log_prob": ops.Reshape()(log_prob, (-1,)), "factor": of_agents(factor, self.agents)}
 
     def prepared(self, batch):
         """The batch, whose advantages are multiplied by F."""
         batch = in_units_of_head(batch, self.net.critic.value)
-        trust = ops.clamp(ops.Exp()(batch["present_log_prob"] - batch["log_prob"]), max=WEIGHT_BOUND)
-        batch["advantage"] = batch["advantage"] * batch["factor"] * trust
-        batch["log_prob"] = batch["present_log_prob"]
+        behavior_weight = ops.clamp(ops.Exp()(batch["proximal_log_prob"] - batch["log_prob"]), max=WEIGHT_BOUND)
+        batch["advantage"] = batch["advantage"] * batch["factor"] * behavior_weight
+        batch["log_prob"] = batch["proximal_log_prob"]
         return batch
 
     def likelihood(self, batch, obs):

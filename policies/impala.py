@@ -69,7 +69,7 @@ class IMPALACell(ActorCriticStep):
         super().__init__(net, learn, names)
 
     def loss(self, batch):
-        log_prob, entropy, value = self.evaluated(batch)
+        log_prob, entropy, value, _ = self.evaluate_actions(batch)
         shape = batch["index"].shape
         if entropy.ndim == 1:
             entropy = entropy.reshape(shape)
@@ -89,7 +89,7 @@ class IMPALA(ActorCriticPolicy):
 
     name = "impala"
     step_class = IMPALACell
-    numbers = NUMBERS
+    scalar_fields = NUMBERS
     # V-trace needs values of the current network, not of the acting network.
     record_fields = ("log_prob",)
     several_learners = True

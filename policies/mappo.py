@@ -57,12 +57,12 @@ class MAPPOCell(ProximalStep):
         super().__init__(net, learn, ("clip_ratio", "value_clip", "value_weight", "entropy_weight", "huber_delta"))
 
     def loss(self, batch):
-        log_prob, entropy, value = self.evaluated(batch)
+        log_prob, entropy, value, _ = self.evaluate_actions(batch)
         results = mappo_loss(log_prob, entropy, value, batch, self.cfg)
         return results[0], self.named(results)
 
     def construct(self, batch):
-        return self.step(self.with_present(in_units_of_head(batch, self.net.critic.value)))
+        return self.step(self.with_proximal(in_units_of_head(batch, self.net.critic.value)))
 
 
 class MAPPO(CentralCriticPolicy):

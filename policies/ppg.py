@@ -92,7 +92,7 @@ class PPGCell(ProximalStep):
     """
 
     metrics = (*SURROGATE_METRICS, "actor_grad_norm", "critic_grad_norm", *OF_AUXILIARY)
-    present_names = (*ProximalStep.present_names, OLD_PARAMS)
+    proximal_names = (*ProximalStep.proximal_names, OLD_PARAMS)
     compares = True
 
     def __init__(self, net: SeparateActorCritic, learn: Mapping[str, Any]) -> None:
@@ -107,7 +107,7 @@ class PPGCell(ProximalStep):
         return {name: dataclasses.replace(whole, params=part.trainable_params()) for name, part in parts.items()}
 
     def loss(self, batch):
-        log_prob, entropy, value = self.evaluated(batch)
+        log_prob, entropy, value, _ = self.evaluate_actions(batch)
         policy_loss, kl, clip_fraction = clipped_surrogate(log_prob, batch, batch, self.cfg["clip_ratio"])
         entropy, of_value = row_mean(entropy, batch), self.half_square(value, batch)
         loss = policy_loss + of_value - self.cfg["entropy_weight"] * entropy
@@ -135,7 +135,7 @@ class PPGCell(ProximalStep):
             # A caller that waits for a metric waits for the step.
             metrics[self.metrics[0]] = 0.0 * norms["policy"]
             return metrics
-        (_, metrics), grads = self.gradient(self.with_present(batch))
+        (_, metrics), grads = self.gradient(self.with_proximal(batch))
         norms = self.optim(self.split(grads), batch, metrics)
         metrics["actor_grad_norm"], metrics["critic_grad_norm"] = norms["policy"], norms["critic"]
         for name in OF_AUXILIARY:
@@ -153,7 +153,7 @@ class PPG(ActorCriticPolicy):
     step_class = PPGCell
     network_class = SeparateActorCritic
     update_class = Phases
-    numbers = ("log_prob", "value", "advantage", "return")
+    scalar_fields = ("log_prob", "value", "advantage", "return")
     host_fields = ("advantage",)
     undivided: Phases
 

@@ -80,13 +80,13 @@ class PPOCell(ProximalStep):
         self.fused = FusedSurrogate(self.cfg) if usable() else None
         if learn.get("kl_weight"):
             self.compares = True
-            self.present_names = (*self.present_names, OLD_PARAMS)
+            self.proximal_names = (*self.proximal_names, OLD_PARAMS)
             self.metrics = (*self.metrics, "divergence", "kl_weight")
             weight = ms.Tensor(np.float32(learn["kl_weight"]))
             self.kl_weight = ms.Parameter(weight, name="kl_weight", requires_grad=False)
 
     def loss(self, batch):
-        log_prob, entropy, value, params = self.judged(batch)
+        log_prob, entropy, value, params = self.evaluate_actions(batch)
         if self.fused is not None:
             results = self.fused(log_prob, entropy, value, batch)
         else:
@@ -99,7 +99,7 @@ class PPOCell(ProximalStep):
         return loss, metrics
 
     def construct(self, batch):
-        return self.step(self.with_present(batch))
+        return self.step(self.with_proximal(batch))
 
 
 class PPO(ActorCriticPolicy):
@@ -107,7 +107,7 @@ class PPO(ActorCriticPolicy):
 
     name = "ppo"
     step_class = PPOCell
-    numbers = ("log_prob", "value", "advantage", "return")
+    scalar_fields = ("log_prob", "value", "advantage", "return")
     host_fields = ("advantage",)
     several_learners = True
 

@@ -70,7 +70,7 @@ class TRPOCell(ActorCriticStep):
         return row_mean(self.net.head.divergence(old, new), batch)
 
     def loss(self, batch):
-        _, entropy, value = self.evaluated(batch)
+        _, entropy, value, _ = self.evaluate_actions(batch)
         value_loss = 0.5 * row_mean(ops.Square()(value - batch["return"]), batch)
         return value_loss, self.named((value_loss, row_mean(entropy, batch)))
 
@@ -88,7 +88,7 @@ class TRPO(ActorCriticPolicy):
 
     name = "trpo"
     step_class = TRPOCell
-    numbers = ("log_prob", "advantage", "return")
+    scalar_fields = ("log_prob", "advantage", "return")
     host_fields = ("advantage",)
     second_order = True
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.run.run_dir import RunDir
 from minding.engine.search.opponents import Opponent, SearchPlayer, ask
@@ -48,7 +48,7 @@ class Evaluated:
     name: str = "agent"
 
     def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
-        seen = trees.from_nested({OBSERVATION: game.planes(state), ACTION_MASK: game.legal(state)})
+        seen = obs_trees.from_nested({OBSERVATION: game.planes(state), ACTION_MASK: game.legal(state)})
         return self.mode.forward(seen)
 
 

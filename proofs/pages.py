@@ -17,8 +17,8 @@ from benchmarks import pages
 from minding.configs import PRESETS, load_preset
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
-from minding.engine.run.figures import plays_itself
 from minding.engine.run.plotting import plot_curves
+from minding.engine.run.run_summary import plays_itself
 from minding.policies import ALGORITHMS
 from proofs import offline_tables
 from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table

@@ -23,7 +23,7 @@ from minding import training
 from minding.cli import run as command
 from minding.configs import compile_run
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import (
     ChainError,
@@ -41,7 +41,7 @@ from minding.envs import make_collector_env, make_evaluator_env
 from minding.envs.single import env_objects
 from minding.policies import ALGORITHMS, kernels
 from minding.training import session
-from minding.training.sharing import write_checksums
+from minding.training.saved_agent import write_checksums
 
 pytestmark = pytest.mark.eager
 
@@ -306,7 +306,7 @@ def nested(obs):
     if isinstance(obs, np.ndarray):
         return obs
     tree = {}
-    for path, leaf in trees.named(obs).items():
+    for path, leaf in obs_trees.named(obs).items():
         *parents, last = path.split(".")
         node = tree
         for parent in parents:

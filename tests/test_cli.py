@@ -34,8 +34,8 @@ from minding.engine.config.compiler import load_config, save_config, setting_pat
 from minding.engine.config.options import setting_at
 from minding.engine.errors import EnvError, SpaceError
 from minding.engine.process import runtime
-from minding.engine.run.figures import wrong_figure
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_summary import wrong_figure
 from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd
 from minding.policies import ALGORITHMS, kernels
@@ -73,7 +73,7 @@ class Summary:
 @pytest.fixture
 def training(monkeypatch):
     """Stands in for `minding.training`, trains nothing: it writes two rows of metrics and says that it ended."""
-    importlib.import_module("minding.training.sharing")  # what the command asks the real one for
+    importlib.import_module("minding.training.saved_agent")  # what the command asks the real one for
     module = types.ModuleType("minding.training")
     module.calls = []
     module.resumes = []
@@ -110,7 +110,7 @@ def compiled(monkeypatch, tmp_path):
         return cfg
 
     # Imported only now, it would keep the function that stands in.
-    importlib.import_module("minding.configs.played")
+    importlib.import_module("minding.configs.evaluation_env")
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
 
 

@@ -55,7 +55,7 @@ def test_a_numpy_form_with_copies_of_weights_is_told_and_not_used(tmp_path, capl
     assert not agent(tmp_path, encoder="own_parts:Copied").policy.acts_in_numpy
     assert "holds copies of parameters. Learning changes them in place" in caplog.text
     with pytest.raises(ConfigError, match=r"holds copies of parameters.*: use 'auto' or 'graph'"):
-        agent(tmp_path, "ppo", "policy.collect.backend=host", encoder="own_parts:Copied").policy  # noqa: B018
+        agent(tmp_path, "ppo", "policy.collect.backend=numpy", encoder="own_parts:Copied").policy  # noqa: B018
 
 
 def test_a_resume_says_whether_the_code_of_an_own_part_has_changed(tmp_path, monkeypatch, caplog):

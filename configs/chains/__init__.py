@@ -7,13 +7,13 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from minding.configs.recorded import check_collects
-from minding.engine.blame import building
+from minding.configs.recorded_data import check_collects
 from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import is_named, load_code
 from minding.engine.config.options import setting_at
+from minding.engine.error_origin import building
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.types import EpisodeEnd, Policy
 

@@ -6,7 +6,7 @@ from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.data.agents import num_agents
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import Policy

@@ -7,7 +7,6 @@ from typing import Any
 
 from minding.configs.chains import Chain
 from minding.configs.novelty import novelty_weights
-from minding.engine.blame import building
 from minding.engine.buffers import Priority, ReplayBuffer, Table
 from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.limiters import Limiter, make_limiter
@@ -17,6 +16,7 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import is_named
 from minding.engine.data.batch import Field
+from minding.engine.error_origin import building
 from minding.engine.errors import ConfigError
 from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env

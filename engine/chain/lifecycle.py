@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from minding.engine.blame import in_code_of
 from minding.engine.chain.pipeline import Node, all_leaves
+from minding.engine.error_origin import in_code_of
 from minding.engine.errors import ChainError, CheckpointError, add_note
 from minding.engine.types import StateDict, Stateful
 

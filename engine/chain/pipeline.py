@@ -44,12 +44,12 @@ class Step:
         self.declaration = declaration
 
 
-class Half:
+class Teardown:
     """The second half of a middleware, waiting on a stack. Calling it removes and runs it, once only."""
 
     __slots__ = ("_generator", "_stack", "step")
 
-    def __init__(self, generator: SecondHalf | None, step: Step, stack: list[Half]) -> None:
+    def __init__(self, generator: SecondHalf | None, step: Step, stack: list[Teardown]) -> None:
         self._generator = generator
         self._stack = stack
         self.step = step
@@ -85,7 +85,7 @@ class Half:
         if generator is not None:
             generator.close()
 
-    def move_to(self, stack: list[Half]) -> None:
+    def move_to(self, stack: list[Teardown]) -> None:
         """Puts the half on top of another stack, which runs it from now on."""
         if self._generator is not None and stack is not self._stack:
             self._stack.remove(self)
@@ -93,7 +93,7 @@ class Half:
             self._stack = stack
 
 
-def open_half(result: object, step: Step, stack: list[Half]) -> Half | None:
+def open_teardown(result: object, step: Step, stack: list[Teardown]) -> Teardown | None:
     """Starts the result of calling a middleware, if it is a generator, and puts its second half on the stack.
 
     Raises:
@@ -105,10 +105,10 @@ def open_half(result: object, step: Step, stack: list[Half]) -> Half | None:
             next(result)
         except StopIteration:
             return None
-        half = Half(result, step, stack)
+        half = Teardown(result, step, stack)
         stack.append(half)
         return half
-    if isinstance(result, Half):
+    if isinstance(result, Teardown):
         result.move_to(stack)
         return result
     if inspect.iscoroutine(result) or inspect.isasyncgen(result):
@@ -130,7 +130,7 @@ def open_half(result: object, step: Step, stack: list[Half]) -> Half | None:
     )
 
 
-def run_first_halves(steps: Sequence[Step], ctx: Any, stack: list[Half], total_step: int | None = None) -> None:
+def run_first_halves(steps: Sequence[Step], ctx: Any, stack: list[Teardown], total_step: int | None = None) -> None:
     """Calls the steps in order. If one fails, the open halves on the stack are closed in reverse order.
 
     Args:
@@ -141,7 +141,7 @@ def run_first_halves(steps: Sequence[Step], ctx: Any, stack: list[Half], total_s
         for step in steps:
             result = step.call(ctx)
             if result is not None:
-                open_half(result, step, stack)
+                open_teardown(result, step, stack)
     except BaseException as error:
         if step is not None:
             add_note(error, f"in middleware {_where(step, total_step)}")
@@ -158,7 +158,7 @@ def _note_writers(error: FieldError, before: Sequence[Step]) -> None:
         add_note(error, f"ctx.{error.field} may have been set by {', '.join(writers)}; the last one counts")
 
 
-def run_second_halves(stack: list[Half], total_step: int | None = None) -> None:
+def run_second_halves(stack: list[Teardown], total_step: int | None = None) -> None:
     """Runs the halves on the stack in reverse order. If one fails, the rest is closed."""
     while stack:
         half = stack.pop()
@@ -170,7 +170,7 @@ def run_second_halves(stack: list[Half], total_step: int | None = None) -> None:
             raise
 
 
-def close_all(stack: list[Half]) -> list[Exception]:
+def close_all(stack: list[Teardown]) -> list[Exception]:
     """Closes the halves on the stack in reverse order; returns the errors that occurred."""
     errors: list[Exception] = []
     while stack:
@@ -211,7 +211,7 @@ class Composite:
     def __name__(self) -> str:
         return self.kind
 
-    def _closing(self, stack: list[Half]) -> Generator[None, None, None]:
+    def _closing(self, stack: list[Teardown]) -> Generator[None, None, None]:
         """Yields once and then runs the second halves; closes them instead if the generator is closed."""
         try:
             yield
@@ -229,7 +229,7 @@ class Serial(Composite):
     kind = "serial"
 
     def __call__(self, ctx: Any) -> SecondHalf:
-        stack: list[Half] = []
+        stack: list[Teardown] = []
         run_first_halves(self._steps, ctx, stack)
         yield from self._closing(stack)
 
@@ -255,14 +255,14 @@ class Parallel(Composite):
         self._own_index = next((index for index, member in enumerate(members) if has_role(member)), 0)
 
     def __call__(self, ctx: Any) -> SecondHalf:
-        stack: list[Half] = []
+        stack: list[Teardown] = []
         if self._steps:
             self._run_members(ctx, stack)
         yield from self._closing(stack)
 
-    def _run_members(self, ctx: Any, stack: list[Half]) -> None:
+    def _run_members(self, ctx: Any, stack: list[Teardown]) -> None:
         # One stack per member, so that the order does not depend on the speed of threads.
-        stacks: list[list[Half]] = [[] for _ in self._steps]
+        stacks: list[list[Teardown]] = [[] for _ in self._steps]
         bus = self._events()
         with bus.gather() as gathering, ThreadPoolExecutor(len(self._steps)) as pool:
 
@@ -312,11 +312,11 @@ class Wrapped(Composite):
 
     kind = "wrap"
 
-    def __init__(self, member: Middleware[Any], forward: Callable[[Step, Any], Half]) -> None:
+    def __init__(self, member: Middleware[Any], forward: Callable[[Step, Any], Teardown]) -> None:
         super().__init__([member])
         self._forward = forward
 
-    def __call__(self, ctx: Any) -> Half:
+    def __call__(self, ctx: Any) -> Teardown:
         return self._forward(self._steps[0], ctx)
 
 

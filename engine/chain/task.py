@@ -16,14 +16,14 @@ from minding.engine.chain.lanes import UNDIVIDED, LaneFactory, Lanes, MakeLanes
 from minding.engine.chain.middleware import Middleware, Role, check_callable, declaration_of, name_of
 from minding.engine.chain.pipeline import (
     Composite,
-    Half,
     Node,
     Parallel,
     Serial,
     Step,
+    Teardown,
     Wrapped,
     chain_nodes,
-    open_half,
+    open_teardown,
     run_first_halves,
     run_second_halves,
 )
@@ -64,7 +64,7 @@ class Task(Generic[ContextT]):
         self._entered = False
         self._running = False
         # Never replaced, because second halves made by `wrap` keep a reference to it.
-        self._stack: list[Half] = []
+        self._stack: list[Teardown] = []
         self._ctx: ContextT
         self._reset(OnlineRLContext())
 
@@ -273,7 +273,7 @@ class Task(Generic[ContextT]):
         """
         return Parallel(fns, self._bus)
 
-    def wrap(self, fn: Middleware[_FnContext], **other: Any) -> Callable[[_FnContext], Half]:
+    def wrap(self, fn: Middleware[_FnContext], **other: Any) -> Callable[[_FnContext], Teardown]:
         """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
 
         `back` runs the second half, if there is one. If it is never called, the second half runs with the second
@@ -282,16 +282,16 @@ class Task(Generic[ContextT]):
         _refuse_arguments("wrap", other, ("fn",))
         return Wrapped(fn, self._open)
 
-    def forward(self, fn: Middleware[_FnContext], ctx: _FnContext | None = None) -> Half | None:
+    def forward(self, fn: Middleware[_FnContext], ctx: _FnContext | None = None) -> Teardown | None:
         """Runs the first half of `fn` on `ctx` (the task's own if None).
 
         Returns:
           Its second half, for you or `backward` to call; None if there is none.
         """
         step = Step(fn, name_of(fn), "called by task.forward", declaration_of(fn))
-        return open_half(step.call(self._ctx if ctx is None else ctx), step, self._stack)
+        return open_teardown(step.call(self._ctx if ctx is None else ctx), step, self._stack)
 
-    def backward(self, *halves: Half) -> None:
+    def backward(self, *halves: Teardown) -> None:
         """Runs the given second halves, the last one first; without arguments, all that are waiting."""
         if not halves:
             run_second_halves(self._stack)
@@ -302,8 +302,8 @@ class Task(Generic[ContextT]):
     def _bus(self) -> EventBus:
         return self._events
 
-    def _open(self, step: Step, ctx: Any) -> Half:
-        return open_half(step.call(ctx), step, self._stack) or Half(None, step, self._stack)
+    def _open(self, step: Step, ctx: Any) -> Teardown:
+        return open_teardown(step.call(ctx), step, self._stack) or Teardown(None, step, self._stack)
 
     # The run
 

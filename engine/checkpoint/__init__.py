@@ -19,6 +19,7 @@ from minding.engine.checkpoint.folder import (
     use_newest,
 )
 from minding.engine.checkpoint.manifest import SCHEMA, read_manifest
+from minding.engine.checkpoint.state_tree import BlockArray, not_finite
 from minding.engine.checkpoint.store import (
     check_savable,
     load_checkpoint,
@@ -26,7 +27,6 @@ from minding.engine.checkpoint.store import (
     save_checkpoint,
     verify_checkpoint,
 )
-from minding.engine.checkpoint.tree import BlockArray, not_finite
 
 __all__ = [
     "BEST",

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from minding.engine.blame import is_users
 from minding.engine.checkpoint.manifest import read_manifest
 from minding.engine.checkpoint.store import MISFITS, first_line, load_checkpoint, verify_checkpoint
+from minding.engine.error_origin import is_users
 from minding.engine.errors import (
     CheckpointError,
     DamagedCheckpointError,

@@ -24,7 +24,7 @@ from minding.engine.checkpoint.manifest import (
     sha256,
     verify_file,
 )
-from minding.engine.checkpoint.tree import Parts, join, split
+from minding.engine.checkpoint.state_tree import Parts, join, split
 from minding.engine.errors import CheckpointError, DamagedCheckpointError
 from minding.engine.files import Folder, hidden
 from minding.engine.types import Array, StateDict

@@ -557,7 +557,7 @@ class CollectSection(OpenSection):
 
     n_sample: int = setting(8, "[1, 1e8]", "environment steps per iteration, over all environments together")
     backend: str = setting(
-        "auto", ("auto", "graph", "host"), "how actions are computed: by a compiled graph, or by NumPy"
+        "auto", ("auto", "graph", "numpy"), "how actions are computed: by a compiled graph, or by NumPy"
     )
     random_steps: int = setting(0, "[0, inf)", "environment steps of uniformly random actions at the start")
     noise: NoiseSection

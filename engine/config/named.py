@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from minding.engine.blame import places_of, user_location
 from minding.engine.config.options import setting_at
+from minding.engine.error_origin import places_of, user_location
 from minding.engine.errors import CodeError, ConfigError, nearest
 from minding.engine.paths import anchored, current_folder
 

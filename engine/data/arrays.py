@@ -74,7 +74,7 @@ def _of_environment(env: Any, action_low: Any, action_high: Any) -> dict[str, An
             ) from None
         return dict(env)
     # Recorded data need no environments but here, where the user names one.
-    found: dict[str, Any] = importlib.import_module("minding.envs.recorded").describe_environment(env)
+    found: dict[str, Any] = importlib.import_module("minding.envs.recorded_spec").describe_environment(env)
     return found
 
 

@@ -18,7 +18,7 @@ from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
 
 OBSERVATIONS = ("obs", "next_obs", "central")
-"""Names of the fields that are observations, or inputs of a centralized value (`engine.data.agents.CENTRAL`). If an
+"""Names of the fields that are observations, or inputs of a centralized value (`engine.data.agent_axis.CENTRAL`). If an
 observation has several leaves, there is a field ``name.path`` for each."""
 VALID = "valid"
 """Name of the weights 0 or 1 that say which rows of a batch count, float32 (B,), see `IndexedBatch`."""

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from minding.engine.checkpoint.manifest import MANIFEST, SCHEMA, Entry, encode_manifest
-from minding.engine.checkpoint.tree import split
+from minding.engine.checkpoint.state_tree import split
 from minding.engine.data.dataset import KIND, Dataset, check_dataset, joined
 from minding.engine.data.episode import Episode
 from minding.engine.data.scratch import Scratch

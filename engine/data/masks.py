@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.types import Array, Obs, ObsLike
 
 ACTION_MASK = "action_mask"
@@ -67,8 +67,8 @@ def masked_obs(obs: ObsLike, mask: Array, paths: Collection[str]) -> Obs:
       mask: bool ``(N, A)``.
       paths: paths of the leaves that the policy expects.
     """
-    leaves = trees.named(obs)
+    leaves = obs_trees.named(obs)
     if not leaves.keys() <= set(paths):
         leaves = {f"{OBSERVATION}.{path}" if path else OBSERVATION: leaf for path, leaf in leaves.items()}
-    masked: Obs = trees.unflatten({**leaves, ACTION_MASK: np.asarray(mask)})
+    masked: Obs = obs_trees.unflatten({**leaves, ACTION_MASK: np.asarray(mask)})
     return masked

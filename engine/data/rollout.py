@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from minding.engine.data import trees
-from minding.engine.data.agents import alive_agents
+from minding.engine.data import obs_trees
+from minding.engine.data.agent_axis import alive_agents
 from minding.engine.errors import ChainError
 from minding.engine.types import Array, Obs
 
@@ -17,7 +17,7 @@ from minding.engine.types import Array, Obs
 @dataclasses.dataclass(slots=True)
 class Rollout:
     """A rollout: arrays with leading axes ``(T, N)``. With several agents, a third axis M follows in the arrays of each
-    agent: observation (see `engine.data.agents`), action, reward and the policy's record.
+    agent: observation (see `engine.data.agent_axis`), action, reward and the policy's record.
 
     Attributes:
       obs: observations acted on, ``(T, N, ...)`` (an array or a tree of them).
@@ -68,10 +68,12 @@ class Rollout:
     def next_obs(self) -> Obs:
         """True successors ``(T, N, ...)``: the next row's observation, or the final observation of an ended episode."""
         successor: Obs
-        successor = trees.tree_map(lambda obs, last: np.concatenate([obs[1:], last[None]]), self.obs, self.last_obs)
+        successor = obs_trees.tree_map(lambda obs, last: np.concatenate([obs[1:], last[None]]), self.obs, self.last_obs)
         if self.final_obs is not None:
             t, n = self.ends[:, 0], self.ends[:, 1]
-            for (_, target), (_, final) in zip(trees.leaves(successor), trees.leaves(self.final_obs), strict=True):
+            for (_, target), (_, final) in zip(
+                obs_trees.leaves(successor), obs_trees.leaves(self.final_obs), strict=True
+            ):
                 target[t, n] = final
         return successor
 
@@ -136,7 +138,7 @@ class Rollout:
 
 def named_leaves(prefix: str, tree: Obs) -> Iterator[tuple[str, Array]]:
     """Names the leaves of an observation: ``prefix`` for a plain array, ``prefix.path`` inside a tree."""
-    for path, leaf in trees.leaves(tree):
+    for path, leaf in obs_trees.leaves(tree):
         yield (f"{prefix}.{path}" if path else prefix), leaf
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array, EpisodeEnd, Obs, StateDict
@@ -27,7 +27,7 @@ def _concatenated(rollouts: Sequence[Rollout], axis: int) -> dict[str, Any]:
     def along(*arrays: Array) -> Array:
         return np.concatenate(arrays, axis)
 
-    found: dict[str, Any] = {"obs": trees.tree_map(along, *[rollout.obs for rollout in rollouts])}
+    found: dict[str, Any] = {"obs": obs_trees.tree_map(along, *[rollout.obs for rollout in rollouts])}
     found |= {name: along(*[getattr(rollout, name) for rollout in rollouts]) for name in _STEPS}
     for name in _BY_NAME:
         found[name] = _by_name([getattr(rollout, name) for rollout in rollouts], axis, f"the {name}")
@@ -82,9 +82,9 @@ def last_rows(rollout: Rollout, count: int) -> Rollout:
     return dataclasses.replace(
         rollout,
         **columns,
-        obs=trees.tree_map(lambda x: x[start:].copy(), rollout.obs),
-        last_obs=trees.copy(rollout.last_obs),
-        final_obs=trees.index(rollout.final_obs, ended) if ended.any() else None,
+        obs=obs_trees.tree_map(lambda x: x[start:].copy(), rollout.obs),
+        last_obs=obs_trees.copy(rollout.last_obs),
+        final_obs=obs_trees.index(rollout.final_obs, ended) if ended.any() else None,
         ends=rollout.ends[ended] - np.array([start, 0]),
         final_value=rollout.final_value[ended] if rollout.final_value is not None and ended.any() else None,
         fresh=fresh,
@@ -97,7 +97,7 @@ def rollout_state(rollout: Rollout) -> StateDict:
     for field in dataclasses.fields(rollout):
         value = getattr(rollout, field.name)
         if value is not None:
-            state[field.name] = dict(trees.leaves(value)) if field.name in _TREES else value
+            state[field.name] = dict(obs_trees.leaves(value)) if field.name in _TREES else value
     return state
 
 
@@ -106,7 +106,7 @@ def rollout_of(state: StateDict) -> Rollout:
     values: dict[str, Any] = {field.name: None for field in dataclasses.fields(Rollout)}
     values.update({name: {} for name in _BY_NAME})
     for name, value in state.items():
-        values[name] = trees.unflatten(value) if name in _TREES else value
+        values[name] = obs_trees.unflatten(value) if name in _TREES else value
     return Rollout(**values)
 
 
@@ -123,9 +123,9 @@ def _ends(first: Rollout, second: Rollout) -> tuple[Array, Obs | None, Array | N
     if not len(ends):
         return ends, None, None
     order = np.lexsort((ends[:, 1], ends[:, 0]))
-    lost_obs = trees.index(first.last_obs, given_up) if len(given_up) else None
+    lost_obs = obs_trees.index(first.last_obs, given_up) if len(given_up) else None
     found = [obs for obs in (first.final_obs, lost_obs, second.final_obs) if obs is not None]
-    final_obs = trees.index(_tree_rows(found), order)
+    final_obs = obs_trees.index(_tree_rows(found), order)
     if second.last_value is None or first.last_value is None:
         return ends[order], final_obs, None
     values = [first.final_value, first.last_value[given_up], second.final_value]
@@ -189,7 +189,7 @@ def side_by_side(rollouts: Sequence[Rollout], envs: int) -> Rollout:
         rollouts[0],
         **_concatenated(rollouts, 1),
         last_obs=_tree_rows([rollout.last_obs for rollout in rollouts]),
-        final_obs=trees.index(_tree_rows(final_obs), order) if final_obs else None,
+        final_obs=obs_trees.index(_tree_rows(final_obs), order) if final_obs else None,
         ends=ends[order],
         bootstrap_row=_optional(rollouts, "bootstrap_row", 1),
         last_value=_optional(rollouts, "last_value", 0),
@@ -198,7 +198,7 @@ def side_by_side(rollouts: Sequence[Rollout], envs: int) -> Rollout:
 
 
 def _tree_rows(parts: Sequence[Obs]) -> Obs:
-    rows: Obs = trees.tree_map(lambda *arrays: np.concatenate(arrays), *parts)
+    rows: Obs = obs_trees.tree_map(lambda *arrays: np.concatenate(arrays), *parts)
     return rows
 
 

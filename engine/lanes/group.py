@@ -22,7 +22,7 @@ from minding.engine.lanes.inference import InferenceService
 from minding.engine.lanes.options import LaneOptions
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.lanes.supervised import SupervisedWorker, Ticket, Wait, close_all
-from minding.engine.lanes.transport import Answer, Request, Snapshot, Transport, WeightBoard
+from minding.engine.lanes.transport import Answer, Request, Snapshot, Transport, WeightStore
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.types import Array, StateDict, Stateful
 
@@ -80,7 +80,7 @@ class WorkerGroup:
         self._inference = options.inference if role is Role.COLLECT else "local"
         self.service: InferenceService | None = None
         self._pickled: PickledMembers
-        self._board: WeightBoard
+        self._board: WeightStore
         self._context: type[Context]
         self._prepared = False
 

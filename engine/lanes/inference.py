@@ -31,8 +31,8 @@ from minding.engine.lanes.transport import (
     Request,
     Snapshot,
     Transport,
-    WeightBoard,
     WeightReader,
+    WeightStore,
 )
 from minding.engine.lanes.worker_task import WorkerTask
 from minding.engine.process.floats import flush_denormals
@@ -279,11 +279,11 @@ class InferenceService:
             "inference server", transport, options.timeout, options.start_timeout, port=self.port
         )
         self._options, self._transport = options, transport
-        self._board: WeightBoard
+        self._board: WeightStore
         self._held: collections.deque[int] = collections.deque()
         self._wait = Wait()
 
-    def prepare(self, members: PickledMembers, board: WeightBoard, depth: int) -> None:
+    def prepare(self, members: PickledMembers, board: WeightStore, depth: int) -> None:
         """Sets the networks that the server computes.
 
         Args:

@@ -77,12 +77,12 @@ class LaneOptions(LanesSection):
         # The section also says whether a run is asynchronous at all.
         return cls(**{name: value for name, value in (options or {}).items() if name != "async_mode"})
 
-    def resolve(self, leaves: Sequence[Node], room: int) -> LaneOptions:
+    def resolve(self, leaves: Sequence[Node], max_collectors: int) -> LaneOptions:
         """Fills in the settings that are None.
 
         Args:
           leaves: the middleware of the chain.
-          room: see `Transport`.
+          max_collectors: see `Transport`.
         Raises:
           ConfigError: there are more collectors than can work at the same time.
         """
@@ -91,7 +91,7 @@ class LaneOptions(LanesSection):
             staleness = default_staleness(leaves)
         collectors = self.collectors
         if collectors is None:
-            collectors = self.shards * max(1, min(room // self.shards, staleness))
+            collectors = self.shards * max(1, min(max_collectors // self.shards, staleness))
         self._check_staleness(collectors, staleness)
         timeout = self.timeout
         if timeout is None:

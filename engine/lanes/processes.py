@@ -32,8 +32,8 @@ from minding.engine.lanes.transport import (
     ChannelClosed,
     Port,
     Snapshot,
-    WeightBoard,
     WeightReader,
+    WeightStore,
     serialize,
 )
 from minding.engine.lanes.worker import serve
@@ -69,7 +69,7 @@ class ProcessTransport:
         return cores()
 
     @property
-    def room(self) -> int:
+    def max_collectors(self) -> int:
         return len(cores()) - 2
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> SharedWeights:
@@ -91,7 +91,7 @@ class ProcessTransport:
         return SocketPort()
 
     def start(
-        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> ProcessWorker:
         here, there = SPAWN.Pipe()
         heartbeat = SharedHeartbeat()
@@ -317,7 +317,7 @@ def _anonymous_file() -> int:
 
 
 class SharedWeights:
-    """A `WeightBoard` in shared memory that holds several versions, each in its own slot.
+    """A `WeightStore` in shared memory that holds several versions, each in its own slot.
 
     The learner writes a version into a slot that no worker reads, and only then names it in a request; the slot is kept
     until the worker has answered. A slot is therefore never written while a worker may read it: torn reads are

@@ -47,7 +47,7 @@ class WorkerLanes:
     def __init__(self, nodes: Sequence[Node], ctx: Context, options: LaneOptions, run: Run) -> None:
         leaves = list(all_leaves(nodes))
         self._transport = make_transport(options)
-        self.options = options.resolve(leaves, self._transport.room)
+        self.options = options.resolve(leaves, self._transport.max_collectors)
         staleness = self.options.max_staleness or 0
         self._context = type(ctx)
         self._division = divide(nodes, ctx.kept, [field.name for field in dataclasses.fields(ctx)])

@@ -26,7 +26,7 @@ from minding.engine.lanes.transport import (
     Request,
     Snapshot,
     Transport,
-    WeightBoard,
+    WeightStore,
     WorkerHandle,
 )
 from minding.engine.lanes.worker import Plan
@@ -119,7 +119,7 @@ class SupervisedWorker:
         self._transport, self._port = transport, port
         self._timeout, self._start_timeout, self._limit = timeout, start_timeout, limit
         self._plan: Plan
-        self._board: WeightBoard
+        self._board: WeightStore
         self._cores: frozenset[int] = frozenset()
         self._unanswered: collections.deque[Ticket] = collections.deque()
         self._sent = 0  # of the unanswered requests, to the running worker
@@ -190,7 +190,7 @@ class SupervisedWorker:
         """See `WorkerHandle`."""
         return self._running[0].clock_error if self._running else 0.0
 
-    def prepare(self, plan: Plan, board: WeightBoard, cores: frozenset[int]) -> None:
+    def prepare(self, plan: Plan, board: WeightStore, cores: frozenset[int]) -> None:
         """Sets the instructions and the board of the worker; the weights of a request are released after its answer."""
         self._plan, self._board, self._cores = plan, board, cores
         self._pickled = cloudpickle.dumps(plan)

@@ -22,7 +22,7 @@ from minding.engine.errors import LaneError
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.sockets import SocketPort
 from minding.engine.lanes.state_diff import same_bits
-from minding.engine.lanes.transport import STARTING, ChannelClosed, Port, Snapshot, WeightBoard, serialize
+from minding.engine.lanes.transport import STARTING, ChannelClosed, Port, Snapshot, WeightStore, serialize
 from minding.engine.lanes.worker import serve
 from minding.engine.lanes.worker_task import WorkerTask, replace_task_in_thread
 from minding.engine.types import Array
@@ -39,7 +39,7 @@ class ThreadTransport:
     """Empty: threads share the interpreter, so pinning them would not help."""
 
     @property
-    def room(self) -> int:
+    def max_collectors(self) -> int:
         # The same number as for processes, so that the run is the same.
         return len(cores()) - 2
 
@@ -53,7 +53,7 @@ class ThreadTransport:
         return SocketPort()
 
     def start(
-        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> ThreadWorker:
         return ThreadWorker(name, board)
 
@@ -72,7 +72,7 @@ class ThreadWorker:
     pid = None
     clock_error = 0.0
 
-    def __init__(self, name: str, board: WeightBoard) -> None:
+    def __init__(self, name: str, board: WeightStore) -> None:
         self._name, self.node = name, platform.node()
         self._ended = "ended"
         self.channel, there = channel_pair()
@@ -105,7 +105,7 @@ class ThreadWorker:
                 self._name,
             )
 
-    def _run(self, channel: QueueChannel, board: WeightBoard) -> None:
+    def _run(self, channel: QueueChannel, board: WeightStore) -> None:
         task = WorkerTask()
         try:
             with replace_task_in_thread(task):
@@ -199,7 +199,7 @@ class Pipe:
 
 
 class CopiedWeights:
-    """A `WeightBoard` of copies that are never changed; versions share equal arrays.
+    """A `WeightStore` of copies that are never changed; versions share equal arrays.
 
     Args:
       arrays: name to array; gives shapes and dtypes.

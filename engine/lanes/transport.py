@@ -195,7 +195,7 @@ class WeightReader(Protocol):
         ...
 
 
-class WeightBoard(WeightReader, Protocol):
+class WeightStore(WeightReader, Protocol):
     """Versions of a set of named arrays. The learner publishes; a version does not change until it is released.
 
     A released version can still be read until the next `publish`.
@@ -374,7 +374,7 @@ class Transport(Protocol):
       own_process: whether each worker has its own process, in which it may load MindSpore.
       increments: whether only the changes of large states are sent, because bytes are expensive.
       cores: numbers of the processor cores to which lanes can be pinned; empty if they cannot.
-      room: number of collectors that can have their own processor cores, besides the learner and an evaluator.
+      max_collectors: number of collectors with processor cores of their own, besides the learner and an evaluator.
     """
 
     @property
@@ -387,9 +387,9 @@ class Transport(Protocol):
     def cores(self) -> Sequence[int]: ...
 
     @property
-    def room(self) -> int: ...
+    def max_collectors(self) -> int: ...
 
-    def board(self, arrays: Mapping[str, Array], slots: int) -> WeightBoard:
+    def board(self, arrays: Mapping[str, Array], slots: int) -> WeightStore:
         """Returns a new board for weights.
 
         Args:
@@ -420,7 +420,7 @@ class Transport(Protocol):
         ...
 
     def start(
-        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> WorkerHandle:
         """Starts a worker that runs `engine.lanes.worker.serve`.
 

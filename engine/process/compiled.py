@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minding.engine.blame import is_of_libraries
+from minding.engine.error_origin import is_of_libraries
 from minding.engine.errors import CodeError, MindingError
 from minding.engine.process import floats
 from minding.engine.process.runtime import is_loaded, load, run_small_graph

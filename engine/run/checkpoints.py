@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from minding import __version__
-from minding.engine.blame import in_code_of
 from minding.engine.chain.context import Context
 from minding.engine.chain.lifecycle import GUARANTEES
 from minding.engine.chain.task import Task
@@ -36,6 +35,7 @@ from minding.engine.config.identity import DIVISION, RUN, changes, check_checkpo
 from minding.engine.config.named import code_digests
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
+from minding.engine.error_origin import in_code_of
 from minding.engine.errors import CheckpointError, UnsavableError
 from minding.engine.paths import absolute, shown
 from minding.engine.run.lock import RunLock, lost

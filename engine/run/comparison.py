@@ -15,9 +15,9 @@ from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import Estimate, aggregate
 from minding.engine.run.curves import settings_of
-from minding.engine.run.figures import Score, final_scores
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir, run_folders
+from minding.engine.run.run_summary import Score, final_scores
 
 _NOT_COMPARED = ("env.spec",)
 """Sections that follow from other settings."""

@@ -20,9 +20,9 @@ from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import bootstrap_interval, mean, score_interval
-from minding.engine.run.figures import final_scores, opponents_of, plays_itself
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir, run_folders
+from minding.engine.run.run_summary import final_scores, opponents_of, plays_itself
 from minding.engine.search.opponents import score_key
 from minding.engine.types import Array
 

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import yaml
 
-from minding.engine.blame import building, places_of, user_location
 from minding.engine.config.named import is_named, load_code
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
+from minding.engine.error_origin import building, places_of, user_location
 from minding.engine.errors import MissingExtraError
 from minding.engine.files import Folder
 from minding.engine.process.packages import is_installed

@@ -24,10 +24,10 @@ from minding.engine.files import read_bounded, read_text, replace
 from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
-from minding.engine.run.figures import judged_figures, units_of
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_of_run, plot_trace
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_summary import judged_figures, units_of
 from minding.engine.types import Array
 
 _MAX_FILM = 1 << 25

@@ -30,8 +30,8 @@ from minding.engine.run.curves import (
     points_of,
     series,
 )
-from minding.engine.run.figures import plays_itself
 from minding.engine.run.metrics import clock_of
+from minding.engine.run.run_summary import plays_itself
 from minding.engine.types import Array
 
 _COLUMNS = 1000

@@ -21,7 +21,7 @@ from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import json_text, read_text, replace
 from minding.engine.paths import absolute, folder_of, shown
 from minding.engine.run import zoo
-from minding.engine.run.figures import wrong_figure
+from minding.engine.run.run_summary import wrong_figure
 
 SEEDS_SETTINGS = "settings.yaml"
 """In a folder of seeds: the configuration of all of them."""

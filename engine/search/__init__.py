@@ -3,7 +3,7 @@
 from minding.engine.search.gumbel import GumbelOptions, gumbel
 from minding.engine.search.opponents import match
 from minding.engine.search.puct import PuctOptions, puct
-from minding.engine.search.tree import Evaluate, Found, Tree
+from minding.engine.search.search_tree import Evaluate, Found, Tree
 from minding.engine.search.uct import UctOptions, uct
 
 __all__ = ["Evaluate", "Found", "GumbelOptions", "PuctOptions", "Tree", "UctOptions", "gumbel", "match", "puct", "uct"]

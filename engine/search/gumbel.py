@@ -18,7 +18,15 @@ import dataclasses
 
 import numpy as np
 
-from minding.engine.search.tree import Evaluate, Found, Tree, check_counts, check_options, check_weights, judged
+from minding.engine.search.search_tree import (
+    Evaluate,
+    Found,
+    Tree,
+    check_counts,
+    check_options,
+    check_weights,
+    checked_answer,
+)
 from minding.engine.types import Array, BoardGame, State
 
 
@@ -64,7 +72,7 @@ def gumbel(
       ShapeError: if the positions or the results of `evaluate` do not have the shapes of the game.
     """
     check_options(options, GumbelOptions, "gumbel")
-    tree = Tree(game, state, options.simulations, *judged(evaluate(state)))
+    tree = Tree(game, state, options.simulations, *checked_answer(evaluate(state)))
     roots = np.arange(tree.games)
     noise = np.zeros((tree.games, tree.actions))
     if options.gumbel_scale:

@@ -21,7 +21,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError, NonFiniteError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions, halving, softmax
-from minding.engine.search.tree import check_options
+from minding.engine.search.search_tree import check_options
 from minding.engine.types import Array
 
 _TINY = np.finfo(np.float64).tiny

@@ -15,8 +15,8 @@ import numpy as np
 from minding.engine.errors import ConfigError, GameError, nearest
 from minding.engine.search.gumbel import GumbelOptions, gumbel
 from minding.engine.search.puct import PuctOptions, puct
+from minding.engine.search.search_tree import MOST_SIMULATIONS, Evaluate, Found, check_counts
 from minding.engine.search.solution import Solution
-from minding.engine.search.tree import MOST_SIMULATIONS, Evaluate, Found, check_counts
 from minding.engine.search.uct import UctOptions, random_legal
 from minding.engine.search.uct import uct as search_uct
 from minding.engine.types import Array, BoardGame, State

@@ -13,14 +13,14 @@ import dataclasses
 
 import numpy as np
 
-from minding.engine.search.tree import (
+from minding.engine.search.search_tree import (
     Evaluate,
     Found,
     Tree,
     check_counts,
     check_options,
     check_weights,
-    judged,
+    checked_answer,
     most_visited,
 )
 from minding.engine.types import Array, BoardGame, State
@@ -65,7 +65,7 @@ def puct(game: BoardGame, state: State, evaluate: Evaluate, options: PuctOptions
       ShapeError: if the positions or the results of `evaluate` do not have the shapes of the game.
     """
     check_options(options, PuctOptions, "puct")
-    tree = Tree(game, state, options.simulations, *judged(evaluate(state)))
+    tree = Tree(game, state, options.simulations, *checked_answer(evaluate(state)))
     if options.dirichlet_fraction:
         _add_noise(tree, options, rng)
     weight = options.c_puct

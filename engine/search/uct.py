@@ -16,7 +16,7 @@ import numpy as np
 
 from minding.engine.errors import GameError
 from minding.engine.search.puct import by_visits
-from minding.engine.search.tree import Found, Tree, check_counts, check_options, check_weights
+from minding.engine.search.search_tree import Found, Tree, check_counts, check_options, check_weights
 from minding.engine.types import Array, BoardGame, State
 
 _UNTRIED = 1e6

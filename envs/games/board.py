@@ -24,7 +24,7 @@ from minding.envs.games.boards.openspiel import openspiel_game
 from minding.envs.games.boards.othello import Othello
 from minding.envs.games.boards.pettingzoo_classic import pettingzoo_game
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
-from minding.envs.games.vector import Game, GameVector
+from minding.envs.games.game_vector import Game, GameVector
 
 First: TypeAlias = bool | Literal["random"]
 _SELF = re.compile(r"self(:(\d{1,6}))?")

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.types import Array
-from minding.envs.games.vector import Game, GameVector
+from minding.envs.games.game_vector import Game, GameVector
 
 COST = 0.01
 """Cost of an episode with steps to the right only."""

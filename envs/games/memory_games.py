@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.types import Array
-from minding.envs.games.vector import Game, GameVector
+from minding.envs.games.game_vector import Game, GameVector
 
 EAST, NORTH, SOUTH, WEST = range(4)
 STANDING = -0.025

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from types import FrameType
 from typing import Any, ClassVar
 
-from minding.engine.blame import Place, is_of_libraries, places_of, user_location
+from minding.engine.error_origin import Place, is_of_libraries, places_of, user_location
 from minding.envs.guards import open_envs
 
 _log = logging.getLogger("minding.envs")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from minding.engine.blame import user_location
+from minding.engine.error_origin import user_location
 from minding.envs.guards.faults import Hang, frames_of
 
 _log = logging.getLogger("minding.envs")

@@ -26,15 +26,15 @@ from minding.envs.guards import open_envs
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single import env_objects
-from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.board_ids import board_spec
 from minding.envs.single.id_hints import newest, old_gym, unknown_id
 from minding.envs.single.joined_actions import join_actions
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
+from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
 from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, wrap
-from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
+from minding.envs.spaces.team_space import agents_space
 
 # Packages that register the ids with a prefix, as prefix -> (module, distribution, extra).
 _PROVIDERS = {

@@ -26,7 +26,7 @@ from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.guards.answers import FLAGS, InterfaceError, as_info, brief, reset_answer, step_answer
 from minding.envs.spaces.actions import JoinedActions, as_multi_discrete, describe_actions, without_placeholders
-from minding.envs.spaces.agents import agents_space
+from minding.envs.spaces.team_space import agents_space
 
 INFO = "info"
 _METHOD = "action_masks"

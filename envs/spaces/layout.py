@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data import trees
-from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data import obs_trees
+from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ShapeError, SpaceError
 from minding.engine.types import Array, Obs
-from minding.envs.spaces.agents import AgentsSpace
 from minding.envs.spaces.info import INFO, WithInfo, action_counts
+from minding.envs.spaces.team_space import AgentsSpace
 
 _FLOAT32_SQUARED = 1e76
 # An entry with such a name would hide the method in trees and configurations.
@@ -167,7 +167,7 @@ class ObsLayout:
         if self.plain:
             return arrays[0]
         obs_leaves = self.leaves[: self._num_obs]
-        return trees.unflatten((leaf.path, array) for leaf, array in zip(obs_leaves, arrays))
+        return obs_trees.unflatten((leaf.path, array) for leaf, array in zip(obs_leaves, arrays))
 
     def info(self, arrays: Sequence[Array]) -> dict[str, Array] | None:
         """The declared info by name; None if there is none."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.agents import own_entries
+from minding.engine.data.agent_axis import own_entries
 from minding.engine.errors import EnvError, SpaceError
 from minding.engine.types import Array
 from minding.envs.spaces.actions import JoinedActions

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.masks import masked_obs, random_legal, without_legal
@@ -107,7 +107,7 @@ class Actor:
         """
         mask = None
         if self._mask_path is not None:
-            mask = trees.named(obs)[self._mask_path]
+            mask = obs_trees.named(obs)[self._mask_path]
         outputs, before = self._next_outputs(obs, explore=True)
         record = self.explore(outputs, mask, **collect_kwargs)
         if random:
@@ -225,7 +225,7 @@ class Actor:
 
     def _leaves(self, obs: ObsLike) -> list[Array]:
         """The arrays of an observation in the network's order, all with a batch axis of the same length."""
-        given = {path: np.asarray(leaf) for path, leaf in trees.named(obs).items()}
+        given = {path: np.asarray(leaf) for path, leaf in obs_trees.named(obs).items()}
         batches = {leaf.shape[:1] for leaf in given.values()}
         fits = given.keys() == self._expected.keys() and all(
             given[path].ndim == len(shape) + 1 and given[path].shape[1:] == shape

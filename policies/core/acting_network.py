@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minding.engine.blame import is_users, places_of, user_location
 from minding.engine.checkpoint.store import first_line
 from minding.engine.data.observation import Leaf
+from minding.engine.error_origin import is_users, places_of, user_location
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled
@@ -115,7 +115,7 @@ def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = (
 
     Args:
       net: a cell that returns a tuple of arrays.
-      backend: 'graph', 'host' or 'auto'. 'auto' means 'host' on CPU for a small network whose NumPy form computes the
+      backend: 'graph', 'numpy' or 'auto'. 'auto' means 'numpy' on CPU for a small network whose NumPy form computes the
         same as the network (see `numpy_form`), else 'graph'. If the NumPy form computes something else, a warning is
         logged.
       name: name of the algorithm, for messages.
@@ -123,7 +123,7 @@ def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = (
         MindSpore.
 
     Raises:
-      ConfigError: if `backend` is 'host', but the network has no usable NumPy form or the device is not the CPU.
+      ConfigError: if `backend` is 'numpy', but the network has no usable NumPy form or the device is not the CPU.
     """
     is_small = runtime.device() == "CPU" and sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
     if backend == "graph" or (backend == "auto" and not is_small):
@@ -135,9 +135,9 @@ def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = (
         except NoNumpyForm as error:
             fault = str(error)
             unlike = isinstance(error, UnlikeNumpyForm)
-    if backend == "host":
+    if backend == "numpy":
         raise ConfigError(
-            f"policy.collect.backend='host': the network has to compute in NumPy, and {fault}: use 'auto' or 'graph'"
+            f"policy.collect.backend='numpy': the network has to compute in NumPy, and {fault}: use 'auto' or 'graph'"
         )
     if unlike:
         _log.warning("%s: the network acts through its graph, as with policy.collect.backend=graph: %s", name, fault)

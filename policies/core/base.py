@@ -14,7 +14,7 @@ from minding.engine.config.compiler import schema_defaults
 from minding.engine.config.config import Config
 from minding.engine.config.named import module_of
 from minding.engine.data.actions import action_field
-from minding.engine.data.agents import num_agents
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.rewards import RewardScale
@@ -26,8 +26,8 @@ from minding.engine.seeding import SeedStreams, generator_state, restore_generat
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies import Algorithm, algorithm_of, get_algorithm
 from minding.policies.acting.actors import Actor, Network, SamplingActor
-from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.memory import Memory
+from minding.policies.acting.team_actors import SharedActor
 from minding.policies.core.acting_network import GraphNetwork, acting_network, check_network
 from minding.policies.core.modes import CollectView, EvalView, LearnView, View, dumps, graph_view, host_view, loads
 from minding.policies.core.prepare_process import prepare

@@ -25,7 +25,7 @@ from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, Factory, LaneContext, LearnOutput, Network, Obs, ObsLike, StateDict
 from minding.policies.acting.actors import Actor, predict_with
-from minding.policies.acting.agents import SharedActor
+from minding.policies.acting.team_actors import SharedActor
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -217,7 +217,7 @@ class GraphFactory(_ActorFactory):
         if not lane.own_process:
             raise LaneError(
                 f"{self.name}: the {self.mode.name} mode acts with a compiled graph, and MindSpore belongs to "
-                "one thread of a process: set lanes.transport=processes, or collect.backend=host for small networks"
+                "one thread of a process: set lanes.transport=processes, or collect.backend=numpy for small networks"
             )
         runtime.prepare(self.settings)
         kind, config, algorithm = pickle.loads(self.policy)  # noqa: S301 - from a process of this run
@@ -244,12 +244,12 @@ def _with_network(actor: Actor | SharedActor, network: Any) -> Any:
 
 def _is_further(lane: LaneContext) -> bool:
     """Whether a worker is another one than worker 0, which continues with the state of the actor."""
-    return lane.index > 0 or bool(lane.guest)
+    return lane.index > 0 or bool(lane.rng_stream)
 
 
 def _restart(actor: Actor | SharedActor, seed: int, lane: LaneContext) -> None:
     """Gives the actor of a further worker a random stream of its own and an empty memory."""
-    actor.rng = SeedStreams(seed).generator(".".join(["policy.act", str(lane.index), *filter(None, [lane.guest])]))
+    actor.rng = SeedStreams(seed).generator(".".join(["policy.act", str(lane.index), *filter(None, [lane.rng_stream])]))
     actor.reset()
 
 

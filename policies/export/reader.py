@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.checkpoint.store import first_line
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import masked_obs
 from minding.engine.errors import ExportError
 from minding.engine.files import read_bounded, read_text
@@ -116,7 +116,7 @@ class ExportedPolicy:
         Raises:
           ExportError: the file cannot compute them, for example because it needs more memory than there is.
         """
-        arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(trees.leaves(obs), self._inputs)]
+        arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(obs_trees.leaves(obs), self._inputs)]
         if self._memory is not None:
             arrays.append(self._memory.rows(len(arrays[0])) if memory is None else memory)
         try:

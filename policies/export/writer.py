@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.observation import Leaf, leaf_name
@@ -282,9 +282,9 @@ _FORMATS: dict[str, tuple[Callable[..., None], Callable[[Path], Run]]] = {
 def _checked(policy: BasePolicy, run: Run, names: Sequence[str]) -> dict[str, Array]:
     """Outputs of the file for random observations; raises ExportError if they differ from the policy's."""
     rng = np.random.default_rng(0)
-    obs = trees.unflatten((leaf.path, _draw(leaf, sum(_CHECKED_SIZES), rng)) for leaf in policy.acting_leaves)
+    obs = obs_trees.unflatten((leaf.path, _draw(leaf, sum(_CHECKED_SIZES), rng)) for leaf in policy.acting_leaves)
     memory = draw_memory(policy, sum(_CHECKED_SIZES))
-    arrays = [*(values for _, values in trees.leaves(obs)), *([] if memory is None else [memory])]
+    arrays = [*(values for _, values in obs_trees.leaves(obs)), *([] if memory is None else [memory])]
     stops = np.cumsum(_CHECKED_SIZES)
     parts = [run([values[a:b] for values in arrays]) for a, b in zip([0, *stops], stops)]
     outputs = {name: np.concatenate(each) for name, each in zip(names, zip(*parts))}

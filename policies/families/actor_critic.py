@@ -76,7 +76,7 @@ class ActorCriticPolicy(BasePolicy):
     """
 
     network_class = ActorCritic
-    numbers: ClassVar[tuple[str, ...]]
+    scalar_fields: ClassVar[tuple[str, ...]]
     """Row fields with one number per row."""
 
     record_fields: ClassVar[tuple[str, ...]] = ("log_prob", "value")
@@ -88,7 +88,7 @@ class ActorCriticPolicy(BasePolicy):
 
     @property
     def row_fields(self) -> dict[str, Field]:
-        numbers = dict.fromkeys(self.numbers, Field())
+        numbers = dict.fromkeys(self.scalar_fields, Field())
         return {**self.obs_fields("obs"), "action": self.action_field, **numbers, **self.memory_fields}
 
     @property
@@ -108,7 +108,7 @@ class ActorCriticPolicy(BasePolicy):
         return standardized(advantage, None if counted is None else counted.reshape(steps, -1))
 
     def all_rows(self, batch: IndexedBatch) -> dict[str, Array]:
-        """The input for `GradientStep.present`, if an older policy collected the rows, or if `ProximalStep.compares`:
+        """The input for `GradientStep.proximal`, if an older policy collected the rows, or if `ProximalStep.compares`:
         int32 ``(R,)``; with memory ``(T, N)``, ordered by time and then by environment."""
         if batch.lag <= 0 and not self.root.compares:
             return {}
@@ -142,13 +142,9 @@ class ActorCriticStep(NetworkStep):
         """The groups of parameters by name: by default one with the whole network."""
         return {"net": whole}
 
-    def evaluated(self, rows):
-        """Log-probability, entropy and value of rows by the current network, float32 (B,) each; the entropy may be a
-        scalar."""
-        return self.judged(rows)[:3]
-
-    def judged(self, rows):
-        """The results of `evaluated`, and the parameters of the distributions, see `heads`."""
+    def evaluate_actions(self, rows):
+        """Log-probability, entropy and value of rows by the current network, float32 (B,) each, where the entropy may
+        be a scalar, and the parameters of the distributions, see `heads`."""
         outputs = self.net.of_rows(rows)
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], rows["action"])
         return log_prob, entropy, outputs[0], outputs[1:]
@@ -158,8 +154,8 @@ class ProximalStep(ActorCriticStep):
     """Base of the gradient steps of clipped policy gradients.
 
     The policy from which the steps of a call start may be newer than the policy that collected the rows. The old
-    log-probabilities and values are then its own, and advantages are weighted by `trust`. With `target_kl`, the steps
-    of a call end once the divergence from that policy exceeds 1.5 times this number.
+    log-probabilities and values are then its own, and advantages are weighted by `behavior_weight`. With `target_kl`,
+    the steps of a call end once the divergence from that policy exceeds 1.5 times this number.
 
     Args:
       net, learn, names: see `ActorCriticStep`.
@@ -170,7 +166,7 @@ class ProximalStep(ActorCriticStep):
 
     metrics: tuple[str, ...] = (*SURROGATE_METRICS, "grad_norm")
     compares = False
-    present_names: tuple[str, ...] = ("present_log_prob", "present_value", "trust")
+    proximal_names: tuple[str, ...] = ("proximal_log_prob", "proximal_value", "behavior_weight")
 
     def __init__(self, net: Any, learn: Mapping[str, Any], names: Sequence[str]) -> None:
         super().__init__(net, learn, names)
@@ -179,11 +175,11 @@ class ProximalStep(ActorCriticStep):
         self.nothing = ms.Tensor(np.float32(0.0))
         fuse_likelihood(net.head)
 
-    def present(self, rows):
-        """Log-probability and value of rows under the current policy, and the weight `trust` of each row."""
-        log_prob, _, value, params = self.judged(rows)
-        trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
-        found = {"present_log_prob": log_prob, "present_value": value, "trust": trust}
+    def proximal(self, rows):
+        """Log-probability and value of rows under the current policy, and the weight `behavior_weight` of each row."""
+        log_prob, _, value, params = self.evaluate_actions(rows)
+        behavior_weight = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
+        found = {"proximal_log_prob": log_prob, "proximal_value": value, "behavior_weight": behavior_weight}
         if self.compares:
             found[OLD_PARAMS] = self.joined(params, log_prob.shape[0])
         return found
@@ -206,11 +202,11 @@ class ProximalStep(ActorCriticStep):
             start = start + size
         return row_mean(self.net.head.divergence(old, params), batch)
 
-    def with_present(self, batch):
-        """The batch, whose old log-probabilities and values are replaced by present ones if it has them."""
-        if "trust" in batch:
-            batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
-            batch["advantage"] = batch["advantage"] * batch["trust"]
+    def with_proximal(self, batch):
+        """The batch, whose old log-probabilities and values are replaced by the proximal ones if it has them."""
+        if "behavior_weight" in batch:
+            batch["log_prob"], batch["value"] = batch["proximal_log_prob"], batch["proximal_value"]
+            batch["advantage"] = batch["advantage"] * batch["behavior_weight"]
         return batch
 
     def move(self, grads, batch, metrics):

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.agents import ALIVE, CENTRAL, IDENTITY, STATE
+from minding.engine.data.agent_axis import ALIVE, CENTRAL, IDENTITY, STATE
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network
-from minding.policies.acting.agents import CENTRAL_PARTS, CentralActor
+from minding.policies.acting.team_actors import CENTRAL_PARTS, CentralActor
 from minding.policies.families.actor_critic import ActorCriticPolicy, standardized
 from minding.policies.learning.steps import Inputs
 from minding.policies.ops import primitives
@@ -56,7 +56,7 @@ class CentralCriticPolicy(ActorCriticPolicy):
     The network of a subclass has its `CentralValue` as the attribute ``critic``.
     """
 
-    numbers = ("log_prob", "value", "advantage", "return")
+    scalar_fields = ("log_prob", "value", "advantage", "return")
     host_fields = ("advantage",)
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> CentralActor:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minding.engine.buffers import SequenceBatch
-from minding.engine.data.agents import ALIVE
+from minding.engine.data.agent_axis import ALIVE
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops

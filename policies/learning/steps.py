@@ -141,7 +141,7 @@ def _fused_take_fields(fields: tuple[tuple[tuple[int, ...], str], ...]) -> Any:
 PRIORITY = "priority"
 """Name under which `GradientStep` returns priorities."""
 ALL_ROWS = "all_rows"
-"""Name of the input with the indices of all rows, see `GradientStep.present`."""
+"""Name of the input with the indices of all rows, see `GradientStep.proximal`."""
 SUCCESSOR = "successor"
 """Name of the input with the indices of the rows' successors, if the rows do not hold the successors themselves."""
 SHIFT = "shift"
@@ -156,7 +156,7 @@ class GradientStep(nn.Cell):
     Attributes:
       metrics: names of the numbers that `construct` returns, see `named`.
       prioritized: whether `construct` also returns one priority per row, under the name `PRIORITY`.
-      present_names: names of the values that `present` returns.
+      proximal_names: names of the values that `proximal` returns.
       has_action_values: whether `action_value` is defined.
       watched: name of the metric that ends the steps of a call once it exceeds `limit`; the step that finds this
         returns its metrics, but changes nothing. None: no metric ends the steps.
@@ -165,7 +165,7 @@ class GradientStep(nn.Cell):
     """
 
     metrics: tuple[str, ...] = ()
-    present_names: tuple[str, ...] = ()
+    proximal_names: tuple[str, ...] = ()
     prioritized = False
     has_action_values = False
     watched: str | None = None
@@ -195,11 +195,11 @@ class GradientStep(nn.Cell):
         """
         raise NotImplementedError
 
-    def present(self, rows):
+    def proximal(self, rows):
         """Values of all R rows under the parameters before the first step, by name, (R,) each.
 
         This is called if the policy passes an input `ALL_ROWS`, int32 with the R indices in order. The batch of
-        `construct` then contains the values of its own rows, under the names `present_names`.
+        `construct` then contains the values of its own rows, under the names `proximal_names`.
 
         Args:
           rows: by name: the input `ALL_ROWS` as `index`, and the fields of these rows.
@@ -271,9 +271,9 @@ class GradientLoop(nn.Cell):
         inputs = ("index", *steps, *constants)
         # Positions among the inputs; 0, the position of the index, if there is no such input.
         self.all_rows, self.successor = (inputs.index(name) if name in inputs else 0 for name in (ALL_ROWS, SUCCESSOR))
-        self.present_names = root.present_names if self.all_rows else ()
+        self.proximal_names = root.proximal_names if self.all_rows else ()
         self.row_names = (*fields, "index")
-        self.names = (*fields, *inputs, *self.present_names)
+        self.names = (*fields, *inputs, *self.proximal_names)
         self.rescales, self.moves_images = REWARD_FACTOR in inputs, SHIFT in inputs
         self.learners = root.optim.learners if hasattr(root, "optim") else 1
         self.num_steps = 1 + len(steps) if loop else 0
@@ -300,13 +300,13 @@ class GradientLoop(nn.Cell):
 
     def all_steps(self, inputs):
         """Makes all steps of a call; returns the same as `construct`."""
-        present: Any = ()
+        proximal: Any = ()
         if self.all_rows:
             rows = primitives.item(inputs, self.all_rows)
-            present = self.root.present(primitives.named(self.row_names, (*self.rows(rows, rows, self.tables), rows)))
+            proximal = self.root.proximal(primitives.named(self.row_names, (*self.rows(rows, rows, self.tables), rows)))
         if not self.num_steps:
             # For the same reason the root is not called as a cell, which would keep another 70 KB.
-            batch = self.batch(inputs, present)
+            batch = self.batch(inputs, proximal)
             returned = self.root.construct(batch)
             total = self.over_all_learners(self.share(self.stacked(returned), batch))
             return (total, returned[PRIORITY]) if self.prioritized else total
@@ -318,7 +318,7 @@ class GradientLoop(nn.Cell):
             for k in range(len(inputs)):
                 x = primitives.item(inputs, k)
                 values = (*values, primitives.entry(x, i) if k < self.num_steps else x)
-            batch = self.batch(values, present)
+            batch = self.batch(values, proximal)
             returned = self.root.construct(batch)
             total = total + self.share(self.stacked(returned), batch)
             if self.watched is not None:
@@ -337,15 +337,15 @@ class GradientLoop(nn.Cell):
             return i < count
         return i < count and watched <= self.limit
 
-    def batch(self, values, present):
+    def batch(self, values, proximal):
         """The batch of a step: fields and inputs by name."""
         index = primitives.item(values, 0)
         successor = primitives.item(values, self.successor)
         chosen: Any = ()
-        if len(present) > 0:
+        if len(proximal) > 0:
             flat = index.reshape((-1,)) if index.ndim > 1 else index
-            for name in self.present_names:
-                chosen = (*chosen, ops.gather(present[name], flat, 0))
+            for name in self.proximal_names:
+                chosen = (*chosen, ops.gather(proximal[name], flat, 0))
         batch = primitives.named(self.names, (*self.rows(index, successor, self.tables), *values, *chosen))
         if self.rescales:
             batch["reward"] = batch["reward"] * batch[REWARD_FACTOR] + batch[REWARD_OFFSET]

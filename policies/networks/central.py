@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.agents import CENTRAL, STATE
+from minding.engine.data.agent_axis import CENTRAL, STATE
 from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array

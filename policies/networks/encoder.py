@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.blame import building
 from minding.engine.config.named import load_code
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
+from minding.engine.error_origin import building
 from minding.engine.errors import CodeError, SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array

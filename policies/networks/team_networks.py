@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minding.engine.data.agents import ALIVE, IDENTITY, STATE
+from minding.engine.data.agent_axis import ALIVE, IDENTITY, STATE
 from minding.engine.data.batch import Field
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops

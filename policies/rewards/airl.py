@@ -30,7 +30,7 @@ from minding.engine.types import Array, ObsLike
 from minding.policies.learning.steps import Inputs
 from minding.policies.networks.encoder import ActionNumbers, ObsEncoder
 from minding.policies.networks.layers import MLP, ScalarLinear
-from minding.policies.rewards.recorded import RecordedReward, RecordedStep, told_apart
+from minding.policies.rewards.recorded_reward import RecordedReward, RecordedStep, told_apart
 
 
 class ShapedReward(nn.Cell):
@@ -124,7 +124,7 @@ class AIRL(RecordedReward):
             )
         agent, own = self._whitened(data), rollout.record["log_prob"].reshape(-1)
         reward = np.zeros(len(own))
-        reward[rows] = self.judged(agent)[rows] - own[rows]
+        reward[rows] = self.scores(agent)[rows] - own[rows]
         self.check_finite(reward)
         tables, index = self.with_recorded(agent), self.drawn(rows)
         expert, agents = index[:, : self._size], index[:, self._size :] - self._count

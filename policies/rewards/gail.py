@@ -32,7 +32,7 @@ from minding.policies.learning.steps import Inputs
 from minding.policies.networks.encoder import ActionNumbers, ObsEncoder
 from minding.policies.networks.layers import MLP, ScalarLinear
 from minding.policies.ops import primitives
-from minding.policies.rewards.recorded import RecordedReward, RecordedStep, told_apart
+from minding.policies.rewards.recorded_reward import RecordedReward, RecordedStep, told_apart
 
 _EPSILON = 1e-8
 
@@ -113,7 +113,7 @@ class GAIL(RecordedReward):
 
     def reward(self, data: dict[str, Array], rows: Array, rollout: Rollout) -> tuple[Array, Mapping[str, float]]:
         agent = self._whitened(data)
-        logit = self.judged(agent)[rows]
+        logit = self.scores(agent)[rows]
         self.check_finite(logit)
         tables, index = self.with_recorded(agent), self.drawn(rows)
         inputs = Inputs(constants=dict(self.root.optim.rates(0.0)))

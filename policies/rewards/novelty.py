@@ -50,7 +50,7 @@ class Features(nn.Cell):
 class NoveltyStep(GradientStep):
     """Base of the root cells. A subclass defines `errors` and `learned`."""
 
-    present_names = ("error",)
+    proximal_names = ("error",)
     # The priority of a row is its error under the weights before the first step.
     prioritized = True
 
@@ -58,7 +58,7 @@ class NoveltyStep(GradientStep):
         """Prediction errors of rows, float32 (B,)."""
         raise NotImplementedError
 
-    def present(self, rows):
+    def proximal(self, rows):
         return {"error": self.errors(rows)}
 
     def construct(self, batch):

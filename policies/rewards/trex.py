@@ -31,7 +31,7 @@ from minding.policies.learning.steps import Inputs
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.layers import MLP, ScalarLinear
 from minding.policies.ops import primitives
-from minding.policies.rewards.recorded import RecordedReward, RecordedStep
+from minding.policies.rewards.recorded_reward import RecordedReward, RecordedStep
 
 _CALLS = 10
 """Least number of calls that make the gradient steps; the metrics are those of the last one."""
@@ -105,7 +105,7 @@ class TREX(RecordedReward):
     def reward(self, data: dict[str, Array], rows: Array, rollout: Rollout) -> tuple[Array, Mapping[str, float]]:
         if not self._fit:
             self._fit = self._learn()
-        found = self.judged(self._whitened(data))
+        found = self.scores(self._whitened(data))
         z = (found - self._fit["mean"]) / self._fit["deviation"]
         reward = np.zeros(len(z))
         reward[rows] = 0.5 + 0.5 * np.tanh(0.5 * z[rows]) if self._output == "sigmoid" else z[rows]
@@ -122,7 +122,7 @@ class TREX(RecordedReward):
             inputs = Inputs(constants=rates, steps={"within": within})
             metrics = dict(self._update(IndexedBatch(self._layout, tables, index), inputs).metrics)
         some = np.linspace(0, self._count - 1, min(self._count, _JUDGED)).astype(np.int64)
-        found = self.judged({name: values[some] for name, values in self._recorded.items()})
+        found = self.scores({name: values[some] for name, values in self._recorded.items()})
         return {**metrics, "mean": float(found.mean()), "deviation": float(found.std()) or 1.0}
 
     def _parts(self, steps: int) -> tuple[Array, Array]:

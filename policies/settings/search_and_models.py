@@ -7,7 +7,7 @@ import dataclasses
 from minding.engine.config.compiler import opt
 from minding.engine.config.config import CollectSection, LearnSection
 from minding.engine.config.options import WIDTH
-from minding.engine.search.tree import MOST_SIMULATIONS, MOST_WEIGHT
+from minding.engine.search.search_tree import MOST_SIMULATIONS, MOST_WEIGHT
 from minding.policies.settings import Algorithm, groups
 
 

@@ -5,7 +5,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from likes import Flappy, Parking, Stocks, Tetris
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 
 WARNED = {
@@ -47,11 +47,12 @@ def test_transitions_are_chains_of_true_successors(world):
             step = manager.step(action)
             over = step.terminated | step.truncated
             ends += over.sum()
-            for (_, now), (_, successor) in zip(trees.leaves(step.obs), trees.leaves(step.next_obs)):
+            for (_, now), (_, successor) in zip(obs_trees.leaves(step.obs), obs_trees.leaves(step.next_obs)):
                 assert np.array_equal(now[~over], successor[~over])
                 assert successor.shape == now.shape
             moved = [
-                (old != new).any() for (_, old), (_, new) in zip(trees.leaves(before), trees.leaves(step.next_obs))
+                (old != new).any()
+                for (_, old), (_, new) in zip(obs_trees.leaves(before), obs_trees.leaves(step.next_obs))
             ]
             assert any(moved)
             before = step.obs

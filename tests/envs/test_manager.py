@@ -6,7 +6,7 @@ import pytest
 import worlds
 from gymnasium.vector import SyncVectorEnv
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import CheckpointError, ConfigError, EnvError, NonFiniteError, ShapeError
 from minding.engine.types import EpisodeEnd
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
@@ -106,7 +106,7 @@ def test_observations_never_alias_memory_that_later_steps_write(make):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nested_observations_become_trees_of_stacked_arrays(make, backend):
     manager = make("Nested", 2, backend=backend)
-    assert [path for path, _ in trees.leaves(manager.obs)] == ["camera", "joint.position", "pair.0", "pair.1"]
+    assert [path for path, _ in obs_trees.leaves(manager.obs)] == ["camera", "joint.position", "pair.0", "pair.1"]
     step = manager.step(np.array([[2, 1], [0, 1]]))
     assert step.obs.camera.shape == (2, 1, 2, 2)
     assert step.obs.camera.dtype == np.uint8

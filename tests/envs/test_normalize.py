@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from minding.configs import compile_run
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import OBSERVATION
 from minding.envs import make_collector_env
 from minding.envs.config import env_settings
@@ -93,7 +93,7 @@ def test_only_numbers_that_a_network_takes_as_they_are_count():
     )
     made = meter(space=space)
     tree = {"picture": np.full((1, 1, 2, 2), 255, np.uint8), "place": np.array([900])}
-    made.add(trees.unflatten({**tree, "tank": np.float32([[[0, 300]]])}), np.zeros(1), np.zeros(1, bool))
+    made.add(obs_trees.unflatten({**tree, "tank": np.float32([[[0, 300]]])}), np.zeros(1), np.zeros(1, bool))
     assert made.observation_trouble().startswith("observation 'tank'[0, 1] is of about 3e+02, and")
 
 

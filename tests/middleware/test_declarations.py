@@ -24,7 +24,7 @@ from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.data.batch import Field
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.trees import unflatten
+from minding.engine.data.obs_trees import unflatten
 from minding.engine.errors import FieldError
 from minding.engine.run.pool import ModelPool
 from minding.engine.search import opponents

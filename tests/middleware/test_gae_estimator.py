@@ -7,8 +7,8 @@ import pytest
 from fakes import AgePolicy, CountingEnv
 
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.data.obs_trees import unflatten
 from minding.engine.data.rollout import Rollout
-from minding.engine.data.trees import unflatten
 from minding.middleware import StepCollector, gae_estimator
 
 

@@ -12,7 +12,7 @@ from streams import Stream
 from minding.engine.buffers import BaseBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
 from minding.envs.games.goal_games import BitFlip
@@ -54,7 +54,7 @@ def rollout(valid=None, truncated=(1, 3), **parts):
     following = {"observation": bits([5]), "achieved_goal": bits([5]), "desired_goal": bits([7])}
     final = {"observation": last, "achieved_goal": last, "desired_goal": bits([7] * len(last))}
     return Rollout(
-        *map(trees.unflatten, (obs, following, final)),
+        *map(obs_trees.unflatten, (obs, following, final)),
         ends=np.array([[t, 0] for t in truncated]).reshape(-1, 2),
         action=np.arange(STEPS)[:, None],
         reward=np.full((STEPS, 1), -1.0, np.float32),
@@ -134,7 +134,7 @@ def with_goals(stream, start, stop):
     """A rollout of a stream whose observations are achieved goals; the desired ones are far away."""
 
     def goal(obs):
-        return None if obs is None else trees.unflatten({"achieved_goal": obs, "desired_goal": obs * 0 - 9})
+        return None if obs is None else obs_trees.unflatten({"achieved_goal": obs, "desired_goal": obs * 0 - 9})
 
     part = stream.rollout(start, stop)
     seen = {name: goal(getattr(part, name)) for name in ("obs", "last_obs", "final_obs")}
@@ -292,11 +292,11 @@ def test_rewards_that_are_not_those_of_the_rule_are_named_once(config_of, caplog
 
 def divided(tree):
     """The observations with goals in a Dict of two parts, one of them in a Dict of its own."""
-    leaves = trees.named(tree)
+    leaves = obs_trees.named(tree)
     goals = {entry: leaves.pop(entry) for entry in ("achieved_goal", "desired_goal")}
     for entry, bits in goals.items():
         leaves |= {f"{entry}.first": bits[..., :1], f"{entry}.rest.both": bits[..., 1:]}
-    return trees.unflatten(leaves)
+    return obs_trees.unflatten(leaves)
 
 
 class Divided(BitFlip):

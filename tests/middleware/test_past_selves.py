@@ -8,7 +8,7 @@ import pytest
 from minding.configs import compile_run
 from minding.configs.chains import check_chain
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.data.trees import unflatten
+from minding.engine.data.obs_trees import unflatten
 from minding.engine.errors import ChainError, CheckpointError, ConfigError
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.run.pool import ModelPool

@@ -6,7 +6,7 @@ from fakes import dict_of, discrete, mask_of, space_of
 
 from minding.engine import Config, OnlineRLContext
 from minding.engine.buffers import ReplayBuffer
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field
 from minding.engine.errors import CheckpointError, FieldError, GameError, MiddlewareError, NonFiniteError, ShapeError
 from minding.engine.run.fingerprint import fingerprint
@@ -90,7 +90,7 @@ def test_games_are_by_the_rules_and_have_their_outcome_for_the_player_to_move(ga
         seen, over, outcome = replayed(game, played["action"])
         length = len(seen)
         assert over
-        leaves = dict(trees.leaves(played["obs"]))
+        leaves = dict(obs_trees.leaves(played["obs"]))
         np.testing.assert_array_equal(leaves["observation"], [planes for planes, _ in seen])
         np.testing.assert_array_equal(leaves["action_mask"], [legal for _, legal in seen])
         # Whoever made the last ply has -outcome; the sign alternates backwards.
@@ -143,7 +143,7 @@ def test_an_outcome_out_of_range_is_named_by_the_search_that_met_it_and_at_the_p
     with pytest.raises(GameError, match=message):
         puct(game, state, lambda _: (np.zeros((1, 9)), np.zeros(1)), PuctOptions(20), np.random.default_rng(0))
     # A ply that the search has not looked at.
-    monkeypatch.setattr("minding.engine.search.tree.check_outcomes", lambda *given: None)
+    monkeypatch.setattr("minding.engine.search.search_tree.check_outcomes", lambda *given: None)
     with pytest.raises(GameError, match=message):
         play(collector_of(game, simulations=1), 30)
 
@@ -242,9 +242,9 @@ def test_symmetric_games_follow_each_game_and_reach_the_buffer():
     symmetry_enhancer(game)(ctx)
     assert len(ctx.episodes) == 8
     length = len(played["action"])
-    forms = game.symmetries(dict(trees.leaves(played["obs"]))["observation"], played["policy"])
+    forms = game.symmetries(dict(obs_trees.leaves(played["obs"]))["observation"], played["policy"])
     for made, (planes, policy) in zip(ctx.episodes, forms, strict=True):
-        leaves = dict(trees.leaves(made["obs"]))
+        leaves = dict(obs_trees.leaves(made["obs"]))
         np.testing.assert_array_equal(leaves["observation"], planes)
         np.testing.assert_array_equal(made["policy"], policy)
         # What no stone covers is legal: masks turn with the planes.

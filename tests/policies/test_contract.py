@@ -17,7 +17,7 @@ import pytest
 from fakes import IMAGE, VECTOR, Batches, composite, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, ConfigError, MindingError, NonFiniteError, SpaceError
 from minding.engine.process.compiled import RecompileWarning
@@ -339,7 +339,7 @@ def test_the_host_actor_equals_the_graph(built, policy, monkeypatch):
     # Biases begin as zeros.
     for p in policy.net.trainable_params():
         p.asnumpy()[...] += 0.01 * rng.standard_normal(p.shape, np.float32)
-    leaves = [*trees.named(obs).values(), *([] if memory is None else [memory])]
+    leaves = [*obs_trees.named(obs).values(), *([] if memory is None else [memory])]
     graph = acting_network(policy.net, "graph", "act")
     if COMPILED.setdefault(type(policy.net), built.case) != built.case:
         python_code = compiled_once.eagerly(graph._compiled._cell)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import ShapeError
 from minding.policies import get_policy_class
 from minding.policies.acting.numpy_layers import ILLEGAL
@@ -18,7 +18,7 @@ OF_ACTION_VALUES = ("dqn", "qrdqn", "c51", "iqn", "fqf", "rainbow")
 
 
 def observations(mask, rng):
-    return trees.from_nested(
+    return obs_trees.from_nested(
         {"observation": rng.standard_normal((len(mask), 4)).astype(np.float32), "action_mask": mask}
     )
 
@@ -41,7 +41,7 @@ def ppo(build):
 # Acting
 
 
-@pytest.mark.parametrize("backend", ["host", pytest.param("graph", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("graph", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("algorithm", "counts"),
     [

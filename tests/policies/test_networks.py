@@ -20,7 +20,7 @@ from fakes import (
 from treevalue import FastTreeValue
 
 from minding.engine import Config
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
@@ -140,7 +140,7 @@ def test_the_host_form_equals_the_compiled_form(name):
     for cell in net.cells_and_names():
         if isinstance(cell[1], Normalizer):
             cell[1].update(rng(2).normal(3.0, 2.0, (100, 4)))
-    host, graph = acting_network(net, "host", "host"), acting_network(net, "graph", "graph")
+    host, graph = acting_network(net, "numpy", "host"), acting_network(net, "graph", "graph")
     # 5 rows are padded to 8; and both follow a change of the weights.
     for obs in (observations(observation, 8), observations(observation, 5)):
         by_host, by_graph = host(obs), graph(obs)
@@ -196,7 +196,7 @@ def test_images_are_encoded_in_numpy_only_with_the_kernels(compiled, monkeypatch
     net = network(ActorCritic, PICTURE, discrete(3))
     if not compiled:
         with pytest.raises(ConfigError, match=r"has to compute in NumPy, and .*no attribute 'host'"):
-            acting_network(net, "host", "act")
+            acting_network(net, "numpy", "act")
     image, speed = observations(PICTURE, 4)
     act = acting_network(net, "auto", "act")
     assert isinstance(act, GraphNetwork) is not compiled
@@ -242,7 +242,7 @@ def test_an_observation_without_an_encoder_is_named():
 def test_leaves_stand_in_the_order_of_the_observation_tree():
     space = dict_of(b=VECTOR, a={"kind": "tuple", "spaces": [VECTOR] * 11})
     tree = FastTreeValue({"b": np.zeros(1), "a": {str(i): np.full(1, i) for i in range(11)}})
-    assert [leaf.path for leaf in observation_leaves(space)] == [path for path, _ in trees.leaves(tree)]
+    assert [leaf.path for leaf in observation_leaves(space)] == [path for path, _ in obs_trees.leaves(tree)]
 
 
 def test_an_actor_compiles_at_most_once_for_each_power_of_two():
@@ -297,7 +297,7 @@ def test_a_network_that_overrides_what_its_numpy_form_is_of_acts_through_its_gra
     obs = observations(VECTOR, 4)
     np.testing.assert_allclose(act(obs)[0], net([to_device(x) for x in obs])[0].asnumpy(), rtol=1e-5)
     with pytest.raises(ConfigError, match="has to compute in NumPy, and Doubled overrides heads of ActorCritic"):
-        acting_network(net, "host", "mine.act", LEAVES)
+        acting_network(net, "numpy", "mine.act", LEAVES)
 
 
 def test_a_network_that_computes_something_else_than_its_numpy_form_acts_through_its_graph(caplog):
@@ -319,7 +319,7 @@ def test_a_network_without_numpy_form_acts_through_its_graph():
     net.head.shared = ()
     assert isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
     with pytest.raises(ConfigError, match="'Squared' object has no attribute 'host': a cell without NumPy form"):
-        acting_network(net, "host", "act", LEAVES)
+        acting_network(net, "numpy", "act", LEAVES)
 
 
 def test_a_state_value_reads_every_leaf_but_the_mask():

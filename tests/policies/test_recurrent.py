@@ -172,7 +172,7 @@ def build(tiny_config):
     return make
 
 
-@pytest.mark.parametrize("backend", ["host", "graph"])
+@pytest.mark.parametrize("backend", ["numpy", "graph"])
 def test_what_is_remembered_is_what_the_network_last_returned(build, backend):
     mode = build(**{"policy.collect.backend": backend}).collect_mode
     assert mode.memory is None

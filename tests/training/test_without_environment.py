@@ -13,13 +13,13 @@ import minding
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
-from minding.configs.played import in_environment
+from minding.configs.evaluation_env import in_environment
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import load_dataset
 from minding.engine.data.holdout import hold_out
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
-from minding.envs.recorded import action_space, observation_space
+from minding.envs.recorded_spec import action_space, observation_space
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spec import describe_observation
 

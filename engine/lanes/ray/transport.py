@@ -33,7 +33,7 @@ from minding.engine.lanes.ray.code import pack
 from minding.engine.lanes.ray.guard import Guard
 from minding.engine.lanes.ray.machines import Places, check_resources, inspect, is_placed, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
-from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Port, Snapshot, WeightBoard, serialize
+from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Port, Snapshot, WeightStore, serialize
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")
@@ -86,7 +86,7 @@ class RayTransport:
         self._places = Places()
 
     @property
-    def room(self) -> int:
+    def max_collectors(self) -> int:
         if self._address == LOCAL:
             return len(cores()) - 2
         return int(self._connected().cluster_resources().get("CPU", 0)) - 2
@@ -100,7 +100,7 @@ class RayTransport:
         return ActorPort(f"minding-inference-{secrets.token_hex(8)}", askers)
 
     def start(
-        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> RayWorker:
         ray = self._connected()
         shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in board.empty().items()}
@@ -414,7 +414,7 @@ def _store_has_room(ray: Any) -> Iterator[None]:
 
 
 class RayBoard(CopiedWeights):
-    """A `WeightBoard` whose arrays are in Ray's object store, once each, while a version that contains them is in use.
+    """A `WeightStore` whose arrays are in Ray's object store, once each, while a version that contains them is in use.
 
     The changed arrays of a version form one object. The place of a version is the list of objects that hold its arrays;
     if several objects hold an array, the last one counts.

@@ -1,7 +1,7 @@
 """Battle: a team of riflemen on a grid against a scripted one, in the manner of SMAC."""
 
+from minding.envs.games.battle.battle_vector import BattleVector
 from minding.envs.games.battle.single import Battle
-from minding.envs.games.battle.vector import BattleVector
 from minding.envs.single.smac import SmacParallel
 
 __all__ = ["Battle", "BattleVector", "parallel_env"]

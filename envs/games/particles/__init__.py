@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from minding.envs.games.particles.particles_vector import ParticlesVector
 from minding.envs.games.particles.scenarios import Spread, Tag
-from minding.envs.games.particles.vector import ParticlesVector
 
 __all__ = ["ParticlesVector", "simple_spread", "simple_tag"]
 

@@ -236,7 +236,7 @@ def played_in(cfg: Config, env_id: str | None) -> Config:
     Raises:
       ConfigError: the run has no environment, or the spaces do not fit.
     """
-    from minding.configs.played import in_environment
+    from minding.configs.evaluation_env import in_environment
     from minding.envs.config import check_playable
 
     check_playable(cfg.env if env_id is None else {"env_id": env_id})

@@ -40,7 +40,7 @@ def compare(runs: tuple[str, ...]) -> None:
     """
     with bad_input():
         from minding.engine.run.comparison import compare_runs, seeds_of
-        from minding.engine.run.figures import judged_figures
+        from minding.engine.run.run_summary import judged_figures
 
         compared = compare_runs(runs)
     several = len({run.env_id for run in compared}) > 1

@@ -325,7 +325,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _open(source: str, env: str | None, **how: Any) -> Any:
-    from minding.envs.recorded import describe_environment
+    from minding.envs.recorded_spec import describe_environment
     from minding.training.conversion import open_source
 
     return open_source(source, env=None if env is None else describe_environment(env), **how)

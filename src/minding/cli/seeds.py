@@ -182,7 +182,7 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
 
 def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
     from minding.engine.chain.context import UNITS
-    from minding.engine.run.figures import judged_figures
+    from minding.engine.run.run_summary import judged_figures
 
     unit = next(iter(figures.values())).get("unit", "env_step")
     judged = {seed: judged_figures(each.get("data_eval", {})) for seed, each in figures.items()}
@@ -204,7 +204,7 @@ def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
 
 
 def _evaluation(figures: Mapping[str, Any]) -> str:
-    from minding.engine.run.figures import judged_figures
+    from minding.engine.run.run_summary import judged_figures
 
     if not figures.get("n_eval_episodes"):
         judged = [f"{name} {text}" for name, text in judged_figures(figures.get("data_eval", {})).items()]

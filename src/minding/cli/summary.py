@@ -60,9 +60,9 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     from minding.engine.chain.context import UNITS
     from minding.engine.errors import ConfigError
     from minding.engine.run.curves import EVAL_RETURN, MEASURES, main_column, points_of_run, unjudged
-    from minding.engine.run.figures import plays_itself
     from minding.engine.run.metrics import read_metrics
     from minding.engine.run.plotting import terminal_curve
+    from minding.engine.run.run_summary import plays_itself
 
     if not run_dir.metrics.exists():
         return "none: the run ended before its first row of metrics"
@@ -127,7 +127,7 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     """The evaluations of the final policy: by returns, on recorded data, or none."""
     from minding.engine.data.episode import RECORDED
     from minding.engine.run.curves import unjudged
-    from minding.engine.run.figures import judged_figures, plays_itself
+    from minding.engine.run.run_summary import judged_figures, plays_itself
 
     if plays_itself(cfg):
         return _scores(cfg, summary)
@@ -147,7 +147,7 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
 
 def _scores(cfg: Config, summary: Any) -> dict[str, str]:
     """The scores of the final policy in games against opponents."""
-    from minding.engine.run.figures import final_scores
+    from minding.engine.run.run_summary import final_scores
 
     if not summary.n_eval_episodes:
         return {"mean score": "none"}
@@ -160,7 +160,7 @@ def _scores(cfg: Config, summary: Any) -> dict[str, str]:
 
 def _figures(cfg: Config, summary: Any) -> dict[str, str]:
     from minding.engine.paths import shown
-    from minding.engine.run.figures import plays_itself, units_of
+    from minding.engine.run.run_summary import plays_itself, units_of
 
     counters, units = dict.fromkeys((summary.unit, "train_iter")), units_of(cfg)
     info = {} if plays_itself(cfg) else summary.eval_info

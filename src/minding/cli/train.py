@@ -216,7 +216,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         from minding.engine.errors import NoCheckpointError
         from minding.engine.process import collectives
         from minding.engine.run.run_dir import RunDir
-        from minding.training.sharing import is_saved
+        from minding.training.saved_agent import is_saved
 
         run_dir = RunDir.open(run, trust=trust)
         if is_saved(run_dir.path):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from minding.configs.chains import check_chain, get_chain
 from minding.configs.checks import largest_sizes
-from minding.engine.blame import building
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.chain.task import Task
@@ -18,6 +17,7 @@ from minding.engine.config.compiler import compile_config
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code, named_parts
 from minding.engine.data.episode import RECORDED
+from minding.engine.error_origin import building
 from minding.engine.errors import ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.run import check_transport

@@ -16,7 +16,7 @@ from minding.engine.run.run_dir import RunDir
 from minding.engine.search import opponents
 from minding.engine.search.opponents import Opponent, SearchPlayer, ask, search
 from minding.engine.search.rules import stones_of
-from minding.engine.search.tree import Evaluate, Found
+from minding.engine.search.search_tree import Evaluate, Found
 from minding.engine.types import Array, BoardGame, State
 from minding.envs import make_board_game
 from minding.middleware.board_search import check_fits, eval_options, judge_of

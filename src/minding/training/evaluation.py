@@ -13,9 +13,9 @@ from minding.configs.chains import get_chain
 from minding.engine.config.config import Config
 from minding.engine.paths import anchored
 from minding.engine.run import aggregates
-from minding.engine.run.figures import Score, mean_scores, opponents_of
 from minding.engine.run.pool import Version
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_summary import Score, mean_scores, opponents_of
 from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_evaluator_env
 from minding.middleware.evaluator import info_means, play_episodes
@@ -128,7 +128,7 @@ def evaluate(
       seed: seed of the environments; the run's own by default.
       acting: a policy, such as an exported file, that acts instead of the run's own.
       ckpt: the checkpoint folder, or the version of the run's model pool, to use; the newest checkpoint by default.
-      played: the configuration of the environment to play in (see `configs.played`); the run's own by default.
+      played: the configuration of the environment to play in (see `configs.evaluation_env`); the run's own by default.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to another network.

@@ -13,8 +13,8 @@ import numpy as np
 from minding import __version__
 from minding.engine.checkpoint.store import first_line
 from minding.engine.config.config import Config
-from minding.engine.data import trees
-from minding.engine.data.agents import num_agents
+from minding.engine.data import obs_trees
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.errors import ExportError
 from minding.engine.files import as_json
 from minding.engine.paths import absolute
@@ -146,5 +146,5 @@ def _observations(cfg: Config, acting: EvalMode, count: int = PARITY_OBSERVATION
             seen.append(step.obs)
     finally:
         env.close()
-    joined = trees.tree_map(lambda *arrays: np.concatenate(arrays), *seen)
-    return trees.index(joined, slice(count))
+    joined = obs_trees.tree_map(lambda *arrays: np.concatenate(arrays), *seen)
+    return obs_trees.index(joined, slice(count))

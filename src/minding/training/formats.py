@@ -30,7 +30,7 @@ from minding.engine.errors import DamagedDataError, DataError, ShapeError, Space
 from minding.engine.files import read_bounded
 from minding.engine.process.packages import import_extra
 from minding.engine.types import Array
-from minding.envs.recorded import action_space, observation_space
+from minding.envs.recorded_spec import action_space, observation_space
 from minding.envs.spaces.actions import JoinedActions, describe_actions
 from minding.envs.spaces.layout import ObsLayout
 from minding.envs.spec import describe_observation

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minding.configs import compile_run
-from minding.engine.blame import in_code_of
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
+from minding.engine.error_origin import in_code_of
 from minding.engine.run.pool import ModelPool, Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
 from minding.training.assembly import make_policy, sizes_named
-from minding.training.sharing import check_saved, is_saved, read_weights
+from minding.training.saved_agent import check_saved, is_saved, read_weights
 
 
 class Trained(NamedTuple):

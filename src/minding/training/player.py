@@ -12,14 +12,14 @@ import numpy.typing as npt
 from minding.engine.config.config import Config
 from minding.engine.data.action_trees import ActionTree
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.agents import num_agents
+from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import MindingError, NonFiniteError, ShapeError
 from minding.engine.types import Array
 from minding.envs.config import env_settings
 from minding.envs.guards.values import ValueCheck
-from minding.envs.recorded import action_space, observation_space
+from minding.envs.recorded_spec import action_space, observation_space
 from minding.envs.single.factory import env_factory
 from minding.envs.spaces.info import JoinInfo, WithInfo
 from minding.envs.spaces.layout import ObsLayout
@@ -91,7 +91,7 @@ class Player:
         if self._thread not in (None, threading.get_ident()):
             raise MindingError(
                 f"{self._name} acts through a compiled graph, which works only in the thread that made it: act there, "
-                "or train with policy.collect.backend=host, if the network has a NumPy form"
+                "or train with policy.collect.backend=numpy, if the network has a NumPy form"
             )
         count = self._rows(obs)
         if count == 0:

@@ -12,7 +12,7 @@ import numpy as np
 from minding.configs import compile_run
 from minding.engine.config.config import Config
 from minding.engine.config.identity import identity
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset import Dataset, joined, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
@@ -224,4 +224,4 @@ class _Lane:
 
 
 def _row(obs: Obs, n: int) -> dict[str, Array]:
-    return {path: np.array(leaf[n]) for path, leaf in trees.leaves(obs)}
+    return {path: np.array(leaf[n]) for path, leaf in obs_trees.leaves(obs)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minding.configs.recorded import data_folder, is_same_data
+from minding.configs.recorded_data import data_folder, is_same_data
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_newest
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, RUN, check_checkpoint, check_identity, identity
@@ -12,7 +12,7 @@ from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
-from minding.training.sharing import check_saved, is_saved, trained_steps, warm_start
+from minding.training.saved_agent import check_saved, is_saved, trained_steps, warm_start
 
 _LEARNED = {path: what for path, what in RUN.items() if path in POLICY or path == "policy.other.reward"}
 """Settings that both runs must have in common: those of the policy, and of the scale of its values."""

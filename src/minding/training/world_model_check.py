@@ -11,7 +11,7 @@ import numpy as np
 
 from minding.configs import compile_run
 from minding.engine.config.config import Config
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.description import describe
 from minding.engine.errors import ConfigError
@@ -21,7 +21,7 @@ from minding.envs import make_evaluator_env
 from minding.envs.config import check_playable
 from minding.training.loading import load_policy
 from minding.training.recording import play_recorded
-from minding.training.sharing import is_saved
+from minding.training.saved_agent import is_saved
 
 REWARD, CONTINUES = "reward", "continues"
 _SHOWN = 4
@@ -145,7 +145,7 @@ def _remembered(policy: Any, data: Dataset) -> Array:
     for k in range(len(data)):
         if k in begun:
             mode.reset()
-        mode.forward(trees.unflatten({path: leaf[k : k + 1] for path, leaf in data.obs.items()}))
+        mode.forward(obs_trees.unflatten({path: leaf[k : k + 1] for path, leaf in data.obs.items()}))
         rows.append(actor.newest_memory.copy())
     return np.concatenate(rows)
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from minding.engine.data.action_trees import ActionTree, joined_space, parts_of
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import ShapeError, SpaceError
-from minding.envs.recorded import action_space
+from minding.envs.recorded_spec import action_space
 from minding.envs.spaces.actions import JoinedActions, describe_actions
 
 SPACE = spaces.Tuple(

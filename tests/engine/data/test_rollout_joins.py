@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streams import GAMMA, Stream
 from treevalue import FastTreeValue
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.rollout_joins import CannotJoin, join_shards, last_rows, side_by_side
@@ -35,10 +35,10 @@ def cut(rollout, envs):
             dataclasses.replace(
                 rollout,
                 **{name: None if column is None else column[:, own] for name, column in columns.items()},
-                obs=trees.tree_map(lambda x, own=own: x[:, own], rollout.obs),
-                last_obs=trees.tree_map(lambda x, own=own: x[own], rollout.last_obs),
+                obs=obs_trees.tree_map(lambda x, own=own: x[:, own], rollout.obs),
+                last_obs=obs_trees.tree_map(lambda x, own=own: x[own], rollout.last_obs),
                 ends=rollout.ends[mine] - [0, start],
-                final_obs=trees.index(rollout.final_obs, mine) if any_ended else None,
+                final_obs=obs_trees.index(rollout.final_obs, mine) if any_ended else None,
                 record={name: x[:, own] for name, x in rollout.record.items()},
                 info={name: x[:, own] for name, x in rollout.info.items()},
                 last_value=None if rollout.last_value is None else rollout.last_value[own],
@@ -53,8 +53,8 @@ def same(one, other):
         here, there = getattr(one, field.name), getattr(other, field.name)
         assert (here is None) == (there is None), field.name
         here, there = (
-            dict(trees.leaves(here)) if trees.is_tree(here) else here,
-            (dict(trees.leaves(there)) if trees.is_tree(there) else there),
+            dict(obs_trees.leaves(here)) if obs_trees.is_tree(here) else here,
+            (dict(obs_trees.leaves(there)) if obs_trees.is_tree(there) else there),
         )
         np.testing.assert_equal(here, there, err_msg=field.name)
 

@@ -1,4 +1,4 @@
-"""The contracts of `Channel` and of `WeightBoard`, for the ends and boards of every transport."""
+"""The contracts of `Channel` and of `WeightStore`, for the ends and boards of every transport."""
 
 import dataclasses
 import os
@@ -271,7 +271,7 @@ def test_messages_between_processes_arrive_and_a_death_is_noticed_in_both_direct
     assert process.exitcode == 3
 
 
-# The contract of WeightBoard: versions are whole, kept while they are read, and never torn
+# The contract of WeightStore: versions are whole, kept while they are read, and never torn
 
 SHAPES = {"kernel": (3, 4), "bias": (), "none": (0, 2), "large": (5000,)}
 

@@ -179,7 +179,7 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
 
 def test_cores_and_room_come_from_the_transport(transport):
     made, cores = OF_NAME[transport](), sorted(os.sched_getaffinity(0))
-    assert made.room == len(cores) - 2
+    assert made.max_collectors == len(cores) - 2
     assert list(made.cores) == (cores if transport == "processes" else [])
 
 

@@ -9,10 +9,10 @@ from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import best_of, compare_runs
 from minding.engine.run.curves import curves_of_run, learning_curves
-from minding.engine.run.figures import final_scores
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import plot_curves
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_summary import final_scores
 from minding.engine.types import EpisodeEnd
 from minding.training.evaluation import Evaluation
 

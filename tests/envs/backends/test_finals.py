@@ -6,7 +6,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from worlds import Counter, Nested, Permit
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import EnvError
 from minding.envs import VectorEnvManager
 
@@ -94,7 +94,7 @@ def ends(manager, steps=6):
     for _ in range(steps):
         step = manager.step(np.zeros(N, np.int64))
         over = step.terminated | step.truncated
-        found += [leaf[over].tolist() for _, leaf in trees.leaves(step.next_obs)]
+        found += [leaf[over].tolist() for _, leaf in obs_trees.leaves(step.next_obs)]
     manager.close()
     return found
 

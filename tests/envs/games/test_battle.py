@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle import Battle, BattleVector, parallel_env
 from minding.envs.games.battle.duel import parallel_env as duel_env
@@ -226,7 +226,7 @@ def test_backends_give_the_same_arrays(env_id, settings):
         assert np.array_equal(one.terminated, other.terminated)
         assert np.array_equal(one.truncated, other.truncated)
         assert one.reward == pytest.approx(other.reward, abs=1e-6)
-        for (path, a), (_, b) in zip(trees.leaves(one.next_obs), trees.leaves(other.next_obs), strict=True):
+        for (path, a), (_, b) in zip(obs_trees.leaves(one.next_obs), obs_trees.leaves(other.next_obs), strict=True):
             assert a.dtype == b.dtype, path
             assert np.array_equal(a, b), path
         assert np.array_equal(one.info[told], other.info[told])

@@ -6,7 +6,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import minding.envs  # noqa: F401 - registers it
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.memory_games import EAST, NORTH, SOUTH, WEST
 from minding.envs.random_play import RandomPlay
@@ -64,7 +64,7 @@ def test_the_vector_version_plays_the_games_of_single_environments(env_id, playe
         for row, single in enumerate(singles):
             obs, reward, terminated, _, info = single.step(int(action[row]))
             assert (step.reward[row], step.terminated[row]) == (np.float32(reward), terminated)
-            shown = trees.named(step.next_obs)
+            shown = obs_trees.named(step.next_obs)
             if "RepeatPrevious" not in env_id:
                 # Whose symbols are drawn in each step.
                 assert np.array_equal(shown["observation" if "observation" in shown else ""][row], obs)
@@ -85,7 +85,7 @@ def test_running_games_resume_exactly(env_id, played):
     for _ in range(60):
         action = play.action()
         one, other = play.step(action), second.step(action)
-        for (path, mine), (_, theirs) in zip(trees.leaves(one.obs), trees.leaves(other.obs), strict=True):
+        for (path, mine), (_, theirs) in zip(obs_trees.leaves(one.obs), obs_trees.leaves(other.obs), strict=True):
             assert np.array_equal(mine, theirs), path
         assert np.array_equal(one.reward, other.reward)
         assert one.episodes == other.episodes

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import ConfigError, EnvError
 from minding.envs import make_env_manager
 from minding.envs.games.particles import simple_spread, simple_tag
@@ -73,7 +73,7 @@ def in_contact(vector):
 
 
 def assert_same_rows(one, other, rows):
-    for (path, a), (_, b) in zip(trees.leaves(one), trees.leaves(other), strict=True):
+    for (path, a), (_, b) in zip(obs_trees.leaves(one), obs_trees.leaves(other), strict=True):
         assert a.dtype == b.dtype, path
         assert np.array_equal(a[rows], b[rows]), path
 

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from minding.engine.data import trees
-from minding.engine.data.agents import own_view
+from minding.engine.data import obs_trees
+from minding.engine.data.agent_axis import own_view
 from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import describe_env, make_env_manager
 from minding.envs.single.parallel import parallel_source
@@ -180,7 +180,9 @@ def test_an_aec_environment_plays_the_game_of_its_parallel_form():
         steps.append([manager.step(np.full((2, 4), k)) for k in range(4)])
         manager.close()
     for one, other in zip(*steps):
-        assert all(np.array_equal(a, b) for (_, a), (_, b) in zip(trees.leaves(one.obs), trees.leaves(other.obs)))
+        assert all(
+            np.array_equal(a, b) for (_, a), (_, b) in zip(obs_trees.leaves(one.obs), obs_trees.leaves(other.obs))
+        )
         assert np.array_equal(one.reward, other.reward)
         assert one.episodes == other.episodes
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import ShapeError, SpaceError
 from minding.envs.spaces.layout import ObsLayout
 
@@ -13,7 +13,7 @@ def test_leaves_follow_the_sorted_key_order_of_trees():
     space = spaces.Tuple([spaces.Discrete(2)] * 11)
     layout = ObsLayout(space)
     obs = layout.unflatten(layout.allocate(3))
-    assert [leaf.path for leaf in layout.leaves] == [path for path, _ in trees.leaves(obs)]
+    assert [leaf.path for leaf in layout.leaves] == [path for path, _ in obs_trees.leaves(obs)]
     assert [leaf.path for leaf in layout.leaves][:4] == ["0", "1", "10", "2"]
 
 

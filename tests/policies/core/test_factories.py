@@ -243,7 +243,7 @@ def test_a_compiled_actor_is_rebuilt_takes_over_new_weights_and_answers_to_the_b
     assert not np.array_equal(other["before"]["random.action"], answers["before"]["random.action"])
 
 
-@pytest.mark.parametrize("backend", ["host", pytest.param("graph", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("graph", marks=pytest.mark.slow)])
 def test_the_first_worker_goes_on_remembering_and_the_others_begin_anew(build, backend):
     policy = build("memory", **{"policy.collect.backend": backend})
     obs = observation(policy.spec["observation"])

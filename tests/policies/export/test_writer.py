@@ -12,7 +12,7 @@ import pytest
 from fakes import IMAGE, VECTOR, composite, dict_of, discrete, draw_masks, mask_of, multi_discrete, space_of
 
 from minding.engine import files
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ExportError, MissingExtraError, ShapeError
 from minding.engine.process.runtime import assign, ops
@@ -138,7 +138,7 @@ def observation(space, count, seed=0):
         return rng.integers(0, leaf.space.get("n", leaf.space.get("nvec", 2)), shape)
 
     leaves = {leaf.path: draw(leaf) for leaf in observation_leaves(space)}
-    return trees.unflatten(leaves)
+    return obs_trees.unflatten(leaves)
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
     memory = draw_memory(one.policy, 1000)
     # One file, three batch sizes: 1, 64 and what remains.
     parts = [
-        exported.outputs(trees.index(obs, slice(a, b)), None if memory is None else memory[a:b])
+        exported.outputs(obs_trees.index(obs, slice(a, b)), None if memory is None else memory[a:b])
         for a, b in itertools.pairwise((0, 1, 65, 1000))
     ]
     outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -220,7 +220,9 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
         assert outputs["action"].dtype == np.int32
         assert np.array_equal(outputs["action"], action)
     if memory is None:
-        np.testing.assert_allclose(exported.eval_mode.forward(trees.index(obs, slice(1, 65))), action[1:65], atol=2e-5)
+        np.testing.assert_allclose(
+            exported.eval_mode.forward(obs_trees.index(obs, slice(1, 65))), action[1:65], atol=2e-5
+        )
         np.testing.assert_allclose(one.policy.eval_mode.forward(obs), action, rtol=1e-6)
     parity = compare(one.policy, outputs, obs, memory)
     assert (parity.count, parity.other_actions, parity.holds) == (1000, 0, True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fakes import dict_of, discrete, multi_discrete, space_of
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import CheckpointError, DataError, NonFiniteError
@@ -74,7 +74,7 @@ def rollout(valid=None, value=0.0, seed=0):
     b = rng.integers(0, 2, (STEPS + 1, ENVS))
     action = rng.integers(0, 3, (STEPS, ENVS))
     none = np.zeros((STEPS, ENVS), bool)
-    obs, last = (trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
+    obs, last = (obs_trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
     zeros = np.zeros((STEPS, ENVS), np.float32)
     return Rollout(obs, last, None, np.empty((0, 2), np.int64), action, zeros, none, none, valid, {})
 

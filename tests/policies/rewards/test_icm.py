@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import composite, dict_of, discrete, multi_discrete, space_of
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout
 from minding.engine.process.runtime import ms
 from minding.policies.networks.encoder import ActionNumbers
@@ -36,12 +36,12 @@ def rollout(action, seed=0):
     rng = np.random.default_rng(seed)
     a = rng.normal(3.0, 2.0, (STEPS + 1, ENVS, 3)).astype(np.float32)
     b = rng.integers(0, 2, (STEPS + 1, ENVS))
-    obs, last = (trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
+    obs, last = (obs_trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
     taken = rng.integers(0, 3, (STEPS, ENVS)) if action["kind"] == "discrete" else rng.normal(size=(STEPS, ENVS, 2))
     ended, zeros = np.zeros((STEPS, ENVS), bool), np.zeros((STEPS, ENVS), np.float32)
     # The successor of a step at an end is not the next observation.
     ended[2, 1] = True
-    final = trees.unflatten({"a": np.full((1, 3), 9.0, np.float32), "b": np.array([1])})
+    final = obs_trees.unflatten({"a": np.full((1, 3), 9.0, np.float32), "b": np.array([1])})
     taken = taken if action["kind"] == "discrete" else taken.astype(np.float32)
     return Rollout(obs, last, final, np.array([[2, 1]]), taken, zeros, ended, np.zeros_like(ended), None, {})
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import dict_of, discrete, space_of
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import NonFiniteError
 from minding.policies.rewards.rnd import RND
@@ -43,7 +43,7 @@ def rollout(seed=0, valid=None, value=None):
     if value is not None:
         a[:], b[:] = value, 1
     none = np.zeros((STEPS, ENVS), bool)
-    obs, last = (trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
+    obs, last = (obs_trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
     zeros = np.zeros((STEPS, ENVS), np.float32)
     return Rollout(obs, last, None, np.empty((0, 2), np.int64), zeros, zeros, none, none, valid, {})
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.masks import OBSERVATION
 from minding.engine.types import Array
+from minding.envs.games.game_vector import AgentsVector
 from minding.envs.games.particles.physics import Worlds, distances
 from minding.envs.games.particles.scenarios import Scenario, Sight
-from minding.envs.games.vector import AgentsVector
-from minding.envs.spaces.agents import AgentsSpace, Team
+from minding.envs.spaces.team_space import AgentsSpace, Team
 
 _WAYS = np.array([[0.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
 """The directions in which actions push: none, left, right, down, up."""

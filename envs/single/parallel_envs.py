@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from minding.engine.data.agents import ALIVE, IDENTITY, STATE
+from minding.engine.data.agent_axis import ALIVE, IDENTITY, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
@@ -24,9 +24,9 @@ from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info,
 from minding.envs.guards.faults import describe
 from minding.envs.guards.values import PLAIN, as_reward
 from minding.envs.spaces.actions import JoinedActions, as_multi_discrete, describe_actions, without_placeholders
-from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
+from minding.envs.spaces.team_space import AgentsSpace, Team
 
 
 def entry_of(infos: Mapping[str, Any], agent: str, key: str) -> Any:

@@ -111,7 +111,7 @@ class RecordedReward(LearnedReward):
         """The model for a chain in which a policy acts."""
         return cls(cfg, dataset)
 
-    def judged(self, rows: Mapping[str, Array]) -> Array:
+    def scores(self, rows: Mapping[str, Array]) -> Array:
         """The network's output for rows, float64 (n,)."""
         inputs = [runtime.to_device(narrow(rows[name])) for name in self._layout.fields]
         output: Array = self._graph(*inputs).asnumpy().astype(np.float64)

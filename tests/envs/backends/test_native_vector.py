@@ -5,7 +5,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from worlds import Both, Counter, Faulty, Nested
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import ConfigError, EnvError
 from minding.envs import VectorEnvManager
 
@@ -26,7 +26,8 @@ def transitions(manager, steps, action):
         for env in range(manager.num_envs):
             if step.valid is None or step.valid[env]:
                 before, after = (
-                    [leaf.tolist() for _, leaf in trees.leaves(trees.index(tree, env))] for tree in (obs, step.next_obs)
+                    [leaf.tolist() for _, leaf in obs_trees.leaves(obs_trees.index(tree, env))]
+                    for tree in (obs, step.next_obs)
                 )
                 flags = (float(step.reward[env]), bool(step.terminated[env]), bool(step.truncated[env]))
                 streams[env].append((before, after, *flags))

@@ -126,7 +126,7 @@ def describe_data(cfg: Config, saved: Mapping[str, Any] | None) -> Mapping[str, 
       ConfigError: no data are given, the algorithm does not learn from data, or settings change an environment.
       DataError: there are no recorded data.
     """
-    from minding.envs.recorded import describe_recorded
+    from minding.envs.recorded_spec import describe_recorded
 
     check_collects(cfg, collects="data" not in cfg.policy.other)
     folder = data_folder(cfg)

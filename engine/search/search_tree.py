@@ -178,7 +178,7 @@ class Tree:
             return outcome.astype(np.float64), running
         if running.size < self.games:
             state = self._padded(state, over)
-        logits, values = judged(leaves(state, asked))
+        logits, values = checked_answer(leaves(state, asked))
         self._store(simulation, state, asked, logits, values)
         new = running + simulation * self.games
         self.child[self._leaf.take(running)] = new
@@ -263,7 +263,7 @@ def check_outcomes(game: BoardGame, over: Array, outcome: Array) -> None:
         )
 
 
-def judged(answer: Any) -> tuple[Array, Array]:
+def checked_answer(answer: Any) -> tuple[Array, Array]:
     """The result of an evaluator as two arrays of numbers; GameError for anything else."""
     if isinstance(answer, (tuple, list)) and len(answer) == 2:
         logits, values = (np.asarray(part) for part in answer)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.data.masks import first_entries
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ShapeError
@@ -37,7 +37,7 @@ def alive_agents(obs: Obs) -> Array:
 
 def agents_view(obs: ObsLike) -> dict[str, Array]:
     """The observations of the agents themselves: path -> ``(..., M, ...)``, without `ALIVE` and `STATE`."""
-    given = trees.named(obs).items()
+    given = obs_trees.named(obs).items()
     return {path: leaf for path, leaf in given if path.partition(".")[0] not in (ALIVE, STATE)}
 
 
@@ -50,7 +50,7 @@ def central_view(obs: ObsLike) -> dict[str, Array]:
     Raises:
       ShapeError: the observation holds no state.
     """
-    given = trees.named(obs)
+    given = obs_trees.named(obs)
     alive = given[ALIVE]
     states = {path: leaf for path, leaf in given.items() if path.partition(".")[0] == STATE}
     if not states:

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.masks import OBSERVATION
 
 

@@ -7,7 +7,7 @@ import pytest
 from fresh import run_fresh
 from treevalue import FastTreeValue
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import MissingExtraError, ShapeError
 
 
@@ -16,70 +16,69 @@ def nested():
 
 
 def same(left, right):
-    pairs = zip(trees.leaves(left), trees.leaves(right), strict=True)
+    pairs = zip(obs_trees.leaves(left), obs_trees.leaves(right), strict=True)
     return all(a[0] == b[0] and np.array_equal(a[1], b[1]) for a, b in pairs)
 
 
 def test_leaves_come_in_sorted_key_order_with_dotted_paths_and_back():
-    assert [path for path, _ in trees.leaves(nested())] == ["arm.position", "camera"]
-    assert [path for path, _ in trees.leaves(np.zeros(2))] == [""]
-    assert same(trees.unflatten(trees.leaves(nested())), nested())
+    assert [path for path, _ in obs_trees.leaves(nested())] == ["arm.position", "camera"]
+    assert [path for path, _ in obs_trees.leaves(np.zeros(2))] == [""]
+    assert same(obs_trees.unflatten(obs_trees.leaves(nested())), nested())
     plain = np.arange(3)
-    assert trees.unflatten(trees.leaves(plain)) is plain
+    assert obs_trees.unflatten(obs_trees.leaves(plain)) is plain
 
 
 def test_map_over_one_tree_and_over_several_of_the_same_keys():
-    doubled = trees.tree_map(lambda a: a * 2, nested())
+    doubled = obs_trees.tree_map(lambda a: a * 2, nested())
     assert doubled.arm.position.tolist() == [10.0, 12.0]
-    total = trees.tree_map(np.add, nested(), nested())
+    total = obs_trees.tree_map(np.add, nested(), nested())
     assert total.camera.tolist() == [[2, 4], [6, 8]]
-    assert trees.tree_map(np.add, np.array([1, 2]), np.array([10, 20])).tolist() == [11, 22]
+    assert obs_trees.tree_map(np.add, np.array([1, 2]), np.array([10, 20])).tolist() == [11, 22]
     with pytest.raises(ShapeError, match=r"\['arm', 'camera'\].*\['lidar'\]"):
-        trees.tree_map(np.add, nested(), FastTreeValue({"lidar": np.zeros(1)}))
+        obs_trees.tree_map(np.add, nested(), FastTreeValue({"lidar": np.zeros(1)}))
     with pytest.raises(ShapeError, match="ndarray"):
-        trees.tree_map(np.add, nested(), np.zeros(1))
+        obs_trees.tree_map(np.add, nested(), np.zeros(1))
 
 
 def test_stack_and_index_take_every_leaf():
-    stacked = trees.stack([nested(), nested(), nested()])
+    stacked = obs_trees.stack([nested(), nested(), nested()])
     assert stacked.camera.shape == (3, 2, 2)
     assert stacked.arm.position.tolist() == [[5.0, 6.0]] * 3
-    assert trees.stack([np.array([1]), np.array([2])]).tolist() == [[1], [2]]
-    picked = trees.index(nested(), np.array([1]))
+    assert obs_trees.stack([np.array([1]), np.array([2])]).tolist() == [[1], [2]]
+    picked = obs_trees.index(nested(), np.array([1]))
     assert picked.camera.tolist() == [[3, 4]]
     assert picked.arm.position.tolist() == [6.0]
-    assert trees.index(np.array([7, 8, 9]), slice(1, None)).tolist() == [8, 9]
+    assert obs_trees.index(np.array([7, 8, 9]), slice(1, None)).tolist() == [8, 9]
 
 
 def test_a_copy_shares_no_memory():
     original = nested()
-    copied = trees.copy(original)
+    copied = obs_trees.copy(original)
     original.arm.position[0] = -1
     assert copied.arm.position.tolist() == [5.0, 6.0]
     assert isinstance(copied, FastTreeValue)
 
 
 def test_importing_the_module_does_not_import_treevalue():
-    code = (
-        "import numpy, sys, minding.engine.data.trees as t; t.copy(numpy.zeros(1)); print('treevalue' in sys.modules)"
-    )
+    code = "import sys, numpy; from minding.engine.data import obs_trees\n"
+    code += "obs_trees.copy(numpy.zeros(1)); print('treevalue' in sys.modules)"
     assert run_fresh(code) == ["False"]
 
 
 def test_conversion_to_an_unknown_backend_and_without_the_extra_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "treetensor.numpy", None)
     with pytest.raises(MissingExtraError, match=r"\.\[treetensor\]"):
-        trees.to_treetensor(nested())
+        obs_trees.to_treetensor(nested())
     with pytest.raises(ValueError, match="'numpy' or 'torch'"):
-        trees.to_treetensor(nested(), "jax")
+        obs_trees.to_treetensor(nested(), "jax")
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_a_tree_survives_the_way_to_treetensor_and_back(backend):
     library = pytest.importorskip(f"treetensor.{backend}")
-    converted = trees.to_treetensor(nested(), backend)
+    converted = obs_trees.to_treetensor(nested(), backend)
     assert isinstance(converted, library.ndarray if backend == "numpy" else library.Tensor)
-    returned = trees.from_treetensor(converted)
+    returned = obs_trees.from_treetensor(converted)
     assert type(returned) is FastTreeValue
     assert same(returned, nested())
 
@@ -97,14 +96,14 @@ def test_a_tree_survives_the_way_to_treetensor_and_back(backend):
     ids=["array", "tree", "dicts", "tree in a dict", "lists", "nothing"],
 )
 def test_named_leaves_are_those_of_the_tree_that_is_not_built(value):
-    expected = trees.leaves(trees.from_nested(value))
-    found = trees.named(value)
+    expected = obs_trees.leaves(obs_trees.from_nested(value))
+    found = obs_trees.named(value)
     assert [*found] == [path for path, _ in expected]
     assert all(found[path] is leaf or np.array_equal(found[path], leaf) for path, leaf in expected)
     # Flat paths name the same leaves.
-    assert [*trees.named(found)] == [*found]
+    assert [*obs_trees.named(found)] == [*found]
 
 
 def test_naming_the_leaves_of_dicts_builds_no_tree(monkeypatch):
-    monkeypatch.setattr(trees, "_fast_tree", pytest.fail)
-    assert trees.named({"b": 1, "a": {"c": 2}}) == {"a.c": 2, "b": 1}
+    monkeypatch.setattr(obs_trees, "_fast_tree", pytest.fail)
+    assert obs_trees.named({"b": 1, "a": {"c": 2}}) == {"a.c": 2, "b": 1}

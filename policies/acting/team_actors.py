@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
-from minding.engine.data.agents import ALIVE, IDENTITY, STATE, agents_view, central_view, fold
+from minding.engine.data import obs_trees
+from minding.engine.data.agent_axis import ALIVE, IDENTITY, STATE, agents_view, central_view, fold
 from minding.engine.errors import ShapeError
 from minding.engine.process.floats import flush_denormals
 from minding.engine.types import Array, ObsLike, StateDict
@@ -136,7 +136,7 @@ class CentralActor(StochasticActor):
         return self.outputs(obs, memory)[-1 if self.memory is None else -2]
 
     def _leaves(self, obs: ObsLike) -> list[Array]:
-        given = trees.named(obs)
+        given = obs_trees.named(obs)
         # Without them, the agent number may be a part of the own observation.
         parts = CENTRAL_PARTS if ALIVE in given else ()
         central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in parts}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from agent_worlds import Squad
 
-from minding.engine.data import trees
+from minding.engine.data import obs_trees
 from minding.engine.errors import ConfigError, EnvError, MissingExtraError, ShapeError, SpaceError
 from minding.engine.types import EpisodeEnd
 from minding.envs import describe_env, make_env_manager
@@ -121,7 +121,7 @@ def test_a_time_limit_of_ours_truncates_and_all_live_on(squad):
 
 
 def test_the_state_of_the_environment_joins_the_observation_where_asked_for(squad):
-    assert "state" not in dict(trees.leaves(squad(1).obs))
+    assert "state" not in dict(obs_trees.leaves(squad(1).obs))
     manager = squad(2, length=3, env={"global_state": True})
     assert manager.obs.state.shape == (2, 3)
     assert manager.obs.state.dtype == np.float32
