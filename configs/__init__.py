@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from minding.configs.checks import check_settings
+from minding.configs.datasets import describe_data, limits_of_data
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
-from minding.configs.recorded_data import describe_data, limits_of_data
 from minding.engine.config.compiler import compile_config, load_config, parse_overrides
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.options import plain

@@ -110,7 +110,7 @@ def compiled(monkeypatch, tmp_path):
         return cfg
 
     # Imported only now, it would keep the function that stands in.
-    importlib.import_module("minding.configs.evaluation_env")
+    importlib.import_module("minding.training.evaluation_env")
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
 
 

@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from minding.configs.recorded_data import check_collects
+from minding.configs.datasets import check_collects
 from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config

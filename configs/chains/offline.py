@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from minding.configs.chains import Chain
-from minding.configs.recorded_data import data_folder, open_data
+from minding.configs.datasets import data_folder, open_data
 from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task

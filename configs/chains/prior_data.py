@@ -10,7 +10,7 @@ from typing import cast
 
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import REPLAY, explores_by_chance
-from minding.configs.recorded_data import data_folder, open_data
+from minding.configs.datasets import data_folder, open_data
 from minding.engine.buffers import MixedBuffer
 from minding.engine.buffers.mixed import BufferPart
 from minding.engine.chain.context import OnlineRLContext

@@ -6,7 +6,7 @@ The model is the one whose settings the algorithm has in `policy.other`: GAIL, A
 from __future__ import annotations
 
 from minding.configs.chains import Chain
-from minding.configs.recorded_data import data_folder, open_data
+from minding.configs.datasets import data_folder, open_data
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config

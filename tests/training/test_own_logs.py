@@ -54,7 +54,7 @@ def test_conversion_gives_own_logs_an_environment(logs):
 
 
 def compile_checked(settings):
-    from minding.configs.recorded_data import open_data
+    from minding.configs.datasets import open_data
 
     cfg = compile_run("iql", settings)
     return open_data(cfg, cfg.policy.learn.batch_size)

@@ -11,7 +11,7 @@ from recordings import log
 
 from minding import training
 from minding.configs import compile_run
-from minding.configs import recorded as recorded_data
+from minding.configs import datasets as recorded_data
 from minding.engine import Config
 from minding.engine.checkpoint import read_manifest, save_checkpoint
 from minding.engine.checkpoint.manifest import MANIFEST, encode_manifest

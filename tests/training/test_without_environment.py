@@ -13,7 +13,6 @@ import minding
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
-from minding.configs.evaluation_env import in_environment
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import load_dataset
 from minding.engine.data.holdout import hold_out
@@ -22,6 +21,7 @@ from minding.engine.run.run_dir import RunDir
 from minding.envs.recorded_spec import action_space, observation_space
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spec import describe_observation
+from minding.training.evaluation_env import in_environment
 
 pytestmark = pytest.mark.eager
 

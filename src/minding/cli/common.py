@@ -236,8 +236,8 @@ def played_in(cfg: Config, env_id: str | None) -> Config:
     Raises:
       ConfigError: the run has no environment, or the spaces do not fit.
     """
-    from minding.configs.evaluation_env import in_environment
     from minding.envs.config import check_playable
+    from minding.training.evaluation_env import in_environment
 
     check_playable(cfg.env if env_id is None else {"env_id": env_id})
     return cfg if env_id is None else in_environment(cfg, env_id)

@@ -128,7 +128,7 @@ def evaluate(
       seed: seed of the environments; the run's own by default.
       acting: a policy, such as an exported file, that acts instead of the run's own.
       ckpt: the checkpoint folder, or the version of the run's model pool, to use; the newest checkpoint by default.
-      played: the configuration of the environment to play in (see `configs.evaluation_env`); the run's own by default.
+      played: the configuration of the environment to play in (see `training.evaluation_env`); the run's own by default.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to another network.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minding.configs.chains import get_chain
-from minding.configs.recorded_data import references_in
+from minding.configs.datasets import references_in
 from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minding.configs.recorded_data import data_folder, is_same_data
+from minding.configs.datasets import data_folder, is_same_data
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_newest
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, RUN, check_checkpoint, check_identity, identity
