@@ -27,7 +27,6 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Actor, Network
-from minding.policies.acting.numpy_world_model import Imagination
 from minding.policies.acting.sampling import uniform_noise
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
@@ -311,15 +310,6 @@ class Dreamer(BasePolicy):
         actor = super().make_actor(network, rng)
         actor.noise_size, actor.draw_noise, actor.remembers_action = self.net.noise_size, uniform_noise, True
         return actor
-
-    def imagination(self) -> Imagination:
-        """The imagination of the world model, in NumPy with the live weights.
-
-        Raises:
-          MindingError: if the policy was built without 'learn', and so without the predictions.
-        """
-        self._require("learn")
-        return self.root.model.imagination(self.net.mix, self.net.memory)
 
     @property
     def row_fields(self) -> dict[str, Field]:

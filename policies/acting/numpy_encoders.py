@@ -147,38 +147,6 @@ class ConvNet:
         return calls, given.ctypes.data
 
 
-class ImageDecoder:
-    """A linear layer with ReLU, then transposed convolutions with ReLU in between: rows of pixels ``(B, C H W)``.
-
-    Args:
-      begun: channels, rows and columns that the first convolution takes.
-      steps: the convolutions, each as weight ``(O, C, K, K)``, bias ``(C,)``, height and width of its result, and
-        stride.
-      linear: the linear layer.
-    """
-
-    def __init__(
-        self,
-        begun: tuple[int, ...],
-        steps: Sequence[tuple[Array, Array, tuple[int, int], int]],
-        linear: Layer,
-    ) -> None:
-        self.begun, self.steps, self.linear = begun, list(steps), linear
-
-    def __call__(self, x: Array) -> Array:
-        y: Array = np.maximum(self.linear(x), 0.0).reshape(-1, *self.begun)
-        for k, (weight, bias, size, stride) in enumerate(self.steps):
-            (channels, kernel), (rows, columns) = weight.shape[1:3], y.shape[2:]
-            image = np.zeros((len(y), channels, *size), np.float32)
-            for i in range(kernel):
-                for j in range(kernel):
-                    reached = image[:, :, i : i + stride * rows : stride, j : j + stride * columns : stride]
-                    reached += np.tensordot(y, weight[:, :, i, j], (1, 0)).transpose(0, 3, 1, 2)
-            image += bias[:, None, None]
-            y = image if k == len(self.steps) - 1 else np.maximum(image, 0.0, out=image)
-        return y.reshape(len(y), -1)
-
-
 _BLOCK = 16
 """Number of positions per block."""
 

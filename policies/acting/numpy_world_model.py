@@ -1,15 +1,12 @@
-"""A world model, its actor and its imagination in NumPy, see `networks.world_model`."""
+"""The acting part of a world model in NumPy, see `networks.world_model`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.acting.numpy_encoders import ImageDecoder
 from minding.policies.acting.numpy_layers import GRU, MLP, ActionMask, Encoder, Linear, Outputs
 
 
@@ -139,17 +136,6 @@ def symlog(x: Array) -> Array:
     return squeezed
 
 
-class Imagined(NamedTuple):
-    """The predictions of a world model for B environments at one step."""
-
-    obs: list[Array]
-    """Leaves ``(B, ...)`` in the units of the observation; choices as integers, a mask as booleans."""
-    reward: Array
-    """The reward of the step that led here, ``(B,)``."""
-    going: Array
-    """The probability that the episode continues, ``(B,)``."""
-
-
 class TwoHotNumber:
     """Features ``(B, F)`` to numbers ``(B,)``: symexp of the mean of a distribution over `bins` (in symlog)."""
 
@@ -160,114 +146,6 @@ class TwoHotNumber:
         logits = self.logits(self.torso(x))
         exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return symexp((exp / exp.sum(axis=-1, keepdims=True)) @ self.bins)
-
-
-class Continuation:
-    """Features ``(B, F)`` to the probability that the episode continues, ``(B,)``."""
-
-    def __init__(self, torso: MLP, logit: Linear) -> None:
-        self.torso, self.logit = torso, logit
-
-    def __call__(self, x: Array) -> Array:
-        going: Array = 0.5 + 0.5 * np.tanh(0.5 * self.logit(self.torso(x)).reshape(-1))
-        return going
-
-
-class PredictedLeaf(NamedTuple):
-    """One leaf of an observation within a row of predicted numbers.
-
-    Attributes:
-      shape: shape of the leaf.
-      scale: factor for predicted pixels; None for vectors, whose symlog is predicted, and for choices.
-      choices: number of classes of each choice; empty for others.
-      is_mask: whether it is an action mask.
-    """
-
-    shape: tuple[int, ...]
-    scale: float | None
-    choices: tuple[int, ...]
-    is_mask: bool = False
-
-    @property
-    def size(self) -> int:
-        """Number of predicted values."""
-        return sum(self.choices) or math.prod(self.shape)
-
-    def of(self, row: Array) -> Array:
-        """Converts predicted numbers ``(B, size)`` to the leaf ``(B, ...)``."""
-        if self.choices:
-            parts = np.split(row, np.cumsum(self.choices)[:-1], axis=1)
-            return np.stack([part.argmax(axis=1) for part in parts], axis=1).reshape(-1, *self.shape)
-        if self.is_mask:
-            return row >= 0.0
-        numbers = symexp(row) if self.scale is None else row * np.float32(self.scale)
-        return numbers.reshape(-1, *self.shape)
-
-
-class Decoder:
-    """Features ``(B, F)`` to the leaves of an observation, in the observation's units.
-
-    Args:
-      torso: hidden layers.
-      linear: predicts all leaves without a decoder of their own; None if there are none.
-      leaves: the leaves.
-      own: for each leaf, its own decoder, or None.
-    """
-
-    def __init__(
-        self,
-        torso: MLP,
-        linear: Linear | None,
-        leaves: Sequence[PredictedLeaf],
-        own: Sequence[ImageDecoder | Linear | None],
-    ) -> None:
-        self.torso, self.linear, self.leaves, self.own = torso, linear, tuple(leaves), tuple(own)
-
-    def __call__(self, x: Array) -> list[Array]:
-        features = self.torso(x)
-        sizes = [leaf.size for leaf, own in zip(self.leaves, self.own) if own is None]
-        numbers = [] if self.linear is None else np.split(self.linear(features), np.cumsum(sizes)[:-1], axis=1)
-        parts = iter(numbers)
-        rows = [next(parts) if own is None else own(features) for own in self.own]
-        return [leaf.of(row) for leaf, row in zip(self.leaves, rows)]
-
-
-class Imagination:
-    """Predicts the results of given actions from states (h, z), ``(B, D + S C)``, with the likeliest latents."""
-
-    def __init__(
-        self,
-        mix: MLP,
-        memory: GRU,
-        hidden: MLP,
-        logits: Linear,
-        latents: Latents,
-        observation: Decoder,
-        reward: TwoHotNumber,
-        continuation: Continuation,
-    ) -> None:
-        self.mix, self.memory = mix, memory
-        self.hidden, self.logits, self.latents = hidden, logits, latents
-        self.observation, self.reward, self.continuation = observation, reward, continuation
-
-    @property
-    def state_size(self) -> int:
-        """Number of values in a state, D + S C."""
-        return self.memory.size + self.latents.choices * self.latents.classes
-
-    def __call__(self, states: Array, actions: Array) -> Iterator[Imagined]:
-        """Yields the predictions after each action.
-
-        Args:
-          states: float32 ``(B, D + S C)``, the states in which the first actions are taken.
-          actions: float32 ``(H, B, A)``, with choices as one-hot.
-        """
-        size = self.memory.size
-        for action in actions:
-            h, z = states[:, :size], states[:, size:]
-            h, _ = self.memory(self.mix(np.concatenate([z, action], axis=1)), h)
-            states = np.concatenate([h, self.latents(self.logits(self.hidden(h)), None)], axis=1)
-            yield Imagined(self.observation(states), self.reward(states), self.continuation(states))
 
 
 def symexp(x: Array) -> Array:

@@ -285,13 +285,6 @@ class ImageDecoder(nn.Cell):
         )
         self.linear.fused = linear
 
-    def host(self) -> numpy_encoders.ImageDecoder:
-        steps = [
-            (each.weight.asnumpy(), each.bias.asnumpy(), size[1:], layer[2])
-            for each, (size, layer) in zip(self.convolutions, self.steps)
-        ]
-        return numpy_encoders.ImageDecoder(self.begun, steps, self.linear.host())
-
     def construct(self, x):
         x = self.linear(x)
         count = len(self.steps)

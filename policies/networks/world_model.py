@@ -444,9 +444,6 @@ class Continuation(nn.Cell):
         """Binary cross-entropy, float32 (B,)."""
         return ops.Softplus()(logit) - going * logit
 
-    def host(self) -> numpy_world_model.Continuation:
-        return numpy_world_model.Continuation(self.torso.host(), self.logit.host())
-
 
 class _Numbers(nn.Cell):
     """Numbers as their `symlog`, the pixels of an image in [0, 1], or the entries of a mask as 0 and 1: (B, n)."""
@@ -480,12 +477,6 @@ class Decoder(nn.Cell):
         # Number of classes of each choice in each leaf; empty for numbers.
         self.choices = tuple(tuple(getattr(target, "sizes", ())) for target in self.targets)
         self.sizes = tuple(target.out_features for target in self.targets)
-        self.leaves = tuple(
-            numpy_world_model.PredictedLeaf(
-                tuple(leaf.field.shape), 1.0 / _OF_BYTES if leaf.is_image else None, choices, leaf.is_mask
-            )
-            for leaf, choices in zip(leaves, self.choices)
-        )
         self.torso = MLP.of(features, model, None, rng)
         width, convolutions = self.torso.out_features, model.decoder == "convolutions"
         self.is_mask = tuple(leaf.is_mask for leaf in leaves)
@@ -533,13 +524,6 @@ class Decoder(nn.Cell):
                 total = total + _cross_entropies(made, target, self.choices[k])
         return total
 
-    def host(self) -> numpy_world_model.Decoder:
-        torso, linear, *own = host_of(self.torso, self.linear, *self.own)
-        decoders = iter(own)
-        return numpy_world_model.Decoder(
-            torso, linear, self.leaves, [next(decoders) if apart else None for apart in self.apart]
-        )
-
 
 def _own_decoder(leaf: Leaf, features: int, model: Any, rng: np.random.Generator) -> Linear | ImageDecoder:
     if leaf.is_mask:
@@ -566,12 +550,6 @@ class Predictions(nn.Cell):
     def prior(self, h):
         """Probabilities (B S, C) of the latents, predicted from h (B, D)."""
         return self.latents.probability(self.prior_logits(self.prior_torso(h)))
-
-    def imagination(self, mix: MLP, memory: GRU) -> numpy_world_model.Imagination:
-        """The imagination in NumPy, with the transition of the acting network."""
-        prior = (self.prior_torso, self.prior_logits, self.latents)
-        predicted = (self.observation, self.reward, self.continuation)
-        return numpy_world_model.Imagination(*host_of(mix, memory, *prior, *predicted))
 
 
 def _cross_entropies(logits, target, sizes):

@@ -20,7 +20,6 @@ from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.middleware import OffPolicyLearner
-from minding.policies import get_policy_class
 from minding.policies.dreamer import start_states
 from minding.policies.networks.world_model import MixedChoicesHead
 
@@ -501,43 +500,6 @@ def generator_numbers(policy, steps, count):
             actor.random_action(count)
     restore_generator(actor.rng, kept)
     return made
-
-
-@pytest.mark.parametrize("kind", ["box", "choice"])
-def test_the_numpy_form_imagines_what_the_formulas_do(built, kind):
-    bench = built(kind)
-    policy, batch = bench.policy, bench.buffer.sample(1, BATCH)
-    oracle, rng = Oracle(policy, batch), np.random.default_rng(4)
-    p, deter, size = oracle.p, policy.cfg.model.deter, policy.net.state_size
-    states = rng.uniform(-1.0, 1.0, (BATCH, size)).astype(np.float32)
-    acts = policy.net.memory_size - size
-    actions = rng.uniform(-1.0, 1.0, (3, BATCH, acts)) if kind == "box" else hot(rng.integers(0, COUNTS, (3, BATCH, 2)))
-    imagined, state = list(policy.imagination()(states, actions.astype(np.float32))), states.astype(np.float64)
-    assert policy.imagination().state_size == size
-    for found, a in zip(imagined, actions, strict=True):
-        h = oracle.step(p, state[:, deter:], a, state[:, :deter])
-        z = np.eye(policy.cfg.model.classes)[oracle.prior(p, h).argmax(axis=-1)].reshape(BATCH, -1)
-        state = np.concatenate([h, z], axis=-1)
-        row = linear(p, "model.observation.linear", mlp(p, "model.observation.torso", state))
-        np.testing.assert_allclose(found.obs[-2 * (kind == "choice")], symexp(row[:, :4]), rtol=1e-4, atol=1e-5)
-        if kind == "choice":
-            assert found.obs[0].tolist() == (oracle.legality(p, state) >= 0).tolist()
-            assert found.obs[2].tolist() == row[:, 4:].argmax(axis=1).tolist()
-        reward = oracle.number(oracle.logits(p, "model.reward", state))
-        np.testing.assert_allclose(found.reward, reward, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(found.going, sigmoid(oracle.logit_going(p, state)), rtol=1e-5)
-
-
-def test_the_decoder_of_convolutions_and_its_numpy_form_predict_the_same(tiny_config):
-    observation, action, own = CONTRACT["dreamer, full posterior, decoder of convolutions"]
-    policy = get_policy_class("dreamer")(tiny_config("dreamer", observation, action, **own))
-    x = np.random.default_rng(0).standard_normal((5, policy.net.state_size)).astype(np.float32)
-    decoder = policy.root.model.observation
-    row = decoder(to_device(x)).asnumpy()
-    assert row.shape == (5, 12 * 12 + 4)
-    image, numbers = decoder.host()(x)
-    np.testing.assert_allclose(image, 255.0 * row[:, :144].reshape(5, 1, 12, 12), rtol=1e-5, atol=1e-3)
-    np.testing.assert_allclose(numbers, symexp(row[:, 144:]), rtol=1e-5, atol=1e-5)
 
 
 def test_states_to_imagine_from_are_true_ones_and_each_is_drawn_as_often():

@@ -17,7 +17,6 @@ from minding.cli.docs import docs
 from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate, record
 from minding.cli.export import export
-from minding.cli.inspect import inspect
 from minding.cli.listing import list_known
 from minding.cli.play import play
 from minding.cli.pool import pool
@@ -52,7 +51,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
     "Train": (train, tune, resume),
-    "Look": (list_known, docs, status, evaluate, record, play, inspect, compare, plot, report),
+    "Look": (list_known, docs, status, evaluate, record, play, compare, plot, report),
     "Share": (export, pool),
     "Data": (data,),
     "Check": (check_env, doctor),
