@@ -168,8 +168,8 @@ _ROWS = 8
 _SPREAD = 0.1
 """Standard deviation of the noise on parameters while both forms are compared; zeros could hide a difference."""
 _TOLERANCE = 1e-3
-"""Largest difference relative to an output's largest number. The error of MindSpore's tanh on CPU is up to 1e-4, and
-the error of sums of it is smaller."""
+"""Largest difference relative to an output's largest number. MindSpore's own tanh, which a user's network may contain,
+is off by up to 1e-4 on CPU; the error of sums of it is smaller."""
 _ILLEGAL = 1e20
 """Scores of larger magnitude belong to illegal actions."""
 

@@ -36,7 +36,7 @@ from minding.policies.learning.off_policy_evaluation import ActionValues, Fitted
 from minding.policies.learning.steps import SHIFT, GradientStep, Inputs, LearnGuard, Update
 from minding.policies.networks.augment import RandomShift
 from minding.policies.networks.encoder import Normalizer, normalizers_of
-from minding.policies.networks.fused import accurate_tanh, fuse_layers
+from minding.policies.networks.fused import fuse_layers
 
 _BLOCK = 1 << 16
 """Number of recorded rows whose observations are added to the moments at a time."""
@@ -128,7 +128,8 @@ class BasePolicy:
             else:
                 self.root = _ActingRoot(self.net)
         # Done in every process, so that a worker's graph computes the same as the learner's.
-        (accurate_tanh if self.second_order else fuse_layers)(self.root)
+        if not self.second_order:
+            fuse_layers(self.root)
         # Naming the parameters by their paths gives one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
         self.normalizers = normalizers_of(self.root)

@@ -37,7 +37,7 @@ from minding.policies.export.reader import (
     open_mindir,
     open_onnx,
 )
-from minding.policies.networks.fused import accurate_tanh, plain_layers
+from minding.policies.networks.fused import plain_layers
 from minding.policies.networks.layers import Tanh
 
 _CHECKED_SIZES = (1, 4)
@@ -144,7 +144,6 @@ class _ActingGraph(nn.Cell):
         self.net = policy.net
         # Other runtimes do not have this package's kernels.
         plain_layers(self.net)
-        accurate_tanh(self.net)
         # The numbers of a composite action are the output after the scores of its choices.
         self.first = decision.output
         self.last = self.first + (2 if space["kind"] == COMPOSITE else 1)
@@ -190,7 +189,7 @@ def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, inf
 
     Args:
       policy: any policy with eval mode. It must not be trained any more, because its network changes: see
-        `accurate_tanh` and `plain_layers`.
+        `plain_layers`.
       path: path of the file, which ends with ``.mindir`` or ``.onnx``.
       file_format: 'mindir' or 'onnx'.
       info: further entries of the description, JSON values (algorithm, environment, spaces, versions).

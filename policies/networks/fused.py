@@ -19,7 +19,7 @@ import numpy as np
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.encoder import ConvNet, ImageDecoder
-from minding.policies.networks.layers import MLP, Clip, Dropout, LayerNorm, Linear, Tanh
+from minding.policies.networks.layers import MLP, Clip, Dropout, LayerNorm, Linear
 from minding.policies.networks.policy_value import ResidualTower
 from minding.policies.networks.recurrent import GRU, LSTM
 from minding.policies.networks.team_networks import MonotonicMixer
@@ -318,15 +318,6 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.layers_activate = True
             for layer in cell.norms or cell.layers:
                 layer.fused = (fused_norm if cell.norms else fused_linear)(cell.activation_name)
-
-
-def accurate_tanh(root: nn.Cell) -> None:
-    """Replaces MindSpore's tanh, which on CPU is wrong by up to 1e-4 where ``3 < |x|``, in layers that stay plain, for
-    all graphs that are compiled from now on."""
-    for _, cell in root.cells_and_names():
-        if isinstance(getattr(cell, "activation", None), ops.Tanh):
-            del cell.activation
-            cell.activation = Tanh()
 
 
 def plain_layers(root: nn.Cell) -> None:

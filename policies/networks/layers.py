@@ -1,10 +1,8 @@
 """Linear layers, normalization and multilayer perceptrons, each with a compiled and a NumPy form.
 
 MindSpore compiles `construct`; `host()` returns the NumPy form (see `acting.numpy_layers`) over zero-copy views of the
-same live parameters, so that it follows training. A test checks that both agree to 1e-5, with one exception:
-MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond. Updates use their
-own form, see `networks.fused`, whose tanh is exact. Activations that have no kernel in this package (see `FUSED`) use
-MindSpore's sigmoid and exponential, which are exact on CPU, instead of its tanh.
+same live parameters, so that it follows training. A test checks that both agree to 1e-5. MindSpore's sigmoid and
+exponential are exact on CPU; its tanh is not (see `primitives.tanh`).
 
 Initial weights are drawn from a NumPy Generator, so that the run's seed determines them.
 """
@@ -21,6 +19,7 @@ import numpy as np
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.acting import numpy_layers
+from minding.policies.ops import primitives
 
 
 def orthogonal(shape: tuple[int, int], gain: float, rng: np.random.Generator) -> Array:
@@ -46,10 +45,10 @@ FUSED = ("relu", "tanh")
 
 
 class Tanh(nn.Cell):
-    """tanh, computed with MindSpore's sigmoid."""
+    """tanh(x), see `primitives.tanh`."""
 
     def construct(self, x):
-        return 2.0 * ops.Sigmoid()(2.0 * x) - 1.0
+        return primitives.tanh(x)
 
 
 class SiLU(nn.Cell):
@@ -77,7 +76,7 @@ class ELU(nn.Cell):
 
 ACTIVATIONS: dict[str, Callable[[], nn.Cell]] = {
     "relu": ops.ReLU,
-    "tanh": ops.Tanh,
+    "tanh": Tanh,
     "silu": SiLU,
     "gelu": GELU,
     "elu": ELU,
@@ -158,7 +157,7 @@ class TanhLinear(Linear):
 
     def __init__(self, in_features: int, out_features: int, gain: float | None, rng: np.random.Generator) -> None:
         super().__init__(in_features, out_features, gain, rng)
-        self.activation = ops.Tanh()
+        self.activation = Tanh()
 
     def construct(self, x):
         if self.fused is not None:

@@ -19,7 +19,7 @@ from minding.policies.acting import numpy_layers, numpy_networks
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Cells, Linear, Tanh, host_of
+from minding.policies.networks.layers import MLP, Cells, Linear, host_of
 from minding.policies.ops.distributional import midpoints
 from minding.policies.ops.primitives import after
 
@@ -72,9 +72,6 @@ class NoisyMLP(MLP):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.fusible = False
-        if self.activation_name == "tanh":
-            # MindSpore's tanh on CPU is wrong by up to 1e-4.
-            self.activation = Tanh()
 
     def construct(self, x, noise=None):
         for k in range(len(self.layers)):

@@ -106,7 +106,7 @@ def squashed_gaussian(mean, log_std, noise):
     # The terms that depend on the action, then the constant.
     terms = 2.0 * ops.Softplus()(double) - double - log_std - 0.5 * ops.square(noise)
     constant = (2.0 * math.log(2.0) + 0.5 * _LOG_2PI) * noise.shape[-1]
-    return ops.tanh(u), terms.sum(axis=-1) - constant
+    return primitives.tanh(u), terms.sum(axis=-1) - constant
 
 
 def normal_log_prob_entropy(mean, deviation, action):

@@ -30,6 +30,12 @@ def after(value, done):
     return ops.depend(value, done)
 
 
+def tanh(x):
+    """tanh(x) = 2 sigmoid(2x) - 1, accurate to 2e-6. MindSpore's own tanh on CPU is a rational approximation, off by up
+    to 1e-4 where ``3 < |x|``, and its gradient 1 - tanh(x)^2 by twice that."""
+    return 2.0 * ops.Sigmoid()(2.0 * x) - 1.0
+
+
 def named(names, values):
     """A dict from tuples of names and of values; `dict(zip(...))` has no gradient."""
     return functional.make_dict(names, values)

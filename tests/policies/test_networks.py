@@ -24,7 +24,7 @@ from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
-from minding.engine.process.runtime import ms, nn, to_device
+from minding.engine.process.runtime import assign, ms, nn, to_device
 from minding.policies.acting import numpy_encoders
 from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning import optim
@@ -33,13 +33,14 @@ from minding.policies.learning.steps import Rows
 from minding.policies.networks import encoder
 from minding.policies.networks.actor_critic import ActorCritic, DeterministicActor, QNetwork, SquashedActor, StateValue
 from minding.policies.networks.encoder import ConvNet, Normalizer
-from minding.policies.networks.layers import MLP, Linear, fan_in_uniform, orthogonal
+from minding.policies.networks.layers import MLP, Linear, TanhLinear, fan_in_uniform, orthogonal
 from minding.policies.networks.return_distribution import (
     NoisyReturnDistribution,
     QuantileMean,
     ReturnDistribution,
     SupportMean,
 )
+from minding.policies.ops.distributions import squashed_gaussian
 
 MODEL = Config(
     hidden=[8, 8],
@@ -150,6 +151,23 @@ def test_the_host_form_equals_the_compiled_form(name):
             np.testing.assert_allclose(a, b, atol=1e-5)
         for p in net.get_parameters():
             p.asnumpy()[...] += 0.05
+
+
+@pytest.mark.parametrize("kind", ["perceptron", "layer", "action"])
+def test_tanh_and_its_gradient_are_exact_far_from_zero_too(kind):
+    layer = TanhLinear(1, 1, 1.0, rng()) if kind == "layer" else MLP(1, [1], "tanh", 1.0, rng())
+    for p in layer.get_parameters():
+        assign(p, np.full(p.shape, float(p.name.endswith("weight")), np.float32))
+
+    def squashed(x):
+        y = squashed_gaussian(x, -40.0 + 0.0 * x, 0.0 * x)[0] if kind == "action" else layer(x)
+        return y.sum(), y
+
+    x = np.linspace(-9.0, 9.0, 301, dtype=np.float32)[:, None]
+    (_, y), dx = ms.jit(ms.value_and_grad(squashed, has_aux=True))(to_device(x))
+    expected = np.tanh(x.astype(np.float64))
+    np.testing.assert_allclose(y.asnumpy(), expected, rtol=0, atol=3e-6)
+    np.testing.assert_allclose(dx.asnumpy(), 1.0 - expected**2, rtol=0, atol=6e-6)
 
 
 @needs_kernels

@@ -56,7 +56,7 @@ def export_run(
     path = absolute(out) if out else run.products / f"policy.{file_format}"
     if path.suffix != f".{file_format}":
         raise ExportError(f"{path}: expected a name that ends with .{file_format}; rename it, or change the format")
-    cfg, policy, found = _load(run, ckpt)
+    cfg, policy, found = load_policy(run, ckpt)
     from minding.policies.export.writer import export_policy
 
     info = {
@@ -90,7 +90,7 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
         several agents.
       MissingExtraError: if the file is an ONNX file and onnxruntime is not installed.
     """
-    cfg, policy, _ = _load(run)
+    cfg, policy, _ = load_policy(run)
     agents = num_agents(cfg.env.spec)
     if agents is not None:
         raise ExportError(
@@ -121,16 +121,6 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
             f"{file}: its inputs or outputs differ from those of the policy of {run.path} ({first_line(error)}): "
             f"export again"
         ) from error
-
-
-def _load(run: RunDir, ckpt: str | Path | Version | None = None) -> tuple[Config, Any, Path]:
-    """Configuration, policy and checkpoint; the policy computes tanh as accurately as an exported file does."""
-    policy: Any
-    cfg, policy, found = load_policy(run, ckpt)
-    from minding.policies.networks.fused import accurate_tanh
-
-    accurate_tanh(policy.net)
-    return cfg, policy, found
 
 
 def _observations(cfg: Config, acting: EvalMode, count: int = PARITY_OBSERVATIONS) -> Obs:
