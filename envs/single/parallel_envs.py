@@ -92,7 +92,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     Agents have their places in the order of `possible_agents`. While an agent is absent, because it has left or has not
     yet joined, its observation, info and reward are zero, its mask allows all of its own actions, and its action is
-    ignored. It is a fault if an agent that acted, and that is still present or has just ended, lacks its reward,
+    ignored; only the step in which it leaves has its true observation, info and reward. It is a fault if an agent that acted, and that is still present or has just ended, lacks its reward,
     termination or truncation. The episode is over when no agent is left: `truncated` if one of the last agents was cut
     off by a time limit, else `terminated`. For an agent that leaves earlier, leaving is a true end.
 
@@ -101,7 +101,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     Observations smaller than those of other agents are padded with zeros. Agents with fewer discrete actions than
     others get a mask if they do not have one. The global state is the environment's own `state()`; without that, it is
-    the observations of all agents in sequence.
+    the observations of the agents that are present, in sequence, and zeros for the others.
 
     The metadata of an environment may say that all agents have one reward, the sum of their rewards (``one_reward``),
     and which keys of their infos are about all agents (``shared_info``).
@@ -297,10 +297,11 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return filled
 
     def _joined(self, seen: Mapping[str, Any]) -> Array:
-        """The observations of all agents in sequence, float32 ``(S,)``; zeros for absent agents."""
+        """The observations of all agents in sequence, float32 ``(S,)``; zeros for absent agents, also for those that
+        leave in this step."""
         parts = [
-            self._leaf(space, seen.get(agent), agent, (key,)).ravel()
-            for agent in self.names
+            self._leaf(space, seen.get(agent) if alive else None, agent, (key,)).ravel()
+            for agent, alive in zip(self.names, self._alive)
             for key, space in self._own[agent].items()
             if key != ACTION_MASK
         ]

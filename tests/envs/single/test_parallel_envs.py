@@ -84,6 +84,19 @@ def test_one_that_leaves_is_gone_until_the_next_episode(squad):
     assert step.episodes[0].info == {"return.a": 10, "return.b": 23, "return.c": 90}
 
 
+def test_a_joined_state_has_zeros_for_one_that_leaves(squad):
+    class Stateless(Squad):
+        def state(self):
+            raise NotImplementedError
+
+    manager = make_env_manager({"global_state": True}, 1, 0, env_fn=lambda: Stateless(leave=2, length=4))
+    for present in ([1, 1, 1], [1, 0, 1], [1, 0, 1], [0, 0, 0]):
+        step = manager.step(actions(1))
+        state = step.next_obs.state[0].reshape(3, 4)
+        assert (step.next_obs.alive[0] == present).all()
+        assert np.array_equal(state, step.next_obs.observation[0] * np.array(present)[:, None])
+
+
 def test_who_has_terminated_has_no_future_where_a_time_limit_stops_the_others(squad):
     manager = squad(1, leave=3, length=3)
     for _ in range(3):
