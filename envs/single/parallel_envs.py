@@ -92,9 +92,10 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     Agents have their places in the order of `possible_agents`. While an agent is absent, because it has left or has not
     yet joined, its observation, info and reward are zero, its mask allows all of its own actions, and its action is
-    ignored; only the step in which it leaves has its true observation, info and reward. It is a fault if an agent that acted, and that is still present or has just ended, lacks its reward,
-    termination or truncation. The episode is over when no agent is left: `truncated` if one of the last agents was cut
-    off by a time limit, else `terminated`. For an agent that leaves earlier, leaving is a true end.
+    ignored; the step in which it leaves still has its last observation, info and reward. It is a fault if an agent that
+    acted, and that is still present or has just ended, lacks its reward, termination or truncation. The episode is over
+    when no agent is left: `truncated` if one of the last agents was cut off by a time limit, else `terminated`. For an
+    agent that leaves earlier, leaving is a true end.
 
     After an agent's true end the environment may omit its mask, and after the true end of all the global state, because
     they are no longer used.
