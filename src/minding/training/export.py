@@ -56,6 +56,7 @@ def export_run(
     path = absolute(out) if out else run.products / f"policy.{file_format}"
     if path.suffix != f".{file_format}":
         raise ExportError(f"{path}: expected a name that ends with .{file_format}; rename it, or change the format")
+    policy: Any
     cfg, policy, found = load_policy(run, ckpt)
     from minding.policies.export.writer import export_policy
 
@@ -90,6 +91,7 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
         several agents.
       MissingExtraError: if the file is an ONNX file and onnxruntime is not installed.
     """
+    policy: Any
     cfg, policy, _ = load_policy(run)
     agents = num_agents(cfg.env.spec)
     if agents is not None:
