@@ -5,11 +5,13 @@ A table stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pkgutil
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,11 +35,65 @@ DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
 
 
-def keys(schema: Mapping[str, Any], prefix: str = "") -> str:
-    """The keys of a schema as a table."""
-    options = _options(schema, prefix)
-    rows = [(f"`{path}`", _value(option.default), option.expected, option.doc) for path, option in options]
+SHARED = "../reference/settings.md#keys-of-several-algorithms"
+"""Where an algorithm's page finds the settings that it does not print."""
+
+
+def keys(options: Mapping[str, Option]) -> str:
+    """Settings by key as a table."""
+    rows = [(f"`{path}`", _value(option.default), option.expected, option.doc) for path, option in options.items()]
     return _table(("key", "default", "expected", "meaning"), rows)
+
+
+def of_algorithm(name: str) -> str:
+    """The settings of an algorithm: a table of those that differ from the shared ones, and the names of the others."""
+    shared, own = shared_keys(), _of(name)
+    others = [path for path in own if path in shared and _same(own[path], shared[path])]
+    sections: dict[str, list[str]] = {}
+    for path in others:
+        section, key = path.removeprefix("policy.").split(".", 1)
+        group = key.rpartition(".")[0]
+        if group and {each for each in shared if each.startswith(f"policy.{section}.{group}.")} <= {*others}:
+            key = f"{group}.*"
+        sections.setdefault(section, []).append(key)
+    named = "; ".join(
+        f"`policy.{section}`: {', '.join(f'`{key}`' for key in dict.fromkeys(found))}"
+        for section, found in sections.items()
+    )
+    text = f"The others are [keys of several algorithms]({SHARED}), with the defaults there. {named}."
+    rest = {path: option for path, option in own.items() if path not in others}
+    return keys(rest) + textwrap.fill(text, 120, initial_indent="\n", break_on_hyphens=False) + "\n"
+
+
+@functools.cache
+def shared_keys() -> dict[str, Option]:
+    """The settings of three or more algorithms, each with its most frequent meaning and, with that, default."""
+    found: dict[str, list[Option]] = {}
+    for name in ALGORITHMS:
+        for path, option in _of(name).items():
+            found.setdefault(path, []).append(option)
+    shared = {path: _usual(options) for path, options in found.items() if len(options) >= 3}
+    sections = list(dict.fromkeys(path.split(".")[1] for path in shared))
+    return dict(sorted(shared.items(), key=lambda item: sections.index(item[0].split(".")[1])))
+
+
+def _usual(options: Sequence[Option]) -> Option:
+    meanings = Counter(map(_says, options))
+    same = [option for option in options if _says(option) == meanings.most_common(1)[0][0]]
+    defaults = Counter(_value(option.default) for option in same)
+    return next(option for option in same if _value(option.default) == defaults.most_common(1)[0][0])
+
+
+def _says(option: Option) -> tuple[str, str]:
+    return option.expected, option.doc
+
+
+def _same(option: Option, shared: Option) -> bool:
+    return _says(option) == _says(shared) and option.default == shared.default
+
+
+def _of(algorithm: str) -> dict[str, Option]:
+    return dict(_options(get_algorithm(algorithm).config_schema(), "policy."))
 
 
 def _options(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Option]]:
@@ -175,11 +231,13 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def table(name: str) -> str:
-    """The table of a marker: ``keys:run``, ``keys:env``, ``keys:dqn``, ``presets:dqn``, ``spaces:zh``, ..."""
+    """The table of a marker: ``keys:run``, ``keys:shared``, ``keys:dqn``, ``presets:dqn``, ``spaces:zh``, ..."""
     kind, _, of = name.partition(":")
     if kind == "keys":
+        if of == "shared":
+            return keys(shared_keys())
         schemas = {"run": (RUN_SCHEMA, ""), "env": (config_schema(), "env.")}
-        return keys(*schemas[of]) if of in schemas else keys(get_algorithm(of).config_schema(), "policy.")
+        return keys(dict(_options(*schemas[of]))) if of in schemas else of_algorithm(of)
     if kind == "presets":
         return presets(of)
     if kind == "spaces":
