@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,8 @@ def table(results: Results, name: str, page: Path) -> str | None:
     if not records:
         return NOT_YET
     published = (results.single("published") or {}).get(name)
-    return _learning(name, records) + _beside(records, published) + _curve(name, records, published, page)
+    about = os.path.relpath(results.docs / "results.md", page.parent)
+    return _learning(name, records, about) + _beside(records, published) + _curve(name, records, published, page)
 
 
 def one_line(kind: str, record: Record) -> str:
@@ -68,45 +70,42 @@ def one_line(kind: str, record: Record) -> str:
     return f"{record['slope_percent_an_hour']:+.2f} % an hour, {record['last_mb']:.0f} MB"
 
 
-def _learning(name: str, records: list[Record]) -> str:
+def _learning(name: str, records: list[Record], about: str) -> str:
+    """One row: what each seed scored, and from the lowest seed to the highest what else the environment reported."""
     target = LEARNING[name].target if name in LEARNING else None
-    played = records[0]["env_step"] > 0
-    rows = [
-        f"| {r['seed']} | {_score(r['eval_mean'])} ± {_score(r['eval_std'], r['eval_mean'])} "
-        + "".join(f"| {value:.3g} " for value in r.get("eval_info", {}).values())
-        + (f"| {r['env_step']:,} " if played else "")
-        + f"| {r['train_iter']:,} | {r['seconds']:,.0f} |"
-        for r in records
-    ]
     means = [r["eval_mean"] for r in records]
     verdict = f"Mean over seeds {_score(float(np.mean(means)))}."
     if target is not None:
-        reached = sum(mean >= target for mean in means)
-        verdict = f"{reached} of {len(means)} seeds reach {target:g}. {verdict}"
-    command = records[0]["command"].replace(f"seed={records[0]['seed']}", "seed=S")
-    columns = ["seed", f"return of {records[0]['eval_episodes']} episodes", "gradient steps", "seconds"]
-    if played:
-        columns.insert(2, "env steps")
-    columns[2:2] = [f"`{key}`" for key in records[0].get("eval_info", {})]
-    head = [f"| {' | '.join(columns)} |", f"|{'---:|' * len(columns)}"]
-    lines = [*head, *rows, "", verdict, "", f"`{command}`", "", _setting(records), ""]
-    return "\n".join(lines)
+        verdict = f"{sum(mean >= target for mean in means)} of {len(means)} seeds reach {target:g}. {verdict}"
+    columns = {
+        "seeds": _seed_range(records),
+        f"[return of {records[0]['eval_episodes']} episodes]({about})": _scores(means),
+        **{f"`{key}`": _span([r["eval_info"][key] for r in records], ".3g") for key in records[0].get("eval_info", {})},
+        "env steps": _span([r["env_step"] for r in records], ",d"),
+        "gradient steps": _span([r["train_iter"] for r in records], ",d"),
+        f"[seconds]({about}#times)": _span([r["seconds"] for r in records], ",.0f"),
+    }
+    if not records[0]["env_step"]:
+        del columns["env steps"]
+    head = [f"| {' | '.join(columns)} |", f"|---|---|{'---:|' * (len(columns) - 2)}"]
+    return "\n".join([*head, f"| {' | '.join(columns.values())} |", "", f"{verdict} `{_command_of(records)}`", ""])
 
 
-def _setting(records: list[Record]) -> str:
-    """What the records were measured with: each version that occurs, and the configuration where all have one."""
-    found: dict[str, dict[str, None]] = {}
-    for record in records:
-        for name, version in record["versions"].items():
-            found.setdefault(name, {})[version] = None
-    named = ", ".join(f"{name} {_enumeration(list(versions))}" for name, versions in found.items())
-    settings = {record["settings_hash"] for record in records}
-    return f"Measured with {named}" + (f"; configuration {settings.pop()}." if len(settings) == 1 else ".")
+def _span(values: Sequence[float], form: str) -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
 
 
-def _enumeration(words: list[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+def _scores(means: list[float]) -> str:
+    """The score of each seed, in their order; once where all have the same."""
+    scores = [*map(_score, means)]
+    return f"{scores[0]} each" if len(scores) > 1 == len({*scores}) else ", ".join(scores)
+
+
+def _seed_range(records: list[Record]) -> str:
+    seeds = [record["seed"] for record in records]
+    through = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]}-{seeds[-1]}" if through else ",".join(map(str, seeds))
 
 
 def _beside(records: list[Record], published: Record | None) -> str:
@@ -157,7 +156,7 @@ def _opening(page: Path) -> str:
 
 def _seeds(results: Results) -> str:
     """All presets over their seeds, and the share of seeds that reach the target of their preset."""
-    rows, reached = [], []
+    rows, reached, changed = [], [], 0
     for proof in LEARNING.values():
         records = results.of("learning", proof.preset)
         if not records:
@@ -173,20 +172,16 @@ def _seeds(results: Results) -> str:
             f"{sum(good):.0f} of {len(good)}" if good else f"{len(scores)}",
             _score(found.mean.value),
             _score(found.iqm.value),
-            f"{_score(found.iqm.low)} to {_score(found.iqm.high)}" if found.n > 1 else "",
+            f"{_score(found.iqm.low)} to {_score(found.iqm.high)}" if found.n > 2 else "",
             f"{records[0]['env_step']:,}" if records[0]["env_step"] else "",
-            f"`{_command_of(records)}`",
-            _enumeration(list(dict.fromkeys(r["versions"].get("commit", "unknown") for r in records)))
-            + (" *" if changed_since(records[0]) else ""),
-            _enumeration(list(dict.fromkeys(r.get("processor", "unknown") for r in records))),
         )
+        changed += changed_since(records[0])
         rows.append(f"| {' | '.join(cells)} |")
     if not rows:
         return NOT_YET
-    head = "| preset | target | seeds that reach it | mean | IQM | 95 % interval of the IQM | env steps | command "
-    lines = [f"{head}| commit | processor |", "|---|---:|---|---:|---:|---|---:|---|---|---|", *rows]
-    lines += ["", "\\* The fingerprint of the settings is not that of the preset of today: a setting was added, "
-              "renamed or changed since. The command gives this result with the commit of its row."]  # fmt: skip
+    lines = ["| preset | target | seeds that reach it | mean | IQM | interval of the IQM | env steps |"]
+    lines += ["|---|---:|---|---:|---:|---|---:|", *rows]
+    lines += ["", f"{changed} of {len(rows)} rows are older than a change to the settings of their preset."]
     if reached:
         share, runs = estimate(reached, mean), sum(map(len, reached))
         lines += ["", f"{share.value:.0%} of {runs} seeds reach the target of their preset; 95 % interval, with seeds "
@@ -202,10 +197,7 @@ def _score(value: float, beside: float | None = None) -> str:
 
 def _command_of(records: list[Record]) -> str:
     """The one command that runs these seeds again."""
-    seeds = [record["seed"] for record in records]
-    through = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
-    given = f"{seeds[0]}-{seeds[-1]}" if through else ",".join(map(str, seeds))
-    return str(records[0]["command"]).replace(f"seed={seeds[0]}", f"--seeds {given}")
+    return str(records[0]["command"]).replace(f"seed={records[0]['seed']}", f"--seeds {_seed_range(records)}")
 
 
 def _study(results: Results, name: str) -> str:
@@ -220,11 +212,10 @@ def _study(results: Results, name: str) -> str:
     for variant, records in groups.items():
         means = [record["eval_mean"] for record in records]
         during = float(np.mean([np.mean(record["curve"]["eval_return"]) for record in records]))
-        mean, seeds = _score(float(np.mean(means))), ", ".join(_score(x) for x in means)
+        mean, seeds = _score(float(np.mean(means))), _scores(means)
         rows.append(f"| {variant} | {_score(during)} | {mean} | {seeds} |")
     head = f"| {study.doing} | mean of the evaluations during training | return of the final policy | its seeds |"
-    end = _setting([record for records in groups.values() for record in records])
-    return "\n".join([head, "|---|---:|---:|---|", *rows, "", end, ""])
+    return "\n".join([head, "|---|---:|---:|---|", *rows, ""])
 
 
 def _async(results: Results) -> str:
@@ -333,7 +324,7 @@ def _determinism(results: Results) -> str:
         for r in records
     ]
     head = "| preset | env steps | two fresh processes | SHA-256 of the parameters |"
-    return "\n".join([head, "|---|---:|---|---|", *rows, "", _setting(records), ""])
+    return "\n".join([head, "|---|---:|---|---|", *rows, ""])
 
 
 def _memory(results: Results) -> str:
@@ -346,7 +337,7 @@ def _memory(results: Results) -> str:
         for r in records
     ]
     head = "| preset | env steps | MB after warm-up | MB at end | % per hour | MB per million steps | recompilations |"
-    return "\n".join([head, "|---|---:|---:|---:|---:|---:|---:|", *rows, "", _setting(records), ""])
+    return "\n".join([head, "|---|---:|---:|---:|---:|---:|---:|", *rows, ""])
 
 
 def _repeated_runs(results: Results) -> str:
@@ -372,7 +363,7 @@ def _kills(results: Results) -> str:
         for r in records
     ]
     head = "| preset | env steps | kills | completed runs | digests compared | compared with an uninterrupted run |"
-    return "\n".join([head, "|---|---:|---:|---:|---:|---|", *rows, "", _setting(records), ""])
+    return "\n".join([head, "|---|---:|---:|---:|---:|---|", *rows, ""])
 
 
 def _signals(results: Results) -> str:

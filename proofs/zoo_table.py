@@ -16,7 +16,6 @@ _ENGLISH = {
     "seconds": "{:.0f} s",
     "seed": "1 seed",
     "seeds": "best of {} seeds",
-    "commit": "commit ",
     ",": ", ",
 }
 _CHINESE = {
@@ -28,7 +27,6 @@ _CHINESE = {
     "seconds": "{:.0f} 秒",
     "seed": "1 个随机种子",
     "seeds": "{} 个随机种子中最好的",
-    "commit": "提交 ",
     ",": "，",
 }
 
@@ -52,7 +50,6 @@ def _row(name: str, agent: Record, words: Record, up: str) -> list[str]:
         words[unit].format(agent[unit]),
         words["seconds"].format(agent["seconds"]),
         words["seed"] if agent["seeds"] == 1 else words["seeds"].format(agent["seeds"]),
-        f"{words['commit']}`{agent['versions'].get('commit', '')}`",
     ]
     return [
         f"`zoo/{name}`{words['on']}`{agent['env_id']}`",

@@ -46,12 +46,16 @@ def test_every_page_has_its_place_in_the_navigation(prepared):
 def test_the_chinese_navigation_marks_pages_in_english():
     nav = yaml.safe_load(SITE["configuration"]("zh").partition("nav:\n")[2])
     chinese = {place.as_posix() for place, page in SITE["sources"]("zh").items() if SITE["_is_chinese"](page)}
-    for section in nav:
-        ((title, entries),) = section.items()
-        entries = entries if isinstance(entries, list) else []
-        for entry in (entry for entry in entries if isinstance(entry, dict)):
-            ((name, page),) = entry.items()
-            assert (page in chinese) != (name.endswith(" EN") or title.endswith(" EN")), name
+    check_marks(nav, chinese, within="")
+
+
+def check_marks(nav, chinese, within):
+    for entry in (entry for entry in nav if isinstance(entry, dict)):
+        ((name, found),) = entry.items()
+        if isinstance(found, list):
+            check_marks(found, chinese, name)
+        elif within:
+            assert (found in chinese) != (name.endswith(" EN") or within.endswith(" EN")), name
 
 
 def test_both_sites_have_the_same_pages_at_the_same_places():
