@@ -47,7 +47,7 @@ class CQLCell(SquashedGaussianStep):
     """Root cell: see `SoftActorCritic`."""
 
     metrics = (*SquashedGaussianStep.metrics, "conservative_gap", "conservative_weight")
-    of_critics = ("conservative_gap", "conservative_weight")
+    of_critics = ("critic_loss", "q_value", "conservative_gap", "conservative_weight")
     has_action_values = True
 
     def __init__(

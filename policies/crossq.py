@@ -57,8 +57,8 @@ class CrossQCell(DelayedActorStep):
         loss, value = self.critic_loss(q, ops.stop_gradient(soft_target(*given, log_prob, batch["alpha"])))
         return loss, {"critic_loss": loss, "q_value": value, "moments": moments}
 
-    def follow(self, batch, critics, norm):
-        return self.critics.move(critics["moments"], norm)
+    def follow_critics(self, batch, critics, norm):
+        return norm, self.critics.move(critics["moments"], norm)
 
     def loss_of_actor(self, batch):
         (mean, log_std), moments = self.net.learn(batch["obs"], batch["renorm"])
@@ -66,8 +66,8 @@ class CrossQCell(DelayedActorStep):
         loss, log_prob = self.policy_loss(self.critics(action, batch["obs"]), log_prob, batch["alpha"])
         return loss, {"actor_loss": loss, "entropy": -log_prob, "moments": moments}
 
-    def follow_actor(self, actor, norm):
-        return self.net.move(actor["moments"], norm)
+    def follow_actor(self, batch, actor, norms):
+        return norms, self.net.move(actor["moments"], norms["actor"])
 
 
 class CrossQ(SquashedGaussianPolicy):

@@ -31,7 +31,7 @@ class EDACCell(SquashedGaussianStep):
     """Root cell: see `SoftActorCritic`."""
 
     metrics = (*SquashedGaussianStep.metrics, "alignment")
-    of_critics = ("alignment",)
+    of_critics = ("critic_loss", "q_value", "alignment")
     has_action_values = True
 
     def __init__(self, actor, critics, targets, learn, target_entropy) -> None:

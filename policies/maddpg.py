@@ -30,6 +30,7 @@ from minding.engine.types import Array
 from minding.policies.acting.actors import Actor, Network, NoisyActor, SamplingActor
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import Categorical, make_noise
+from minding.policies.families.critics_first import delayed
 from minding.policies.families.team_critics import TeamCritics, TeamCriticsPolicy, agent_means, total
 from minding.policies.learning.steps import Inputs
 from minding.policies.learning.target import SoftTarget, equalize
@@ -55,7 +56,7 @@ class MADDPGCell(TeamCritics):
     ) -> None:
         super().__init__(actors[0], critics, learn, spec)
         self.target_net, self.logit_weight = actors[1], learn["logit_weight"]
-        self.move_net = SoftTarget(self.net, self.target_net, self.optim.block("actors"))
+        self.move_net = SoftTarget(self.net, self.target_net, self.optim.block("actor"))
         self.limit_action = Clip(-1.0, 1.0)
 
     def next_actions(self, leaves, batch):
@@ -66,7 +67,7 @@ class MADDPGCell(TeamCritics):
             return self.drawn(output, batch["next_noise"]), 0.0
         return self.limit_action(output + batch["next_noise"]), 0.0
 
-    def loss_of_actors(self, batch):
+    def loss_of_actor(self, batch):
         decided, there = primitives.item(self.net.of_all(batch["own"]), 0), batch["alive"]
         own = self.drawn(decided, batch["noise"]) if self.discrete else decided
         q = self.critics.of_own_actions(batch["actions"], own, batch["own"], 1)
@@ -80,8 +81,8 @@ class MADDPGCell(TeamCritics):
         loss = total(parts)
         return loss, {"actor_loss": loss / self.agents}
 
-    def follow(self, metrics, batch, norm):
-        return self.move_net(batch["tau"], norm), (metrics["actor_loss"],)
+    def follow_actor(self, batch, actor, norms):
+        return self.move_net(batch["tau"], norms["actor"]), self.move_critics(batch["tau"], norms["actor"])
 
 
 def mean_square(logits):
@@ -125,11 +126,7 @@ class MADDPG(TeamCriticsPolicy):
             noise = self.learn_rng.standard_normal(self.noise_shape(batch), dtype=np.float32)
             limit = np.float32(learn.noise_clip)
             steps = {"next_noise": np.clip(np.float32(learn.target_noise) * noise, -limit, limit)}
-        constants = self.root.optim.rates(progress)
-        due = (self.learn_steps + 1 + np.arange(count)) % self.policy_delay == 0
-        # As in `TwinDelayedPolicy`, the graph has a branch only if some steps are due and others are not.
-        if due.any():
-            constants["tau"] = float(learn.tau)
-            if not due.all():
-                steps["due"] = due.astype(np.float32)
-        return Inputs(steps, constants, dict.fromkeys(self.root.of_actors, int(due.sum())))
+        own, constants, due = delayed(self.learn_steps, count, self.policy_delay, float(learn.tau))
+        return Inputs(
+            {**steps, **own}, {**self.root.optim.rates(progress), **constants}, dict.fromkeys(self.root.of_actor, due)
+        )

@@ -45,7 +45,7 @@ class MASACCell(TeamCritics):
     """
 
     metrics = (*TeamCritics.metrics, "alpha_loss", "alpha", "entropy")
-    of_actors = ("actor_loss", "alpha_loss", "alpha", "entropy", "grad_norm_actors")
+    of_actor = ("actor_loss", "alpha_loss", "alpha", "entropy", "grad_norm_actors")
 
     def __init__(
         self,
@@ -64,8 +64,7 @@ class MASACCell(TeamCritics):
     def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
         start = np.full(self.agents, math.log(learn["alpha"]), np.float32)
         self.log_alpha = ms.Parameter(ms.Tensor(start), name="log_alpha")
-        self.learns_alpha = bool(learn["auto_alpha"])
-        if not self.learns_alpha:
+        if not learn["auto_alpha"]:
             return {}
         return {"alpha": dataclasses.replace(Group.of(self.net, learn), params=[self.log_alpha])}
 
@@ -73,7 +72,7 @@ class MASACCell(TeamCritics):
         action, entropy = self.action_and_entropy(self.net.of_all(leaves), batch["next_noise"])
         return action, ops.Exp()(self.log_alpha) * entropy
 
-    def loss_of_actors(self, batch):
+    def loss_of_actor(self, batch):
         there, log_alpha = batch["alive"], ops.stop_gradient(self.log_alpha)
         action, entropy = self.action_and_entropy(self.net.of_all(batch["own"]), batch["noise"])
         alpha, count = ops.Exp()(log_alpha), self.critics.n_critics
@@ -93,14 +92,9 @@ class MASACCell(TeamCritics):
         }
         return loss, metrics
 
-    def follow(self, metrics, batch, norm):
-        own: Any = ()
-        for name in self.of_actors[:-1]:
-            own = (*own, metrics[name])
-        if not self.learns_alpha:
-            return norm, own
+    def beside_actor(self, batch, actor):
         # The gradient of a temperature is d L_alpha / d log(alpha).
-        return self.optim({"alpha": (metrics["excess"],)}, batch, (norm, own))["alpha"], own
+        return actor, {"alpha": (actor["excess"],)}
 
     def action_and_entropy(self, outputs, noise):
         """Drawn actions, float32 (B, M, A), and H, float32 (B, M).

@@ -22,64 +22,52 @@ from minding.engine.process.runtime import ms, ops
 from minding.policies.acting.actors import Network, ParametrisedActor
 from minding.policies.acting.sampling import make_noise
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.families.critics_first import CriticsFirst
+from minding.policies.learning.optim import Group
 from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.parametrised import ParametrisedNetwork
 from minding.policies.ops import primitives
-from minding.policies.ops.primitives import after
 from minding.policies.ops.values import chosen_value, half_square, one_step
 
 
-class PDQNCell(GradientStep):
-    """Root cell: network, target network and optimizer.
+class PDQNCell(CriticsFirst):
+    """Root cell: see `CriticsFirst`; every step updates everything.
 
     Args:
       net, target: networks of actor and critic, of the same shape.
       learn: the configuration `policy.learn`.
     """
 
-    metrics = ("critic_loss", "actor_loss", "q_value")
-
     def __init__(self, net: ParametrisedNetwork, target: ParametrisedNetwork, learn: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.net, self.target = net, target
-        self.optim = Optimizer(actor=Group.of(net.actor, learn), critic=Group.of(net.critic, learn))
-        self.move_actor = SoftTarget(net.actor, target.actor, self.optim.block("actor"))
-        self.move_critic = SoftTarget(net.critic, target.critic, self.optim.block("critic"))
-        self.critic_gradient = self.optim.gradient(self.loss_of_critic, "critic")
-        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
+        super().__init__(net, net.critic)
+        self.target = target
+        self.optimize(actor=Group.of(net.actor, learn), critics=Group.of(net.critic, learn))
+        self.move_net = SoftTarget(net.actor, target.actor, self.optim.block("actor"))
+        self.move_critics = SoftTarget(net.critic, target.critic, self.optim.block("critics"))
+
+    def prepare(self, batch):
+        batch["numbers"], batch["choice"] = batch["action"][:, 1:], ops.Cast()(batch["action"][:, 0], ms.int32)
+        return batch
 
     def td_target(self, batch):
         """y, float32 (B,)."""
         return one_step(batch, primitives.largest(self.target(batch["next_obs"])[0]))
 
-    def loss_of_critic(self, batch):
-        q = chosen_value(self.net.critic(batch["numbers"], batch["obs"]), batch["choice"])
+    def loss_of_critics(self, batch):
+        q = chosen_value(self.critics(batch["numbers"], batch["obs"]), batch["choice"])
         loss = primitives.mean(half_square(q - batch["target"]))
         return loss, {"critic_loss": loss, "q_value": primitives.mean(q)}
 
-    def loss_of_actor(self, obs):
-        values = self.net.critic(self.net.actor(obs)[0], obs)
+    def loss_of_actor(self, batch):
+        obs = batch["obs"]
+        values = self.critics(self.net.actor(obs)[0], obs)
         if self.net.mask is not None:
             values = values * ops.Cast()(obs[self.net.mask.place], ms.float32)
         loss = -primitives.mean(ops.ReduceSum()(values, -1))
         return loss, {"actor_loss": loss}
 
-    def construct(self, batch):
-        # Critic
-        rows = {"obs": batch["obs"], "target": self.td_target(batch), "numbers": batch["action"][:, 1:]}
-        rows["choice"] = ops.Cast()(batch["action"][:, 0], ms.int32)
-        (_, metrics), grads = self.critic_gradient(rows)
-        done = self.optim({"critic": grads}, batch, (metrics, grads))["critic"]
-        # Actor
-        (_, of_actor), grads = self.actor_gradient(after(batch["obs"], done))
-        done = self.optim({"actor": grads}, batch, (of_actor, grads))["actor"]
-        # Targets
-        moved = (self.move_actor(batch["tau"], done), self.move_critic(batch["tau"], done))
-        # A caller that waits for a metric waits for the whole step.
-        metrics["actor_loss"] = after(of_actor["actor_loss"], moved)
-        return metrics
+    def follow_actor(self, batch, actor, norms):
+        return self.move_net(batch["tau"], norms["actor"]), self.move_critics(batch["tau"], norms["actor"])
 
 
 class PDQN(BasePolicy):

@@ -10,7 +10,7 @@ Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, algorithm 1.
 
 from __future__ import annotations
 
-from minding.policies.families.twin_delayed import TwinDelayed, TwinDelayedPolicy
+from minding.policies.families.critics_first import TwinDelayed, TwinDelayedPolicy
 from minding.policies.ops import primitives
 
 
@@ -22,8 +22,8 @@ class TD3Cell(TwinDelayed):
         q = self.target_critics(self.next_actions(batch), batch["next_obs"])
         return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)
 
-    def loss_of_actor(self, rows):
-        loss = -primitives.mean(self.critics.q1(self.net(rows["obs"])[0], rows["obs"]))
+    def loss_of_actor(self, batch):
+        loss = -primitives.mean(self.critics.q1(self.net(batch["obs"])[0], batch["obs"]))
         return loss, {"actor_loss": loss}
 
 

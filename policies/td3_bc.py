@@ -24,7 +24,7 @@ from typing import Any
 
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
-from minding.policies.families.twin_delayed import TwinDelayed, TwinDelayedPolicy
+from minding.policies.families.critics_first import TwinDelayed, TwinDelayedPolicy
 from minding.policies.networks.actor_critic import CriticEnsemble, DeterministicActor
 from minding.policies.ops import primitives
 from minding.policies.ops.values import lowest
@@ -58,10 +58,10 @@ class TD3BCCell(TwinDelayed):
     def action_value(self, action, obs):
         return lowest(self.critics(action, obs))
 
-    def loss_of_actor(self, rows):
-        action = self.net(rows["obs"])[0]
-        q = self.critics.q1(action, rows["obs"])
-        cloning = primitives.mean(squared_distance(action, rows["action"])) / action.shape[-1]
+    def loss_of_actor(self, batch):
+        action = self.net(batch["obs"])[0]
+        q = self.critics.q1(action, batch["obs"])
+        cloning = primitives.mean(squared_distance(action, batch["action"])) / action.shape[-1]
         scale = self.alpha / ops.maximum(primitives.mean(ops.Abs()(ops.stop_gradient(q))), 1e-8)
         loss = cloning - scale * primitives.mean(q)
         return loss, {"actor_loss": loss, "cloning_loss": ops.stop_gradient(cloning)}

@@ -12,63 +12,48 @@ import numpy as np
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.families.critics_first import CriticsFirst
+from minding.policies.learning.optim import Group
 from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.actor_critic import ActionValue, CriticEnsemble, SquashedActor
-from minding.policies.ops import primitives
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.primitives import after
 from minding.policies.ops.values import critic_objectives
 
 
-class SoftActorCritic(GradientStep):
+class SoftActorCritic(CriticsFirst):
     """Root cell: actor, critics and their targets, temperature and optimizer.
 
     A step computes the gradients of critics, actor and temperature at the same parameters and then updates all of them,
     as Brax does (https://github.com/google/brax, training/agents/sac/train.py); in other implementations, the actor's
-    loss uses the updated critics. A subclass defines `td_target`, `loss_of_actor` and `target_entropy`.
+    loss uses the updated critics. A subclass defines `td_target`, `loss_of_actor` and `target_entropy`; in the batch,
+    the temperature is `alpha`.
 
     Args:
       actor: the network that acts.
       critics, targets: the online critics and their targets, of the same shape; without targets None.
       learn: the configuration `policy.learn`. Actor and temperature learn with `actor_learning_rate`, if it is set.
-
-    Attributes:
-      of_critics: names of further metrics that `loss_of_critics` returns.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
-    of_critics: tuple[str, ...] = ()
 
     def __init__(
         self, actor: nn.Cell, critics: CriticEnsemble, targets: CriticEnsemble | None, learn: Mapping[str, Any]
     ) -> None:
-        super().__init__()
-        self.net, self.critics = actor, critics
+        super().__init__(actor, critics)
         self.targets: Any = targets
         self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
         of_actor = {**learn, "learning_rate": learn.get("actor_learning_rate") or learn["learning_rate"]}
         groups = {"actor": self.group(actor, of_actor), "critics": self.group(critics, learn)}
         if learn["auto_alpha"]:
             groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
-        self.optim = Optimizer(**groups, **self.own_groups(learn))
+        self.optimize(**groups, **self.own_groups(learn))
         if targets is not None:
             self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
-        self.soft_target, self.value_target, self.critic_loss, self.policy_loss = critic_objectives()
-        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
-        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
+        objectives = critic_objectives()
+        self.soft_target, self.policy_loss = objectives.soft_target, objectives.soft_policy_loss
 
-    # Defined by the algorithm. `batch` is the batch of the step, with the temperature as `alpha`.
-
-    def td_target(self, batch):
-        """The `target` in the batch of `loss_of_critics`; no gradient flows into it."""
-        raise NotImplementedError
-
-    def loss_of_critics(self, batch):
-        """The loss, and by name `critic_loss`, `q_value` and values of the critics that the actor's loss needs."""
-        loss, q = self.critic_loss(self.critics(batch["action"], batch["obs"]), batch["target"])
-        return loss, {"critic_loss": loss, "q_value": q}
+    # Defined by the algorithm.
 
     def loss_of_actor(self, batch):
         """The loss, and by name `actor_loss` and `entropy`, the mean entropy in nats.
@@ -98,43 +83,38 @@ class SoftActorCritic(GradientStep):
         """
         return {}
 
-    def prepare(self, batch):
-        """The batch with additional entries that the losses need; by default unchanged."""
-        return batch
-
     # Shared by the algorithms.
 
     def construct(self, batch):
-        alpha = ops.exp(self.log_alpha)
-        batch["alpha"] = alpha
+        batch["alpha"] = ops.exp(self.log_alpha)
         batch = self.prepare(batch)
         # Target
         batch["target"] = self.td_target(batch)
         # Loss
-        (_, critic), critic_grads = self.critic_gradient(batch)
-        batch["of_critics"] = critic
+        (_, critics), critic_grads = self.critic_gradient(batch)
+        batch["of_critics"] = critics
         (_, actor), actor_grads = self.actor_gradient(batch)
-        excess = actor["entropy"] - self.target_entropy(batch)
-        metrics = {
-            "critic_loss": critic["critic_loss"],
-            "actor_loss": actor["actor_loss"],
-            "alpha_loss": self.log_alpha * excess,
-            "alpha": alpha,
-            "q_value": critic["q_value"],
-            "entropy": actor["entropy"],
-        }
+        actor, grads = self.beside_actor(batch, actor)
+        metrics = {"alpha": batch["alpha"]}
         for name in self.of_critics:
-            metrics[name] = critic[name]
+            metrics[name] = critics[name]
+        for name in ("actor_loss", "alpha_loss", "entropy"):
+            metrics[name] = actor[name]
         # Update
-        # The gradient of the temperature is d L_alpha / d log(alpha).
-        grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
-        for name, value in self.own_gradients(critic).items():
+        grads["actor"], grads["critics"] = actor_grads, critic_grads
+        for name, value in self.own_gradients(critics).items():
             grads[name] = value
         norms = self.optim(grads, batch, (metrics, grads))
         moved = self.move_targets(batch["tau"], norms["critics"])
         # A caller that waits for a metric waits for the whole step.
         metrics["entropy"] = after(actor["entropy"], (norms, moved))
         return metrics
+
+    def beside_actor(self, batch, actor):
+        excess = actor["entropy"] - self.target_entropy(batch)
+        actor["alpha_loss"] = self.log_alpha * excess
+        # The gradient of the temperature is d L_alpha / d log(alpha).
+        return actor, {"alpha": (excess,)}
 
 
 class SquashedGaussianStep(SoftActorCritic):
@@ -172,68 +152,23 @@ class SquashedGaussianStep(SoftActorCritic):
 
 
 class DelayedActorStep(SquashedGaussianStep):
-    """`SquashedGaussianStep` whose actor and temperature are updated after the critics, with their new parameters, and
-    only where the input `due`, a scalar, is 1."""
+    """`SquashedGaussianStep` in the order of `CriticsFirst`: targets follow the critics, and actor and temperature are
+    updated where this is due."""
 
     of_actor = ("actor_loss", "alpha_loss", "entropy")
-    """Metrics of the steps that update the actor."""
-
-    def __init__(self, *args) -> None:
-        super().__init__(*args)
-        self.zeros = tuple(ms.Tensor(np.float32(0.0)) for _ in self.of_actor)
-
-    # Defined by the algorithm.
-
-    def follow(self, batch, critics, norm):
-        """Whatever follows the step of the critics, such as their targets; returns a result that comes after it.
-
-        Args:
-          critics: the named results of `loss_of_critics`.
-          norm: a result of the critics' step.
-        """
-        return self.move_targets(batch["tau"], norm)
-
-    def follow_actor(self, actor, norm):
-        """Whatever follows the step of the actor; returns a result that comes after it, by default `norm`.
-
-        Args:
-          actor: the named results of `loss_of_actor`.
-          norm: a result of the actor's step.
-        """
-        return norm
 
     def construct(self, batch):
         alpha = ops.exp(self.log_alpha)
         batch["alpha"] = alpha
-        # Critics
-        batch["target"] = self.td_target(batch)
-        (_, critics), grads = self.critic_gradient(batch)
-        norm = self.optim({"critics": grads}, batch, (critics, grads))["critics"]
-        done = (norm, self.follow(batch, critics, norm))
-        # Actor and temperature
-        values = self.zeros
-        if after(batch["due"], done) > 0.0:
-            values = self.move_actor(batch, done)
-        metrics = {"critic_loss": critics["critic_loss"], "q_value": critics["q_value"], "alpha": alpha}
-        # A caller that waits for a metric waits for the whole step.
-        for k in range(len(self.of_actor)):
-            metrics[self.of_actor[k]] = after(primitives.item(values, k), done)
+        metrics = self.critics_first(batch)
+        metrics["alpha"] = alpha
         return metrics
 
-    def move_actor(self, batch, done):
-        """Updates actor and temperature; returns the metrics `of_actor` in order, available after these updates.
+    def follow_critics(self, batch, critics, norm):
+        return norm, self.move_targets(batch["tau"], norm)
 
-        Args:
-          batch: the batch of the step.
-          done: a result of the critics' step, which comes first.
-        """
-        batch["obs"] = after(batch["obs"], done)
-        (_, actor), grads = self.actor_gradient(batch)
-        excess = actor["entropy"] - self.target_entropy(batch)
-        values = (actor["actor_loss"], self.log_alpha * excess, actor["entropy"])
-        norms = self.optim({"actor": grads, "alpha": (excess,)}, batch, (values, grads))
-        followed = self.follow_actor(actor, norms["actor"])
-        return tuple([after(value, (norms, followed)) for value in values])
+    def follow_actor(self, batch, actor, norms):
+        return norms
 
 
 class SquashedGaussianPolicy(BasePolicy):

@@ -16,35 +16,32 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
+from minding.policies.families.critics_first import CriticsFirst
 from minding.policies.families.team import TeamPolicy
-from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.optim import Group
 from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.team_networks import AgentActors, AgentCritics, team_parts, team_places
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.primitives import after
 from minding.policies.ops.values import half_square, lowest
 
 
-class TeamCritics(GradientStep):
+class TeamCritics(CriticsFirst):
     """Root cell: actors, critics, the targets of the critics, and optimizer.
 
-    A step updates the critics and then, if this is due, the actors with the new critics and the targets. A subclass
-    defines `next_actions` and `loss_of_actors`.
+    A subclass defines `next_actions` and `loss_of_actor`, whose batch also has, by name, what `prepare` adds.
 
     Args:
       actors: the online actors.
       critics: the online critics and their targets, of the same shape.
       learn: the configuration `policy.learn`.
       spec: description of the environment.
-
-    Attributes:
-      of_actors: names of the metrics of steps that update the actors; they are means over these steps.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value", "grad_norm_actors", "grad_norm_critics")
-    of_actors: tuple[str, ...] = ("actor_loss", "grad_norm_actors")
+    of_critics = ("critic_loss", "q_value", "grad_norm_critics")
+    of_actor: tuple[str, ...] = ("actor_loss", "grad_norm_actors")
+    observed = "own"
 
     def __init__(
         self,
@@ -53,24 +50,17 @@ class TeamCritics(GradientStep):
         learn: Mapping[str, Any],
         spec: Mapping[str, Any],
     ) -> None:
-        super().__init__()
-        self.net = actors
-        self.critics, self.target_critics = critics
+        super().__init__(actors, critics[0])
+        self.target_critics = critics[1]
         self.agents, self.team_reward = len(spec["agents"]["names"]), bool(spec["agents"]["team_reward"])
         self.places = tuple(team_places(spec))
         self.discrete = spec["action"]["kind"] == "discrete"
         self.action_table = ms.Tensor(np.eye(spec["action"]["n"], dtype=np.float32)) if self.discrete else None
         self.temperature = learn["temperature"]
         bound = {"max_grad_norm": learn["grad_norm"]}
-        self.optim = Optimizer(
-            actors=Group.of(self.net, learn, **bound),
-            critics=Group.of(self.critics, learn, **bound),
-            **self.own_groups(learn),
-        )
+        groups = {"actor": Group.of(self.net, learn, **bound), "critics": Group.of(self.critics, learn, **bound)}
+        self.optimize(**groups, **self.own_groups(learn))
         self.move_critics = SoftTarget(self.critics, self.target_critics, self.optim.block("critics"))
-        self.zeros = tuple(ms.Tensor(np.float32(0.0)) for _ in self.of_actors)
-        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
-        self.actor_gradient = self.optim.gradient(self.loss_of_actors, "actors")
 
     # Defined by the algorithm.
 
@@ -86,26 +76,6 @@ class TeamCritics(GradientStep):
         """
         raise NotImplementedError
 
-    def loss_of_actors(self, batch):
-        """The loss, and by name the metrics that `follow` reads.
-
-        Args:
-          batch: by name `own`, `alive` and `actions`, see `construct`, and the inputs of the step.
-        """
-        raise NotImplementedError
-
-    def follow(self, metrics, batch, norm):
-        """Moves whatever follows the actors besides the targets of the critics.
-
-        Args:
-          metrics: the named results of `loss_of_actors`.
-          norm: a result of the actors' step, which comes first.
-
-        Returns:
-          A result that comes after it, and the metrics `of_actors` except the norm, in order.
-        """
-        raise NotImplementedError
-
     # Shared by the algorithms.
 
     def loss_of_critics(self, batch):
@@ -115,52 +85,16 @@ class TeamCritics(GradientStep):
         value = total(agent_means(ops.stop_gradient(primitives.item(ops.Unstack()(q), 0)), counted))
         return loss, {"critic_loss": loss / self.agents, "q_value": value / self.agents}
 
-    def construct(self, batch):
+    def prepare(self, batch):
         now = team_parts(batch["obs"], self.places)
         batch["own"], batch["alive"] = now["own"], now["alive"]
         # With a reward of the whole team, every agent has a return, even if it is absent.
         batch["counted"] = ops.OnesLike()(now["alive"]) if self.team_reward else now["alive"]
         batch["actions"] = self.taken(batch["action"], now["alive"])
-        batch["target"] = self.td_target(batch)
-        # Critics
-        (_, metrics), grads = self.critic_gradient(batch)
-        done = self.optim({"critics": grads}, batch, (metrics, grads))["critics"]
-        metrics["grad_norm_critics"] = done
-        # Actors and targets
-        if "due" in batch:
-            values = self.move_actors_if_due(batch, done)
-        elif "tau" in batch:
-            values = self.move_actors(batch, done)
-        else:
-            values = self.zeros
-        # A caller that waits for a metric waits for the whole step.
-        for k in range(len(self.of_actors)):
-            metrics[self.of_actors[k]] = after(primitives.item(values, k), done)
-        return metrics
+        return batch
 
-    def move_actors_if_due(self, batch, done):
-        values = self.zeros
-        if after(batch["due"], done) > 0.0:
-            values = self.move_actors(batch, done)
-        return values
-
-    def move_actors(self, batch, done):
-        """Updates the actors, then all targets; returns the metrics `of_actors` in order, available after these
-        updates.
-
-        Args:
-          batch: the batch of the step.
-          done: a result of the critics' step, which comes first.
-        """
-        batch["own"] = after(batch["own"], done)
-        (_, metrics), grads = self.actor_gradient(batch)
-        norm = self.optim({"actors": grads}, batch, (metrics, grads))["actors"]
-        followed, own = self.follow(metrics, batch, norm)
-        moved = (followed, self.move_critics(batch["tau"], norm))
-        values: Any = ()
-        for k in range(len(own)):
-            values = (*values, after(primitives.item(own, k), moved))
-        return (*values, after(norm, moved))
+    def follow_actor(self, batch, actor, norms):
+        return norms, self.move_critics(batch["tau"], norms["actor"])
 
     def td_target(self, batch):
         """The target of the critics, y: float32 (B, M)."""

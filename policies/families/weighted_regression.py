@@ -68,7 +68,8 @@ class WeightedRegression(GradientStep):
         self.optim = Optimizer(**{name: Group.of(net, learn) for name, net in nets.items()})
         self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
         self.scale, self.limit = float(learn["weight_scale"]), float(learn["weight_limit"])
-        _, self.value_target, self.critic_loss, _ = critic_objectives()
+        objectives = critic_objectives()
+        self.value_target, self.critic_loss = objectives.value_target, objectives.critic_loss
         self.limit_log_std = Clip(*LOG_STD_RANGE)
         fuse_likelihood(actor.head)
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")

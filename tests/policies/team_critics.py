@@ -160,7 +160,7 @@ def check_step(bench, rows, step, metrics_of=None):
     kit.check_metrics(metrics, expected, rel=1e-4)
     losses = {
         "critics": (lambda x: step.critic_loss(x, targets), p, "critics"),
-        "actors": (lambda x: step.linearised(x, after), after, "net"),
+        "actor": (lambda x: step.linearised(x, after), after, "net"),
     }
     kit.check_gradients(bench.policy, losses, rtol=1e-3)
     for name in new:

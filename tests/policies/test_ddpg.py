@@ -11,18 +11,18 @@ CONTRACT = {"ddpg": (VECTOR, space_of(3), {})}
 RESUMES = {}
 """TD3's has all that it keeps, and a second critic."""
 
-built, bench = kit.critic_benches("ddpg", "target_net", "target_critic")
+built, bench = kit.critic_benches("ddpg", "target_net", "target_critics")
 
 
 class Step(kit.CriticStep):
-    critics = ("critic",)
+    critics = ("critics",)
 
     def target(self, p):
         action = actor(p, "target_net", self.next_obs)
-        return self.bootstrapped(value(p, "target_critic", action, self.next_obs))
+        return self.bootstrapped(value(p, "target_critics", action, self.next_obs))
 
     def actor_loss(self, p):
-        return -value(p, "critic", actor(p, "net", self.obs), self.obs).mean()
+        return -value(p, "critics", actor(p, "net", self.obs), self.obs).mean()
 
     def metrics(self, p, after):
         # The actor is judged by the critic after its step.
@@ -33,7 +33,7 @@ class Step(kit.CriticStep):
     def losses(self, p, after):
         target = self.target(p)
         return {
-            "critic": (lambda x: self.critic_loss(x, target), p, "critic"),
+            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
             "actor": (self.actor_loss, self.judging(p, after), "net"),
         }
 

@@ -82,7 +82,7 @@ class Step(kit.CriticStep):
     def losses(self, p, after):
         target = self.target(p)
         return {
-            "critic": (lambda x: self.critic_loss(x, target), p, "net.critic"),
+            "critics": (lambda x: self.critic_loss(x, target), p, "net.critic"),
             "actor": (self.actor_loss, self.judging(p, after), "net.actor"),
         }
 
