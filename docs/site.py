@@ -21,8 +21,8 @@ CONFIGURATIONS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
 """By language."""
 ASSETS = ROOT / "docs" / "assets"
 """Style, script, logo, and KaTeX, which draws formulas in the browser without a network."""
-UNTRANSLATED = "> 本页目前只有英文版。\n\n"
-"""Stands in the Chinese site below the title of an English page."""
+UNTRANSLATED = "> {}目前只有英文版。"
+"""Stands in the Chinese site below the title of an English page, or below its first paragraph, which is Chinese."""
 WHEN = ROOT / "docs" / "zh" / "algorithms.json"
 """By algorithm, when to use it: the first paragraph of its page in the Chinese site."""
 OUTSIDE = {
@@ -152,7 +152,8 @@ class _Site:
         if self.language == "zh" and not _is_chinese(page):
             known = json.loads(WHEN.read_text(encoding="utf-8")) if page.parent.name == "algorithms" else {}
             title, _, rest = source.partition("\n\n")
-            source = f"{title}\n\n{UNTRANSLATED}{known.get(page.stem, '')}\n\n{rest}"
+            first = [known[page.stem], UNTRANSLATED.format("以下内容")] if page.stem in known else []
+            source = "\n\n".join([title, *(first or [UNTRANSLATED.format("本页")]), rest])
         parts = _FENCE.split(source)
 
         def link(match: re.Match[str]) -> str:

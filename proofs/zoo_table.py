@@ -23,7 +23,7 @@ _CHINESE = {
     "on": "，环境 ",
     "interval": "{mean}（{low} 至 {high}）",
     "env_step": "{:,} 步",
-    "train_iter": "{:,} 个梯度步",
+    "train_iter": "{:,} 次梯度更新",
     "seconds": "{:.0f} 秒",
     "seed": "1 个随机种子",
     "seeds": "{} 个随机种子中最好的",
