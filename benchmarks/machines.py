@@ -3,7 +3,7 @@
 A run whose collectors are not there: each answers a request at once, with a rollout of the given size, so that only the
 work of the main process is left. It is measured in processor time, which other programs do not change, with 10 to 1,000
 collectors and one rollout per iteration: sending requests, taking answers in, and the status of all workers. Weights
-change in every iteration, as with a learner. What is measured is printed; it stands in ``docs/machines.md``.
+change in every iteration, as with a learner. What is measured is printed; it stands in ``docs/cluster.md``.
 """
 
 from __future__ import annotations

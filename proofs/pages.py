@@ -254,14 +254,13 @@ def _learners(results: Results) -> str:
     rows = [row for part in record.values() for row in part.get("compared", ())]
     if not rows:
         return NOT_YET
-    marks = list(rows[0]["drift"])
-    head = ["preset", "learners", "all learners", *(f"{mark} steps" for mark in marks), "one learner, begun apart"]
-    lines = [f"| {' | '.join(head)} |", f"|---|---:|---|{'---:|' * (len(marks) + 1)}"]
+    last = list(rows[0]["drift"])[-1]
+    lines = [f"| preset | learners | all learners | after {last} steps | one learner, begun apart |"]
+    lines.append("|---|---:|---|---:|---:|")
     for row in sorted(rows, key=lambda row: (row["preset"], row["learners"])):
         equal = "equal" if row["ranks_equal"] else "DIFFERENT"
-        numbers = [*row["drift"].values(), row["drift_of_nudged"][marks[-1]]]
-        cells = [f"`{row['preset']}`", str(row["learners"]), equal, *(f"{number:.1e}" for number in numbers)]
-        lines.append(f"| {' | '.join(cells)} |")
+        drift = f"{row['drift'][last]:.1e} | {row['drift_of_nudged'][last]:.1e}"
+        lines.append(f"| `{row['preset']}` | {row['learners']} | {equal} | {drift} |")
     killed = record.get("kill")
     if killed is not None:
         verdict = "no entry differs" if not killed["different"] else f"DIFFERENT: {', '.join(killed['different'])}"
@@ -278,16 +277,18 @@ def _three_machines(results: Results) -> str:
     record = results.single("three_machines")
     if record is None:
         return NOT_YET
-    lines = ["| cluster | fault | runs | exit code | seconds | messages per run | last state saved |"]
-    lines.append("|---|---|---:|---:|---|---:|---|")
+    lines = ["| fault | cluster: seconds to the exit | exit code | messages | last state saved |"]
+    lines.append("|---|---|---:|---:|---|")
+    faults: dict[str, list[Record]] = {}
     for row in record.get("faults", {}).get("rows", ()):
-        runs = row["runs"]
+        faults.setdefault(row["fault"], []).append(row)
+    for fault, rows in faults.items():
+        runs = [each for row in rows for each in row["runs"]]
+        seconds = ", ".join(f"{row['cluster']} {each['seconds']:.1f}" for row in rows for each in row["runs"])
         codes = ", ".join(sorted({str(each["code"]) for each in runs}))
         counts = ", ".join(sorted({str(len(each["messages"])) for each in runs}))
         saved = f"{sum(each['last_state_saved'] for each in runs)} of {len(runs)}"
-        seconds = ", ".join(f"{each['seconds']:.1f}" for each in runs)
-        cells = [row["cluster"], row["fault"], str(len(runs)), codes, seconds, counts, saved]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"| {fault} | {seconds} | {codes} | {counts} | {saved} |")
     head = ["order", "preset", "workers replaced", "environment steps", "gradient steps", "without the loss", "return"]
     lines += ["", f"| {' | '.join(head)} |", "|---|---|---:|---:|---:|---|---:|"]
     for row in record.get("lost", {}).get("rows", ()):
@@ -402,7 +403,7 @@ def _crashes(results: Results) -> str:
     rows = [
         f"| kills and power cuts, over {record['calls_of_a_run']} calls that change the disk | {record['crashes']:,} |",
         f"| failing disks | {record['failing_disks']:,} |",
-        f"| broken promises among these | {len(record['broken_promises'])} |",
+        f"| guarantees violated by these | {len(record['broken_promises'])} |",
         f"| damaged files | {record['damages']:,} |",
         f"| damage not detected | {len(record['damages_missed'])} |",
         f"| fallback to the one before, median and slowest | {small['median_s']:.3f} s, {small['max_s']:.3f} s |",
@@ -423,7 +424,7 @@ def _forged(results: Results) -> str:
         counts = " | ".join(str(row.get(name, 0)) for name in ("older", "refused", "read"))
         lines.append(f"| {kind} | {row['cases']} | {counts} | {row['slowest_s']:.2f} |")
     broken = len(record["broken_promises"])
-    return "\n".join([*lines, "", f"{record['more_mb']} MB more memory than before; broken promises: {broken}.", ""])
+    return "\n".join([*lines, "", f"Memory grew by {record['more_mb']} MB; guarantees violated: {broken}.", ""])
 
 
 def _defaults(results: Results) -> str:

@@ -482,7 +482,8 @@ def test_every_key_has_a_table():
         opening = page.read_text().split("```", 1)[0].split("\n\n")
         assert opening[1].startswith("Use "), page
         assert re.match(r"!\[evaluation return of (\w+)\]\(img/\1\.png\)$", opening[2]), page
-    lanes = {word for word in first_words(DOCS / "reference" / "lanes.md", "key") if word.startswith("lanes.")}
+    rows = table(DOCS / "reference" / "lanes.md", "key")
+    lanes = {word for row in rows for word in code_words(row[0]) if word.startswith("lanes.")}
     assert lanes == {f"lanes.{key}" for key in RUN_SCHEMA["lanes"]}
 
 
