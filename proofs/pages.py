@@ -180,7 +180,7 @@ def _seeds(results: Results) -> str:
     if not rows:
         return NOT_YET
     lines = ["| preset | target | seeds that reach it | mean | IQM | interval of the IQM | env steps |"]
-    lines += ["|---|---:|---|---:|---:|---|---:|", *rows]
+    lines += ["|---|---:|---|---:|---:|---:|---:|", *rows]
     lines += ["", f"{changed} of {len(rows)} rows are older than a change to the settings of their preset."]
     if reached:
         share, runs = estimate(reached, mean), sum(map(len, reached))
