@@ -1,4 +1,4 @@
-"""Checks if an environment is fit for training: spaces, signatures, dtypes, seeds, ends, rewards, resume, speed."""
+"""Checks if an environment is fit for training: spaces, masks, ends, scales, resume, speed, and the interface."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import obs_trees
 from minding.engine.data.masks import ACTION_MASK, LEGAL_ACTION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
-from minding.engine.types import Array
 from minding.envs.config import env_settings
 from minding.envs.findings import (
     Finding,
-    judge_arrays,
     judge_bounds,
     judge_ends,
     judge_images,
+    judge_interface,
     judge_masks,
     judge_rewards,
     judge_scales,
@@ -73,8 +71,8 @@ class Budget:
 # Steps per second of eight environments that are fast enough for a learner.
 _FAST = 2000
 _MEASUREMENTS = 5
-# Number of steps for which two runs with one seed are compared.
-_ROUNDS = 50
+# About the number of steps and resets that the tests of Gymnasium and PettingZoo take.
+_CALLS = 25
 # Number of steps in which an episode should end before it is repeated.
 _PAST = 1000
 # Seconds after which a pause of the machine no longer distorts a measurement, and the most that a measurement takes.
@@ -160,7 +158,7 @@ def _findings(
         yield Finding("warn", f"a second environment in the same process: {fault}", _TAKE_TURNS)
         settings["single_instance"] = True
     try:
-        yield from _check_seeds(settings, env_fn, description, budget)
+        yield _check_interface(factory, description, budget)
         yield from _check_resume(settings, env_fn, description, budget)
         yield from _measure_speed(settings, steps, env_fn, description, budget)
     except MindingError as error:
@@ -195,7 +193,7 @@ def _try_steps(
     if tried < steps:
         part = f"{tried:,} of {steps:,} steps"
         yield Finding("warn", f"{part} were tried in {rollout.seconds:.3g} s", budget.fix, tried=part)
-    yield from judge_arrays(rollout) + judge_masks(rollout) + judge_scales(rollout)
+    yield from judge_masks(rollout) + judge_scales(rollout)
     yield from judge_ends(rollout, limit, budget.fix if tried < steps else "") + judge_rewards(rollout)
 
 
@@ -224,6 +222,18 @@ def _second(factory: EnvFactory) -> MindingError | None:
     finally:
         factory.close(first)
     return None
+
+
+def _check_interface(factory: EnvFactory, description: Mapping[str, Any], budget: Budget) -> Finding:
+    if any(leaf.is_mask for leaf in observation_leaves(description["observation"])):
+        return Finding("ok", "Gymnasium's and PettingZoo's own tests are left out: they may take illegal actions")
+    if not budget.covers(_CALLS):
+        return _left_out("the environment with Gymnasium's and PettingZoo's own tests", budget)
+    env = factory()
+    try:
+        return judge_interface(env, factory.name, factory.step_timeout)
+    finally:
+        factory.close(env)
 
 
 def _judge_close(fault: BaseException | None) -> list[Finding]:
@@ -285,43 +295,6 @@ def _numbers(space: Mapping[str, Any]) -> int:
 def _single_backend(settings: Mapping[str, Any]) -> str:
     """The backend whose episodes follow from their seeds; only EnvPool can make EnvPool's environments."""
     return "envpool" if settings["backend"] == "envpool" else "sync"
-
-
-def _check_seeds(
-    settings: Mapping[str, Any],
-    env_fn: Callable[..., AnyEnv] | None,
-    description: Mapping[str, Any],
-    budget: Budget,
-) -> list[Finding]:
-    if not budget.covers(6):
-        return [_left_out("whether the same seed gives the same run", budget)]
-    settings = dict(settings, backend=_single_backend(settings), on_error="raise")
-    streams: list[list[Array]] = []
-    firsts = []
-    rounds, end = _ROUNDS, budget.left * 0.8
-    num_envs = 1 if settings["single_instance"] else 2
-    for _ in range(2):
-        manager = make_env_manager(settings, num_envs, SEED, env_fn=env_fn)
-        firsts.append(manager.obs)
-        stream = []
-        play = RandomPlay(manager, description)
-        for number in range(1, rounds + 1):
-            step = play.step()
-            stream += [leaf for _, leaf in obs_trees.leaves(step.next_obs)] + [step.reward]
-            if not streams and budget.left < end:
-                rounds = number
-                break
-        streams.append(stream)
-        manager.close()
-    if not all(np.array_equal(a, b) for a, b in zip(*streams)):
-        fix = "draw all randomness from self.np_random, and begin reset with super().reset(seed=seed)"
-        return [Finding("warn", "two runs with one seed differ", fix)]
-    shortened = "" if rounds == _ROUNDS else f", for the {rounds} of {_ROUNDS} steps that the time sufficed for"
-    findings = [Finding("ok", f"the same seed gives the same run{shortened}")]
-    if num_envs > 1 and all(np.array_equal(leaf[0], leaf[1]) for _, leaf in obs_trees.leaves(firsts[0])):
-        text = "two environments with different seeds begin alike"
-        findings.append(Finding("warn", text, "harmless if the task has one start; else use self.np_random in reset"))
-    return findings
 
 
 def _check_resume(

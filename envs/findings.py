@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.utils.env_checker import check_env
+from pettingzoo import ParallelEnv
 
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError
+from minding.envs.guards.faults import Hang, describe
+from minding.envs.guards.watchdog import watched
 from minding.envs.normalize import NORMALIZE_OBS, NORMALIZE_REWARD
 from minding.envs.random_play import Trial
 from minding.envs.single.wrappers import AnyEnv
@@ -19,6 +25,12 @@ from minding.envs.spaces.team_space import agents_space
 
 _IMAGE_SIZE = 256
 _MANY_VALUES = 2000
+_CYCLES = 50
+"""Steps per episode of PettingZoo's test."""
+_INTERFACE_FIX = (
+    "return what the spaces declare (shape, dtype, bounds), each time in new arrays; draw all randomness from "
+    "self.np_random, and begin reset with super().reset(seed=seed)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,19 +81,28 @@ def judge_images(space: Mapping[str, Any]) -> list[Finding]:
     return findings
 
 
-def judge_arrays(rollout: Trial) -> list[Finding]:
-    findings = [
-        Finding("warn", text, "return the declared dtype; it is converted at every step until then")
-        for text in sorted(rollout.other_dtypes)
-    ]
-    findings += [Finding("warn", text, "do so in the environment or in a wrapper") for text in rollout.rounded]
-    if rollout.outside:
-        text = f"{rollout.outside} observations were outside the observation space"
-        findings.append(Finding("warn", text, "widen the bounds of the space, or clip the observation"))
-    if rollout.aliased:
-        text = "step overwrites the observation it returned before"
-        findings.append(Finding("warn", text, "return a copy; minding copies, other tools may not"))
-    return findings or [Finding("ok", "observations fit the space, and each is a separate array")]
+def judge_interface(env: AnyEnv, name: str, timeout: float) -> Finding:
+    """The verdict of Gymnasium's `check_env` or PettingZoo's `parallel_api_test` on the environment within its
+    wrappers. They know no masks: all actions have to be legal."""
+    own = getattr(env.unwrapped, "parallel", env.unwrapped)
+    known = {gymnasium.Env: "Gymnasium's check_env", ParallelEnv: "PettingZoo's parallel_api_test"}
+    test = next((test for base, test in known.items() if isinstance(own, base)), "")
+    if not test:
+        return Finding("ok", f"{type(own).__name__} has no base class whose own tests Gymnasium or PettingZoo brings")
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(None), watched(test, name, timeout):
+            warnings.simplefilter("ignore")
+            if isinstance(own, gymnasium.Env):
+                check_env(own, skip_render_check=True, skip_close_check=True)
+            else:
+                # Its package still imports all games.
+                from pettingzoo.test import parallel_api_test
+
+                parallel_api_test(own, num_cycles=_CYCLES)
+    except (Exception, SystemExit, Hang) as error:
+        text = str(error) if isinstance(error, AssertionError) and str(error) else describe(error)
+        return Finding("warn", f"{test}: {text}", _INTERFACE_FIX)
+    return Finding("ok", f"passes {test}")
 
 
 def judge_masks(rollout: Trial) -> list[Finding]:
@@ -109,8 +130,12 @@ def judge_ends(rollout: Trial, limit: int | None, shortened: str) -> list[Findin
 
 
 def judge_scales(rollout: Trial) -> list[Finding]:
+    findings = [Finding("warn", text, "do so in the environment or in a wrapper") for text in rollout.rounded]
+    if rollout.outside:
+        text = f"{rollout.outside} observations were outside the observation space, in bounds, dtype or shape"
+        findings.append(Finding("warn", text, "correct the space, or clip and convert the observation"))
     trouble = "" if rollout.scales is None else rollout.scales.observation_trouble()
-    return [Finding("warn", trouble, NORMALIZE_OBS)] if trouble else []
+    return findings + [Finding("warn", trouble, NORMALIZE_OBS)] * bool(trouble)
 
 
 def judge_rewards(rollout: Trial) -> list[Finding]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from minding.engine.data import obs_trees
 from minding.engine.data.agent_axis import num_agents
@@ -23,7 +22,7 @@ from minding.envs.guards.watchdog import Activity, Watch
 from minding.envs.manager import BatchedEnvManager
 from minding.envs.normalize import ScaleMeter
 from minding.envs.single.wrappers import AnyEnv
-from minding.envs.spaces.info import INFO, sample_action
+from minding.envs.spaces.info import sample_action
 from minding.envs.spaces.layout import ObsLayout
 
 _SEED = 12345
@@ -127,31 +126,6 @@ def _shown(obs: Obs, step: EnvStep | None = None) -> dict[str, list[Array]]:
     return shown if step is None else {**shown, "reward": [step.reward], "end": [step.terminated, step.truncated]}
 
 
-def other_dtypes(layout: ObsLayout, obs: Any) -> set[str]:
-    """Messages about leaves whose dtype differs from the declared dtype."""
-    found = set()
-    for leaf in layout.leaves:
-        value = obs
-        for key in leaf.keys:
-            value = value[key]
-        given = np.asarray(value).dtype
-        if leaf.shape and given != leaf.source_dtype and not leaf.choices and leaf.part != INFO:
-            found.add(f"{leaf.label} is {given}, its space says {leaf.source_dtype}")
-    return found
-
-
-def as_declared(space: spaces.Space[Any] | None, obs: Any) -> Any:
-    """`obs` in the dtypes of its space: `Box.contains` would refuse wider dtypes, even for values within the bounds."""
-    if isinstance(space, spaces.Dict) and isinstance(obs, dict):
-        return {key: as_declared(space.spaces.get(key), value) for key, value in obs.items()}
-    if isinstance(space, spaces.Tuple) and isinstance(obs, tuple):
-        known = len(space.spaces)
-        return (*(as_declared(child, value) for child, value in zip(space.spaces, obs)), *obs[known:])
-    if isinstance(space, spaces.Box) and isinstance(obs, np.ndarray):
-        return obs.astype(space.dtype, copy=False)
-    return obs
-
-
 SEED = 12345
 
 
@@ -165,9 +139,7 @@ class Trial:
     truncated: int = 0
     outside: int = 0
     place: str = "reset"
-    aliased: bool = False
     rounded: list[str] = dataclasses.field(default_factory=list)
-    other_dtypes: set[str] = dataclasses.field(default_factory=set)
     legal: list[float] = dataclasses.field(default_factory=list)
     """Share of legal actions in each step, if there is a mask."""
     scales: ScaleMeter | None = None
@@ -193,9 +165,8 @@ def roll_out(env: AnyEnv, steps: int, settings: Mapping[str, Any], found: Trial,
         if bad := values.bad_rows(row, np.array([reward]), np.array([over])):
             raise EnvError(bad[0][1])
         found.legal += [float(mask.mean()) for leaf, mask in zip(layout.leaves, row) if leaf.choices and not over]
+        found.outside += not env.observation_space.contains(obs)
         found.rounded += [what for _, what in values.rounded(row)]
-        found.outside += not env.observation_space.contains(as_declared(env.observation_space, obs))
-        found.other_dtypes |= other_dtypes(layout, obs)
 
     with activity.during("reset"):
         obs, _ = reset_answer(env.reset(seed=SEED))
@@ -203,7 +174,6 @@ def roll_out(env: AnyEnv, steps: int, settings: Mapping[str, Any], found: Trial,
     length = 0
     for step in range(1, steps + 1):
         found.place = f"step {step}"
-        before = _snapshot(obs)
         with activity.during("step"):
             answer = step_answer(env.step(sample_action(env, obs, {}, rng)))
         next_obs, reward, terminated, truncated, _ = answer
@@ -211,7 +181,6 @@ def roll_out(env: AnyEnv, steps: int, settings: Mapping[str, Any], found: Trial,
         reward = step_reward(reward, layout.reward_shape)
         look(next_obs, reward, terminated)
         found.scales.add(layout.unflatten(row), np.array([reward]), np.array([terminated or truncated]))
-        found.aliased |= not _equal(before, _snapshot(obs))
         found.rewards.append(reward)
         length += 1
         obs = next_obs
@@ -228,19 +197,3 @@ def roll_out(env: AnyEnv, steps: int, settings: Mapping[str, Any], found: Trial,
         if found.seconds > seconds:
             break
     watch.close()
-
-
-def _snapshot(obs: Any) -> Any:
-    if isinstance(obs, Mapping):
-        return {key: _snapshot(value) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return [_snapshot(value) for value in obs]
-    return np.array(obs)
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, dict):
-        return all(_equal(left[key], right[key]) for key in left)
-    if isinstance(left, list):
-        return all(_equal(a, b) for a, b in zip(left, right))
-    return np.array_equal(left, right)

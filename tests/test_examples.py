@@ -170,7 +170,7 @@ def test_the_realm_of_kaiwu_is_an_environment_whose_best_return_is_stated(monkey
 
     findings = check_env({"env_id": "kaiwu:Realm", "max_episode_steps": LIMIT, "info_keys": ["action_mask"]}, steps=60)
     faults = [each.text for each in findings if each.level != "ok" and "steps/s" not in each.text]
-    assert faults == ["two environments with different seeds begin alike"]
+    assert faults == []
     realm, total = Realm(), 0.0
     _, info = realm.reset()
     assert info["action_mask"].tolist() == [True, False, True, False]

@@ -46,6 +46,7 @@ class MinAtar(BaseEnv):  # type: ignore[misc]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         self.game.last_action = 0
+        gymnasium.Env.reset(self, seed=seed)  # which the package leaves out
         state, info = super().reset(seed=seed, options=options)
         return _planes(state), info
 

@@ -27,12 +27,12 @@ def test_a_sound_environment_has_nothing_but_ok():
 
 
 def test_overwritten_observations_are_found():
-    assert "overwrites" in next(iter(troubles(Recycler)))
+    assert any("check_env: " in text and "share an object" in text for text in troubles(Recycler))
 
 
 def test_an_environment_that_ignores_its_seed_is_found():
     texts = list(troubles(Unseeded))
-    assert "two runs with one seed differ" in texts
+    assert any("check_env: " in text and "seed" in text for text in texts)
     assert any("resumed run begins new episodes" in text for text in texts)
 
 
@@ -74,8 +74,8 @@ def test_wrong_dtypes_bounds_and_large_rewards_are_found():
             return obs.astype(np.float64), reward * 1000, *rest
 
     texts = " ".join(troubles(Sloppy))
-    assert "observation is float64, its space says float32" in texts
-    assert "outside the observation space" in texts
+    assert "outside the observation space, in bounds, dtype or shape" in texts
+    assert "check_env: The first element returned by `env.reset()` is not within the observation space" in texts
     assert "rewards lie in [1e+03" in texts
 
 
@@ -86,37 +86,7 @@ def test_large_numbers_are_found_before_training():
     assert found[observation].fix.startswith("set policy.model.normalize_obs=true")
     assert "discounted returns vary by" in reward
     assert found[reward].fix.startswith("set env.normalize_reward=true")
-    alike = "two environments with different seeds begin alike"
-    assert list(troubles(worlds.Queue, 1000, normalize_reward=True)) == [alike]
-
-
-@pytest.mark.parametrize("form", ["plain", "dict", "tuple"])
-@pytest.mark.parametrize("outside", [False, True])
-def test_another_dtype_within_the_bounds_is_not_told_as_outside(form, outside):
-    box = spaces.Box(-10, 10, (2,), np.float32)
-
-    class Doubled(Counter):
-        def __init__(self):
-            super().__init__()
-            forms = {"plain": box, "dict": spaces.Dict(at=box), "tuple": spaces.Tuple([box])}
-            self.observation_space = forms[form]
-
-        def show(self, obs):
-            obs = np.sin(obs.astype(np.float64)) + 20 * outside
-            return {"plain": obs, "dict": {"at": obs}, "tuple": (obs,)}[form]
-
-        def reset(self, **kwargs):
-            obs, info = super().reset(**kwargs)
-            return self.show(obs), info
-
-        def step(self, action):
-            obs, *rest = super().step(action)
-            return self.show(obs), *rest
-
-    texts = list(troubles(Doubled))
-    assert len(texts) == 1 + outside
-    assert "float64, its space says float32" in texts[0]
-    assert all("outside the observation space" in text for text in texts[1:])
+    assert troubles(worlds.Queue, 1000, normalize_reward=True) == {}
 
 
 def test_spaces_without_an_array_form_and_old_signatures_are_errors():
@@ -266,11 +236,11 @@ class Clock:
 def test_the_check_of_a_slow_environment_keeps_its_limit_and_says_what_was_shortened(monkeypatch):
     clock = Clock(monkeypatch)
     findings = check_env({}, 1000, env_fn=clock.environment(step=0.034), seconds=30)
-    assert 27 < clock.now < 30
+    assert 20 < clock.now < 30
     told = [found.text for found in findings]
     assert "442 of 1,000 steps were tried in 15 s" in told
     assert [found.tried for found in findings if found.tried] == ["442 of 1,000 steps"]
-    assert "the same seed gives the same run, for the 45 of 50 steps that the time sufficed for" in told
+    assert "passes Gymnasium's check_env" in told
     assert "a running episode can be resumed exactly, from its seed and actions" in told
     assert told[-1] == "29 steps/s with 1 environment, 29 steps/s with 8 (env.backend=auto)"
     fix = "raise the limit of 30 s: minding check-env --seconds, or check_env(..., seconds=)"
@@ -282,7 +252,7 @@ def test_what_there_is_no_time_for_is_named(monkeypatch):
     findings = check_env({}, 1000, env_fn=clock.environment(step=0.5, made=6.0), seconds=60)
     assert clock.now < 60
     assert [found.text for found in findings if found.left_out] == [
-        "the time did not suffice to check whether the same seed gives the same run",
+        "the time did not suffice to check the environment with Gymnasium's and PettingZoo's own tests",
         "the time did not suffice to check whether a running episode can be resumed",
         "the time did not suffice to check the speed of 8 environments",
     ]
@@ -299,7 +269,7 @@ def test_findings_come_as_they_are_made():
 
     findings = check.iter_findings({}, 100, env_fn=Counted)
     assert (next(findings).text, steps) == ("observation Box (2,) float32, action discrete 2", [])
-    assert next(findings).text.startswith("observations fit")
+    assert next(findings).text.startswith("24 episodes")
     assert len(steps) == 100
-    assert "the same seed" in [next(findings).text for _ in range(3)][-1]
-    assert len(steps) == 300
+    assert "check_env" in [next(findings).text for _ in range(2)][-1]
+    assert 100 < len(steps) < 110

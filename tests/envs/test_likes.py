@@ -9,10 +9,10 @@ from minding.engine.data import obs_trees
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 
 WARNED = {
-    Parking: ["overwrites the observation"],
+    Parking: ["share an object"],
     Flappy: ["outside the observation space"],
-    Tetris: ["board (24, 18) uint8 is taken as", "mask (24, 18) uint8 is taken as", "overwrites", "begin alike"],
-    Stocks: ["begin alike", "numbers that are far from 1"],
+    Tetris: ["board (24, 18) uint8 is taken as", "mask (24, 18) uint8 is taken as", "share an object"],
+    Stocks: ["numbers that are far from 1"],
 }
 
 

@@ -54,5 +54,5 @@ def test_pictures_are_bytes():
 @pytest.mark.slow
 def test_it_is_fit_for_training_and_resumes_exactly():
     found = check_env({"env_id": "MinAtar/Breakout-v1"}, steps=600)
-    assert [each for each in found if each.level == "error"] == []
+    assert [each for each in found if each.level != "ok" and "steps/s" not in each.text] == []
     assert "a running episode can be resumed exactly" in " ".join(each.text for each in found)

@@ -62,7 +62,7 @@ def test_the_check_goes_on_with_one():
     assert "a second environment in the same process: Robot cannot be made" in found.text
     assert "env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1" in found.fix
     assert [each.text for each in findings][-3:-1] == [
-        "the same seed gives the same run",
+        "passes Gymnasium's check_env",
         "a resumed run begins a new episode (env.single_instance)",
     ]
     assert {each.level for each in check_env(SINGLE, 200, env_fn=Robot)} == {"ok"}
