@@ -158,7 +158,7 @@ def _findings(
         yield Finding("warn", f"a second environment in the same process: {fault}", _TAKE_TURNS)
         settings["single_instance"] = True
     try:
-        yield _check_interface(factory, description, budget)
+        yield _check_interface(factory, settings, description, budget)
         yield from _check_resume(settings, env_fn, description, budget)
         yield from _measure_speed(settings, steps, env_fn, description, budget)
     except MindingError as error:
@@ -224,8 +224,14 @@ def _second(factory: EnvFactory) -> MindingError | None:
     return None
 
 
-def _check_interface(factory: EnvFactory, description: Mapping[str, Any], budget: Budget) -> Finding:
-    if any(leaf.is_mask for leaf in observation_leaves(description["observation"])):
+def _check_interface(
+    factory: EnvFactory, settings: Mapping[str, Any], description: Mapping[str, Any], budget: Budget
+) -> Finding:
+    # PettingZoo's test obeys a mask in the observation.
+    masked = "agents" not in description and any(
+        leaf.is_mask for leaf in observation_leaves(description["observation"])
+    )
+    if masked or ACTION_MASK in settings["info_keys"]:
         return Finding("ok", "Gymnasium's and PettingZoo's own tests are left out: they may take illegal actions")
     if not budget.covers(_CALLS):
         return _left_out("the environment with Gymnasium's and PettingZoo's own tests", budget)

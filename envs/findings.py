@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env
-from pettingzoo import ParallelEnv
 
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError
@@ -84,6 +83,8 @@ def judge_images(space: Mapping[str, Any]) -> list[Finding]:
 def judge_interface(env: AnyEnv, name: str, timeout: float) -> Finding:
     """The verdict of Gymnasium's `check_env` or PettingZoo's `parallel_api_test` on the environment within its
     wrappers. They know no masks: all actions have to be legal."""
+    from pettingzoo import ParallelEnv
+
     own = getattr(env.unwrapped, "parallel", env.unwrapped)
     known = {gymnasium.Env: "Gymnasium's check_env", ParallelEnv: "PettingZoo's parallel_api_test"}
     test = next((test for base, test in known.items() if isinstance(own, base)), "")

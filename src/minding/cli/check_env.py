@@ -24,7 +24,8 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: floa
     """Check whether an environment is fit for training.
 
     The checks are about spaces, masks, ends of episodes, exact resume, scales and speed, and include Gymnasium's
-    check_env or PettingZoo's parallel_api_test. Each problem is printed as soon as it is found. Checks that the time limit leaves out are listed at the end.
+    check_env or PettingZoo's parallel_api_test. Each problem is printed as soon as it is found. Checks that the time
+    limit leaves out are listed at the end.
 
     ENV_ID is a Gymnasium id or module:Class. KEY=VALUE sets a key of the env section, as in training, such as
     env.env_kwargs.size=5.
