@@ -10,6 +10,11 @@ import numpy as np
 from agent_worlds import Mixed, Nobody, Shared, Squad, TakingTurns  # noqa: F401
 from gymnasium import spaces
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
+from pettingzoo import ParallelEnv
+
+
+class OfPettingZoo(Mixed, ParallelEnv):
+    """Returns new objects as its spaces with each call."""
 
 
 class Counter(gymnasium.Env):
