@@ -21,7 +21,6 @@ import functools
 import importlib
 import math
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -36,7 +35,6 @@ from minding.envs import make_evaluator_env
 from minding.policies import get_algorithm
 from minding.training.recording import play_recorded
 
-sys.path.append(str(Path(__file__).parent / "policies"))
 SMALL = (
     "run.final_episodes=2",
     "run.loggers=[]",

@@ -4,7 +4,7 @@ A comment right before a block says how it is tested: ``<!-- block: NOTE; NOTE -
 
 - ``slow``: it trains something;
 - ``skip, REASON``: it is not run;
-- ``after NAME``: it follows the preparation of that name in ``tests/test_docs.py``;
+- ``after NAME``: it follows the preparation of that name in ``tests/docs/test_docs.py``;
 - ``in order``: such blocks of a page run one after the other, with the names and the folder of those before;
 - ``replace OLD with NEW``: a smaller budget;
 - ``saved as FILE``: later blocks of the page find it under this name;
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CHINESE = sorted([ROOT / "README.zh.md", *(ROOT / "docs" / "zh").rglob("*.md")])
-"""Pages whose code and facts are compared with those of the English page (`tests/test_docs_zh.py`)."""
+"""Pages whose code and facts are compared with those of the English page (`tests/docs/test_docs_zh.py`)."""
 _ALL = {*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")}
 PAGES = sorted(_ALL - {*CHINESE})
 """Pages in English, whose code is run."""

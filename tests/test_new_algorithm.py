@@ -25,7 +25,7 @@ COLLECTED = [
     "tests/contract/test_kill.py",
     "tests/configs/test_keys.py",
     "tests/configs/test_presets.py",
-    "tests/test_learning.py",
+    "tests/policies/test_learning.py",
 ]
 
 

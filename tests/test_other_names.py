@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from test_docs import DOCS, table
+from pages import ROOT, table
 
 import minding
 from minding.configs import compile_run, load_named
@@ -72,7 +72,7 @@ def test_what_answers_name_is_there():
 
 
 def test_every_middleware_of_di_engine_on_the_page_is_here_or_answered():
-    theirs = {row[0].strip("`") for row in table(DOCS / "from_di_engine.md", "DI-engine")}
+    theirs = {row[0].strip("`") for row in table(ROOT / "docs" / "from_di_engine.md", "DI-engine")}
     theirs = {name for name in theirs if name.isidentifier()}
     assert len(theirs) > 20
     assert sorted(theirs - set(dir(minding.middleware)) - set(NAMES)) == []
@@ -132,7 +132,7 @@ def test_answers_for_settings_and_algorithms_are_ours_and_what_they_answer_for_i
 
 
 def test_the_page_on_stable_baselines3_has_the_same_answers():
-    sections = (DOCS / "from_stable_baselines3.md").read_text().split("\n## ")
+    sections = (ROOT / "docs" / "from_stable_baselines3.md").read_text().split("\n## ")
     (settings,) = [text for text in sections if "n_epochs" in text]
     rows = [line.split(" | ") for line in settings.splitlines() if line.startswith("| `")]
     answered = [(name, here) for theirs, here in rows for name in re.findall(r"`(\w+)`", theirs) if name in SETTINGS]

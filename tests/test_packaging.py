@@ -148,6 +148,15 @@ def test_no_file_holds_a_path_of_one_machine():
     assert found == []
 
 
+def test_each_folder_of_code_has_a_test_folder_of_the_same_name():
+    folders = {path.parent.relative_to(ROOT) for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
+    folders |= {Path("cli"), Path("training")}
+    tests = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    assert folders - tests == set()
+    of_others = {".", "contract", "faults", "docs", "examples", "benchmarks", "proofs"}
+    assert tests - folders == {Path(name) for name in of_others}
+
+
 def test_the_command_pytest_finds_what_python_m_pytest_finds():
     """Only the second puts the current folder on the path."""
     command = [Path(sys.executable).with_name("pytest"), "--collect-only", "-q", "-n0", "tests/proofs/test_queue.py"]

@@ -1,6 +1,6 @@
 """The Chinese pages say the same as the English ones (parts, code, names, numbers, links) and are typeset well.
 
-Nothing of theirs is run: `tests/test_docs.py` runs the blocks of the English pages, which these pages repeat.
+Nothing of theirs is run: `tests/docs/test_docs.py` runs the blocks of the English pages, which these pages repeat.
 """
 
 import itertools

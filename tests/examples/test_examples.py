@@ -18,7 +18,7 @@ from minding.envs import check_env
 
 pytestmark = pytest.mark.shared_graphs
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 

@@ -250,8 +250,8 @@ print("done")
 @pytest.mark.parametrize("isa", ["AVX2", "ALL"])
 def test_signals_do_not_disturb_onednn(isa):
     # In a process without a second stack for handlers, which pytest would give it.
-    folder = Path(__file__).parent
-    paths = os.pathsep.join(map(str, (folder, folder.parent.parent / "src")))
+    folder = Path(__file__).parents[1]
+    paths = os.pathsep.join(map(str, (folder, folder.parents[1] / "src")))
     environment = {**os.environ, "PYTHONPATH": paths, "ONEDNN_MAX_CPU_ISA": isa, "PYTHONFAULTHANDLER": ""}
     run = subprocess.run([sys.executable, "-c", UNDER_SIGNALS], env=environment, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr

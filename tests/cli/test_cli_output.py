@@ -12,7 +12,7 @@ from minding.engine.console import own_streams, stdout
 from minding.engine.run.progress import Progress, Status
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 
-ZOO = Path(__file__).parents[1] / "zoo"
+ZOO = Path(__file__).parents[2] / "zoo"
 MUTE = """
 import contextlib, io, sys
 from gymnasium.envs.classic_control import CartPoleEnv

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SITE = runpy.run_path(str(ROOT / "docs" / "site.py"))
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 ACROSS = re.compile(r'<a href="([^"#]*)(?:#[^"]*)?">')

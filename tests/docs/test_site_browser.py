@@ -14,7 +14,7 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 ZENSICAL = ROOT / "build" / "site-env" / "bin" / "zensical"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 WIDTHS = (1280, 390)
