@@ -48,6 +48,8 @@ def schema_defaults(schema: Schema) -> Section:
     return fill_schema(schema, {})
 
 
+_LONGEST_NAME = 200
+"""Characters of a run's name. File systems end names at 255 bytes, and `-seeds` or a number may follow."""
 _YAML_TEXT = re.compile(r"\s*([\"']|(null|Null|NULL|~)?\s*$)")
 """A text that is quoted, or stands for None."""
 
@@ -279,6 +281,11 @@ def _experiment_name(cfg: Config) -> str:
         raise ConfigError(
             f"exp_name={name!r}: expected a folder name made of the letters A-Z and a-z, digits and _ . + = -, whose "
             f"first character is a letter, a digit or _; {wrong}"
+        )
+    if len(name) > _LONGEST_NAME:
+        raise ConfigError(
+            f"exp_name={name[:20]}...: expected at most {_LONGEST_NAME} characters, of which a folder is named; it has "
+            f"{len(name)}"
         )
     return str(name)
 

@@ -41,7 +41,7 @@ _GRID_POINTS = 200
 _SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir", "target", "video")
 """Settings of the section `run` that do not affect returns."""
 LEAST_SEEDS = 3
-"""Minimum number of seeds for a 95 % interval."""
+"""Minimum number of seeds for an interval."""
 _MOST_SETTINGS = 3
 """Maximum number of differing settings in a label."""
 
@@ -61,6 +61,7 @@ class Curve:
       finals: the measure of the final policy of each seed that was evaluated, see `RunDir.summary`.
       final_step: mean of the steps of these evaluations; NaN without any.
       members: steps and returns of each seed.
+      names: the seed of each member; empty if they are not known.
       target: the mean return to reach (``run.target``), if all seeds have the same.
       games: with self-play, number of games per opponent in each evaluation of a seed; 0 for other runs.
       opponent: with self-play, the opponent of the scores; empty: their mean over all opponents.
@@ -78,6 +79,7 @@ class Curve:
     finals: tuple[float, ...] = ()
     final_step: float = math.nan
     members: tuple[tuple[Array, Array], ...] = ()
+    names: tuple[str, ...] = ()
     target: float | None = None
     games: int = 0
     opponent: str = ""
@@ -109,7 +111,12 @@ class Curve:
             return f"{runs}95 % interval, {self.games} games{' each' if runs else ''}"
         if self.n_runs == 1:
             return "1 seed"
-        return f"mean of {self.n_runs} seeds, " + ("95 % interval" if self.n_runs >= LEAST_SEEDS else "and both")
+        return f"mean of {self.n_runs} seeds, " + ("and both" if self.n_runs < LEAST_SEEDS else interval(self.n_runs))
+
+
+def interval(seeds: int) -> str:
+    """The meaning of a 95 % bootstrap interval over seeds, in words: over three it is their range."""
+    return "range" if seeds <= LEAST_SEEDS else "95 % interval"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +211,7 @@ def mean_curve(
     return Curve(label, grid, mean(table), low, high, len(runs), env_id, column, members=tuple(runs))
 
 
-def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
+def learning_curves(paths: Iterable[str | os.PathLike[str]], labels: Sequence[str] = ()) -> list[Curve]:
     """One curve for each configuration among the runs, over its seeds, by environment; with self-play also one for each
     opponent.
 
@@ -212,8 +219,12 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
     in it. A folder that cannot be read is left out with a warning; so is the earlier of two runs with the same
     configuration and seed.
 
+    Args:
+      paths: folders of runs, or of seeds.
+      labels: names in the legend, one for each configuration in the order in which they were given; by default
+        algorithms, with the settings that differ.
     Raises:
-      ConfigError: if no folder can be read; if there is only one, this is its error.
+      ConfigError: if no folder can be read; if there is only one, this is its error; a wrong number of labels.
     """
     runs, errors = [], []
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
@@ -228,8 +239,13 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
     if not runs:
         raise ConfigError(f"none of these {len(errors)} folders holds a run with returns")
     groups = _groups(runs)
-    labels = _labels([group[0] for group in groups])
-    curves = [curve for label, members in zip(labels, groups, strict=True) for curve in _curves_of(label, members)]
+    own = _labels([group[0] for group in groups])
+    if labels and len(labels) != len(groups):
+        found = "; ".join(f"{label} ({len(group)} runs)" for label, group in zip(own, groups, strict=True))
+        raise ConfigError(f"{len(labels)} labels for {len(groups)} curves: give one for each of {found}")
+    curves = [
+        curve for label, members in zip(labels or own, groups, strict=True) for curve in _curves_of(label, members)
+    ]
     return sorted(curves, key=lambda curve: curve.env_id)
 
 
@@ -341,13 +357,14 @@ def _score_curve(label: str, runs: Sequence[_Run], opponent: str, column: str, g
 
 def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
     column = main_column(*(run.points for run in runs)) or next(iter(runs[0].points))
-    members = [run.points[column] for run in runs if column in run.points]
-    curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), column=column)
+    runs = [run for run in runs if column in run.points]
+    curve = mean_curve(label, [run.points[column] for run in runs], env_id=str(runs[0].cfg.env.env_id), column=column)
     found = [final for run in runs if (final := final_evaluation(run.figures, column)) is not None]
     targets = {setting_at(run.cfg, "run.target") for run in runs}
     return dataclasses.replace(
         curve,
         unit=runs[0].unit,
+        names=tuple(str(run.cfg.get("seed")) for run in runs),
         finals=tuple(value for _, value in found),
         final_step=float(np.mean([step for step, _ in found])) if found else math.nan,
         target=targets.pop() if len(targets) == 1 and curve.measure == MEASURES[EVAL_RETURN][1] else None,

@@ -212,7 +212,7 @@ def _over_seeds(curves: Sequence[Curve]) -> str:
             text += f" [{low[0]:.{digits}f}, {high[0]:.{digits}f}]"
         against = f" against {curve.opponent}" if curve.opponent else ""
         rows.append([f"{curve.label} on {curve.env_id}{against}", str(len(finals)), text])
-    header = ["configuration", "seeds", "mean of the final evaluations [95 % interval over seeds]"]
+    header = ["configuration", "seeds", "mean of the final evaluations [95 % interval over seeds, range of three]"]
     return _table(header, rows, numbers=(1, 2)) if rows else ""
 
 

@@ -56,8 +56,9 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     """Draws curves with their intervals into a picture, with a panel for each environment, unit and measure.
 
     Scores of self-play have one panel for all opponents, or with several configurations one for each opponent.
-    Single seeds are faint lines, final evaluations stars, and targets dashed lines. The axis of returns includes 0, and
-    that of scores all scores. The file extension selects the format.
+    Single seeds are faint lines, each with its own color if a panel has one curve; final evaluations are stars, and
+    targets dashed lines. The axis of returns includes 0, and that of scores all scores. The file extension selects the
+    format.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
@@ -67,7 +68,7 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     if not panels:
         _describe(panel_axes[0], UNITS["env_step"], MEASURES[EVAL_RETURN][1])
     for shown, axes in zip(panels, panel_axes):
-        colors = [_draw_curve(axes, curve) for curve in shown]
+        colors = [_draw_curve(axes, curve, alone=len(shown) == 1) for curve in shown]
         for curve, color in zip(shown, colors, strict=True):
             if curve.finals and math.isfinite(curve.final_step):
                 _draw_final(axes, curve.final_step, math.fsum(curve.finals) / len(curve.finals), color)
@@ -111,8 +112,9 @@ def _panels(curves: Sequence[Curve]) -> list[list[Curve]]:
     return list(panels.values())
 
 
-def _draw_curve(axes: Any, curve: Curve) -> Any:
-    """Draws the mean, and for several seeds its interval and each seed; returns the color."""
+def _draw_curve(axes: Any, curve: Curve, alone: bool) -> Any:
+    """Draws the mean, and for several seeds its interval and each seed, in its own color if the curve is alone; returns
+    the color of the mean."""
     label = f"{curve.label} ({curve.kind}, {curve.seeds})"
     steps, middle, low, high = thinned(curve.steps, curve.mean, curve.low, curve.high)
     (line,) = axes.plot(steps, middle, linewidth=2, label=label, zorder=3)
@@ -123,9 +125,11 @@ def _draw_curve(axes: Any, curve: Curve) -> Any:
         axes.errorbar(steps, middle, reach, fmt="o", color=color, markersize=4, capsize=3, linewidth=1)
     if curve.n_runs > 1:
         axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
-        for member in curve.members:
-            label = _once(axes, "single seeds")
-            axes.plot(*thinned(*member), color=color, alpha=0.4, linewidth=0.8, label=label)
+        named = alone and 0 < len(curve.names) < len(_COLORS)
+        for k, member in enumerate(curve.members):
+            label = f"seed {curve.names[k]}" if named else _once(axes, "single seeds")
+            own = _COLORS[1 + k] if named else color
+            axes.plot(*thinned(*member), color=own, alpha=0.7 if named else 0.4, linewidth=0.8, label=label)
     return color
 
 

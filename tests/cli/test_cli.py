@@ -73,7 +73,8 @@ class Summary:
 @pytest.fixture
 def training(monkeypatch):
     """Stands in for `minding.training`, trains nothing: it writes two rows of metrics and says that it ended."""
-    importlib.import_module("minding.training.saved_agent")  # what the command asks the real one for
+    for name in ("saved_agent", "evaluation_env"):  # what the command asks the real one for
+        importlib.import_module(f"minding.training.{name}")
     module = types.ModuleType("minding.training")
     module.calls = []
     module.resumes = []

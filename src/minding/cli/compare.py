@@ -35,7 +35,7 @@ def compare(runs: tuple[str, ...]) -> None:
 
     It has final evaluations, steps, time, and the settings in which the runs differ. Runs are grouped by
     environment, the highest evaluation first. A folder of seeds stands for the runs in it. A second table has the
-    mean over the seeds of each configuration; from three seeds on, with a 95 % bootstrap interval. Folders that
+    mean over the seeds of each configuration; with a 95 % bootstrap interval, or the range of three seeds. Folders that
     cannot be read are left out with a warning.
     """
     with bad_input():
@@ -73,9 +73,10 @@ def _row_of_seeds(group: ComparedSeeds, name: str, several: bool) -> tuple[str, 
     from minding.engine.run.curves import LEAST_SEEDS
 
     count, found = len(group.runs), group.mean
-    interval = f"{number(found.low)} to {number(found.high)}" if count >= LEAST_SEEDS else ""
+    span = f"{number(found.low)} to {number(found.high)}" if count >= LEAST_SEEDS else ""
+    span += " (range)" if count == LEAST_SEEDS else ""
     environment = (group.runs[0].env_id,) if several else ()
-    return f"{name} and {count - 1} more", *environment, str(count), number(found.value), interval
+    return f"{name} and {count - 1} more", *environment, str(count), number(found.value), span
 
 
 def _row(run: ComparedRun) -> tuple[str, ...]:
@@ -99,14 +100,19 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-@command(examples=("plot runs/*", "plot runs/cartpole_ppo -o curve.svg"))
+@command(
+    examples=("plot runs/*", "plot runs/cartpole_ppo -o curve.svg", "plot runs/a runs/b --label small --label large")
+)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
+@click.option(
+    "--label", "labels", multiple=True, metavar="TEXT", help="Name of a curve, once per configuration, in their order."
+)
 @out_option("FILE", "The picture; its extension selects the format.", default="curves.png", show_default=True)
-def plot(runs: tuple[str, ...], out: str) -> None:
+def plot(runs: tuple[str, ...], labels: tuple[str, ...], out: str) -> None:
     """Draw the learning curves of runs.
 
     Runs that differ only in their seed share one curve: the mean over their seeds with a 95 % interval, or with the
-    range of the seeds if there are only two; each seed is a faint line. A dashed line is the target (run.target), a
+    range of two or three seeds; each seed is a faint line. A dashed line is the target (run.target), a
     star the mean of the final evaluations. Runs of self-play also show the score against each opponent, with a 95 %
     interval. A folder of seeds stands for the runs in it. Each environment has its own panel. Folders that cannot be
     read are skipped with a warning.
@@ -116,7 +122,7 @@ def plot(runs: tuple[str, ...], out: str) -> None:
         from minding.engine.run.plotting import check_format, plot_curves
 
         check_format(out)
-        curves = learning_curves(runs)
+        curves = learning_curves(runs, labels)
         replaced = Path(out).exists()
         with writing("picture", out):
             plot_curves(curves, out)

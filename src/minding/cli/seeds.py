@@ -169,7 +169,7 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
         found = aggregate(list(scores.values()))
         summary |= {"n": found.n, "mean": found.mean._asdict(), "iqm": found.iqm._asdict()}
         if found.n >= LEAST_SEEDS:
-            lines |= {"mean": _estimate(found.mean), "interquartile mean": _estimate(found.iqm)}
+            lines |= {"mean": _estimate(found.mean, found.n), "interquartile mean": _estimate(found.iqm, found.n)}
         else:
             lines["mean"] = f"{number(found.mean.value)} (no interval: {found.n} of at least {LEAST_SEEDS} seeds)"
     lines["curve"] = drawn(
@@ -216,5 +216,7 @@ def _return(figures: Mapping[str, Any]) -> str:
     return mean_and_spread(figures["eval_return"], figures["eval_std"])
 
 
-def _estimate(found: Estimate) -> str:
-    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}] (95 % bootstrap interval over seeds)"
+def _estimate(found: Estimate, seeds: int) -> str:
+    from minding.engine.run.curves import interval
+
+    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}] ({interval(seeds)} over seeds)"

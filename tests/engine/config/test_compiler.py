@@ -119,6 +119,7 @@ WRONG = [
     ({"run": {"jit_threads": 257}}, "run.jit_threads=257", "[1, 256]"),
     ({"device": "cpu"}, "device='cpu'", "did you mean 'CPU'"),
     ({"exp_name": "../up", "env": {"env_id": "CartPole-v1"}}, "exp_name='../up'", "a folder name"),
+    ({"exp_name": 300 * "a", "env": {"env_id": "CartPole-v1"}}, "exp_name=aaa", "at most 200 characters"),
     ({"exp_name": "übung", "env": {"env_id": "CartPole-v1"}}, "exp_name", "'ü'"),
     ({"exp_name": "-x", "env": {"env_id": "CartPole-v1"}}, "exp_name", "'-'"),
     ({"env": {"env_kwargs": {"f": print}}}, "env", "builtin_function_or_method"),

@@ -82,7 +82,7 @@ def test_a_second_table_has_a_row_for_each_configuration_of_several_seeds(tmp_pa
     _, _, over_seeds = capsys.readouterr().out.partition("Over seeds:\n")
     # Of three seeds, the ends of the interval are the lowest and the highest; two have none, and one has no row.
     assert [row.split() for row in over_seeds.splitlines()[1:]] == [
-        ["a2", "and", "2", "more", "3", "30.0", "10.0", "to", "60.0"],
+        ["a2", "and", "2", "more", "3", "30.0", "10.0", "to", "60.0", "(range)"],
         ["b1-again", "and", "1", "more", "2", "46.0"],
     ]
 

@@ -157,11 +157,20 @@ def make_seeds(folder, returns):
 def test_a_folder_of_seeds_stands_for_its_runs_and_shows_their_final_evaluations(tmp_path):
     folder = make_seeds(tmp_path / "cartpole-seeds", {0: 480.0, 2: 500.0, 10: float("nan")})
     (curve,) = learning_curves([folder])
-    assert (curve.n_runs, curve.finals, curve.seeds) == (3, (480.0, 500.0), "mean of 3 seeds, 95 % interval")
+    assert (curve.n_runs, curve.finals, curve.seeds) == (3, (480.0, 500.0), "mean of 3 seeds, range")
     assert [path.name for path in run_folders(folder)] == ["seed_0", "seed_2", "seed_10"]
     refuses(ConfigError, ("holds the runs of 3 seeds", lambda: RunDir.open(folder)))
     (two,) = learning_curves([make_seeds(tmp_path / "seeds", {0: 480.0, 1: 500.0})])
     assert two.seeds == "mean of 2 seeds, and both"
+    (four,) = learning_curves([make_seeds(tmp_path / "four", dict.fromkeys(range(4), 480.0))])
+    assert four.seeds == "mean of 4 seeds, 95 % interval"
+
+
+def test_labels_name_the_curves_in_the_order_in_which_they_were_given(tmp_path):
+    paths = [make_run(tmp_path, gamma=gamma, seed=seed) for gamma in (0.9, 0.99) for seed in (0, 1)]
+    assert [curve.label for curve in learning_curves(paths, ["short", "long"])] == ["short", "long"]
+    with pytest.raises(ConfigError, match=r"1 labels for 2 curves.*gamma=0.9 \(2 runs\)"):
+        learning_curves(paths, ["short"])
 
 
 def test_one_seed_twice_is_not_two_seeds(tmp_path, caplog):
@@ -220,7 +229,8 @@ def test_curves_begin_at_step_0_and_show_single_seeds_faintly_the_target_and_the
     assert axes.get_xlim()[0] == 0
     mean, *seeds = sorted(lines_of(axes), key=lambda line: -line.get_linewidth())
     assert mean.get_alpha() is None
-    assert all(line.get_alpha() < 0.5 and 2 * line.get_linewidth() < mean.get_linewidth() for line in seeds)
+    assert len({line.get_color() for line in (mean, *seeds)}) == 4
+    assert all(line.get_alpha() < 0.8 and 2 * line.get_linewidth() < mean.get_linewidth() for line in seeds)
     assert [line.get_xdata().tolist() for line in seeds] == [[200.0, 400.0]] * 3
     (target,) = lines_of(axes, "--")
     assert (target.get_ydata(), target.get_label()) == ([475.0, 475.0], "target 475")
@@ -228,8 +238,10 @@ def test_curves_begin_at_step_0_and_show_single_seeds_faintly_the_target_and_the
     assert (final.get_xdata(), final.get_ydata()) == ([501.0], [61.0])
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
     assert texts == [
-        "ppo (evaluation, mean of 3 seeds, 95 % interval)",
-        "single seeds",
+        "ppo (evaluation, mean of 3 seeds, range)",
+        "seed 0",
+        "seed 1",
+        "seed 2",
         "final evaluation (mean)",
         "target 475",
     ]
