@@ -46,23 +46,29 @@ def keys(options: Mapping[str, Option]) -> str:
 
 
 def of_algorithm(name: str) -> str:
-    """The settings of an algorithm: a table of those that differ from the shared ones, and the names of the others."""
+    """The settings of an algorithm: a table of its own ones, and the names of shared ones with changed defaults."""
     shared, own = shared_keys(), _of(name)
-    others = [path for path in own if path in shared and _same(own[path], shared[path])]
+    others = [path for path in own if path in shared and _says(own[path]) == _says(shared[path])]
     sections: dict[str, list[str]] = {}
     for path in others:
         section, key = path.removeprefix("policy.").split(".", 1)
         group = key.rpartition(".")[0]
-        if group and {each for each in shared if each.startswith(f"policy.{section}.{group}.")} <= {*others}:
-            key = f"{group}.*"
+        whole = {each for each in shared if each.startswith(f"policy.{section}.{group}.")}
+        if own[path].default != shared[path].default:
+            key = f"`{key}={own[path].default}`"
+        elif group and whole <= {*others} and all(own[each].default == shared[each].default for each in whole):
+            key = f"`{group}.*`"
+        else:
+            key = f"`{key}`"
         sections.setdefault(section, []).append(key)
-    named = "; ".join(
-        f"`policy.{section}`: {', '.join(f'`{key}`' for key in dict.fromkeys(found))}"
-        for section, found in sections.items()
+    named = "; ".join(f"`policy.{each}`: {', '.join(dict.fromkeys(found))}" for each, found in sections.items())
+    text = f"Also [keys of several algorithms]({SHARED}), here with their default if it differs. {named}."
+    table = keys({path: option for path, option in own.items() if path not in others})
+    return (
+        (table if len(others) < len(own) else "")
+        + textwrap.fill(text, 120, initial_indent="\n", break_on_hyphens=False)
+        + "\n"
     )
-    text = f"The others are [keys of several algorithms]({SHARED}), with the defaults there. {named}."
-    rest = {path: option for path, option in own.items() if path not in others}
-    return keys(rest) + textwrap.fill(text, 120, initial_indent="\n", break_on_hyphens=False) + "\n"
 
 
 @functools.cache
@@ -86,10 +92,6 @@ def _usual(options: Sequence[Option]) -> Option:
 
 def _says(option: Option) -> tuple[str, str]:
     return option.expected, option.doc
-
-
-def _same(option: Option, shared: Option) -> bool:
-    return _says(option) == _says(shared) and option.default == shared.default
 
 
 def _of(algorithm: str) -> dict[str, Option]:
@@ -163,8 +165,12 @@ def presets(algorithm: str) -> str:
         module = importlib.import_module(f"minding.configs.{name}")
         if module.main_config.policy.type == algorithm:
             doc = inspect.getdoc(module) or ""
-            rows.append((f"`{name}`", doc.partition("\n")[0], " ".join(doc.rpartition("Expected: ")[2].split())))
+            rows.append((f"`{name}`", doc.partition("\n")[0], _expected(doc)))
     return _table(("preset", "what", "expected"), rows)
+
+
+def _expected(doc: str) -> str:
+    return " ".join(doc.rpartition("Expected: ")[2].split()).removeprefix("an evaluation mean of ").removesuffix(".")
 
 
 def commands() -> str:
@@ -198,15 +204,15 @@ def identity() -> str:
 
 
 SPACE_WORDS = {
-    "en": (("setting", "values", "algorithms"), "all", "{} to {}", ", log"),
-    "zh": (("配置项", "取值", "算法"), "全部", "{} 到 {}", "，对数尺度"),
+    "en": (("setting", "values", "only for"), "{} to {}", ", log"),
+    "zh": (("配置项", "取值", "仅用于"), "{} 到 {}", "，对数尺度"),
 }
-"""The words of the table of search spaces by language: header, every algorithm, a range, a logarithmic one."""
+"""The words of the table of search spaces by language: header, a range, a logarithmic one."""
 
 
 def spaces(language: str) -> str:
-    """What a search changes by default, with the algorithms that have each setting."""
-    header, every, span, log = SPACE_WORDS[language]
+    """What a search changes by default; where algorithms differ, which have values of their own."""
+    header, span, log = SPACE_WORDS[language]
     of_each = {name: algorithm.search_space() for name, algorithm in ALGORITHMS.items()}
     rows: dict[tuple[str, str], list[str]] = {}
     for name, space in of_each.items():
@@ -216,12 +222,10 @@ def spaces(language: str) -> str:
             else:
                 text = ", ".join(f"`{each}`" for each in values.texts)
             rows.setdefault((path, text), []).append(name)
+    most = {path: max((len(names), text) for (of, text), names in rows.items() if of == path)[1] for path, _ in rows}
     return _table(
         header,
-        [
-            (f"`{path}`", text, ", ".join(names) if len(names) < len(of_each) else every)
-            for (path, text), names in rows.items()
-        ],
+        [(f"`{path}`", text, "" if text == most[path] else ", ".join(names)) for (path, text), names in rows.items()],
     )
 
 
