@@ -70,7 +70,7 @@ ANSWERS: dict[str, Counterpart] = {
     "D4PG": Counterpart("ddpg", "policy.learn.nstep; TQC has a critic that is a distribution", same=False),
     "DCG": Counterpart("qmix", "no coordination graph", same=False),
     "DDPG": Counterpart("ddpg"),
-    "DDPPO": Counterpart("ppo", "lanes.collectors; with lanes.learners several processes average their gradients", same=False),
+    "DDPPO": Counterpart("ppo", "lanes.collectors; lanes.learners average their gradients", same=False),
     "DecisionTransformer": Counterpart("dt"),
     "DiscreteBCQ": Counterpart("discrete_cql", "a penalty in place of the constraint", same=False),
     "DiscreteCQL": Counterpart("discrete_cql"),
