@@ -466,6 +466,10 @@ class SampledBuffer(Protocol):
         """Whether the limiter allows that many samples now."""
         ...
 
+    def watch(self, watcher: Callable[[Mapping[str, Array]], object]) -> None:
+        """Calls `watcher` with the rows of every later `push`, each field ``(n, ...)``, after they are stored."""
+        ...
+
     def status(self) -> str:
         """Number of rows and, with a limiter, what is counted, for messages."""
         ...
@@ -514,7 +518,11 @@ class FilledBuffer(Protocol):
         ...
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends a batch of rows; a full buffer makes room first."""
+        """Stores a batch of new rows, and passes them on to those who watch the buffer."""
+        ...
+
+    def store(self, transitions: Mapping[str, Array]) -> None:
+        """Appends a batch of rows, also of rows that a resumed run stores again; a full buffer makes room first."""
         ...
 
     def state_dict(self) -> StateDict: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,9 +173,9 @@ class episode_pusher(Pusher):
 
 @declare(role="learn")
 class recorded_data_pusher:
-    """Pushes all steps of recorded data into a buffer before the first iteration, and nothing afterwards.
+    """Pushes all steps of recorded data into a buffer in the first iteration, and nothing afterwards.
 
-    Use it for a part of a `MixedBuffer`, from which every minibatch takes its share. A resumed run pushes the data
+    Use it for a part of a `MixedBuffer`, from which every minibatch takes its share. A resumed run stores the data
     again, because checkpoints do not contain them; it refuses data that are not the run's own.
 
     Reads: nothing.
@@ -200,22 +200,29 @@ class recorded_data_pusher:
                 f"recorded_data_pusher: the buffer holds {buffer.capacity} steps, the data have {count}: make it larger"
             )
         check_fields(dataset, buffer.fields)
-        self._digest = dataset.digest
-        for start in range(0, count, _BLOCK):
-            index = np.arange(start, min(start + _BLOCK, count))
-            rows = dataset.rows(buffer.fields, index)
-            if reward is not None:
-                rows["reward"] = np.full(len(index), reward, np.float32)
-            buffer.push(rows)
+        self._buffer, self._digest, self._reward = buffer, dataset.digest, reward
+        # The steps that are not in the buffer yet.
+        self._missing: Dataset | None = dataset
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Does nothing: the steps were pushed before the first iteration."""
+        """Pushes the steps in the first iteration."""
+        self._fill(self._buffer.push)
+
+    def _fill(self, push: Callable[[Mapping[str, Array]], None]) -> None:
+        dataset, self._missing = self._missing, None
+        for start in range(0, 0 if dataset is None else len(dataset), _BLOCK):
+            assert dataset is not None
+            index = np.arange(start, min(start + _BLOCK, len(dataset)))
+            rows = dataset.rows(self._buffer.fields, index)
+            if self._reward is not None:
+                rows["reward"] = np.full(len(index), self._reward, np.float32)
+            push(rows)
 
     def state_dict(self) -> StateDict:
         return {"digest": self._digest}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Refuses a run that learned from other data.
+        """Stores the steps again; refuses a run that learned from other data.
 
         Raises:
           CheckpointError: the run learned from other data.
@@ -224,6 +231,7 @@ class recorded_data_pusher:
             raise CheckpointError(
                 "recorded_data_pusher: the run learned from other recorded data: give the folder that it started with"
             )
+        self._fill(self._buffer.store)
 
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:

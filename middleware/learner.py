@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 
@@ -64,6 +65,11 @@ class OffPolicyLearner:
         # Clock and gradient steps from which the ratio is counted; None until the buffer holds enough.
         self._origin: tuple[int, int] | None = None
         self._sets_priorities = buffer.prioritized and priorities
+        observe = getattr(policy, "observe", None)
+        # Whether the policy is told of each row when it is stored.
+        self._told = observe is not None
+        if observe is not None:
+            buffer.watch(observe)
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""
@@ -207,7 +213,7 @@ class OffPolicyLearner:
             self._origin = int(clock), int(train_iter)
 
     def _learn(self, ctx: LearningContext) -> LearnOutput:
-        batch = self._buffer.sample(self._updates, self._batch_size)
+        batch = dataclasses.replace(self._buffer.sample(self._updates, self._batch_size), stored=self._told)
         output = learn_from(ctx, self._policy, batch, self._schedule)
         if output.priorities is not None and self._sets_priorities:
             self._buffer.update(batch, output.priorities)

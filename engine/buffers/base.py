@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from minding.engine.buffers.limiters import Limiter
 from minding.engine.config.named import load_code
 from minding.engine.data.batch import IndexedBatch
@@ -13,7 +15,7 @@ class BaseBuffer:
     """Defaults of `engine.types.Buffer`: single rows, without priorities, an order or a limiter.
 
     A buffer of your own derives from it, or from `ReplayBuffer`, and defines the rest: `capacity`, `fields`,
-    `__len__`, `push`, `sample`, `state_dict` and `load_state_dict`. If ``policy.other.replay`` names the class, its
+    `__len__`, `store`, `sample`, `state_dict` and `load_state_dict`. If ``policy.other.replay`` names the class, its
     constructor takes the configuration and the fields of the rows.
     """
 
@@ -22,6 +24,7 @@ class BaseBuffer:
     takes_order: bool = False
     limiter: Limiter | None = None
     minibatches: int | None = None
+    _watchers: tuple[Callable[[Mapping[str, Array]], object], ...] = ()
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -42,6 +45,24 @@ class BaseBuffer:
 
     def status(self) -> str:
         return f"{len(self)} rows"
+
+    # A policy watches the rows that it will learn from, so as to count each once in its moments of observations.
+
+    def watch(self, watcher: Callable[[Mapping[str, Array]], object]) -> None:
+        if watcher not in self._watchers:
+            self._watchers = (*self._watchers, watcher)
+
+    def push(self, transitions: Mapping[str, Array]) -> None:
+        self.store(transitions)
+        self.tell_watchers(transitions)
+
+    def store(self, transitions: Mapping[str, Array]) -> None:
+        raise NotImplementedError
+
+    def tell_watchers(self, transitions: Mapping[str, Array]) -> None:
+        """Passes stored rows on to whoever watches this buffer."""
+        for watcher in self._watchers:
+            watcher(transitions)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
         raise ConfigError(f"{type(self).__name__} has no priorities to update")

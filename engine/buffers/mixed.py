@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from minding.engine.buffers.ring import Ring
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams
+from minding.engine.types import Array
 
 
 class MixedBuffer(BaseBuffer):
@@ -58,6 +59,10 @@ class MixedBuffer(BaseBuffer):
         """The smallest number of rows in a part that is not full, or the number of all rows if every part is full:
         learning that waits for a number of rows so waits for each part."""
         return min((len(part) for part in self.parts if len(part) < part.capacity), default=self.capacity)
+
+    def watch(self, watcher: Callable[[Mapping[str, Array]], object]) -> None:
+        for part in self.parts:
+            part.watch(watcher)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Samples the rows of `updates` minibatches of `batch_size`; the rows of each part stand together.

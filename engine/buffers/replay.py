@@ -44,7 +44,7 @@ class RingBuffer(BaseBuffer):
     def __len__(self) -> int:
         return len(self.ring)
 
-    def push(self, transitions: Mapping[str, Array]) -> None:
+    def store(self, transitions: Mapping[str, Array]) -> None:
         """Appends rows, one array ``(n, *shape)`` per field; see `Ring.push` for the order of rows."""
         self.ring.push(transitions)
 
@@ -126,7 +126,7 @@ class ReplayBuffer(RingBuffer):
         if self._priorities is not None and count is not None:
             self._priorities.minibatches = count
 
-    def push(self, transitions: Mapping[str, Array]) -> None:
+    def store(self, transitions: Mapping[str, Array]) -> None:
         """Appends rows, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``.
 
         With sequences or `images_once` they also bring their order, see `Ring.push`.

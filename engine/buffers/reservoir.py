@@ -44,7 +44,7 @@ class ReservoirBuffer(BaseBuffer):
     def __len__(self) -> int:
         return min(self.rows.pushed, self.capacity)
 
-    def push(self, transitions: Mapping[str, Array]) -> None:
+    def store(self, transitions: Mapping[str, Array]) -> None:
         """Offers transitions, one array ``(n, *shape)`` per field; n may exceed the capacity.
 
         Raises:

@@ -174,7 +174,7 @@ class Table(BaseBuffer):
         lasts = not self.max_times_sampled or count <= self._left
         return bool(self._times) and lasts and self.limiter.can_sample(count, len(self), self.inserted, self.sampled)
 
-    def push(self, transitions: Mapping[str, Array]) -> None:
+    def store(self, transitions: Mapping[str, Array]) -> None:
         """Inserts transitions, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``.
 
         Raises:
@@ -182,7 +182,7 @@ class Table(BaseBuffer):
           ShapeError, NonFiniteError: as in `Rows.pack`.
           ConfigError: n exceeds the capacity, or for a priority as in `checked_errors`.
         """
-        push(transitions, [self])
+        insert(transitions, [self])
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Samples the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
@@ -372,9 +372,13 @@ class Tables(BaseBuffer):
         """The numbers of inserts and samples of all tables and their bounds, for messages."""
         return ", and ".join(table.status() for table in self.tables)
 
-    def push(self, transitions: Mapping[str, Array]) -> None:
-        """Inserts transitions into all tables, see `Table.push`."""
-        push(transitions, self.tables)
+    def store(self, transitions: Mapping[str, Array]) -> None:
+        """Inserts transitions into all tables, see `Table.store`."""
+        insert(transitions, self.tables)
+
+    def tell_watchers(self, transitions: Mapping[str, Array]) -> None:
+        for table in self.tables:
+            table.tell_watchers(transitions)
 
     def state_dict(self) -> StateDict:
         return {
@@ -395,8 +399,8 @@ class Tables(BaseBuffer):
             table.load_books(state["tables"][str(k)])
 
 
-def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
-    """Inserts transitions into tables that share their rows, see `Table.push`."""
+def insert(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
+    """Inserts transitions into tables that share their rows, see `Table.store`."""
     count = len(next(iter(transitions.values())))
     given = np.asarray(transitions.get(PRIORITY, np.full(count, UNKNOWN)), np.float64)
     checked_errors(given[given != UNKNOWN])

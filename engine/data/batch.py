@@ -247,6 +247,7 @@ class IndexedBatch:
       recorded: properties of the recorded data, if they are the only source of rows; None where rows are collected.
       version: when each row was written, int64, shaped like `index`: a number that grows with each push, by which a
         buffer with priorities recognizes rows that were replaced since; None without priorities.
+      stored: whether the policy was told of each row when it was stored (`LearnMode.observe`).
     """
 
     layout: RowLayout
@@ -258,6 +259,7 @@ class IndexedBatch:
     valid: Array | None = None
     recorded: Recorded | None = None
     version: Array | None = None
+    stored: bool = False
 
     def distinct(self) -> tuple[dict[str, Array], Array]:
         """Returns each row that the index refers to once, by field, and the index into these rows, int32, shaped like

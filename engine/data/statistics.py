@@ -22,22 +22,32 @@ class RunningMoments:
         self.var = np.ones(shape, np.float64)
         self.count = 0
 
+    @classmethod
+    def of(cls, batch: Array) -> RunningMoments:
+        """The moments of one batch ``(B, *shape)``; B may be 0."""
+        found = cls(batch.shape[1:])
+        found.count = len(batch)
+        if found.count and batch.dtype == np.uint8:
+            found.mean, found.var = _of_bytes(batch)
+        elif found.count:
+            found.mean, found.var = batch.mean(axis=0, dtype=np.float64), batch.var(axis=0, dtype=np.float64)
+        return found
+
     def update(self, batch: Array) -> None:
         """Updates mean and variance with a batch ``(B, *shape)``; B may be 0."""
-        n = len(batch)
-        if n == 0:
+        self.merge(self.of(batch))
+
+    def merge(self, other: RunningMoments) -> None:
+        """Updates mean and variance with the moments of other samples, of which there may be none."""
+        if self.count == 0 or other.count == 0:
+            if other.count:
+                self.mean, self.var, self.count = other.mean, other.var, other.count
             return
-        if batch.dtype == np.uint8:
-            mean, var = _of_bytes(batch)
-        else:
-            mean, var = batch.mean(axis=0, dtype=np.float64), batch.var(axis=0, dtype=np.float64)
-        if self.count == 0:
-            self.mean, self.var, self.count = mean, var, n
-            return
-        total = self.count + n
-        delta = mean - self.mean
-        self.mean = self.mean + delta * (n / total)
-        self.var = (self.var * self.count + var * n + delta**2 * (self.count * n / total)) / total
+        total = self.count + other.count
+        delta = other.mean - self.mean
+        self.mean = self.mean + delta * (other.count / total)
+        between = delta**2 * (self.count * other.count / total)
+        self.var = (self.var * self.count + other.var * other.count + between) / total
         self.count = total
 
     def state_dict(self) -> StateDict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.rewards import RewardScale
+from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import CheckpointError, ConfigError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
@@ -214,7 +216,8 @@ class BasePolicy:
     @functools.cached_property
     def learn_mode(self) -> LearnView:
         self._require("learn")
-        return LearnView(self.learn, self.row_fields, self.root.prioritized, self.sequences)
+        observe = self.observe if self.normalizers else None
+        return LearnView(self.learn, self.row_fields, self.root.prioritized, self.sequences, observe)
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:
@@ -307,8 +310,9 @@ class BasePolicy:
         if len(shares) > 1:
             inputs = inputs.by_step(optim.step_rates(shares))
         output = self._update(batch, inputs)
-        if self.normalizers and batch.recorded is None:
-            self.update_normalizers(batch, self.observed(batch), self.normalizers.values())
+        if self.normalizers and batch.recorded is None and not batch.stored:
+            rows, read = self.observed(batch), batch.layout.read
+            self.observe({name: read(batch.tables.host, name, rows) for name in self.observed_fields})
         rates = [optim.reported_rates(float(share)) for share in shares]
         mean_rates = {name: sum(each[name] for each in rates) / len(rates) for name in rates[0]}
         more = {**mean_rates, **optim.take_statistics()}
@@ -379,19 +383,26 @@ class BasePolicy:
         empty = [named for named in self.normalizers.values() if not named[1].moments.count]
         for start in range(0, recorded.steps if empty else 0, _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, recorded.steps))
-            for field, normalizer in empty:
-                normalizer.update(recorded.read(field, rows).reshape(len(rows), -1))
+            _update(empty, {field: recorded.read(field, rows) for field, _ in empty})
 
-    def update_normalizers(
-        self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
-    ) -> None:
-        """Adds the observations in `rows` of the batch's tables to the moments of `normalizers`, pairs of a row field
-        and its normalizer."""
-        if not len(rows):
-            return
-        for field, normalizer in normalizers:
-            values = batch.layout.read(batch.tables.host, field, rows)
-            normalizer.update(values.reshape(len(values), -1))
+    def observe(self, rows: Mapping[str, Array]) -> None:
+        """Adds the observations of rows to the moments. Each visited row is to be counted once: on-policy algorithms
+        count the rows that they have learned from, and learners from replay each row when it is stored.
+
+        Args:
+          rows: fields of rows ``(n, ...)`` by name, those of normalized observations among them.
+        """
+        normalizers = self.normalizers.values()
+        _update(normalizers, {field: self.observations(field, rows) for field, _ in normalizers})
+
+    @property
+    def observed_fields(self) -> set[str]:
+        """Names of the row fields that `observe` reads."""
+        return {field for field, _ in self.normalizers.values()}
+
+    def observations(self, field: str, rows: Mapping[str, Array]) -> Array:
+        """The observations ``(m, ...)`` in a field of rows."""
+        return rows[field]
 
     def obs_fields(self, prefix: str) -> dict[str, Field]:
         """Row fields of an observation, one per leaf."""
@@ -514,6 +525,13 @@ class BasePolicy:
                 f"{self.name}: the checkpoint holds a network of class {network}, but this one is "
                 f"{_class_of(self.net)}: build the policy with the class that was trained"
             )
+
+
+def _update(normalizers: Iterable[tuple[str, Normalizer]], seen: Mapping[str, Array]) -> None:
+    """Adds observations ``(n, ...)``, by row field, to the moments of pairs of a row field and its normalizer."""
+    moments = {name: RunningMoments.of(x.reshape(len(x), math.prod(x.shape[1:]))) for name, x in seen.items()}
+    for field, normalizer in normalizers:
+        normalizer.merge(moments[field])
 
 
 def _class_of(net: Any) -> str:

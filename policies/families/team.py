@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,6 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import equalize, make_target, target_schedule
-from minding.policies.networks.encoder import Normalizer
 from minding.policies.networks.layers import Cells
 from minding.policies.networks.team_networks import (
     AgentQNetwork,
@@ -78,18 +77,14 @@ class TeamPolicy(IdentifiedAgents):
             "terminated": Field(),
         }
 
-    def update_normalizers(
-        self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
-    ) -> None:
-        """Adds the observations of present agents in these rows to the moments."""
-        if not len(rows):
-            return
-        there = batch.layout.read(batch.tables.host, f"obs.{ALIVE}", rows)
+    @property
+    def observed_fields(self) -> set[str]:
+        return {*super().observed_fields, f"obs.{ALIVE}"}
+
+    def observations(self, field: str, rows: Mapping[str, Array]) -> Array:
+        """The observations in a field: of the agents' own ones only those of agents that are present."""
         own = {leaf_name("obs", leaf) for leaf in self.leaves}
-        for field, normalizer in normalizers:
-            values = batch.layout.read(batch.tables.host, field, rows)
-            values = values[there] if field in own else values
-            normalizer.update(values.reshape(len(values), -1))
+        return rows[field][rows[f"obs.{ALIVE}"]] if field in own else rows[field]
 
 
 class TeamQLearning(GradientStep):

@@ -35,8 +35,9 @@ class Normalizer(nn.Cell):
     """Scales each number to zero mean and unit variance, as estimated in training, clipped to +-10.
 
     `RunningMoments` keeps the moments in float64; acting and learning use the float32 parameters, which change only in
-    `update`. This is called after the gradient steps of an iteration, so that acting and learning of one iteration use
-    the same moments. For recorded data, the moments are computed once, before the first step.
+    `update`. Rows that are stored for replay are added when they are stored. On-policy learning adds its rows after the
+    gradient steps, so that acting and learning of one iteration use the same moments. For recorded data, the moments
+    are computed once, before the first step.
     """
 
     def __init__(self, size: int) -> None:
@@ -53,7 +54,13 @@ class Normalizer(nn.Cell):
 
     def update(self, x: Array) -> None:
         """Adds observations ``(B, size)`` to the moments."""
-        self.moments.update(x)
+        self.merge(RunningMoments.of(x))
+
+    def merge(self, seen: RunningMoments) -> None:
+        """Adds observations, of which these are the moments."""
+        if not seen.count:
+            return
+        self.moments.merge(seen)
         assign(self.mean, self.moments.mean.astype(np.float32))
         assign(self.scale, (1.0 / np.sqrt(self.moments.var + 1e-8)).astype(np.float32))
 

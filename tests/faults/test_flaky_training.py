@@ -22,7 +22,7 @@ class Recorder(BaseBuffer):
         self.nstep = nstep
         self.rows = 0
 
-    def push(self, transitions):
+    def store(self, transitions):
         assert all(np.isfinite(value).all() for value in transitions.values())
         obs, next_obs = transitions["obs"], transitions["next_obs"]
         ahead = next_obs[:, 2] - obs[:, 2]

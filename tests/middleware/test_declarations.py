@@ -116,6 +116,8 @@ class Nowhere:
     def push(self, transitions):
         pass
 
+    store = push
+
 
 def with_goals(rollout):
     """The rollout of an environment with goals: each is what is seen."""

@@ -32,7 +32,7 @@ class Pushed(BaseBuffer):
             (*FIELDS, "obs.desired_goal", "next_obs.desired_goal", "action", "reward", "terminated", "discount")
         )
 
-    def push(self, transitions):
+    def store(self, transitions):
         assert len(transitions["reward"]) <= self.capacity
         self.batches.append({name: np.array(values) for name, values in transitions.items()})
 

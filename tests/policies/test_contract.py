@@ -358,7 +358,8 @@ def test_a_collect_mode_acts_alike_where_it_is_shipped(policy):
 
 def test_a_batch_without_rows_leaves_the_normalizers(policy, batch):
     before = params(policy)
-    policy.update_normalizers(batch, np.zeros(0, np.int64), policy.normalizers.values())
+    fields = batch.layout.columns
+    policy.observe({name: batch.layout.read(batch.tables.host, name, np.zeros(0, np.int64)) for name in fields})
     assert_same(before, params(policy))
 
 

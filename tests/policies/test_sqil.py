@@ -97,14 +97,23 @@ def test_chains_are_for_algorithms_that_have_their_keys():
         check_chain(compile_run(user))
 
 
-def test_a_run_that_learned_from_other_data_is_refused(tmp_path):
+def test_a_resumed_run_stores_its_recorded_data_and_refuses_others(tmp_path):
     cfg = config("sac", chain="prior_data")
     policy = get_policy_class("sac")(cfg, ("learn",))
     _, _, part, data = prior_data.parts(cfg, policy)
-    pusher = recorded_data_pusher(part, data)
-    assert len(part) == len(data)
+    pusher, told = recorded_data_pusher(part, data), []
+    part.watch(lambda rows: told.append(len(rows["reward"])))
+    for _ in range(2):
+        pusher(None)
     state = pusher.state_dict()
-    pusher.load_state_dict(state)
+    _, _, part, _ = prior_data.parts(cfg, policy)
+    part.watch(lambda rows: told.append(len(rows["reward"])))
+    resumed = recorded_data_pusher(part, data)
+    resumed.load_state_dict(state)
+    resumed(None)
+    # A resumed run stores the data again, and its policy, whose moments contain them, is not told again.
+    assert len(part) == len(data)
+    assert told == [len(data)]
     shutil.copytree(recorded("Pendulum-v1"), tmp_path / "same")
     other = load_dataset(tmp_path / "same")
     assert other.digest == data.digest
