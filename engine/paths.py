@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from minding.engine.errors import ConfigError
 
 _anchor: str | None = None
+_blocks = 0
+"""The number of blocks, of all threads, in which `_anchor` holds."""
+_changing = threading.Lock()
 _moved = ("", "")
 """The folder that an environment has made current, and the one that was current before."""
 
@@ -28,18 +32,24 @@ def current_folder() -> str:
 
 @contextlib.contextmanager
 def anchored() -> Iterator[None]:
-    """Marks a block that may run code of an environment; its `current_folder` stays the one where the block begins."""
-    global _anchor, _moved
-    if _anchor is not None:
-        yield
-        return
-    _anchor = current_folder()
+    """Marks a block that may run code of an environment; its `current_folder` stays the one where the block begins.
+
+    The current folder belongs to the process, so blocks of several threads that overlap share theirs.
+    """
+    global _anchor, _blocks, _moved
+    with _changing:
+        if not _blocks:
+            _anchor = current_folder()
+        _blocks += 1
     try:
         yield
     finally:
-        here, before, _anchor = _getcwd(), _anchor, None
-        if here != before:
-            _moved = (here, before)
+        with _changing:
+            _blocks -= 1
+            if not _blocks:
+                here, before, _anchor = _getcwd(), _anchor or "", None
+                if here != before:
+                    _moved = (here, before)
 
 
 def _getcwd() -> str:

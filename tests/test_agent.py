@@ -22,6 +22,7 @@ import minding
 from minding import training
 from minding.cli import run as command
 from minding.configs import compile_run
+from minding.engine import paths
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import obs_trees
 from minding.engine.data.dataset import load_dataset
@@ -31,9 +32,11 @@ from minding.engine.errors import (
     ConfigError,
     MindingError,
     NonFiniteError,
+    SetupError,
     ShapeError,
     TrustError,
 )
+from minding.engine.process import runtime
 from minding.engine.process.runtime import nn
 from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.metrics import read_metrics
@@ -68,6 +71,43 @@ class Corridor(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         return np.full(1, self.steps, np.float32), float(action), False, self.steps == 10, {}
+
+
+@pytest.mark.shared_graphs
+def test_threads_that_build_or_learn_at_once_are_refused_and_leave_the_process_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(runtime, "_PATIENCE", 0.1)
+    made, errors = agent("ppo", tmp_path, *PARTS["ppo"]), []
+
+    def attempt(call):
+        with pytest.raises(SetupError) as error:
+            call()
+        errors.append(error)
+
+    def refused(ctx):
+        for call in (lambda: other.learn(128), lambda: agent("ppo", tmp_path).policy):
+            thread = threading.Thread(target=attempt, args=(call,))
+            thread.start()
+            thread.join()
+
+    other = agent("ppo", tmp_path, *PARTS["ppo"], seed=1)
+    made.learn(128, use=refused)
+    assert len(errors) == 2
+    assert all("serves one thread at a time" in str(error.value) for error in errors)
+    assert other.learn(128).env_step == 128
+
+
+def test_a_folder_that_an_environment_makes_current_is_not_the_users_while_another_thread_is_in_a_block(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    first, second = paths.anchored(), paths.anchored()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    os.chdir("/")
+    assert paths.current_folder() == str(tmp_path)
+    second.__exit__(None, None, None)
+    assert paths.current_folder() == str(tmp_path)
 
 
 class Plain(gymnasium.Wrapper):
@@ -500,8 +540,12 @@ def test_a_film_that_fails_costs_no_saved_agent(picture, reason, tmp_path, caplo
 @pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_a_save_that_is_interrupted_leaves_no_folder(how, pole, tmp_path):
     saved = pole.save(tmp_path / "saved", evaluate=0)
-    lines = ["import os, signal, minding", "from minding.training import sharing", "def film(*args):"]
-    lines += [f"    {how}", "sharing.film_episode = film", f"minding.load({str(saved)!r}).save('again', evaluate=0)"]
+    lines = ["import os, signal, minding", "from minding.training import saved_agent", "def film(*args):"]
+    lines += [
+        f"    {how}",
+        "saved_agent.film_episode = film",
+        f"minding.load({str(saved)!r}).save('again', evaluate=0)",
+    ]
     program = [sys.executable, "-c", "\n".join(lines)]
     ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ended.returncode in (-signal.SIGINT, -signal.SIGKILL), ended.stderr

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import re
+import threading
 import time
 import types
 import warnings
@@ -23,6 +24,8 @@ from minding.engine.process.runtime import is_loaded, load, run_small_graph
 _FRAME = re.compile(r"^# \d+ In file (.+?):(\d+)", re.MULTILINE)
 """A frame in MindSpore's account of a compilation that failed."""
 _MOST_READ = 1 << 16
+_one_thread = threading.RLock()
+"""MindSpore fails when it runs or compiles graphs in two threads at the same time."""
 _NO_MEMORY = re.compile(r"Memory isn't enough.*alloc size: (\d+)B")
 
 
@@ -62,11 +65,12 @@ class Compiled:
     @floats.flush_denormals
     def __call__(self, *inputs: Any) -> Any:
         signature = tuple([self._describe(position, x) for position, x in enumerate(inputs)])
-        if signature != self._last:
-            self._note(signature)
-        graph = self._graphs[signature]
         try:
-            return self._first(inputs, signature) if graph is None else graph(inputs)
+            with _one_thread:
+                if signature != self._last:
+                    self._note(signature)
+                graph = self._graphs[signature]
+                return self._first(inputs, signature) if graph is None else graph(inputs)
         except RuntimeError as error:
             lacking = _NO_MEMORY.search(str(error))
             if lacking is None:
@@ -77,10 +81,11 @@ class Compiled:
     def compile(self, *inputs: Any) -> None:
         """Compiles the cell for inputs of these signatures, unless it is, without computing anything."""
         signature = tuple([self._describe(position, x) for position, x in enumerate(inputs)])
-        if signature not in self._graphs:
-            self._note(signature)
-            _free_unused()
-            self._keep(inputs, signature)
+        with _one_thread:
+            if signature not in self._graphs:
+                self._note(signature)
+                _free_unused()
+                self._keep(inputs, signature)
 
     def _first(self, inputs: tuple[Any, ...], signature: tuple[Any, ...]) -> Any:
         """Compiles the cell for inputs of a signature, and calls it."""
@@ -197,17 +202,18 @@ def release() -> None:
     same. A graph is not freed as soon as its owner is deleted, because that may happen during a compilation or in
     another thread.
     """
-    if not is_loaded() or not _free_unused():
-        return
-    # MindSpore keeps the objects of the last compilation: let that be a throwaway graph.
-    api = _graph_api()
-    earlier = set(api.ms_compile_cache)
-    api.JitExecutor_.get_instance().set_weights_values({})
-    api._pynative_executor.clear_res()
-    run_small_graph(load())
-    _unused.extend(api.ms_compile_cache - earlier)
-    _free_unused()
-    gc.collect()
+    with _one_thread:
+        if not is_loaded() or not _free_unused():
+            return
+        # MindSpore keeps the objects of the last compilation: let that be a throwaway graph.
+        api = _graph_api()
+        earlier = set(api.ms_compile_cache)
+        api.JitExecutor_.get_instance().set_weights_values({})
+        api._pynative_executor.clear_res()
+        run_small_graph(load())
+        _unused.extend(api.ms_compile_cache - earlier)
+        _free_unused()
+        gc.collect()
 
 
 def _free_unused() -> int:

@@ -44,6 +44,7 @@ import random
 import shutil
 import sys
 import tempfile
+import threading
 import types
 import warnings
 from collections.abc import Iterator
@@ -115,9 +116,40 @@ class _State:
     resolved: str = ""
     talks: bool = False
     """Whether MindSpore logs warnings that the user did not ask for."""
+    forked: bool = False
+    """Whether this process was forked from one in which MindSpore was prepared, whose threads it lacks."""
 
 
 _state = _State()
+_turn = threading.RLock()
+_PATIENCE = 5.0
+"""Seconds for which a thread waits for its turn: another one may be building a policy."""
+
+
+@contextlib.contextmanager
+def computing() -> Iterator[None]:
+    """Marks a block that builds policies or trains: one thread of a process can do that at a time.
+
+    Raises:
+      SetupError: another thread does not leave its block.
+    """
+    if not _turn.acquire(timeout=_PATIENCE):
+        raise SetupError(
+            "another thread of this process builds a policy or trains, and MindSpore serves one thread at a time: call "
+            "one after the other, or train in separate processes"
+        )
+    try:
+        yield
+    finally:
+        _turn.release()
+
+
+def _forked() -> None:
+    if _state.prepared is not None:
+        _state.forked, _state.module, _state.prepared = True, None, None
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def prepare(settings: Settings) -> None:
@@ -130,10 +162,12 @@ def prepare(settings: Settings) -> None:
         MindSpore has computed something before; the message states the fix.
     """
     if _state.prepared is None:
-        module = _import()
-        _apply(settings, module)
-        _state.prepared, _state.settings = module, settings
-        return
+        with computing():
+            if _state.prepared is None:
+                module = _import()
+                _apply(settings, module)
+                _state.prepared, _state.settings = module, settings
+                return
     if settings.device not in ("auto", _state.resolved):
         raise SetupError(
             f"MindSpore already runs on {_state.resolved} in this process and cannot move to {settings.device}: "
@@ -199,6 +233,11 @@ def _import() -> types.ModuleType:
     """Imports MindSpore on the first call, without deciding anything that `Settings` cover."""
     if _state.module is not None:
         return _state.module
+    if _state.forked:
+        raise SetupError(
+            "this process was forked after MindSpore had begun to compute, and would wait for threads that it lacks: "
+            "start it with multiprocessing.get_context('spawn'), or fork before the first policy is built"
+        )
     check_versions()
     # MindSpore reads its log level when it loads: if the user imported it before, it warns about the settings below.
     _state.talks = "mindspore" in sys.modules and "GLOG_v" not in os.environ

@@ -44,6 +44,15 @@ def note_sender() -> None:
     _note_sender()
 
 
+def name_of(number: int) -> str:
+    """The name of a signal that was received; SIGINT also for the SIGTERM that MindSpore's handler of SIGINT sends."""
+    return "SIGINT" if number == signal.SIGTERM and _sent_by_interrupt() else signal.Signals(number).name
+
+
+def leave_to_parent(number: int, frame: FrameType | None) -> None:
+    """A handler that does nothing; unlike SIG_IGN it is not inherited by programs that this process starts."""
+
+
 class Interrupted(Exception):
     """The run was asked to end while it waited for something: the iteration is abandoned."""
 
@@ -111,17 +120,16 @@ class SignalGuard:
         _note_sender()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGTERM and _sent_by_interrupt():
-            number = signal.SIGINT
+        name = name_of(number)
         self._write_notice()
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         if self._signalled:
             # Both signals arrived before the handlers were removed.
-            signal.raise_signal(number)
+            signal.raise_signal(signal.Signals[name])
         self._signalled = True
         for guard in reversed(self._joined):
-            guard._on_signal(signal.Signals(number).name)
+            guard._on_signal(name)
 
     # Answers a signal while compiled code keeps Python's handlers waiting: a thread reads the byte that Python's C
     # handler writes at once (`signal.set_wakeup_fd`), writes the notice, and gives a second signal the system's own
@@ -164,13 +172,30 @@ def _guard_of(handler: Any) -> SignalGuard | None:
     return owner if isinstance(owner, SignalGuard) else None
 
 
-def _stop_watching() -> None:
-    """Stops watching in a forked process, whose signals are not its parent's."""
-    if any(_guard_of(signal.getsignal(number)) for number in SIGNALS):
+_masks = threading.local()
+
+
+def _hold_back() -> None:
+    """Before a fork: until the new process gives up the watch's pipe, a signal to it would be one to this process."""
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _resume() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
+def _give_back() -> None:
+    """In a forked process: its signals are not its parent's, and an environment may have to end it by one."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    own = [number for number in SIGNALS if str(getattr(handlers[number], "__module__", "")).startswith("minding.")]
+    if own:
         signal.set_wakeup_fd(-1)
+    for number in own:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    _resume()
 
 
-os.register_at_fork(after_in_child=_stop_watching)
+os.register_at_fork(before=_hold_back, after_in_parent=_resume, after_in_child=_give_back)
 
 
 class _Stack(ctypes.Structure):

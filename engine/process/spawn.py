@@ -20,7 +20,7 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.util import Finalize
 from typing import Any
 
-from minding.engine.process.signals import SIGNALS
+from minding.engine.process.signals import SIGNALS, leave_to_parent
 
 SPAWN = multiprocessing.get_context("spawn")
 """A fork after any operator of MindSpore can hang."""
@@ -147,7 +147,8 @@ def become_worker() -> None:
     """To be called first in a spawned process: it leaves signals to the parent, and ends when the parent ends."""
     # Both signals may reach the whole process group; only the parent decides about them.
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, leave_to_parent)
+        signal.siginterrupt(number, False)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     parent = multiprocessing.parent_process()
     if parent is None:

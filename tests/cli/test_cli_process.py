@@ -16,6 +16,7 @@ from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import StatusFile
+from minding.policies import kernels
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 CALLED = (signal.SIGINT, 130, "minding: interrupted\n"), (signal.SIGTERM, 143, "minding: ended by SIGTERM\n")
@@ -64,26 +65,34 @@ def test_output_that_cannot_be_written_does_not_end_the_program(output, message,
 
 WAITS = """
 import ctypes, sys, threading, time
-from minding.cli.process import end_at_signals, signals_reach_the_run
+from minding.cli.process import end_at_signals
 end_at_signals()
-# A library that takes the signal, as MindSpore does.
-ctypes.CDLL(None).signal(2, 0)
 if sys.argv[1] == "run":
-    with signals_reach_the_run():
-        try:
-            print("ready", flush=True)
-            time.sleep(60)
-        except KeyboardInterrupt:
-            print("taken", flush=True)
+    from minding.engine.process.signals import SignalGuard
+    taken = threading.Event()
+    with SignalGuard(lambda name: taken.set()):
+        print("ready", flush=True)
+        taken.wait(60)
+    print("taken", flush=True)
+if sys.argv[1] == "graph":
+    # MindSpore takes the signal, and sends SIGTERM.
+    from minding.engine.process import runtime
+    from minding.policies import kernels
+    kernels.prepare(1)
+    runtime.run_small_graph(runtime.load())
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 print("ready", flush=True)
 ctypes.CDLL(None).sleep(60)
 """
 
 
-@pytest.mark.parametrize(("number", "code", "line"), CALLED)
-def test_a_signal_ends_a_command_with_one_line_also_within_compiled_code(number, code, line):
-    command = [sys.executable, "-c", WAITS, "plain"]
+@pytest.mark.parametrize(
+    ("number", "code", "line", "after"), [*((*each, "nothing") for each in CALLED), (*CALLED[0], "graph")]
+)
+def test_a_signal_ends_a_command_with_one_line_also_within_compiled_code(number, code, line, after):
+    if after == "graph" and not kernels.compiled():
+        pytest.skip("without the kernels it is SIGTERM")
+    command = [sys.executable, "-c", WAITS, after]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
@@ -104,7 +113,7 @@ def test_a_signal_while_the_commands_are_loaded_is_one_line(number, code, line, 
 def test_in_a_terminal_the_line_of_an_interrupt_does_not_follow_what_the_terminal_shows_of_it():
     ours, theirs = os.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", WAITS, "plain"], stdout=subprocess.PIPE, stderr=theirs, text=True, env=ENV
+        [sys.executable, "-c", WAITS, "nothing"], stdout=subprocess.PIPE, stderr=theirs, text=True, env=ENV
     ) as process:
         os.close(theirs)
         assert process.stdout.readline() == "ready\n"
@@ -114,8 +123,7 @@ def test_in_a_terminal_the_line_of_an_interrupt_does_not_follow_what_the_termina
 
 
 def test_a_run_takes_the_signals_itself_and_afterwards_they_end_the_command():
-    script = WAITS.replace("ctypes.CDLL(None).signal(2, 0)", "")
-    command = [sys.executable, "-c", script, "run"]
+    command = [sys.executable, "-c", WAITS, "run"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
@@ -125,17 +133,50 @@ def test_a_run_takes_the_signals_itself_and_afterwards_they_end_the_command():
 
 
 def test_a_command_that_waits_for_a_thread_of_user_code_at_its_end_is_ended_by_a_signal():
-    begin, _ = WAITS.split("# A library")
-    begin += "threads = lambda: threading.Thread(target=time.sleep, args=(60,)).start()\n"
-    begin += "from minding.cli.process import end_by_default\n"
-    waits = "with signals_reach_the_run():\n    threads()\nend_by_default()\n"
-    command = [sys.executable, "-c", f"{begin}{waits}print('ready', flush=True)\n"]
+    begin, _ = WAITS.split("if sys.argv", 1)
+    begin += "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+    begin += "from minding.cli.process import end_by_default\nend_by_default()\n"
+    command = [sys.executable, "-c", f"{begin}print('ready', flush=True)\n"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENV) as process:
         assert process.stdout.readline() == "ready\n"
         # Its main thread is waiting by now, or soon.
         time.sleep(0.1)
         process.terminate()
         assert process.wait(timeout=30) == -signal.SIGTERM
+
+
+STARTS = """
+import os, signal, subprocess, time
+{begin}
+started = subprocess.Popen(["sleep", "20"])
+forked = os.fork()
+if forked == 0:
+    time.sleep(20)
+    os._exit(0)
+started.terminate()
+os.kill(forked, signal.SIGTERM)
+print(started.wait(), os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]), flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "code"),
+    [
+        ("import minding.envs; from minding.cli.process import end_at_signals; end_at_signals()", 143),
+        (
+            "from minding.engine.process.signals import SignalGuard as G; G(lambda _: os._exit(5)).__enter__()",
+            5,
+        ),
+        ("from minding.engine.process.spawn import become_worker; become_worker()", 0),
+    ],
+    ids=["command", "run", "worker"],
+)
+def test_an_environment_can_end_the_processes_that_it_starts(begin, code):
+    command = [sys.executable, "-c", STARTS.format(begin=begin)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENV, check=False)
+    assert (done.stdout, done.returncode) == ("-15 -15\n", code)
 
 
 def test_a_signal_during_the_import_of_mindspore_is_one_line():

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, TextIO
 
@@ -95,78 +95,48 @@ def report_lost_output(message: str) -> None:
         raw.on_loss = lambda reason: print(message.format(reason=reason), file=stderr())
 
 
-class _Waiter:
-    """Ends the process at the first SIGINT or SIGTERM, whatever the main thread is doing.
-
-    The signals are blocked in the main thread and in all threads that it starts, and received by a thread that waits
-    for them. A handler would not suffice: Python runs it in the main thread between two of its own instructions, an
-    exception in the middle of MindSpore's import aborts the process, and each graph that MindSpore runs sets its own
-    handler.
-    """
-
-    def __init__(self, numbers: Collection[signal.Signals]) -> None:
-        self._numbers = numbers
-        self._done = False
-        self._thread = threading.Thread(target=self._wait, daemon=True, name="signals")
-
-    def start(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Returns the signals to Python's own handlers."""
-        self._done = True
-        signal.pthread_kill(self._thread.ident or 0, signal.SIGTERM)
-        self._thread.join()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._numbers)
-
-    def _wait(self) -> None:
-        number = signal.sigwait(self._numbers)
-        if not self._done:
-            _end(number)
+_ending = threading.Lock()
 
 
 def _end(number: int, frame: FrameType | None = None) -> None:
-    code, text = _CODES[signal.Signals(number)]
+    """Ends the process: as the handler, or in the thread that watches, whichever is first."""
+    if signal.getsignal(number) is not _end or not _ending.acquire(blocking=False):
+        return
+    # Modules are not imported for this: if these are not loaded, nothing is being computed or written.
+    signals, scratch = (sys.modules.get(f"minding.engine.{name}") for name in ("process.signals", "data.scratch"))
+    code, text = _CODES[signal.Signals(number) if signals is None else signal.Signals[signals.name_of(number)]]
     # A terminal shows ^C at the cursor, after a prompt or a progress bar.
-    begun = "\n" if number == signal.SIGINT and os.isatty(2) else ""
+    begun = "\n" if code == _CODES[signal.SIGINT][0] and os.isatty(2) else ""
     with contextlib.suppress(OSError):
         os.write(2, f"{begun}minding: {text}\n".encode())
-    # The module is not imported for this: if it is not loaded, nothing is being written.
-    scratch = sys.modules.get("minding.engine.data.scratch")
     if scratch is not None:
         scratch.remove_unfinished()
     os._exit(code)
 
 
-_waiter: _Waiter | None = None
-
-
 def end_at_signals() -> None:
-    """From now on, SIGINT and SIGTERM end the process with one line and exit code 130 or 143."""
-    global _waiter
+    """From now on, SIGINT and SIGTERM end the process with one line and exit code 130 or 143, whatever it is doing.
+
+    A run takes them meanwhile, see `engine.process.signals.SignalGuard`. Python runs a handler in the main thread
+    between two of its own instructions; a thread, which reads the byte that Python writes at once, does not wait for
+    that. An exception would not do: in the middle of MindSpore's import it aborts the process. Nor are the signals
+    blocked: programs that an environment starts would inherit that, and could not be ended.
+    """
     # A program in the background may have been started so that it ignores SIGINT.
     numbers = [number for number in _CODES if signal.getsignal(number) is not signal.SIG_IGN]
     if signal.SIGTERM not in numbers:
         return
-    _waiter = _Waiter(numbers)
-    _waiter.start()
+    for number in numbers:
+        signal.signal(number, _end)
+    source, sink = os.pipe()
+    os.set_blocking(sink, False)
+    signal.set_wakeup_fd(sink, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(source,), daemon=True, name="signals").start()
 
 
-@contextlib.contextmanager
-def signals_reach_the_run() -> Iterator[None]:
-    """In the body of the ``with``, a run handles signals and ends cleanly; afterwards they end the process again."""
-    waiter = _waiter
-    if waiter is not None:
-        waiter.stop()
-    try:
-        yield
-    finally:
-        if waiter is not None:
-            for number in _CODES:
-                # Threads that were started meanwhile do not block the signals.
-                signal.signal(number, _end)
-            end_at_signals()
+def _watch(source: int) -> None:
+    while True:
+        _end(os.read(source, 1)[0])
 
 
 def end_by_default() -> None:
@@ -174,4 +144,3 @@ def end_by_default() -> None:
     for number in _CODES:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _CODES)

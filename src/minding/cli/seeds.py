@@ -23,7 +23,7 @@ from minding.cli.common import (
     write_figures,
 )
 from minding.cli.jobs import Display, check_jobs
-from minding.cli.process import EXIT_CODES, signals_reach_the_run
+from minding.cli.process import EXIT_CODES
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -118,7 +118,7 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
             echo(f"minding: {text}; the same command trains the lost seeds again", err=True)
         display.show()
 
-    with signals_reach_the_run(), display:
+    with display:
         ended_by = run_commands(list(commands.values()), jobs, watch)
     finished = {seed: run_dir for seed in seeds if (run_dir := runs.finished(seed)) is not None}
     failed = [seed for seed in commands if seed not in finished and ended_by is None]

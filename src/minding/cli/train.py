@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minding.cli.common import COUNT, RunFolder, WholeNumber, bad_input, command, echo, trust_option
-from minding.cli.process import EXIT_CODES, report_lost_output, signals_reach_the_run
+from minding.cli.process import EXIT_CODES, report_lost_output
 from minding.cli.seeds import SeedList, train_seeds
 from minding.cli.settings import (
     check_lane_settings,
@@ -151,9 +151,8 @@ def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool)
 
     if not kernels.compiled():
         echo("minding: learning on CPU is slower than necessary: see `minding doctor`", err=True)
-    with signals_reach_the_run():
-        newest = "latest" if resume else None
-        summary = training.train(cfg, run_dir, progress=progress, resume=newest, raise_signals=False)
+    newest = "latest" if resume else None
+    summary = training.train(cfg, run_dir, progress=progress, resume=newest, raise_signals=False)
     if summary.profile:
         echo(f"\n{summary.profile}")
     run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})

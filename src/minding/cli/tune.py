@@ -22,7 +22,7 @@ from minding.cli.common import (
     write_figures,
 )
 from minding.cli.jobs import Display, check_jobs
-from minding.cli.process import EXIT_CODES, signals_reach_the_run
+from minding.cli.process import EXIT_CODES
 from minding.cli.settings import check_source, split_arguments, with_shortcuts
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _search_locked(cfg: Config, runs: StudyRuns, search: Search, lock: RunLock, 
         search.watch()
         display.show()
 
-    with signals_reach_the_run(), display:
+    with display:
         ended_by = run_commands(search.processes(), jobs, watch)
     trials = search.trials
     done = sum(trial.state == "done" for trial in trials)

@@ -22,7 +22,7 @@ from minding.engine.errors import ConfigError, MiddlewareError, add_note, neares
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.run import check_transport
 from minding.engine.process import collectives, runtime
-from minding.engine.process.runtime import seeded
+from minding.engine.process.runtime import computing, seeded
 from minding.engine.run.loggers import check_loggers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import Policy
@@ -47,6 +47,7 @@ def sizes_named(cfg: Config) -> Iterator[None]:
         raise
 
 
+@computing()
 def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")) -> BasePolicy:
     """The configured policy."""
     name = cfg.policy.type

@@ -29,6 +29,7 @@ from minding.engine.errors import ConfigError, MissingExtraError, NonFiniteError
 from minding.engine.files import Folder
 from minding.engine.paths import anchored, shown
 from minding.engine.process import compiled
+from minding.engine.process.runtime import computing
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.lock import LOCK_FILE, RunLock
 from minding.engine.run.plotting import DRAWN, plot_trace
@@ -161,6 +162,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._stop_reason = ""
         self._profile = ""
 
+    @computing()
     def __enter__(self) -> Session:
         cfg = self.cfg
         started = self.task.start(
@@ -221,6 +223,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """The signal that ended the run, if one did."""
         return self.task.interrupted_by
 
+    @computing()
     @anchored()
     def run(self, until: int | None = None) -> str:
         """Runs iterations until the clock reaches `until`, or another limit of the configuration ends the run.
@@ -287,6 +290,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             return []
         return final_evaluation(self.cfg, self.policy, stop=lambda: self.task.interrupted_by is not None)
 
+    @computing()
     def summarize(self) -> Summary:
         """The figures of the run so far, with an evaluation of its policy if the run has an environment.
 

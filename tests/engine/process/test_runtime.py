@@ -107,6 +107,27 @@ def test_short_graphs_are_dispatched_by_one_thread(settings, threads, monkeypatc
 
 
 @pytest.mark.slow
+def test_a_process_that_was_forked_after_mindspore_computed_is_refused_in_one_sentence_and_does_not_hang():
+    script = """
+import os, sys
+from minding.engine.errors import SetupError
+from minding.engine.process import runtime
+tensor = runtime.to_device(__import__("numpy").ones(2))
+child = os.fork()
+if child == 0:
+    for call in (runtime.load, lambda: runtime.ms, lambda: runtime.to_device(tensor)):
+        try:
+            call()
+            os._exit(1)
+        except SetupError as error:
+            assert "get_context('spawn')" in str(error)
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+runtime.load()
+"""
+    run_fresh(script)
+
+
 def test_two_kernel_threads_compute_what_one_does():
     script = """
 from minding.engine.process import runtime

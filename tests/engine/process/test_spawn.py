@@ -9,6 +9,7 @@ import types
 
 import pytest
 
+from minding.engine.process.signals import leave_to_parent
 from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker, stop_at_exit
 
 
@@ -43,7 +44,7 @@ def test_a_worker_is_spared_the_main_script_threads_and_signals_from_its_first_m
     process.join()
     here.close()
     assert before == {signal.SIGINT, signal.SIGTERM}
-    assert (handlers, after) == ([signal.SIG_IGN, signal.SIG_IGN], set())
+    assert (handlers, after) == ([leave_to_parent, leave_to_parent], set())
     # What the user said holds, except for the products with which a worker acts.
     assert threads == ["3", "1", "1"]
     assert (main, mindspore) == (False, False)
