@@ -26,6 +26,7 @@ from minding.other_names import missing_name
 
 if TYPE_CHECKING:
     from minding.engine.config.compiler import compile_config
+    from minding.engine.run.run_dir import RunDir
 
 __all__ = [
     "ChainError",
@@ -42,6 +43,7 @@ __all__ = [
     "OfflineRLContext",
     "OnlineRLContext",
     "Role",
+    "RunDir",
     "SetupError",
     "ShapeError",
     "SpaceError",
@@ -58,9 +60,13 @@ if not TYPE_CHECKING:
     # Type checkers report missing names without this function.
 
     def __getattr__(name):
-        # Loaded on first use: a script with its own configuration does not need it.
+        # Loaded on first use: workers need neither.
         if name == "compile_config":
             from minding.engine.config.compiler import compile_config
 
             return compile_config
+        if name == "RunDir":
+            from minding.engine.run.run_dir import RunDir
+
+            return RunDir
         raise missing_name(__name__, name)

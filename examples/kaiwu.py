@@ -6,7 +6,6 @@ python examples/kaiwu.py --max-env-step 60000
 from __future__ import annotations
 
 import argparse
-import math
 from typing import Any
 
 import gymnasium
@@ -15,10 +14,9 @@ from easydict import EasyDict
 from gymnasium import spaces
 
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, task
+from minding.engine import OnlineRLContext, RunDir, task
 from minding.engine.run.pool import ModelPool
-from minding.engine.run.run_dir import RunDir
-from minding.envs import make_env_manager
+from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
     CkptSaver,
     StepCollector,
@@ -26,6 +24,8 @@ from minding.middleware import (
     interaction_evaluator,
     model_pool,
     multistep_trainer,
+    online_logger,
+    termination_checker,
 )
 
 SIZE, LIMIT = 5, 40
@@ -94,21 +94,21 @@ def main() -> None:
         pool=dict(freq=DUMP_FREQ, unit="train_iter", last=5),
     )
     cfg = compile_run(main_config)
-    run_dir = RunDir.create(cfg)
-    cfg.run.out_dir, cfg.exp_name = str(run_dir.path.parent), run_dir.path.name
-    collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
-    evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
+    run_dir = RunDir.open_or_create(cfg)  # started again, the program continues its run
+    collector_env, evaluator_env = make_collector_env(cfg), make_evaluator_env(cfg)
     policy = PPO(cfg)
     pool = ModelPool(run_dir.models, last=cfg.pool.last)
 
-    with task.start(async_mode=True, ctx=OnlineRLContext(), lanes=cfg.lanes):
+    with task.start(async_mode=True, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=run_dir.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(model_pool(policy, pool, DUMP_FREQ, unit="train_iter"))
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))
         task.use(gae_estimator(cfg, policy.collect_mode), role="learn")
         task.use(multistep_trainer(cfg, policy.learn_mode))
+        task.use(termination_checker(cfg.run.max_env_step))
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=500))
-        task.run(max_step=math.ceil(args.max_env_step / cfg.policy.collect.n_sample))
+        task.use(online_logger(cfg, run_dir))  # progress and metrics.csv
+        task.run()
 
     print(f"return {task.ctx.last_eval_value:.2f} at the last evaluation; {BEST:.2f} is the best")
     print(f"{len(pool.versions)} versions in {run_dir.models}: minding pool {run_dir.path}")

@@ -13,15 +13,15 @@ import math
 from easydict import EasyDict
 
 from minding.configs import compile_run
-from minding.engine import OfflineRLContext, task
+from minding.engine import OfflineRLContext, RunDir, task
 from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import check_fits, load_dataset
-from minding.engine.run.run_dir import RunDir
-from minding.envs import make_env_manager
+from minding.envs import make_evaluator_env
 from minding.middleware import (
     CkptSaver,
     interaction_evaluator,
     offline_data_fetcher,
+    online_logger,
     termination_checker,
     trainer,
 )
@@ -34,7 +34,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--env", default="CartPole-v1", help="Gymnasium id or module:Class (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-train-iter", type=int, default=2_000, help="gradient steps (%(default)s)")
-    parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder")
     return parser.parse_args()
 
 
@@ -50,20 +49,18 @@ def main() -> None:
     cfg = compile_run(main_config)
     dataset = load_dataset(args.data)
     check_fits(dataset, cfg.env, args.data)
-    # A new run folder with the configuration in it: `minding eval` finds both.
-    run_dir = RunDir.open(args.resume) if args.resume else RunDir.create(cfg)
-    cfg.run.out_dir, cfg.exp_name = str(run_dir.path.parent), run_dir.path.name
-    evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
+    run_dir = RunDir.open_or_create(cfg)  # started again with the same arguments, the program continues its run
+    evaluator_env = make_evaluator_env(cfg)
     policy = BC(cfg)
     tables = DatasetTables(dataset, policy.learn_mode.fields)
 
-    with task.start(ctx=OfflineRLContext(), resume=args.resume) as offline:
+    with task.start(ctx=OfflineRLContext(), resume=run_dir.resume) as offline:
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(offline_data_fetcher(cfg, tables))
         task.use(trainer(cfg, policy.learn_mode))
+        task.use(termination_checker(max_train_iter=cfg.run.max_train_iter))
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=500))
-        task.use(termination_checker(max_train_iter=args.max_train_iter))
-        # An iteration makes policy.learn.steps_per_call gradient steps.
+        task.use(online_logger(cfg, run_dir))  # progress and metrics.csv
         task.run()
 
     ctx = offline.ctx

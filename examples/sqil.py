@@ -13,18 +13,19 @@ import math
 from easydict import EasyDict
 
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, task
+from minding.engine import OnlineRLContext, RunDir, task
 from minding.engine.buffers import MixedBuffer
 from minding.engine.data.dataset import check_fits, load_dataset
-from minding.engine.run.run_dir import RunDir
-from minding.envs import make_env_manager
+from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
     CkptSaver,
     OffPolicyLearner,
     StepCollector,
     interaction_evaluator,
+    online_logger,
     recorded_data_pusher,
     sqil_data_pusher,
+    termination_checker,
 )
 from minding.policies import DiscreteSAC
 
@@ -35,7 +36,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--env", default="CartPole-v1", help="Gymnasium id or module:Class (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-env-step", type=int, default=10_000, help="environment steps (%(default)s)")
-    parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder")
     return parser.parse_args()
 
 
@@ -57,24 +57,23 @@ def main() -> None:
     cfg = compile_run(main_config)
     dataset = load_dataset(args.data)
     check_fits(dataset, cfg.env, args.data)
-    # A new run folder with the configuration in it: `minding eval` finds both.
-    run_dir = RunDir.open(args.resume) if args.resume else RunDir.create(cfg)
-    cfg.run.out_dir, cfg.exp_name = str(run_dir.path.parent), run_dir.path.name
-    collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
-    evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
+    run_dir = RunDir.open_or_create(cfg)  # started again with the same arguments, the program continues its run
+    collector_env, evaluator_env = make_collector_env(cfg), make_evaluator_env(cfg)
     policy = DiscreteSAC(cfg)
     parts = [(cfg.policy.other.buffer_size, 0.5), (len(dataset), 0.5)]
     buffer_ = MixedBuffer(parts, policy.learn_mode.fields, seed=cfg.seed)
     agent_buffer, expert_buffer = buffer_.parts
 
-    with task.start(ctx=OnlineRLContext(), resume=args.resume):
+    with task.start(ctx=OnlineRLContext(), resume=run_dir.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))
         task.use(sqil_data_pusher(cfg, agent_buffer, expert=False))
         task.use(recorded_data_pusher(expert_buffer, dataset, reward=1.0))
         task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer_))
+        task.use(termination_checker(cfg.run.max_env_step))
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=2_000))
-        task.run(max_step=math.ceil(args.max_env_step / cfg.policy.collect.n_sample))
+        task.use(online_logger(cfg, run_dir))  # progress and metrics.csv
+        task.run()
 
     value = task.ctx.last_eval_value
     result = f"return {value:.1f} at the last evaluation" if math.isfinite(value) else "ended before an evaluation"

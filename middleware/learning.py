@@ -11,6 +11,7 @@ import numpy as np
 from minding.engine.annealing import rate_left
 from minding.engine.chain.context import UNITS, LearningContext
 from minding.engine.config.limits import run_length
+from minding.engine.console import console_logger
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.types import Array, LearnMode, LearnOutput
 from minding.middleware.ctx_fields import metrics_in
@@ -54,10 +55,29 @@ class Schedule:
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         self._cfg = cfg
+        self._warned = False
 
     def progress(self, clock: int | Array) -> Any:
-        """The fraction of the schedules that is over, of the clock's shape; more than 1 after their end."""
-        return (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
+        """The fraction of the schedules that is over, of the clock's shape; more than 1 after their end.
+
+        Warns once if the learning rate is 0 from there on.
+        """
+        over = (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
+        if not self._warned and np.max(over) >= 1:
+            self._warned = True
+            self._warn_of_the_end(int(np.max(clock)))
+        return over
+
+    def _warn_of_the_end(self, clock: int) -> None:
+        unit, learn = run_length(self._cfg).unit, self._cfg["policy"]["learn"]
+        if not learn.get("anneal_lr") or _rate(self._cfg, clock) > 0:
+            return
+        key = f"run.max_{unit}" if learn.get("anneal_steps") is None else "policy.learn.anneal_steps"
+        console_logger().warning(
+            "the learning rate is 0 from %s %d on, and nothing more is learned: its schedule ended after %d %s (%s); "
+            "raise that, or end the run there, as termination_checker(cfg.run.max_%s) does",
+            *(unit, clock, schedule_steps(self._cfg), UNITS[unit], key, unit),
+        )
 
 
 def last_rate(cfg: Mapping[str, Any], clock: int) -> float:

@@ -4,6 +4,7 @@ A comment right before a block says how it is tested: ``<!-- block: NOTE; NOTE -
 
 - ``slow``: it trains something;
 - ``skip, REASON``: it is not run;
+- ``program``: ``tests/examples/test_examples.py`` runs it whole, with what a difference after it makes of it;
 - ``after NAME``: it follows the preparation of that name in ``tests/docs/test_docs.py``;
 - ``in order``: such blocks of a page run one after the other, with the names and the folder of those before;
 - ``replace OLD with NEW``: a smaller budget;

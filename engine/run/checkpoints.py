@@ -39,6 +39,7 @@ from minding.engine.error_origin import in_code_of
 from minding.engine.errors import CheckpointError, UnsavableError
 from minding.engine.paths import absolute, shown
 from minding.engine.run.lock import RunLock, lost
+from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, Policy, StateDict
 
 _log = logging.getLogger("minding.ckpt")
@@ -116,7 +117,12 @@ class RunCheckpoints:
         )
         self._lock.renew()
         self.folder_lost = True
+        self._update_config()
         return True
+
+    def _update_config(self) -> None:
+        """Lets ``config.yaml`` say with which settings the run continues."""
+        RunDir(self.folder.parent).update_config(self._policy.config)
 
     def _set_aside_all(self) -> None:
         found = resumable_checkpoints(self.folder)
@@ -272,6 +278,7 @@ class RunCheckpoints:
         if other:
             guarantee += f", but the code of {', '.join(other)} has changed"
         unit = self._task.ctx.unit
+        self._update_config()
         console_logger().info("resumed %s at %s %d (%s)%s", shown(path), unit, manifest[unit], guarantee, note)
         return found
 

@@ -12,12 +12,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from minding.engine.checkpoint import resumable_checkpoints
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.config import Config
+from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
 from minding.engine.config.options import setting_at
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
-from minding.engine.errors import ConfigError, nearest
+from minding.engine.errors import ConfigError, NoCheckpointError, nearest
 from minding.engine.files import json_text, read_text, replace
 from minding.engine.paths import absolute, folder_of, shown
 from minding.engine.run import zoo
@@ -30,7 +32,7 @@ _MAX_SUMMARY = 1 << 24
 
 @dataclasses.dataclass(frozen=True)
 class RunDir:
-    """Names of the files in one run folder; `create` makes a new one, `open` and `earlier` find earlier ones.
+    """Names of the files in one run folder; `create` makes a new one, `open`, `newest` and `earlier` find earlier ones.
 
     Attributes:
       path: the folder, from the root: an environment may change the current folder.
@@ -95,6 +97,53 @@ class RunDir:
         raise ConfigError(f"no run folder {shown(path)!r}{nearest(path.name, [each.name for each in beside])}")
 
     @classmethod
+    def open_or_create(cls, cfg: Config) -> RunDir:
+        """Opens the newest folder of the run that `cfg` describes, or creates one if that run has no checkpoint yet.
+
+        A script that is started again continues its run: give `resume` to ``task.start(resume=...)``. `cfg.exp_name`
+        becomes the name of the folder, so that ``CkptSaver(policy, cfg.exp_name)`` saves there.
+
+        Raises:
+          ConfigError: as for `create`, or ``cfg.run`` limits the run to fewer steps than it has made.
+        """
+        try:
+            run_dir = cls.newest(cfg)
+        except NoCheckpointError as error:
+            if cls.earlier(cfg):
+                console_logger().info("a new run begins: %s", error)
+            run_dir = cls.create(cfg)
+        cfg.exp_name = run_dir.path.name
+        return run_dir
+
+    @classmethod
+    def newest(cls, cfg: Config) -> RunDir:
+        """Opens the newest folder of the run that `cfg` describes.
+
+        Folders of ``cfg.exp_name`` with another identity (see `engine.config.identity.RUN`) belong to other runs.
+
+        Raises:
+          NoCheckpointError: no such run has a checkpoint; says what was found instead.
+          ConfigError: ``cfg.run`` limits the run to fewer steps than it has made.
+        """
+        missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
+        for number, run_dir in enumerate(cls.earlier(cfg)):
+            try:
+                saved = run_dir.read_config()
+                found = differences(identity(saved), cfg)
+            except ConfigError as error:
+                console_logger().warning("skipped: %s", error)
+                continue
+            if not found:
+                if run_dir.resume is not None:
+                    check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
+                    return run_dir
+                missing = f"no checkpoint in {shown(run_dir.path)!r}"
+                break
+            if number == 0:
+                missing = f"{shown(run_dir.path)!r} is another run ({describe_differences(found)})"
+        raise NoCheckpointError(missing)
+
+    @classmethod
     def earlier(cls, cfg: Config) -> list[RunDir]:
         """The run folders of ``cfg.exp_name``, the one with the highest number first."""
         out_dir, numbers = absolute(cfg.run.out_dir), re.compile(re.escape(cfg.exp_name) + r"(?:-(\d+))?")
@@ -134,6 +183,11 @@ class RunDir:
     def checkpoints(self) -> Path:
         """Folder of checkpoints."""
         return self.path / "ckpt"
+
+    @property
+    def resume(self) -> str | None:
+        """The argument `resume` of `Task.start`: ``"latest"`` if there is a checkpoint to continue from, else None."""
+        return "latest" if resumable_checkpoints(self.checkpoints) else None
 
     @property
     def models(self) -> Path:

@@ -139,7 +139,7 @@ def ids(block):
 def test_every_code_block_is_fenced_and_names_its_language():
     indented = [name_of(page) for page in PAGES if re.search(r"\n\n {4,}\S", prose(page))]
     assert indented == []
-    assert {block.language for block in blocks()} == {"python", "bash", "text", "math"}
+    assert {block.language for block in blocks()} == {"python", "bash", "diff", "text", "math"}
 
 
 def test_few_blocks_are_left_out_and_each_says_why():
@@ -149,7 +149,8 @@ def test_few_blocks_are_left_out_and_each_says_why():
 
 
 def running(slow):
-    alone = [each for each in blocks("python") if each.note("skip") is None and not each.in_order]
+    apart = ("skip", "in order", "program")
+    alone = [each for each in blocks("python") if all(each.note(kind) is None for kind in apart)]
     return [each for each in alone if each.slow == slow]
 
 

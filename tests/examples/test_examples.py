@@ -1,6 +1,7 @@
 """The examples run, print their result, and show the chains that the README shows."""
 
 import contextlib
+import csv
 import io
 import logging
 import os
@@ -9,11 +10,14 @@ import runpy
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from pages import blocks
 
 from minding.cli import run
+from minding.engine import RunDir
 from minding.envs import check_env
 
 pytestmark = pytest.mark.shared_graphs
@@ -23,23 +27,28 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 OFF_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=args.resume):
+with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=run_dir.resume):
     task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
     task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
+    task.use(nstep_reward_enhancer(cfg))
     task.use(data_pusher(cfg, buffer_))
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer_))
+    task.use(termination_checker(cfg.run.max_env_step))
     task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
-    task.run(max_step=max_step)
+    task.use(online_logger(cfg, run_dir))  # progress and metrics.csv
+    task.run()
 """
 ON_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=args.resume):
+with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=run_dir.resume):
     task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
     task.use(gae_estimator(cfg, policy.collect_mode))
     task.use(multistep_trainer(cfg, policy.learn_mode))
+    task.use(termination_checker(cfg.run.max_env_step))
     task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
-    task.run(max_step=max_step)
+    task.use(online_logger(cfg, run_dir))  # progress and metrics.csv
+    task.run()
 """
 
 
@@ -100,18 +109,73 @@ def test_the_chain_is_written_as_documented(name, chain):
     assert chain_of(name) == chain
 
 
-def test_the_readme_shows_the_lines_of_both_chains():
-    readme = (ROOT / "README.md").read_text()
-    lines = {line.strip() for line in (OFF_POLICY_CHAIN + ON_POLICY_CHAIN).splitlines() if "task.use" in line}
-    assert [line for line in sorted(lines) if line.removeprefix("task.") not in readme] == []
+def printed_programs():
+    """The program of the README, and the one that its difference makes of it."""
+    (program,) = [block for block in blocks("python", pages=[ROOT / "README.md"]) if "program" in block.notes]
+    (difference,) = blocks("diff", pages=[ROOT / "README.md"])
+    lines, at = program.code.splitlines(), 0
+    for mark, line in ((each[:1], each[1:]) for each in difference.code.splitlines()):
+        if mark == "+":
+            lines.insert(at, line)
+        else:
+            at = lines.index(line, at)
+            del lines[at : at + (mark == "-")]
+        at += mark != "-"
+    return {"ppo": program.code, "dqn": "\n".join([*lines, ""])}
+
+
+@pytest.mark.parametrize(("name", "chain"), [("dqn", OFF_POLICY_CHAIN), ("ppo", ON_POLICY_CHAIN)])
+def test_the_readme_shows_the_lines_of_both_chains(name, chain):
+    shown = [line.strip() for line in printed_programs()[name].splitlines()]
+    assert [line.strip() for line in chain.splitlines()[1:]] == shown[-len(chain.splitlines()) : -1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_a_printed_program_is_ended_continues_and_solves_its_task(name, tmp_path):
+    """It is ended by a signal after its first checkpoint, started again, and started once more after its end."""
+    (tmp_path / "program.py").write_text(printed_programs()[name])
+    command = [sys.executable, "program.py"]
+    with (
+        open(tmp_path / "first", "w") as log,
+        subprocess.Popen(command, env=ENVIRONMENT, cwd=tmp_path, stdout=log, stderr=log) as first,
+    ):
+        while not list(tmp_path.glob("runs/*/ckpt/iter_*/manifest.json")):
+            assert first.poll() is None, (tmp_path / "first").read_text()
+            time.sleep(0.05)
+        first.terminate()
+    ended, again = (
+        subprocess.run(command, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=900)
+        for _ in range(2)
+    )
+    (folder,) = tmp_path.glob("runs/*")
+    assert re.match(rf"resumed runs/{folder.name}/ckpt/iter_\d+ at env_step \d+ \(exact\)", ended.stderr)
+    assert f"{folder.name} " in ended.stdout, "progress is shown"
+    *_, result = ended.stdout.splitlines()
+    assert float(re.match(r"return (\S+) \(95 % interval .* over 100 episodes", result)[1]) >= 475
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, result)
+    assert "nothing left to train" in again.stderr
+    limit = RunDir.open(folder).load_config().run.max_env_step
+    with open(folder / "metrics.csv") as file:
+        steps = [int(row["env_step"]) for row in csv.DictReader(file)]
+    assert steps == sorted(steps)
+    assert limit <= steps[-1] < limit + 2048
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "args", "result"),
     [
-        ("off_policy.py", ["--max-env-step", "2000", "--seed", "1"], r"return \d+\.\d at the last evaluation"),
-        ("on_policy.py", ["--max-env-step", "2048", "--env", "Pendulum-v1"], r"return -\d+\.\d at the last"),
+        (
+            "off_policy.py",
+            ["--max-env-step", "2000", "--seed", "1"],
+            r"return \d+\.\d .* over 100 episodes, 2,\d+ environment steps",
+        ),
+        (
+            "on_policy.py",
+            ["--max-env-step", "2048", "--env", "Pendulum-v1"],
+            r"return -\d+\.\d .* over 100 episodes, 2,\d+ environment steps",
+        ),
         ("custom_middleware.py", ["--max-env-step", "3072"], r"best return \d+\.\d, \d+\.\d s in the chain"),
     ],
 )
@@ -128,7 +192,7 @@ def check_result(printed, result, where):
 
 @pytest.mark.slow
 def test_the_on_policy_example_runs_and_prints_its_result(trained):
-    check_result(trained[1], r"return \d+\.\d at the last evaluation", trained[0])
+    check_result(trained[1], r"return \d+\.\d .* over 100 episodes", trained[0])
 
 
 @pytest.mark.slow
@@ -138,7 +202,7 @@ def test_the_offline_example_learns_from_what_is_recorded_and_is_resumed(copied)
     printed, _ = run_example("offline.py", *arguments, folder=copied)
     assert re.search(r"return \d+\.\d at the last evaluation, 100 gradient steps, 51 passes over 500 steps", printed)
     arguments[-1] = "150"
-    printed, logged = run_example("offline.py", *arguments, "--resume", "runs/offline", folder=copied)
+    printed, logged = run_example("offline.py", *arguments, folder=copied)
     assert re.search(r"resumed runs/offline/ckpt/iter_100 at train_iter 100 \(exact\)", logged)
     assert "150 gradient steps" in printed
 
@@ -146,9 +210,10 @@ def test_the_offline_example_learns_from_what_is_recorded_and_is_resumed(copied)
 @pytest.mark.slow
 def test_an_example_is_resumed(copied):
     longer = ["--max-env-step", "4096", "--seed", "1"]
-    printed, logged = run_example("on_policy.py", *longer, "--resume", "runs/on_policy", folder=copied)
+    printed, logged = run_example("on_policy.py", *longer, folder=copied)
     assert re.search(r"resumed runs/on_policy/ckpt/iter_\d+ at env_step [123],?\d{3} \(exact\); changed: run", logged)
     assert re.search(r"[34],\d{3} environment steps", printed)
+    assert RunDir.open(copied / "runs" / "on_policy").read_config().run.max_env_step == 4096
 
 
 @pytest.mark.parametrize("page", ["docs/from_kaiwu.md", "docs/zh/from_kaiwu.md"])
@@ -239,6 +304,6 @@ def test_the_imitation_example_learns_beside_what_is_recorded_and_is_resumed(cop
     printed, _ = run_example("sqil.py", *arguments, folder=copied)
     check_result(printed, r"return \d+\.\d at the last evaluation, 1,[56]\d\d environment steps, 300 steps", copied)
     arguments[-1] = "2000"
-    printed, logged = run_example("sqil.py", *arguments, "--resume", "runs/sqil", folder=copied)
+    printed, logged = run_example("sqil.py", *arguments, folder=copied)
     assert re.search(r"resumed runs/sqil/ckpt/iter_\d+ at env_step 1[56]\d\d \(exact\)", logged)
     assert re.search(r"(1,9|2,0)\d\d environment steps", printed)

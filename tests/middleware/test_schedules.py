@@ -7,7 +7,7 @@ from fakes import tiny_config
 
 from minding.engine import OnlineRLContext, Task
 from minding.middleware import CkptSaver
-from minding.middleware.learning import rate_jump
+from minding.middleware.learning import Schedule, rate_jump
 
 
 def config(**settings):
@@ -32,6 +32,24 @@ def test_a_lengthened_run_whose_learning_rate_jumps_says_both_rates_and_the_sett
 )
 def test_the_same_schedule_is_not_mentioned(settings):
     assert rate_jump(config(), config(**settings), clock=996) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({}, "run.max_env_step"),
+        ({"policy.learn.anneal_steps": 500}, "policy.learn.anneal_steps"),
+        ({"policy.learn.anneal_lr": False}, None),
+        ({"policy.learn.anneal_kind": "exp"}, None),
+    ],
+)
+def test_learning_after_the_rate_has_reached_0_is_reported_once(settings, key, caplog):
+    schedule = Schedule(config(**settings))
+    with caplog.at_level(logging.WARNING, "minding"):
+        schedule.progress(499)
+        assert not caplog.records
+        assert [schedule.progress(clock) >= 1 for clock in (1000, 1100)] == [True, True]
+    assert [key for message in caplog.messages if f"({key})" in message] == ([key] if key else [])
 
 
 class State:

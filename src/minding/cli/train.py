@@ -165,34 +165,15 @@ def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool)
 
 
 def _resumable(cfg: Config) -> RunDir | None:
-    """The newest run folder of this run, if it has a checkpoint to resume from; otherwise prints why not.
-
-    Runs of the experiment with another identity (see `engine.config.identity.RUN`) are different runs.
-    """
-    from minding.engine.checkpoint import resumable_checkpoints
-    from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
-    from minding.engine.errors import ConfigError
-    from minding.engine.paths import shown
+    """The newest run folder of this run, if it has a checkpoint to resume from; otherwise prints why not."""
+    from minding.engine.errors import NoCheckpointError
     from minding.engine.run.run_dir import RunDir
 
-    missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
-    for number, run_dir in enumerate(RunDir.earlier(cfg)):
-        try:
-            saved = run_dir.read_config()
-            found = differences(identity(saved), cfg)
-        except ConfigError as error:
-            echo(f"minding: skipped: {error}", err=True)
-            continue
-        if not found:
-            if resumable_checkpoints(run_dir.checkpoints):
-                check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
-                return run_dir
-            missing = f"no checkpoint in {shown(run_dir.path)!r}"
-            break
-        if number == 0:
-            missing = f"{shown(run_dir.path)!r} is another run ({describe_differences(found)})"
-    echo(f"minding: nothing to resume: {missing}; a new run starts from the beginning", err=True)
-    return None
+    try:
+        return RunDir.newest(cfg)
+    except NoCheckpointError as error:
+        echo(f"minding: nothing to resume: {error}; a new run starts from the beginning", err=True)
+        return None
 
 
 @command(examples=("resume runs/cartpole_ppo", "resume runs/cartpole_ppo run.max_env_step=200000"))

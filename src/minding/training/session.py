@@ -178,8 +178,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
             # The run is locked before anything is written, and until everything is.
             held.enter_context(RunLock(self.run_dir.path))
             held.enter_context(started)
-            for event in ("resumed", "run_folder_lost"):
-                self.task.on(event, lambda: self.run_dir.update_config(cfg))
             self.task.on("resumed", self._say)
             self.task.on("metrics", self._say_row)
             self.policy = build(self.task, cfg, self._given)

@@ -144,6 +144,7 @@ def test_a_folder_that_was_removed_is_made_and_locked_again_once(start, tmp_path
     assert (run.checkpoints.renew_if_lost(), run.checkpoints.renew_if_lost()) == (True, False)
     assert run.checkpoints.folder_lost
     assert caplog.text.count("was removed or renamed") == 1
+    assert (tmp_path / "run" / "config.yaml").is_file()
     assert run.save(5).is_dir()
 
 

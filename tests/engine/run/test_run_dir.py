@@ -7,6 +7,7 @@ import pytest
 from fakes import refuses
 
 from minding.engine import Config
+from minding.engine.checkpoint import save_checkpoint
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 
@@ -14,7 +15,7 @@ from minding.engine.run.run_dir import RunDir
 def config(out_dir):
     return Config(
         exp_name="cartpole",
-        run={"out_dir": str(out_dir)},
+        run={"out_dir": str(out_dir), "max_env_step": 1000},
         seed=3,
         env={"env_id": "CartPole-v1"},
         policy={"type": "ppo"},
@@ -24,6 +25,25 @@ def config(out_dir):
 def test_a_new_run_never_takes_the_folder_of_an_earlier_one(tmp_path):
     names = [RunDir.create(config(tmp_path / "runs")).path.name for _ in range(3)]
     assert names == ["cartpole", "cartpole-1", "cartpole-2"]
+
+
+def test_a_program_that_is_started_again_opens_the_folder_of_its_run_once_there_is_a_checkpoint(tmp_path):
+    cfg = config(tmp_path)
+    started = RunDir.open_or_create(cfg)
+    assert (started.path.name, cfg.exp_name, started.resume) == ("cartpole", "cartpole", None)
+    # Ended before its first checkpoint: there is nothing to continue.
+    cfg = config(tmp_path)
+    again = RunDir.open_or_create(cfg)
+    assert (again.path.name, cfg.exp_name, again.resume) == ("cartpole-1", "cartpole-1", None)
+    save_checkpoint(again.checkpoints / "iter_8", {"policy": {}}, {"env_step": 512})
+    assert RunDir.open_or_create(config(tmp_path)).path == again.path
+    assert again.resume == "latest"
+    other = RunDir.open_or_create(Config(config(tmp_path), seed=4))
+    assert (other.path.name, other.resume) == ("cartpole-2", None)
+    # Behind that of another run, it is still found.
+    assert RunDir.open_or_create(config(tmp_path)).path == again.path
+    with pytest.raises(ConfigError, match="already made 512"):
+        RunDir.open_or_create(Config(config(tmp_path), run={"out_dir": str(tmp_path), "max_env_step": 100}))
 
 
 def test_the_summary_holds_numbers_as_numbers_and_what_is_not_finite_as_null(tmp_path):
