@@ -35,7 +35,7 @@ DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
 
 
-SHARED = "../reference/settings.md#keys-of-several-algorithms"
+REFERENCE = "../reference/settings.md"
 """Where an algorithm's page finds the settings that it does not print."""
 
 
@@ -47,7 +47,7 @@ def keys(options: Mapping[str, Option]) -> str:
 
 def of_algorithm(name: str) -> str:
     """The settings of an algorithm: a table of its own ones, and the names of shared ones with changed defaults."""
-    shared, own = shared_keys(), _of(name)
+    shared, common, own = shared_keys(), common_keys(), _of(name)
     others = [path for path in own if path in shared and _says(own[path]) == _says(shared[path])]
     sections: dict[str, list[str]] = {}
     for path in others:
@@ -56,19 +56,29 @@ def of_algorithm(name: str) -> str:
         whole = {each for each in shared if each.startswith(f"policy.{section}.{group}.")}
         if own[path].default != shared[path].default:
             key = f"`{key}={own[path].default}`"
+        elif path in common:
+            continue
         elif group and whole <= {*others} and all(own[each].default == shared[each].default for each in whole):
             key = f"`{group}.*`"
         else:
             key = f"`{key}`"
         sections.setdefault(section, []).append(key)
     named = "; ".join(f"`policy.{each}`: {', '.join(dict.fromkeys(found))}" for each, found in sections.items())
-    text = f"Also [keys of several algorithms]({SHARED}), here with their default if it differs. {named}."
-    table = keys({path: option for path, option in own.items() if path not in others})
-    return (
-        (table if len(others) < len(own) else "")
-        + textwrap.fill(text, 120, initial_indent="\n", break_on_hyphens=False)
-        + "\n"
+    lacking = ", ".join(f"`{path}`" for path in common if path not in own)
+    but = f" but {lacking}" if lacking else ""
+    text = (
+        f"Also the keys of [nearly all]({REFERENCE}#keys-of-nearly-all-algorithms){but} and of "
+        f"[several algorithms]({REFERENCE}#keys-of-several-algorithms), here with their default if it differs. {named}."
     )
+    table = keys({path: option for path, option in own.items() if path not in others})
+    wrapped = textwrap.fill(text, 120, initial_indent="\n", break_on_hyphens=False)
+    return (table if len(others) < len(own) else "") + wrapped + "\n"
+
+
+def common_keys() -> dict[str, Option]:
+    """Those of `shared_keys` that at least nine of ten algorithms have."""
+    number = Counter(path for name in ALGORITHMS for path in _of(name))
+    return {path: option for path, option in shared_keys().items() if 10 * number[path] >= 9 * len(ALGORITHMS)}
 
 
 @functools.cache
@@ -94,6 +104,7 @@ def _says(option: Option) -> tuple[str, str]:
     return option.expected, option.doc
 
 
+@functools.cache
 def _of(algorithm: str) -> dict[str, Option]:
     return dict(_options(get_algorithm(algorithm).config_schema(), "policy."))
 
@@ -238,8 +249,10 @@ def table(name: str) -> str:
     """The table of a marker: ``keys:run``, ``keys:shared``, ``keys:dqn``, ``presets:dqn``, ``spaces:zh``, ..."""
     kind, _, of = name.partition(":")
     if kind == "keys":
+        if of == "common":
+            return keys(common_keys())
         if of == "shared":
-            return keys(shared_keys())
+            return keys({path: option for path, option in shared_keys().items() if path not in common_keys()})
         schemas = {"run": (RUN_SCHEMA, ""), "env": (config_schema(), "env.")}
         return keys(dict(_options(*schemas[of]))) if of in schemas else of_algorithm(of)
     if kind == "presets":

@@ -473,7 +473,7 @@ def test_the_table_of_rollout_fields_is_whole():
 
 
 def test_every_key_has_a_table():
-    markers = {"keys:run", "keys:env", "keys:shared", *(f"keys:{name}" for name in ALGORITHMS)}
+    markers = {"keys:run", "keys:env", "keys:common", "keys:shared", *(f"keys:{name}" for name in ALGORITHMS)}
     found = {marker for page in PAGES for marker in re.findall(r"<!-- generated:(keys:\w+) -->", page.read_text())}
     assert found == markers
     of_algorithms = [DOCS / "algorithms" / f"{name}.md" for name in ALGORITHMS]
