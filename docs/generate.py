@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 import textwrap
@@ -186,7 +187,7 @@ def _expected(doc: str) -> str:
 
 def commands() -> str:
     """All commands by section, each with its help, its options and its examples."""
-    parts = []
+    parts = ["## Options of several commands\n", _table(("option", "meaning"), list(_common_options()))]
     for title, members in SECTIONS.items():
         parts.append(f"## {title}\n")
         for each in members:
@@ -196,13 +197,34 @@ def commands() -> str:
     return "\n" + "\n".join(parts) + "\n"
 
 
+def _all_commands() -> Iterator[click.Command]:
+    for each in itertools.chain.from_iterable(SECTIONS.values()):
+        yield each
+        yield from each.commands.values() if isinstance(each, click.Group) else ()
+
+
+def _options_of(command: click.Command) -> list[tuple[str, str]]:
+    ctx = click.Context(command, info_name=command.name)
+    found = [param.get_help_record(ctx) for param in command.params if isinstance(param, click.Option)]
+    return [(f"`{flags}`", what) for flags, what in filter(None, found)]
+
+
+@functools.cache
+def _common_options() -> dict[tuple[str, str], None]:
+    """The options that three or more commands have, word for word."""
+    number = Counter(option for command in _all_commands() for option in _options_of(command))
+    return {option: None for option, count in number.items() if count >= 3}
+
+
 def _command(command: click.Command, name: str) -> str:
     ctx = click.Context(command, info_name=name)
     text = [f"### {name}\n", f"```text\n{' '.join(command.get_usage(ctx).removeprefix('Usage: ').split())}\n```\n"]
     text += [textwrap.fill(" ".join(each.split()), 120) + "\n" for each in (command.help or "").split("\n\n")]
-    rows = [param.get_help_record(ctx) for param in command.params if isinstance(param, click.Option)]
-    if rows:
-        text.append(_table(("option", "meaning"), [(f"`{flags}`", what) for flags, what in filter(None, rows)]))
+    options, common = _options_of(command), _common_options()
+    if rows := [option for option in options if option not in common]:
+        text.append(_table(("option", "meaning"), rows))
+    if shared := ", ".join(option[0] for option in options if option in common):
+        text.append(f"Also {shared}.\n")
     if isinstance(command, Command):
         text.append("".join(f"- `minding {each}`\n" for each in command.examples))
     return "\n".join(text)
