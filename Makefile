@@ -2,13 +2,16 @@
 # PYTHON=/path/to/python3 chooses the interpreter, ARGS="..." is passed on to the command.
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check lint types bench proofs zoo docs site clean
+.PHONY: help train test test-pages check lint types bench proofs zoo docs site clean
 
 PYTHON ?=
 ARGS ?=
 # Processes of the tests, one more than cores, since some wait for processes of their own; make WORKERS=0 test runs
 # them in one.
 WORKERS ?= $(shell expr $$(nproc) + 1)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Tests of what stands beside the product: pages and their programs, evidence, comparisons with other libraries.
+BESIDE := tests/docs tests/proofs tests/benchmarks
 VENV := .venv
 # The tools of the site need nothing of minding: they read its sources.
 SITE := build/site-env
@@ -20,19 +23,22 @@ CANDIDATES := $(or $(PYTHON),python3.12 python3.11 python3.10 python3)
 USABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))
 
 help: ## show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 train: $(INSTALLED) ## train CartPole-v1 with PPO (ten seconds)
 	$(BIN)/minding train cartpole_ppo $(ARGS)
 
 # The tests start hundreds of processes, which import faster with bytecode, whatever the environment says.
-test check: export PYTHONDONTWRITEBYTECODE =
+test test-pages check: export PYTHONDONTWRITEBYTECODE =
 
-test: lint types ## lint, types and all tests, also the slow ones
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+test: lint types ## lint, types and all tests of the product, also the slow ones
+	$(PYTEST) $(addprefix --ignore=,$(BESIDE)) $(ARGS)
+
+test-pages: $(INSTALLED) ## the tests of pages, evidence and benchmarks
+	$(PYTEST) $(BESIDE) $(ARGS)
 
 check: lint types ## lint, types and the fast tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+	$(PYTEST) $(addprefix --ignore=,$(BESIDE)) -m "not slow" $(ARGS)
 
 lint: $(INSTALLED) ## ruff, and who may import whom
 	$(BIN)/ruff check .
