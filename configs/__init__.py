@@ -14,15 +14,15 @@ import os
 import runpy
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from minding.configs.checks import check_settings
 from minding.configs.datasets import describe_data, limits_of_data
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
-from minding.engine.config.compiler import compile_config, load_config, parse_overrides
+from minding.engine.config.compiler import compile_config, parse_overrides
 from minding.engine.config.config import Config, EnvSection
-from minding.engine.config.options import plain
-from minding.engine.config.trust import check_code
+from minding.engine.config.options import plain, setting_at
+from minding.engine.config.trust import read_foreign
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.run_dir import RunDir
@@ -52,32 +52,35 @@ def load_named(name: str) -> Config:
     raise ConfigError(f"unknown configuration {name!r}: {unknown_name(name)}")
 
 
-def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> Config:
+def load_user_config(source: str | os.PathLike[str], *, trust: bool = False, overrides: Iterable[str] = ()) -> Config:
     """The settings that the command line names.
 
     Args:
       source: the name of a preset or of an algorithm, a ``.yaml`` file, a run folder, or a ``.py`` file that defines
         `main_config`. A name means the preset or the algorithm, even if there is a folder of that name; write
         ``./name`` for the folder.
-      trust: run the code that a run folder or a ``.yaml`` file names; see `engine.config.trust`.
+      trust: whether a run folder or a ``.yaml`` file may set anything; see `engine.config.trust`.
+      overrides: ``'key=value'`` strings whose settings will replace those of the file, which may set them to anything.
     Raises:
       ConfigError: if there is no such preset or file, or it contains no settings.
-      TrustError: if a run folder or a ``.yaml`` file names code, and `trust` is false.
+      TrustError: a run folder or a ``.yaml`` file names code or reaches out of its run, and is not the user's own.
     """
     # An empty text is no path to the current folder.
     if isinstance(source, str) and (is_name(source) or not source.strip()):
         return load_named(source)
     path = Path(source).expanduser()
     if path.is_dir():
-        return RunDir.open(path, trust=trust).load_config()
+        return RunDir.open(path, trust=trust, own=keys_of(overrides)).load_config(learns=True)
     if path.suffix in (".yaml", ".yml"):
-        cfg = load_config(path)
-        if not trust:
-            check_code(cfg, path)
-        return cfg
+        return read_foreign(path, trust=trust, own=keys_of(overrides))
     if path.suffix == ".py":
         return _run_config_file(path)
     return load_named(str(source))
+
+
+def keys_of(overrides: Iterable[str]) -> tuple[str, ...]:
+    """The settings that ``'key=value'`` strings set."""
+    return tuple(text.partition("=")[0].strip() for text in overrides)
 
 
 def _run_config_file(path: Path) -> Config:
@@ -96,7 +99,11 @@ def _run_config_file(path: Path) -> Config:
 
 
 def compile_run(
-    user: str | Mapping[str, object], overrides: Iterable[str] = (), *, env_fn: Callable[..., Any] | None = None
+    user: str | Mapping[str, object],
+    overrides: Iterable[str] = (),
+    *,
+    env_fn: Callable[..., Any] | None = None,
+    described: bool = False,
 ) -> Config:
     """Compiles settings with the algorithm that they name and the environment's description.
 
@@ -104,6 +111,7 @@ def compile_run(
       user: the name of a preset or of an algorithm, or settings as in a preset's `main_config`.
       overrides: ``'key=value'`` strings as on the command line.
       env_fn: a class or function that creates an environment, in place of ``env.env_id``; takes ``env.env_kwargs``.
+      described: whether to take the environment's description from the settings, without creating the environment.
     Raises:
       ConfigError: as in `compile_config`, and for an unknown algorithm or settings that contradict each other.
       SpaceError: if the algorithm cannot act in the environment's action space.
@@ -131,6 +139,8 @@ def compile_run(
     check_env_given(given, overrides, algorithm)
 
     def describe(env: EnvSection) -> Mapping[str, Any]:
+        if described:
+            return cast("Mapping[str, Any]", setting_at(given, "env.spec", {}))
         if env.env_id != RECORDED:
             return describe_env(env)
         bare = compile_config(given, algorithm, None, config_schema(), overrides)

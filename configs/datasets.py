@@ -120,8 +120,8 @@ def describe_data(cfg: Config, saved: Mapping[str, Any] | None) -> Mapping[str, 
 
     Args:
       cfg: the compiled configuration, without the description.
-      saved: a description from an earlier compilation. It is used if the data no longer exist, so that a trained policy
-        can act without them; learning from them is refused later.
+      saved: a description from an earlier compilation. It is used if no existing data are named, so that a trained
+        policy can act without them; learning from them is refused later.
     Raises:
       ConfigError: no data are given, the algorithm does not learn from data, or settings change an environment.
       DataError: there are no recorded data.
@@ -129,7 +129,8 @@ def describe_data(cfg: Config, saved: Mapping[str, Any] | None) -> Mapping[str, 
     from minding.envs.recorded_spec import describe_recorded
 
     check_collects(cfg, collects="data" not in cfg.policy.other)
-    folder = data_folder(cfg)
-    if saved is not None and not Path(folder).exists():
+    named = cfg.policy.other.read("data", str, "") if cfg.policy.other.get("data") else ""
+    if saved is not None and not (named and Path(named).exists()):
         return saved
+    folder = data_folder(cfg)
     return describe_recorded(cfg.env, recorded_env(folder)[0])

@@ -7,17 +7,23 @@ import copy
 import json
 import os
 import random
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import yaml
 from safetensors.numpy import load, save
 
+from minding.engine import Config
 from minding.engine.checkpoint.manifest import MANIFEST, encode_manifest, sha256
+from minding.engine.config import trust
+from minding.engine.config.compiler import config_text, load_config
+from minding.engine.run.run_dir import RunDir
 from proofs.damage import DAMAGES
 
 BIG = 10**15
@@ -261,6 +267,59 @@ def name_packages(path: Path, rng: random.Random) -> None:
         where = tree["policy"]["model"] if key == "encoder" else tree
         where[key] = [f"{name}:Env"] if key == "use" else f"{name}:Env"
     path.write_text(yaml.safe_dump(tree))
+
+
+PROJECT = "forged_project"
+"""A package of the user's own, with an environment."""
+_MAZE = f"import {PROJECT}.walls\nfrom gymnasium.envs.classic_control.cartpole import CartPoleEnv as Maze\n"
+
+
+def make_project(folder: Path) -> Path:
+    """Makes a user's package in a folder, which becomes the current one, and a run that he makes there with it."""
+    package = folder / PROJECT
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "walls.py").write_text("")
+    (package / "maze.py").write_text(_MAZE)
+    os.chdir(folder)
+    cfg = Config(exp_name="maze", run={"out_dir": "runs"}, env={"env_id": f"{PROJECT}.maze:Maze"})
+    return RunDir.create(Config({**cfg, "policy": {"type": "ppo"}, "seed": 0})).path
+
+
+def forge_claim(run: Path, rng: random.Random, mark: Path) -> None:
+    """Forges a signed copy of the run of `make_project`, which claims to be the user's own, or what it names; code that
+    the forger added makes the file `mark`."""
+    config, package = run / "config.yaml", Path(PROJECT)
+    text, evil = config.read_text(), f"open({str(mark)!r}, 'w')\n"
+    # Only root can give a file to somebody else.
+    what = rng.choice([0, 1, 2, 3, 5, 6, 7, *([4] if os.geteuid() == 0 else [])])
+    if what == 0:
+        for module in rng.sample(["maze", "__init__"], rng.randint(1, 2)):
+            (package / f"{module}.py").write_text(evil + (package / f"{module}.py").read_text())
+    elif what == 1:
+        # The same module in the forger's folder, which is the current one, beside another that it imports.
+        shutil.copytree(package, run / PROJECT)
+        (run / PROJECT / "walls.py").write_text(evil)
+        os.chdir(run)
+    elif what == 2:
+        config.write_text(re.sub("[0-9a-f]{64}", lambda _: rng.randbytes(32).hex(), text))
+    elif what == 3:
+        # Who knows how a signature is made lacks the key.
+        with mock.patch.object(trust, "_key", return_value=rng.choice([b"", bytes(32), rng.randbytes(32)])):
+            trust.save_own(load_config(config), config)
+    elif what == 4:
+        os.chown(config, rng.randint(1000, 60_000), -1)
+    else:
+        tree = load_config(config)
+        if what == 5:
+            (run / "evil.py").write_text(f"{evil}class Maze: ...\n")
+            os.chdir(run)
+            tree["env"]["env_id"] = "evil:Maze"
+        elif what == 6:
+            tree["env"]["env_kwargs"] = {"render_mode": rng.choice(["human", "rgb_array"])}
+        else:
+            tree["lanes"] = {"async_mode": True, "transport": "ray", "address": "127.0.0.1:6399", "insecure": True}
+        config.write_text(config_text(tree) + text[text.rindex("# ") :])
 
 
 CHECKPOINT_FORGES: tuple[Forge, ...] = (forge_state, forge_arrays, forge_manifest, replace_file, damage_file)

@@ -10,7 +10,9 @@ time and memory with the older checkpoint, one clear line, or values that a run 
 Links that lead to files of the user, and named pipes, are put into the copy, and each writer of a run writes there:
 nothing outside may change, and the time beyond what the same writer takes in a whole folder is limited as for a
 reading. Packages called like optional ones are put into the copy, which is the current folder, and named in its
-settings: none of their code may run. Takes about five minutes; the figures go to ``docs/results/forged.json``.
+settings: none of their code may run. A run that the user made with a module of his own, and signed, is copied, and its
+signature, owner, settings or module are forged: no module may be imported. Takes about five minutes; the figures go to
+``docs/results/forged.json``.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "forged.json"
 CASES = {
     **{"checkpoints": 700, "configurations": 200, "metrics": 100, "datasets": 200},
-    **{"links": 300, "pipes": 100, "packages": 200},
+    **{"links": 300, "pipes": 100, "packages": 200, "claims": 200},
 }
 MOST_SECONDS, MOST_MB, MOST_TEXT = 2.0, 200.0, 2100
 SETTINGS = (
@@ -206,6 +208,16 @@ class Readers:
                 if name.partition(".")[0] in forge.PACKAGES:
                     del sys.modules[name]
 
+    def believe(self) -> str:
+        """Reads the run as `minding resume` does, in the current folder."""
+        path, modules = [*sys.path], {*sys.modules}
+        try:
+            compile_run(RunDir.open(self.run).load_config(learns=True))
+            return "read"
+        finally:
+            if (sys.path, {*sys.modules} - modules) != (path, set()):
+                raise AssertionError("a module was imported, or the path has changed")
+
     def _which(self, name: str) -> str:
         return "read" if name == self.newest else "older"
 
@@ -246,6 +258,9 @@ def outcome(read: Callable[[], str], usual: float = 0.0) -> tuple[str, float]:
 
 def cases(kind: str, count: int, original: Path, readers: Readers, seed: int) -> Iterator[tuple[str, str, float]]:
     """Forges and reads; yields (what was done, what came of it, seconds)."""
+    if kind == "claims":
+        yield from claims(count, readers, seed)
+        return
     for number in range(count):
         rng = random.Random(f"{seed} {kind} {number}")
         with forge.copied(original, readers.run) as run:
@@ -285,6 +300,28 @@ def cases(kind: str, count: int, original: Path, readers: Readers, seed: int) ->
                 mark.unlink()
                 found = "BROKEN: code of the folder has run"
         yield f"{kind} {number}, {change.__name__}, {getattr(read, '__name__', 'write')}", found, seconds
+
+
+def claims(count: int, readers: Readers, seed: int) -> Iterator[tuple[str, str, float]]:
+    """As `cases`, with copies of a run that this user signed."""
+    here, place, mark = Path.cwd(), readers.run.parent / "claims", readers.run.parent / "ran"
+    state = mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(readers.run.parent / "state")})
+    for number in range(count):
+        with state:
+            try:
+                signed = forge.make_project(place)
+                RunDir.open(signed).load_config(learns=True)  # It is the user's own, as long as nothing is forged.
+                shutil.copytree(signed, readers.run)
+                forge.forge_claim(readers.run, random.Random(f"{seed} claims {number}"), mark)
+                found, seconds = outcome(readers.believe)
+            finally:
+                os.chdir(here)
+                for folder in (place, readers.run):
+                    shutil.rmtree(folder, ignore_errors=True)
+        if found != "refused" or mark.exists():
+            mark.unlink(missing_ok=True)
+            found = f"BROKEN: {found}, though it is forged"
+        yield f"claims {number}, forge_claim, believe", found, seconds
 
 
 def _link_to(outside: Path) -> Callable[[Path, bool], None]:

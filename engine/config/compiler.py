@@ -309,8 +309,14 @@ def load_config(path: str | os.PathLike[str], example: str = "exp_name: mine") -
     Raises:
       ConfigError: if the file is missing or unreadable, or does not hold a mapping.
     """
+    return read_config(path, example)[0]
+
+
+def read_config(path: str | os.PathLike[str], example: str = "exp_name: mine") -> tuple[Config, str]:
+    """As `load_config`, with the text of the file."""
     try:
-        tree = parse_yaml(read_text(path, MAX_BYTES))
+        text = read_text(path, MAX_BYTES)
+        tree = parse_yaml(text)
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {str(path)!r}: {error.strerror}") from None
     except ValueError as error:
@@ -320,7 +326,7 @@ def load_config(path: str | os.PathLike[str], example: str = "exp_name: mine") -
     if not isinstance(tree, dict):
         raise ConfigError(f"{str(path)!r}: expected a mapping of settings, got {type(tree).__name__}")
     try:
-        return Config(_check_keys(_plain_tree(tree)))
+        return Config(_check_keys(_plain_tree(tree))), text
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from None
 

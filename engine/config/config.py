@@ -184,7 +184,10 @@ class RunSection(Section):
         0, "[0, inf)", "step of the clock at which schedules over the run start, such as the learning rate schedule"
     )
     begin_from: str | None = setting(
-        None, None, "run folder whose weights, targets and optimizer state this run starts from"
+        None,
+        None,
+        "run folder whose weights, targets and optimizer state this run starts from",
+        reaches="reads a folder outside of the run",
     )
     final_episodes: int = setting(100, "[1, 1e6]", "episodes in the evaluation after training")
     max_step: int | None = setting(None, "[1, inf)", "iterations after which the run ends")
@@ -199,13 +202,14 @@ class RunSection(Section):
         ("tensorboard", "wandb", "mlflow", "swanlab", MODULE_NAME),
         "trackers that receive metrics besides metrics.csv, or your own, see extending.md; each of minding's but "
         "TensorBoard needs an extra",
+        reaches="sends metrics and settings to a service, with your account",
     )
     video: bool = setting(
         False, None, "film an episode of the final policy, for episode.gif and TensorBoard; takes a few seconds"
     )
     gradient_stats: bool = setting(False, None, "log norms of gradients, weights and steps, by group of parameters")
     ckpt_freq: int = setting(1000, "[1, inf)", "gradient steps between two checkpoints")
-    out_dir: str = setting("runs", None, "folder that holds the run folders")
+    out_dir: str = setting("runs", None, "folder that holds the run folders", reaches="chooses where files are written")
     jit_threads: int = setting(
         1, "[1, 256]", "threads of the kernels, at most one per core; several help with wide layers, see kernels.md"
     )
@@ -262,7 +266,10 @@ class LanesSection(Section):
         "order=arrival: seconds to wait for a rollout while the limiter of a replay table forbids sampling",
     )
     insecure: bool = setting(
-        False, None, "use a Ray cluster without a token; anyone who can reach the cluster can run code on it"
+        False,
+        None,
+        "use a Ray cluster without a token; anyone who can reach the cluster can run code on it",
+        reaches="joins a Ray cluster without a token",
     )
     pin: str = setting(
         "auto", ("auto", "on", "off"), "pin each lane to its own cores; auto: if there are at least three cores"
@@ -271,9 +278,13 @@ class LanesSection(Section):
         "processes",
         ("processes", "threads", "ray"),
         "how workers run: as processes, as threads of this process (for debugging), or as actors on a Ray cluster",
+        reaches="chooses where workers run",
     )
     address: str = setting(
-        "local", None, "Ray cluster: local starts one on this machine for the run; HOST:PORT connects to a running one"
+        "local",
+        None,
+        "Ray cluster: local starts one on this machine for the run; HOST:PORT connects to a running one",
+        reaches="connects to a Ray cluster",
     )
     resources: OpenSection = setting(
         {}, "open", "resources of a Ray cluster that each collector, evaluator and inference server takes, by name"
@@ -284,7 +295,10 @@ class LanesSection(Section):
         "processes that learn: each computes its part of every minibatch, and they average their gradients",
     )
     code: str | None = setting(
-        None, None, "folder with modules that other machines of a Ray cluster lack, which are sent to its workers"
+        None,
+        None,
+        "folder with modules that other machines of a Ray cluster lack, which are sent to its workers",
+        reaches="sends a folder to other machines, and runs its code there",
     )
     shards: int = setting(
         1, "[1, 4096]", "number of collectors that share one iteration and divide its environments; 1: not shared"
@@ -683,7 +697,10 @@ class OtherSection(OpenSection):
     rnd: NoveltySection
     icm: IcmSection
     data: str | None = setting(
-        None, None, "chain=prior_data: folder of recorded data, which are added to the collected data; see offline.md"
+        None,
+        None,
+        "chain=prior_data: folder of recorded data, which are added to the collected data; see offline.md",
+        reaches="reads a folder outside of the run",
     )
     data_memory: str = setting(
         "device",

@@ -12,7 +12,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -185,6 +185,18 @@ def code_digests(cfg: Mapping[str, Any]) -> dict[str, str]:
             if source is not None:
                 digests[module] = hashlib.sha256(source.read_bytes()).hexdigest()
     return digests
+
+
+def sources_of(texts: Iterable[str]) -> list[Path | None]:
+    """The files of the modules of ``module:Name``, each after those of its packages, in which code also runs; None for
+    what cannot be found without importing code. The current folder does not become importable."""
+    path = [*sys.path]
+    try:
+        modules = (text.partition(":")[0].split(".") for text in texts)
+        names = [".".join(parts[:end]) for parts in modules for end in range(1, len(parts) + 1)]
+        return [_source_of(name) for name in sorted(set(names))]
+    finally:
+        sys.path[:] = path
 
 
 def _source_of(module: str) -> Path | None:

@@ -58,6 +58,8 @@ class Option:
       doc: description in one line, with the unit.
       element: type of a list's elements; None if they are not checked.
       nullable: whether None is a value.
+      reaches: what a value other than the default does outside of the run, such as joining a cluster; a file of
+        somebody else cannot set it, see `engine.config.trust`. Empty: nothing.
     """
 
     default: Any
@@ -66,6 +68,7 @@ class Option:
     doc: str
     element: type | None
     nullable: bool
+    reaches: str = ""
 
     @property
     def is_size(self) -> bool:
@@ -130,6 +133,7 @@ def opt(
     doc: str = "",
     *,
     type: builtins.type | None = None,
+    reaches: str = "",
 ) -> Option:
     """Declares one setting of a schema.
 
@@ -139,6 +143,7 @@ def opt(
         a dict that takes any keys, or None for every value of the type.
       doc: description in one line, with the unit.
       type: the type, required if the default is None (None is then also a valid value).
+      reaches: see `Option`.
     Raises:
       ConfigError: for a declaration with no type, an unreadable interval, a default out of range.
     """
@@ -149,7 +154,7 @@ def opt(
     interval, or_none = _parse_allowed(allowed)
     nullable = default is None or or_none or (isinstance(interval, tuple) and None in interval)
     element = builtins.type(default[0]) if kind is list and default else None
-    option = Option(None, kind, interval, doc, element, nullable)
+    option = Option(None, kind, interval, doc, element, nullable, reaches)
     return dataclasses.replace(option, default=option.check(default, "default"))
 
 
@@ -160,20 +165,21 @@ class Declared:
     default: Any
     allowed: str | tuple[Any, ...] | None
     doc: str
+    reaches: str
 
     def option(self, annotation: str) -> Option:
         """The option; a default of None has the type that the annotation of the field names."""
         types = {kind.__name__: kind for kind in _TYPE_NAMES}
         kind = types[re.match(r"\w+", annotation)[0]] if self.default is None else None  # type: ignore[index]
-        return opt(self.default, self.allowed, self.doc, type=kind)
+        return opt(self.default, self.allowed, self.doc, type=kind, reaches=self.reaches)
 
 
-def setting(default: Any, allowed: str | tuple[Any, ...] | None = None, doc: str = "") -> Any:
+def setting(default: Any, allowed: str | tuple[Any, ...] | None = None, doc: str = "", *, reaches: str = "") -> Any:
     """Declares a setting as a field of a section; see `opt` for the arguments.
 
     The result is `Any` for type checkers, to which the field has the type of its annotation.
     """
-    return Declared(default, allowed, doc)
+    return Declared(default, allowed, doc, reaches)
 
 
 def _parse_allowed(allowed: str | tuple[Any, ...] | None) -> tuple[Interval | tuple[Any, ...] | None, bool]:

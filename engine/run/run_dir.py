@@ -17,7 +17,7 @@ from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
 from minding.engine.config.options import setting_at
-from minding.engine.config.trust import check_code
+from minding.engine.config.trust import is_foreign, read_foreign, save_own
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, NoCheckpointError, nearest
 from minding.engine.files import json_text, read_text, replace
@@ -36,11 +36,13 @@ class RunDir:
 
     Attributes:
       path: the folder, from the root: an environment may change the current folder.
-      trust: whether code that its configuration names may run; see `engine.config.trust`.
+      trust: whether its configuration may set anything; see `engine.config.trust`.
+      own: settings that the caller replaces with his own: the configuration may set these.
     """
 
     path: Path
     trust: bool = False
+    own: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", absolute(self.path))
@@ -59,7 +61,7 @@ class RunDir:
             try:
                 run_dir.path.mkdir(parents=True)
                 made = True
-                save_config(cfg, run_dir.config)
+                save_own(cfg, run_dir.config)
             except FileExistsError:
                 if out_dir.is_dir():
                     continue
@@ -72,19 +74,19 @@ class RunDir:
         raise AssertionError("the suffixes never end")
 
     @classmethod
-    def open(cls, path: str | Path, *, trust: bool = False) -> RunDir:
+    def open(cls, path: str | Path, *, trust: bool = False, own: Collection[str] = ()) -> RunDir:
         """Opens the folder of an earlier run.
 
         Args:
           path: the folder, or ``zoo/NAME``, an agent that comes with minding (see `engine.run.zoo`).
-          trust: run the code that its configuration names; see `engine.config.trust`.
+          trust, own: as in `RunDir`.
 
         Raises:
           ConfigError: if there is no such folder or it contains no run; names the nearest run in the same folder.
         """
         path = zoo.located(folder_of(path, "RunDir.open"))
         if (path / "config.yaml").is_file():
-            return cls(path, trust)
+            return cls(path, trust, (*own,))
         if path.is_dir():
             seeds = run_folders(path)
             if seeds != [path]:
@@ -229,31 +231,33 @@ class RunDir:
         Raises:
           ConfigError: if it is missing, damaged, or not the configuration of a run.
         """
-        cfg = load_config(self.config)
+        return self._checked(load_config(self.config))
+
+    def load_config(self, *, learns: bool = False) -> Config:
+        """Like `read_config`, for use: code that it names may run.
+
+        Args:
+          learns: whether a run starts or continues with it. To act, settings that reach out of a run are not needed:
+            unless the run is the user's own, they have their defaults.
+        Raises:
+          ConfigError: as in `read_config`.
+          TrustError: as in `engine.config.trust.read_foreign`.
+        """
+        return self._checked(read_foreign(self.config, trust=self.trust, own=self.own, learns=learns))
+
+    def _checked(self, cfg: Config) -> Config:
         for path, what in (("env.env_id", "environment"), ("policy.type", "algorithm")):
             if not isinstance(setting_at(cfg, path), str):
                 raise ConfigError(f"{str(self.config)!r} is not the configuration of a run: it names no {what}")
         return cfg
 
-    def load_config(self, own: Collection[str] = ()) -> Config:
-        """Like `read_config`, for use: code that it names may run.
-
-        Args:
-          own: settings that the caller replaces with his own: they may name code.
-        Raises:
-          ConfigError: as in `read_config`.
-          TrustError: if it names code, and the folder was not opened with ``trust=True``.
-        """
-        cfg = self.read_config()
-        if not self.trust:
-            check_code(cfg, self.path, own)
-        return cfg
-
     def update_config(self, cfg: Config) -> None:
         """Saves the settings with which the run continues, atomically, if they differ; logs a failing disk."""
         try:
-            if not self.config.exists() or load_config(self.config) != cfg:
-                save_config(cfg, self.config)
+            there = self.config.exists()
+            if not there or load_config(self.config) != cfg:
+                # A run of somebody else's does not become the user's own by being trusted once.
+                save_config(cfg, self.config) if there and is_foreign(self.config) else save_own(cfg, self.config)
         except OSError as error:
             console_logger().warning("%s keeps its earlier settings: %s", self.config, error.strerror)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,7 +20,7 @@ from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.config.limits import run_length
-from minding.engine.config.trust import check_code
+from minding.engine.config.trust import read_foreign
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, add_note
@@ -133,6 +134,8 @@ class Agent:
         # The clock at which it was saved, and its share of random actions there; None if the folder does not say it.
         self._warm_clock: int | None = 0
         self._warm_eps: float | None = None
+        # Refuses to learn with settings of somebody else that reach out of the run.
+        self._check_reach: Callable[[], object] = lambda: None
         self._closing: weakref.finalize[Any, Any] | None = None
 
     @property
@@ -275,6 +278,8 @@ class Agent:
             assert self._run_dir is not None
             self._run_dir.update_config(self.cfg)
             return self._session
+        self._check_reach()
+        self._check_reach = lambda: None
         check_runnable(self.cfg)
         if self._resume_clock is None:
             check_begin(self.cfg)
@@ -451,10 +456,13 @@ def load(
     if is_saved(path):
         return _of_saved(path, env, rate, trust, progress)
     is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"
-    run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust)
-    cfg = compile_run(_adopted(run_dir.load_config(_replaced_by(env)), env), rate)
+    # The run goes on where it lies, from its own checkpoint.
+    own = (*_replaced_by(env), "run.out_dir", "run.begin_from")
+    run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust, own=own)
+    cfg = compile_run(_adopted(run_dir.load_config(), env), rate)
     agent = Agent.__new__(Agent)
     agent._hold(cfg, progress)
+    agent._check_reach = functools.partial(run_dir.load_config, learns=True)
     agent._trained, agent._run_dir = True, run_dir
 
     def use(found: Checkpoint) -> None:
@@ -477,14 +485,16 @@ def load(
 
 def _of_saved(path: Path, env: Any, rate: list[str], trust: bool, progress: bool) -> Agent:
     check_saved(path)
-    cfg = load_config(path / CONFIG)
-    if not trust:
-        check_code(cfg, path, _replaced_by(env))
+    read = functools.partial(
+        read_foreign, path / CONFIG, trust=trust or zoo.is_agent(path), own=(*_replaced_by(env), "run.begin_from")
+    )
+    cfg = read(learns=False)
     # The saved weights already include those of `run.begin_from`.
     cfg.run.begin_from = None
     agent = Agent.__new__(Agent)
     agent._hold(compile_run(_adopted(cfg, env), rate), progress)
     agent._trained, agent._warm, agent._warm_clock = True, path, trained_steps(path)
+    agent._check_reach = read
     # Agents of the zoo do not say it: they have learned to the end of their run.
     clock = run_length(agent.cfg).steps if agent._warm_clock is None else agent._warm_clock
     if not rate:

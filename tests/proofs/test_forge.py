@@ -21,7 +21,7 @@ from proofs import forged as forge_proofs
 
 CASES = {
     **{"checkpoints": 120, "configurations": 60, "metrics": 60, "datasets": 100},
-    **{"links": 32, "pipes": 32, "packages": 60},
+    **{"links": 32, "pipes": 32, "packages": 60, "claims": 32},
 }
 
 

@@ -230,6 +230,13 @@ env_option = click.option(
 )
 
 
+def open_run(folder: str | Path, trust: bool, env_id: str | None) -> RunDir:
+    """Opens a run, for which `env_option` may name the user's own environment."""
+    from minding.engine.run.run_dir import RunDir
+
+    return RunDir.open(folder, trust=trust, own=() if env_id is None else ("env.env_id",))
+
+
 def played_in(cfg: Config, env_id: str | None) -> Config:
     """The configuration of a run in the environment that `env_option` names, or in its own.
 

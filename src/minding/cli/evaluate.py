@@ -24,6 +24,7 @@ from minding.cli.common import (
     mean_and_spread,
     model_option,
     number,
+    open_run,
     out_option,
     played_in,
     trust_option,
@@ -68,8 +69,8 @@ def evaluate(
     the agent of each seed plays.
     """
     with bad_input():
-        from minding.configs import compile_run
-        from minding.engine.run.run_dir import RunDir, run_folders
+        from minding.engine.run.run_dir import run_folders
+        from minding.training.loading import compiled_config
 
         if exported and (ckpt or model):
             raise click.UsageError(
@@ -80,8 +81,8 @@ def evaluate(
             raise click.UsageError(
                 f"--ckpt FOLDER and --exported name one agent, but {run} holds {len(folders)} seeds: give one seed"
             )
-        runs = [RunDir.open(folder, trust=trust) for folder in folders]
-        found = [(run_dir, played_in(compile_run(run_dir.load_config()), env)) for run_dir in runs]
+        runs = [open_run(folder, trust, env) for folder in folders]
+        found = [(run_dir, played_in(compiled_config(run_dir), env)) for run_dir in runs]
         agents = [chosen_of(run_dir, ckpt, model) for run_dir in runs]
 
     means = []
@@ -167,18 +168,18 @@ def record(
     seeds, the seed with the highest final evaluation plays.
     """
     with bad_input():
-        from minding.configs import compile_run
         from minding.engine.paths import absolute
-        from minding.engine.run.run_dir import RunDir, run_folders
+        from minding.engine.run.run_dir import run_folders
         from minding.envs.video import video_writer
+        from minding.training.loading import compiled_config
 
-        runs = [RunDir.open(folder, trust=trust) for folder in run_folders(run)]
+        runs = [open_run(folder, trust, env) for folder in run_folders(run)]
         run_dir = max(runs, key=_final_return)
         if len(runs) > 1:
             echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
         file = run_dir.products / run_dir.video.name if out is None else absolute(out)
         video_writer(file)
-        cfg = played_in(compile_run(run_dir.load_config()), env)
+        cfg = played_in(compiled_config(run_dir), env)
         chosen = chosen_of(run_dir, ckpt, model)
 
     from minding import training

@@ -24,7 +24,7 @@ def print_summary(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> 
       draw: whether to draw the pictures, too; False if there is no time for them.
     """
     from minding.engine.checkpoint import resumable_checkpoints
-    from minding.engine.config.trust import names_code
+    from minding.engine.config.trust import is_foreign
     from minding.engine.data.episode import RECORDED
     from minding.envs.config import env_settings
     from minding.envs.single.factory import env_factory
@@ -43,7 +43,7 @@ def print_summary(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> 
         del following["film"]
     elif not games and not env_factory(env_settings(cfg.env)).renders:
         del following["film"]
-    if names_code(cfg):
+    if is_foreign(run_dir.config):
         following = {name: f"{text} --trust" for name, text in following.items()}
     if not resumable_checkpoints(run_dir.checkpoints):
         # No policy was saved that could play.

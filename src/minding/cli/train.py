@@ -114,7 +114,7 @@ def train(
         given = parse_overrides(settings)
         check_seed_options(given, seeds, jobs, resume)
         check_source(config, given)
-        cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
+        cfg = compile_run({} if config is None else load_user_config(config, trust=trust, overrides=settings), settings)
         check_lane_settings(given, cfg, "--async")
         training.check_runnable(cfg)
         if collectives.started_by_msrun() and not training.join_msrun(cfg):
@@ -189,7 +189,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
     """
     with bad_input():
         from minding import training
-        from minding.configs import compile_run
+        from minding.configs import compile_run, keys_of
         from minding.engine.checkpoint import resumable_checkpoints
         from minding.engine.config.compiler import parse_overrides
         from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
@@ -198,14 +198,15 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         from minding.engine.run.run_dir import RunDir
         from minding.training.saved_agent import is_saved
 
-        run_dir = RunDir.open(run, trust=trust)
+        # The run goes on where it lies, from its own checkpoint.
+        run_dir = RunDir.open(run, trust=trust, own=(*keys_of(overrides), "run.out_dir", "run.begin_from"))
         if is_saved(run_dir.path):
             raise NoCheckpointError(
                 f"{run!r} is a saved policy, not a run: minding.load({run!r}).learn() starts a run with its weights"
             )
         if not resumable_checkpoints(run_dir.checkpoints):
             raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")
-        saved = run_dir.load_config()
+        saved = run_dir.load_config(learns=True)
         cfg = compile_run(saved, overrides)
         check_lane_settings(parse_overrides(overrides), cfg, "lanes.async_mode=true")
         check_identity(identity(compile_run(saved)), cfg, f"run folder {run!r}")

@@ -85,7 +85,7 @@ def tune(
         settings = with_shortcuts(overrides, options)
         given = parse_overrides(settings)
         check_source(config, given)
-        cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
+        cfg = compile_run({} if config is None else load_user_config(config, trust=trust, overrides=settings), settings)
         shared = trial_config(cfg, given)
         found = search_space(cfg, space)
         training.check_runnable(cfg)

@@ -53,6 +53,7 @@ def _refuse_misfits(there: Any, here: Any, env_id: str, rescaled: bool) -> None:
     misfits = [
         *differences("observation", _unbounded(there.get("observation")), _unbounded(here.get("observation"))),
         *differences("action", *(_action(each, rescaled) for each in (there, here))),
+        *differences("action", *(_unbounded(each.get("action")) for each in (there, here))),
         *differences("agents", there.get("agents"), here.get("agents")),
     ]
     if misfits:

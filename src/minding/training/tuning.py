@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minding.configs import compile_run
-from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.config.options import plain, setting_at
 from minding.engine.config.space import Choice
+from minding.engine.config.trust import save_own
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.files import Folder
 from minding.engine.process.commands import Command
@@ -151,7 +151,7 @@ class Search:
         if not done:
             return None
         best = max(done, key=lambda trial: trial.value or 0.0)
-        save_config(compile_run(cfg, [*best.settings, f"exp_name={cfg.exp_name}-best"]), self.runs.best)
+        save_own(compile_run(cfg, [*best.settings, f"exp_name={cfg.exp_name}-best"]), self.runs.best)
         return best
 
     def importances(self) -> dict[str, float]:
