@@ -19,6 +19,7 @@ from typing import Any, cast
 from minding.configs.checks import check_settings
 from minding.configs.datasets import describe_data, limits_of_data
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
+from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.compiler import compile_config, parse_overrides
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.options import plain, setting_at
@@ -163,6 +164,23 @@ def compile_run(
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg
+
+
+def compile_saved(run: RunDir) -> Config:
+    """The compiled configuration of a run, to act. If the caller has his own environment for it (`RunDir.own`), that of
+    the run is not created, and may not exist.
+
+    Raises:
+      ConfigError: the configuration is damaged.
+      TrustError: see `engine.config.trust.read_foreign`.
+    """
+    saved = run.load_config()
+    if "env.env_id" not in run.own:
+        return compile_run(saved)
+    try:
+        return compile_run(saved, described=True)
+    except MISFITS as error:
+        raise ConfigError(f"{str(run.config)!r}: env.spec describes no environment ({first_line(error)})") from error
 
 
 def same_task(named: Mapping[str, Any], env: Mapping[str, Any]) -> bool:

@@ -71,6 +71,12 @@ def shown(path: str | os.PathLike[str]) -> str:
     return str(Path(path).relative_to(here) if inside else path)
 
 
+def without_home(path: str) -> str:
+    """A path for others, which does not show the user's name: ``~/`` stands for his home folder."""
+    home = os.path.expanduser("~/")
+    return f"~/{path.removeprefix(home)}" if os.path.isabs(home) and home != "/" and path.startswith(home) else path
+
+
 def folder_of(path: object, what: str) -> Path:
     """The path of a folder as the user gave it.
 

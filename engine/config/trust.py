@@ -78,6 +78,13 @@ def save_own(cfg: Mapping[str, Any], path: Path) -> None:
     replace(path, text if sign is None else f"{text}# signature: {sign}\n")
 
 
+def without_reach(cfg: Config) -> Config:
+    """A copy of the settings in which those that reach out of a run have their defaults."""
+    copied = Config(plain(cfg))
+    _confine(copied, reaching_settings())
+    return copied
+
+
 def is_foreign(path: Path) -> bool:
     """Whether a command that starts a run with this file asks for ``--trust``.
 

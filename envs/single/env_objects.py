@@ -161,7 +161,8 @@ def source_of(env_id: str) -> Callable[..., AnyEnv]:
     if env_id not in _sources:
         raise ConfigError(
             f"env.env_id={env_id!r}: it was an object in the program that trained with it, and cannot be imported: "
-            "pass it again, as in minding.load(path, env=MyEnv)"
+            "pass it again, as in minding.load(path, env=MyEnv), or name it, as in `minding eval RUN --env "
+            "script:MyEnv` for a class in script.py"
         )
     return _sources[env_id]
 

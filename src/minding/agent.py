@@ -485,9 +485,8 @@ def load(
 
 def _of_saved(path: Path, env: Any, rate: list[str], trust: bool, progress: bool) -> Agent:
     check_saved(path)
-    read = functools.partial(
-        read_foreign, path / CONFIG, trust=trust or zoo.is_agent(path), own=(*_replaced_by(env), "run.begin_from")
-    )
+    own = (*_replaced_by(env), "run.out_dir", "run.begin_from")
+    read = functools.partial(read_foreign, path / CONFIG, trust=trust or zoo.is_agent(path), own=own)
     cfg = read(learns=False)
     # The saved weights already include those of `run.begin_from`.
     cfg.run.begin_from = None

@@ -110,7 +110,7 @@ def compiled(monkeypatch, tmp_path):
         cfg.chain = "on_policy"
         return cfg
 
-    # Imported only now, it would keep the function that stands in.
+    # Imported only later, it would keep the function that stands in.
     importlib.import_module("minding.training.evaluation_env")
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
 

@@ -13,8 +13,9 @@ from minding.configs.chains import check_chain
 from minding.engine import Config
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.config.compiler import load_config, save_config
+from minding.engine.config.trust import save_own
 from minding.engine.data.dataset import load_dataset
-from minding.engine.errors import CheckpointError, ConfigError, DataError
+from minding.engine.errors import CheckpointError, ConfigError, MindingError
 from minding.engine.run.run_dir import RunDir
 from minding.training.assembly import make_policy
 from minding.training.saved_agent import write_checksums
@@ -196,14 +197,19 @@ def test_an_agent_acts_where_its_data_are_gone_and_says_so_when_it_is_to_learn(h
         moved = shutil.copytree(folder, tmp_path / str(number))
         cfg = load_config(moved / "config.yaml")
         cfg.policy.other.data = str(tmp_path / "gone")
-        (moved / "config.yaml").unlink()
-        save_config(cfg, moved / "config.yaml")
-        if folder is saved:
-            write_checksums(moved)
-        agent = minding.load(moved, progress=False)
-        np.testing.assert_array_equal(agent.predict(np.zeros(3, np.float32)), action)
-        with pytest.raises(DataError, match=r"no recorded data in '.*gone'"):
-            agent.learn(8)
+        # Of somebody else, and the user's own.
+        for save, wrong in (
+            (save_config, "policy.other.data=.*reads a folder"),
+            (save_own, "no recorded data in '.*gone'"),
+        ):
+            (moved / "config.yaml").unlink()
+            save(cfg, moved / "config.yaml")
+            if folder is saved:
+                write_checksums(moved)
+            agent = minding.load(moved, progress=False)
+            np.testing.assert_array_equal(agent.predict(np.zeros(3, np.float32)), action)
+            with pytest.raises(MindingError, match=wrong):
+                agent.learn(8)
     assert "agent.evaluate" not in (saved / "README.md").read_text()
 
 

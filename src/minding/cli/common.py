@@ -91,8 +91,8 @@ class BadInput(click.ClickException):
 trust_option = click.option(
     "--trust",
     is_flag=True,
-    help="Run the code that the run folder or .yaml file names as module:Name; only for files that are yours, or whose "
-    "author you trust.",
+    help="Let a run folder or .yaml file of somebody else run code and reach out of its run; only if you trust its "
+    "author.",
 )
 
 

@@ -69,8 +69,8 @@ def evaluate(
     the agent of each seed plays.
     """
     with bad_input():
+        from minding.configs import compile_saved
         from minding.engine.run.run_dir import run_folders
-        from minding.training.loading import compiled_config
 
         if exported and (ckpt or model):
             raise click.UsageError(
@@ -82,7 +82,7 @@ def evaluate(
                 f"--ckpt FOLDER and --exported name one agent, but {run} holds {len(folders)} seeds: give one seed"
             )
         runs = [open_run(folder, trust, env) for folder in folders]
-        found = [(run_dir, played_in(compiled_config(run_dir), env)) for run_dir in runs]
+        found = [(run_dir, played_in(compile_saved(run_dir), env)) for run_dir in runs]
         agents = [chosen_of(run_dir, ckpt, model) for run_dir in runs]
 
     means = []
@@ -168,10 +168,10 @@ def record(
     seeds, the seed with the highest final evaluation plays.
     """
     with bad_input():
+        from minding.configs import compile_saved
         from minding.engine.paths import absolute
         from minding.engine.run.run_dir import run_folders
         from minding.envs.video import video_writer
-        from minding.training.loading import compiled_config
 
         runs = [open_run(folder, trust, env) for folder in run_folders(run)]
         run_dir = max(runs, key=_final_return)
@@ -179,7 +179,7 @@ def record(
             echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
         file = run_dir.products / run_dir.video.name if out is None else absolute(out)
         video_writer(file)
-        cfg = played_in(compiled_config(run_dir), env)
+        cfg = played_in(compile_saved(run_dir), env)
         chosen = chosen_of(run_dir, ckpt, model)
 
     from minding import training

@@ -35,13 +35,13 @@ def export(run: str, file_format: str, ckpt: str | None, model: str | None, out:
     FILE.json describes its inputs and outputs; `minding docs export` says how to load it.
     """
     with bad_input():
+        from minding.configs import compile_saved
         from minding.engine.run.run_dir import RunDir
-        from minding.training.loading import compiled_config
 
         run_dir = RunDir.open(run, trust=trust)
         if out is not None and not out.endswith(f".{file_format}"):
             raise click.BadParameter(f"--out={out}: expected a file name that ends with .{file_format}")
-        compiled_config(run_dir)
+        compile_saved(run_dir)
         chosen = chosen_of(run_dir, ckpt, model)
 
     from minding import training

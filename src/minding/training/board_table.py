@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.configs import compile_saved
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.run.run_dir import RunDir
@@ -19,7 +20,7 @@ from minding.engine.search.search_tree import Evaluate, Found
 from minding.engine.types import Array, BoardGame, State
 from minding.envs import make_board_game
 from minding.middleware.board_search import check_fits, eval_options, judge_of
-from minding.training.loading import compiled_config, load_policy
+from minding.training.loading import load_policy
 
 _MARKS = "XO"
 _CHECKPOINT = "checkpoint"
@@ -31,7 +32,7 @@ def board_game_of(run: RunDir) -> tuple[Config, BoardGame]:
     Raises:
       ConfigError: the run's policy does not search, or its environment is not a board game.
     """
-    cfg = compiled_config(run)
+    cfg = compile_saved(run)
     if "search" not in cfg.policy.collect:
         raise ConfigError(
             f"{run.path}: policy.type={cfg.policy.type!r} does not search; expected a run of self-play, "

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minding.configs import compile_saved
 from minding.configs.chains import get_chain
 from minding.engine.config.config import Config
 from minding.engine.paths import anchored
@@ -19,7 +20,7 @@ from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_evaluator_env
 from minding.middleware.evaluator import info_means, play_episodes
 from minding.policies.export.reader import ExportedPolicy
-from minding.training.loading import compiled_config, load_policy
+from minding.training.loading import load_policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +135,7 @@ def evaluate(
       TrustError: if the run folder names code that is not the user's own.
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
-    cfg, policy = load_policy(run, ckpt)[:2] if acting is None else (compiled_config(run), acting)
+    cfg, policy = load_policy(run, ckpt)[:2] if acting is None else (compile_saved(run), acting)
     return final_evaluation(played or cfg, policy, n_episode, seed)
 
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from minding.configs import compile_run
+from minding.configs import compile_saved
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
-from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.error_origin import in_code_of
-from minding.engine.errors import ConfigError
 from minding.engine.run.pool import ModelPool, Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
@@ -26,23 +24,6 @@ class Trained(NamedTuple):
     cfg: Config
     policy: Policy
     ckpt: Path
-
-
-def compiled_config(run: RunDir) -> Config:
-    """The compiled configuration of a run, to act. If the caller has his own environment for it (`RunDir.own`), that of
-    the run is not created, and may not exist.
-
-    Raises:
-      ConfigError: the configuration is damaged.
-      TrustError: see `engine.config.trust.read_foreign`.
-    """
-    saved = run.load_config()
-    if "env.env_id" not in run.own:
-        return compile_run(saved)
-    try:
-        return compile_run(saved, described=True)
-    except MISFITS as error:
-        raise ConfigError(f"{str(run.config)!r}: env.spec describes no environment ({first_line(error)})") from error
 
 
 def load_policy(run: RunDir, ckpt: str | Path | Version | None = None, modes: Sequence[str] = ("eval",)) -> Trained:
@@ -63,7 +44,7 @@ def load_policy(run: RunDir, ckpt: str | Path | Version | None = None, modes: Se
     saved = ckpt is None and is_saved(run.path)
     if saved:
         check_saved(run.path)
-    cfg = compiled_config(run)
+    cfg = compile_saved(run)
     with sizes_named(cfg):
         return _load(cfg, run, ckpt, modes, saved)
 

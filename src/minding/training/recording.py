@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.configs import compile_saved
 from minding.engine.config.config import Config
 from minding.engine.config.identity import identity
 from minding.engine.data import obs_trees
@@ -27,7 +28,7 @@ from minding.envs.config import check_playable
 from minding.envs.random_play import RandomPlay
 from minding.middleware.eps_greedy import eps_at
 from minding.training.assembly import make_policy
-from minding.training.loading import compiled_config, load_policy
+from minding.training.loading import load_policy
 
 Act = Callable[[Obs], Array]
 """Function from observations ``(N, ...)`` to actions in the environment's units."""
@@ -70,7 +71,7 @@ def record_data(
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     folder = run.products / "data" if out is None else out
-    check_recordable(compiled_config(run))
+    check_recordable(compile_saved(run))
     cfg, policy, found = load_policy(run, ckpt)
     act: Act
     mode: Any = policy.eval_mode

@@ -15,12 +15,14 @@ from minding import __version__
 from minding.engine.checkpoint import load_checkpoint, read_manifest, save_checkpoint
 from minding.engine.checkpoint.manifest import MANIFEST, sha256
 from minding.engine.checkpoint.store import MISFITS, arrays_of
-from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
+from minding.engine.config.options import setting_at
+from minding.engine.config.trust import save_own, without_reach
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.scratch import Scratch
 from minding.engine.errors import CheckpointError, ConfigError, DataError
 from minding.engine.files import read_bounded
+from minding.engine.paths import absolute, shown, without_home
 from minding.engine.types import Array, Policy
 from minding.training.film import film_episode
 
@@ -72,7 +74,7 @@ def save_policy(
                 scratch.folder / WEIGHTS,
                 metadata={"format": "minding", "version": __version__, "network": network},
             )
-            save_config(cfg, scratch.folder / CONFIG)
+            save_own(_shareable(cfg), scratch.folder / CONFIG)
             if clock is not None:
                 save_checkpoint(scratch.folder / LEARNER, {"policy": policy.state_dict()}, {"clock": clock})
             write_checksums(scratch.folder)
@@ -83,6 +85,15 @@ def save_policy(
         raise ConfigError(f"save: {error}") from None
     except OSError as error:
         raise ConfigError(f"save: {str(path)!r} cannot be written: {error.strerror}") from None
+
+
+def _shareable(cfg: Config) -> Config:
+    """The settings for others: without those that reach out of the run. Recorded data stay named, from the current or
+    the home folder, so that the user's name is left out."""
+    shared, data = without_reach(cfg), setting_at(cfg, "policy.other.data")
+    if data:
+        shared.policy.other.data = without_home(shown(absolute(str(data))))
+    return shared
 
 
 def is_saved(path: Path) -> bool:
