@@ -13,7 +13,7 @@ _MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
 _MAX_DEPTH = 32
 _TOO_DEEP = f"sections are nested more than {_MAX_DEPTH} levels deep"
 _MAX_VALUES = 50_000
-_MAX_TEXT = 10_000
+_MAX_TEXT, _MAX_BITS = 10_000, 1024
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -23,6 +23,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
+
+
+def _whole_number(loader: Any, node: yaml.Node) -> int:
+    # Decimal ones have a limit of Python's own.
+    number: int = loader.construct_yaml_int(node)
+    if number.bit_length() > _MAX_BITS:
+        raise ValueError(f"an integer of {number.bit_length():,} bits")
+    return number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def parse_yaml(text: str) -> Any:

@@ -39,11 +39,7 @@ def check_description(env: Mapping[str, Any]) -> None:
     Raises:
       ValueError: names the entry, its value and the expected one.
     """
-    limit = env.get("max_episode_steps")
-    _expect(isinstance(env.get("env_id"), str), "env_id", env.get("env_id"), "a name")
-    _expect(isinstance(env.get("wrappers"), list), "wrappers", env.get("wrappers"), "a list")
-    _expect(isinstance(env.get("env_kwargs"), Mapping), "env_kwargs", env.get("env_kwargs"), "a dict")
-    _expect(limit is None or _is_count(limit), "max_episode_steps", limit, "an integer of 1 or more, or None")
+    check_parts(env)
     _check_space("observation", env.get("observation"), _OBSERVATIONS)
     action = env.get("env_action")
     if isinstance(action, Mapping) and "tree" in action:
@@ -51,6 +47,15 @@ def check_description(env: Mapping[str, Any]) -> None:
     else:
         _check_space("env_action", action, _SINGLE)
         _check_action("env_action", env["env_action"])
+
+
+def check_parts(env: Mapping[str, Any]) -> None:
+    """Refuses a description whose entries besides the spaces are wrong, as `check_description` does."""
+    limit, wrappers = env.get("max_episode_steps"), env.get("wrappers")
+    _expect(isinstance(env.get("env_id"), str), "env_id", env.get("env_id"), "a name")
+    _expect(isinstance(wrappers, list), "wrappers", wrappers, "a list")
+    _expect(isinstance(env.get("env_kwargs"), Mapping), "env_kwargs", env.get("env_kwargs"), "a dict")
+    _expect(limit is None or _is_count(limit), "max_episode_steps", limit, "an integer of 1 or more, or None")
 
 
 def _expect(right: bool, name: str, value: Any, expected: str) -> None:

@@ -14,9 +14,10 @@ from minding.engine.data.dataset import episodes_of, joined, load_dataset, recor
 from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
 from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
-from minding.engine.errors import DataError, MissingExtraError
+from minding.engine.errors import DamagedDataError, DataError, MissingExtraError
 from minding.engine.process import packages
 from minding.training.conversion import convert, open_source
+from minding.training.data_inspection import check_source
 from minding.training.formats import export_minari
 
 BOX = space_of(2, low=[-np.inf] * 2, high=[np.inf] * 2)
@@ -292,6 +293,37 @@ def test_a_damaged_episode_of_a_minari_set_is_reported(message, tmp_path):
         read(tmp_path / "set", tmp_path / "out")
     done = convert([open_source(str(tmp_path / "set"))], tmp_path / "out", skip_damaged=True)
     assert (done.skipped, done.episodes) == (1, 4)
+
+
+@pytest.mark.parametrize("form", ["set.hdf5", "set/data/main_data.hdf5"])
+def test_files_with_changed_bytes_are_damaged_or_read_and_never_a_traceback(form, tmp_path):
+    if form == "set.hdf5":
+        write_d4rl(tmp_path / form, generated(5), successors=True)
+    else:
+        export_minari(joined(generated(5), {"env": ENV}), tmp_path / "set", "toy/five-v0")
+    whole, seen = (tmp_path / form).read_bytes(), set()
+    for seed in range(60):
+        # Most bytes of structure lie at the beginning.
+        random, data = np.random.default_rng(seed), bytearray(whole)
+        for place in random.integers(8, len(whole) if seed % 2 else 4096, 20):
+            data[place] = random.integers(256)
+        (tmp_path / form).write_bytes(data)
+        try:
+            check_source(open_source(tmp_path / form.partition("/")[0]))
+        except DataError as error:
+            seen.add(type(error))
+    assert DamagedDataError in seen
+
+
+@pytest.mark.parametrize("spec", ["[" * 50_000, "[1]", '{"additional_wrappers": [{"name": [1]}, 1]}', '{"id": 5}'])
+def test_a_spec_that_is_not_that_of_an_environment_counts_as_none(spec, tmp_path):
+    export_minari(joined(generated(5), {"env": ENV}), tmp_path / "set", "toy/five-v0")
+    metadata = json.loads((tmp_path / "set" / "data" / "metadata.json").read_text())
+    del metadata["minding"]
+    (tmp_path / "set" / "data" / "metadata.json").write_text(json.dumps({**metadata, "env_spec": spec}))
+    source = open_source(tmp_path / "set")
+    assert (source.env["env_id"], source.env["wrappers"]) == ("data", [])
+    check_source(source)
 
 
 def test_sets_of_one_environment_are_joined_and_others_refused(tmp_path):

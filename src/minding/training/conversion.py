@@ -17,7 +17,7 @@ from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.inferred_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
 from minding.engine.errors import DataError, nearest
-from minding.training.formats import MAIN, METADATA, D4RLSource, MinariSource, OwnSource, Source
+from minding.training.formats import MAIN, METADATA, D4RLSource, MinariSource, OwnSource, Source, reading
 
 
 @dataclasses.dataclass
@@ -58,7 +58,13 @@ def open_source(
       DataError: there are no data of that name (with the nearest name), or the data exceed the limits.
       MissingExtraError: a package that reads the format is not installed.
     """
-    name, path = str(name), Path(name).expanduser()
+    with reading(Path(name)):
+        return _opened(str(name), Path(name).expanduser(), horizon, env, action_low, action_high)
+
+
+def _opened(
+    name: str, path: Path, horizon: int | None, env: Mapping[str, Any] | None, action_low: Any, action_high: Any
+) -> Source:
     if path.is_file() and path.suffix in HDF5:
         source: Source = D4RLSource(path, horizon, env, action_low, action_high)
         return _seen(source, env, action_low, action_high)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import collections
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -17,16 +18,18 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.arrays import as_flags, flag_of_last_step, rewards_of, without_column
 from minding.engine.data.data_hints import OF_ARRAYS
 from minding.engine.data.dataset import Dataset, check_dataset, episodes_of, joined, load_dataset
+from minding.engine.data.description import check_parts
 from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.inferred_spaces import box_of, choices, fitted, unlimited
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.references import References, references_of
 from minding.engine.data.scratch import Scratch
-from minding.engine.errors import DamagedDataError, DataError, ShapeError, SpaceError, few
+from minding.engine.errors import DamagedDataError, DataError, MindingError, ShapeError, SpaceError, few
 from minding.engine.files import read_bounded
 from minding.engine.process.packages import import_extra
 from minding.engine.types import Array
@@ -38,6 +41,21 @@ from minding.envs.spec import describe_observation
 LARGEST = 1 << 30
 """Most bytes of an episode that is read from a file."""
 AS_A_WHOLE = "an episode is read as a whole and may have at most 1.1 GB"
+
+
+_DAMAGE = (OSError, RuntimeError, *MISFITS)
+"""What HDF5 and Python raise for contents that are not what their reader expects."""
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns what reading a damaged source raises into a DamagedDataError."""
+    try:
+        yield
+    except MindingError:
+        raise
+    except _DAMAGE as error:
+        raise DamagedDataError(f"{str(path)!r} is damaged: {first_line(error)}") from error
 
 
 class Source(abc.ABC):
@@ -71,16 +89,21 @@ class Source(abc.ABC):
         return self
 
     def episodes(self) -> Iterator[Episode | ValueError]:
-        """The episodes, in order, in the dtypes of `env`; a damaged episode is replaced by a ValueError."""
-        for episode in self.read():
-            if self._redescribed and isinstance(episode, Episode):
-                try:
-                    episode = fitted(episode, self.env)
-                    check_dataset(joined([episode], {"env": self.env}), single=True, limits=True)
-                except ValueError as error:
-                    yield error
-                    continue
-            yield episode
+        """The episodes, in order, in the dtypes of `env`; a damaged episode is replaced by a ValueError.
+
+        Raises:
+          DamagedDataError: no further episode can be read.
+        """
+        with reading(self.path):
+            for episode in self.read():
+                if self._redescribed and isinstance(episode, Episode):
+                    try:
+                        episode = fitted(episode, self.env)
+                        check_dataset(joined([episode], {"env": self.env}), single=True, limits=True)
+                    except ValueError as error:
+                        yield error
+                        continue
+                yield episode
 
 
 class OwnSource(Source):
@@ -354,10 +377,10 @@ class D4RLSource(Source):
         for start, end, terminated, timed_out in self._ends():
             try:
                 episode = self._episode(start, end, terminated, timed_out)
-            except OSError as error:
-                yield ShapeError(f"rows {start} to {end} cannot be read ({str(error)[:100]})")
             except ValueError as error:
                 yield error
+            except _DAMAGE as error:
+                yield ShapeError(f"rows {start} to {end} cannot be read ({first_line(error)})")
             else:
                 if episode is not None:
                     yield episode
@@ -502,8 +525,10 @@ class MinariSource(Source):
                 yield self._episode(part(self._file, f"episode_{number}"))
             except KeyError as error:
                 yield ShapeError(f"it lacks a part ({error.args[0]})")
-            except (ValueError, OSError) as error:
-                yield error if isinstance(error, ValueError) else ShapeError(f"cannot be read ({error})")
+            except ValueError as error:
+                yield error
+            except _DAMAGE as error:
+                yield ShapeError(f"cannot be read ({first_line(error)})")
 
     def _episode(self, group: Any) -> Episode:
         reward = rewards_of(whole(stored(group, "rewards")))
@@ -567,18 +592,21 @@ def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The environment's id, wrappers, arguments and time limit, from our own description or its spec, read as JSON."""
     ours, names = metadata.get(_OURS), ("env_id", "wrappers", "env_kwargs", "max_episode_steps")
     if isinstance(ours, dict) and set(names) <= ours.keys():
+        check_parts(ours)
         return {name: ours[name] for name in names}
     try:
         spec = json.loads(metadata.get("env_spec") or "{}")
         wrappers = [wrapper["name"] for wrapper in spec.get("additional_wrappers") or ()]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        spec, wrappers = {}, []
-    return {
-        "env_id": spec.get("id") or RECORDED,
-        "wrappers": wrappers,
-        "env_kwargs": spec.get("kwargs") or {},
-        "max_episode_steps": spec.get("max_episode_steps"),
-    }
+        found = {
+            "env_id": spec.get("id") or RECORDED,
+            "wrappers": wrappers,
+            "env_kwargs": spec.get("kwargs") or {},
+            "max_episode_steps": spec.get("max_episode_steps"),
+        }
+        check_parts(found)
+    except MISFITS:
+        return {"env_id": RECORDED, "wrappers": [], "env_kwargs": {}, "max_episode_steps": None}
+    return found
 
 
 def _references(metadata: Mapping[str, Any], where: str) -> References | None:

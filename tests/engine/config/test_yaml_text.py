@@ -27,6 +27,7 @@ MERGES = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1
         ("a: " + "{b: " * 60_000, "are nested more than 32 levels deep"),
         ("a: " + "9" * 9_000, "digits"),
         ("a: " + "9" * 90_000, "at most 10,000"),
+        *((f"seed: {many}", "an integer of .* bits") for many in ("0x" + "f" * 4000, "0b" + "1" * 9000)),
         ("a: 2001-99-99", "month must be in"),
         ("a: !!python/object/apply:os.system [touch ran]", "could not determine a constructor"),
         ("a: !!binary x", "binary|base64|Incorrect padding|bytes cannot stand"),
