@@ -22,6 +22,7 @@ from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_nam
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.compiler import compile_config, parse_overrides
 from minding.engine.config.config import Config, EnvSection
+from minding.engine.config.identity import check_complete
 from minding.engine.config.options import plain, setting_at
 from minding.engine.config.trust import read_foreign
 from minding.engine.data.episode import RECORDED
@@ -175,6 +176,7 @@ def compile_saved(run: RunDir) -> Config:
       TrustError: see `engine.config.trust.read_foreign`.
     """
     saved = run.load_config()
+    check_complete(run.checkpoints, saved, run.own, run.config)
     if "env.env_id" not in run.own:
         return compile_run(saved)
     try:

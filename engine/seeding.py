@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
 
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from minding.engine.types import StateDict
 
 
@@ -52,16 +53,23 @@ def restore_generator(generator: np.random.Generator, state: StateDict) -> None:
     """Restores a generator in place to a state that `generator_state` returned.
 
     Raises:
-      CheckpointError: the state is damaged, or belongs to another kind of generator.
+      DamagedCheckpointError: the state is damaged.
+      CheckpointError: it belongs to another kind of generator.
     """
     expected = type(generator.bit_generator).__name__
     found = state.get("bit_generator")
     if found != expected:
-        raise CheckpointError(f"the saved generator state is of the kind {found!r}, but this run uses {expected}")
-    try:
-        generator.bit_generator.state = state
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(f"the saved state of a {expected} generator is damaged: {error!r}") from error
+        error = CheckpointError if hasattr(np.random, str(found)) else DamagedCheckpointError
+        raise error(f"the saved generator state is of the kind {found!r}, but this run uses {expected}")
+    with warnings.catch_warnings():
+        # NumPy takes some numbers that are no state, and warns of others.
+        warnings.simplefilter("error")
+        try:
+            generator.bit_generator.state = state
+            if generator_state(generator) != state:
+                raise ValueError("it is not the state of a generator")
+        except (KeyError, TypeError, ValueError, OverflowError, Warning) as error:
+            raise DamagedCheckpointError(f"the saved state of a {expected} generator is damaged: {error!r}") from error
 
 
 def _check_seed(seed: object) -> int:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import collections
 import logging
+import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from minding.engine.chain.pipeline import Node, all_leaves
 from minding.engine.error_origin import in_code_of
@@ -124,13 +127,38 @@ def check_chain_state(nodes: Sequence[Node], state: StateDict, optional: Sequenc
 
 
 def load_middleware_state(nodes: Sequence[Node], state: StateDict, optional: Sequence[object] = ()) -> None:
-    """Gives each middleware its part of what `middleware_state` returned; see `check_chain_state`."""
+    """Gives each middleware its part of what `middleware_state` returned; see `check_chain_state`.
+
+    Raises:
+      ValueError: a value in the state of middleware of minding is of another kind than the one that it replaces.
+    """
     for name, member in _named(nodes, optional):
         if isinstance(member, Stateful) and (name in state["middleware"] or not name.startswith(_OPTIONAL)):
+            if type(member).__module__.startswith("minding."):
+                _check_kinds(state["middleware"][name], member.state_dict(), name)
             place, _, label = name.partition(":")
             where = "in `use`" if name.startswith(_OPTIONAL) else f"position {place}"
             with in_code_of(member, f"in load_state_dict() of middleware {label!r} ({where})"):
                 member.load_state_dict(state["middleware"][name])
+
+
+def _check_kinds(saved: Any, own: Any, where: str) -> None:
+    """Refuses a number in place of a text, a section, a list or an array, and the reverse; None replaces anything."""
+    if saved is None or own is None:
+        return
+    if _kind(saved) != _kind(own):
+        raise ValueError(f"{where} is {_kind(saved)}, expected {_kind(own)}")
+    if isinstance(own, Mapping):
+        for key in saved.keys() & own.keys():
+            _check_kinds(saved[key], own[key], f"{where}.{key}")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (numbers.Number, np.generic)):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a section" if isinstance(value, Mapping) else "a list" if isinstance(value, (list, tuple)) else "an array"
 
 
 def _named(nodes: Iterable[Node], optional: Sequence[object]) -> list[tuple[str, object]]:

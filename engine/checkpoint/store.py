@@ -160,6 +160,23 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     return state, manifest
 
 
+def saved_settings(path: Path) -> dict[str, Any]:
+    """The settings of the run in a checkpoint's state, without its arrays.
+
+    Raises:
+      DamagedCheckpointError: as `load_checkpoint`, of the part that is read.
+    """
+    manifest = read_manifest(path)
+    name = _state_name(manifest["tag"])
+    try:
+        found: dict[str, Any] = json.loads(read_verified(path / name, manifest["files"][name]))["config"]
+        if not isinstance(found, dict):
+            raise ValueError("its state holds no settings")
+        return found
+    except MISFITS as error:
+        raise DamagedCheckpointError(f"{path}: its files do not fit together ({first_line(error)})") from error
+
+
 def map_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     """Loads a checkpoint with its arrays mapped from their file, read-only, so that only used parts are read.
 

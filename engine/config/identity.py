@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from minding.engine.chain.context import UNITS
 from minding.engine.chain.lanes import UNDIVIDED
 from minding.engine.checkpoint import Checkpoint, not_finite, read_manifest, resumable_checkpoints
+from minding.engine.checkpoint.store import saved_settings
 from minding.engine.config.limits import run_length
-from minding.engine.config.options import plain, setting_at
-from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from minding.engine.config.options import is_within, plain, setting_at
+from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError, few
 from minding.engine.paths import absolute
 
 POLICY = {
@@ -139,6 +140,41 @@ def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
         saved = manifest.get("identity")
         if isinstance(saved, dict):
             return check_identity(saved, cfg, f"checkpoint {path}")
+
+
+def check_complete(folder: Path, saved: Mapping[str, Any], given: Collection[str], where: Path) -> None:
+    """Refuses the configuration of a run that lacks settings which the run had at its newest checkpoint, as after a
+    file was cut off: defaults would take their place.
+
+    Args:
+      folder: the checkpoints.
+      saved: the configuration, as read.
+      given: settings that replace those of the configuration.
+      where: its file, for the message.
+    Raises:
+      ConfigError: settings are missing; names a few, and counts the rest.
+    """
+    for path, _ in _readable(folder):
+        with contextlib.suppress(DamagedCheckpointError):
+            had = saved_settings(path)
+            # Without a description the one of the environment is taken.
+            left_out = (*given, "env.spec")
+            lacking = [each for each in _missing(had, saved, "") if not any(is_within(each, key) for key in left_out)]
+            if lacking:
+                raise ConfigError(
+                    f"{str(where)!r} lacks {few(lacking)}, which the run had at its checkpoint {path.name}: the file "
+                    "was cut off or edited; restore it, or give these settings as KEY=VALUE"
+                )
+            return
+
+
+def _missing(had: Mapping[str, Any], saved: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """The paths of settings and sections that `had` has and `saved` lacks."""
+    for key, value in had.items():
+        if key not in saved:
+            yield prefix + key
+        elif isinstance(value, Mapping) and isinstance(saved[key], Mapping):
+            yield from _missing(value, saved[key], f"{prefix}{key}.")
 
 
 def collectors_of(request: str | Path, folder: Path) -> int | None:

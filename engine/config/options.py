@@ -203,6 +203,11 @@ def setting_at(settings: object, path: str, default: Any = None) -> Any:
     return settings
 
 
+def is_within(path: str, section: str) -> bool:
+    """Whether a dotted path is that of a section or of a setting, or leads into it."""
+    return f"{path}.".startswith(f"{section}.")
+
+
 def plain(value: Any, where: str = "") -> Any:
     """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None.
 

@@ -31,7 +31,7 @@ from typing import Any
 from minding.engine.config.compiler import config_text, read_config
 from minding.engine.config.config import Config
 from minding.engine.config.named import CODE_KEYS, is_given, is_named, sources_of, texts_in
-from minding.engine.config.options import Option, plain, setting_at, short
+from minding.engine.config.options import Option, is_within, plain, setting_at, short
 from minding.engine.errors import TrustError
 from minding.engine.files import read_bounded, replace
 from minding.engine.paths import current_folder
@@ -167,7 +167,7 @@ def _make_key(file: Path) -> None:
 def _refused(cfg: Mapping[str, Any], own: Collection[str]) -> Iterator[tuple[str, Any, str]]:
     """Each value in the settings that a foreign file cannot set: where it is, the value, and what it does."""
     found = [*_code_in(cfg), *((where, value, each.reaches) for where, value, each in _reaching(cfg))]
-    yield from (each for each in found if not any(f"{each[0]}.".startswith(f"{key}.") for key in own))
+    yield from (each for each in found if not any(is_within(each[0], key) for key in own))
 
 
 def _code_in(cfg: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

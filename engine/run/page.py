@@ -32,6 +32,8 @@ from minding.engine.types import Array
 
 _MAX_FILM = 1 << 25
 _MAX_TRACE = 1 << 26
+_MOST_NAME, _MOST_LANES = 30, 200
+"""Characters of a name in a trace that are shown; lanes, and names, that a trace may have."""
 _PANELS = 12
 """Maximum number of metrics of learning that are drawn."""
 _STYLE = """
@@ -289,6 +291,7 @@ def _time(runs: Sequence[_Run]) -> str:
         return "\n".join(parts)
     path, events = trace
     try:
+        events = _brief(events)
         parts.append(_table(["middleware", "seconds", "share"], _shares(events), numbers=(1, 2)))
         caption = f"The last {DRAWN:g} seconds of {path.name}: what ran when, one row for each lane."
         parts.append(_drawn(lambda at: plot_trace(events, at, seconds=DRAWN), ".png", "Timeline", caption))
@@ -302,6 +305,30 @@ def _trace_of(path: Path) -> tuple[Path, Any] | None:
         return path, json.loads(read_text(path / "trace.json", _MAX_TRACE))
     except (OSError, ValueError, RecursionError, ConfigError):
         return None
+
+
+def _brief(trace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A trace with short names: those of a file from anyone would take minutes to draw.
+
+    Raises:
+      ValueError: there are more lanes or names than in any run.
+    """
+    events, names, lanes = [], set(), set()
+    for event in trace["traceEvents"]:
+        args = event.get("args") or {}
+        if "name" in args:
+            args = {**args, "name": _short_name(args["name"])}
+        events.append({**event, "name": _short_name(event.get("name", "")), "args": args})
+        names.add(events[-1]["name"])
+        lanes.add(event["tid"])
+    if max(len(names), len(lanes)) > _MOST_LANES:
+        raise ValueError(f"{len(lanes)} lanes, {len(names)} names")
+    return {**trace, "traceEvents": events}
+
+
+def _short_name(name: object) -> str:
+    # Between two $ stands a formula.
+    return str(name)[:_MOST_NAME].replace("$", "")
 
 
 def _shares(trace: Mapping[str, Any]) -> list[list[str]]:

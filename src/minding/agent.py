@@ -18,7 +18,7 @@ from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
 from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
-from minding.engine.config.identity import POLICY, check_checkpoint
+from minding.engine.config.identity import POLICY, check_checkpoint, check_complete
 from minding.engine.config.limits import run_length
 from minding.engine.config.trust import read_foreign
 from minding.engine.console import console_logger
@@ -459,7 +459,9 @@ def load(
     # The run goes on where it lies, from its own checkpoint.
     own = (*_replaced_by(env), "run.out_dir", "run.begin_from")
     run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust, own=own)
-    cfg = compile_run(_adopted(run_dir.load_config(), env), rate)
+    saved = run_dir.load_config()
+    check_complete(run_dir.checkpoints, saved, own, run_dir.config)
+    cfg = compile_run(_adopted(saved, env), rate)
     agent = Agent.__new__(Agent)
     agent._hold(cfg, progress)
     agent._check_reach = functools.partial(run_dir.load_config, learns=True)

@@ -215,3 +215,23 @@ def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, cap
     assert "eval 1.0  battle_won 0.75" in shown
     assert "return.a" not in shown
     assert (rows(tmp_path)[0]["eval/battle_won"], rows(tmp_path)[0]["eval/return.a"]) == ("0.75", "3.0")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        *((key, "x", "a number") for key in ("clock", "row_clock", "seconds", "rows")),
+        *(("train", value, "a section") for value in (3, "x", [])),
+        ("episodes", {}, "a list"),
+    ],
+)
+def test_a_saved_value_of_another_kind_is_damage(tmp_path, key, value, expected):
+    task = Task()
+    task.start(False, OnlineRLContext())
+    task.use(logger_in(tmp_path))
+    state = copy.deepcopy(task.state_dict())
+    task.load_state_dict(state)
+    ((name, saved),) = state["middleware"].items()
+    saved[key] = value
+    with pytest.raises(ValueError, match=f"{name}.{key} is .*, expected {expected}"):
+        task.load_state_dict(state)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from of_algorithms import SMALL
 
+import minding
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
@@ -14,7 +15,7 @@ from minding.engine import Config
 from minding.engine.checkpoint import folder, save_checkpoint
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.identity import identity
-from minding.engine.errors import CheckpointError, notes_of
+from minding.engine.errors import CheckpointError, ConfigError, notes_of
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
 from minding.training import loading
@@ -143,3 +144,19 @@ def test_a_policy_that_cannot_be_built_is_no_damage(mistake, make_run, monkeypat
     with pytest.raises(mistake, match="misspelled"):
         training.load_policy(make_run("run"))
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("share", [0.6, 0.67, 0.95])
+def test_a_configuration_that_was_cut_off_is_refused_with_the_keys_that_it_lacks(share, make_run, built, capsys):
+    run_dir = make_run("cut")
+    cfg = run_dir.load_config()
+    state = {"policy": {"params": {"w": np.zeros(1, np.float32)}}, "config": cfg}
+    save_checkpoint(run_dir.checkpoints / "iter_3", state, {"train_iter": 3, "identity": identity(cfg)})
+    assert loading.load_policy(run_dir).ckpt.name == "iter_3"
+    text = run_dir.config.read_text()
+    run_dir.config.write_text(text[: text.index("\n", int(share * len(text)))] + "\n")
+    for use in (lambda: loading.load_policy(run_dir), lambda: minding.load(run_dir.path)):
+        with pytest.raises(ConfigError, match=r"lacks policy\..*iter_3: .*cut off"):
+            use()
+    assert run(["resume", str(run_dir.path)]) == 2
+    assert "lacks policy." in capsys.readouterr().err

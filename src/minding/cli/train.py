@@ -192,7 +192,13 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         from minding.configs import compile_run, keys_of
         from minding.engine.checkpoint import resumable_checkpoints
         from minding.engine.config.compiler import parse_overrides
-        from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
+        from minding.engine.config.identity import (
+            check_complete,
+            check_identity,
+            check_newest,
+            check_not_shortened,
+            identity,
+        )
         from minding.engine.errors import NoCheckpointError
         from minding.engine.process import collectives
         from minding.engine.run.run_dir import RunDir
@@ -207,6 +213,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         if not resumable_checkpoints(run_dir.checkpoints):
             raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")
         saved = run_dir.load_config(learns=True)
+        check_complete(run_dir.checkpoints, saved, keys_of(overrides), run_dir.config)
         cfg = compile_run(saved, overrides)
         check_lane_settings(parse_overrides(overrides), cfg, "lanes.async_mode=true")
         check_identity(identity(compile_run(saved)), cfg, f"run folder {run!r}")

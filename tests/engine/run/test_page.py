@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 from run_kit import FIGURES
@@ -134,6 +135,22 @@ def test_seeds_are_averaged_with_their_interval_and_settings_say_whose_they_are(
     (row,) = [row for row in page.rows if row[0] == "ppo, gamma=0.9 on CartPole-v1"]
     assert row[1:] == ["3", "100.0 [80.0, 130.0]"]
     assert ["g", "0.9 (seed_2), 0.5 (other), 0.9 (seed_1), 0.9 (seed_0)", "1"] in page.rows
+
+
+def test_a_trace_with_names_of_any_length_is_drawn_and_one_with_any_number_of_lanes_is_not(tmp_path):
+    made = make_run(tmp_path)
+    long = [{**event, "name": "$" + event["name"] * 40_000} for event in TRACE["traceEvents"][2:]]
+    lanes = [{"ph": "M", "tid": lane, "args": {"name": "x" * 300_000}} for lane in range(2)]
+    (made.path / "trace.json").write_text(json.dumps({"traceEvents": [*lanes, *long]}))
+    start = time.perf_counter()
+    write_page([made.path], tmp_path / "page.html", lambda cfg: None)
+    assert time.perf_counter() - start < 10
+    assert "Timeline" in str(Page(tmp_path / "page.html").tags)
+    assert (tmp_path / "page.html").stat().st_size < 1 << 20
+    lanes = [{"ph": "M", "tid": lane, "args": {"name": "x"}} for lane in range(10_000)]
+    (made.path / "trace.json").write_text(json.dumps({"traceEvents": lanes}))
+    write_page([made.path], tmp_path / "page.html", lambda cfg: None)
+    assert "it is not a timeline of minding" in Page(tmp_path / "page.html").text
 
 
 def test_a_run_that_has_not_ended_and_files_that_are_damaged_are_said(tmp_path):
