@@ -59,13 +59,12 @@ class Guard:
         self._holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []
         _keep_logs_away(ray._private.worker)
-        node = ray._private.worker.global_worker.node
         self._raylet = raylet_of(ray)
         # Id and start of the node manager and of its agents, with which it ends itself.
         self._needed = {self._raylet: ("node manager (raylet)", start_ticks(self._raylet))}
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._closed = threading.Event()
-        host, _, port = str(node.gcs_address).rpartition(":")
+        host, _, port = str(ray.get_runtime_context().gcs_address).rpartition(":")
         for work in (self._serve, functools.partial(self._knock, host.strip("[]"), int(port))):
             threading.Thread(target=work, daemon=True, name="minding-ray").start()
 
@@ -171,7 +170,8 @@ class Guard:
 
 def raylet_of(ray: Any) -> int:
     """Id of the node manager that this process is connected to: it listens at a Unix socket."""
-    path = ray._private.worker.global_worker.node.raylet_socket_name
+    own = ray.get_runtime_context().get_node_id()
+    path = next(node["RayletSocketName"] for node in ray.nodes() if node["NodeID"] == own)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -191,7 +191,10 @@ def _agents(raylet: int) -> set[int]:
 
 
 def _keep_logs_away(worker: Any) -> None:
-    """Keeps Ray from printing the log of a node manager that has died."""
+    """Keeps Ray from printing the log of a node manager that has died.
+
+    No setting does: its errors are printed with ``log_to_driver=False`` as well, and not through `logging`.
+    """
     printed = worker.print_to_stdstream
 
     def print_others(data: dict[str, Any], **options: Any) -> None:

@@ -18,9 +18,15 @@ _AVOIDED = 60.0  # s
 _COUNTED = 5.0  # s
 
 
+def _free(ray: Any) -> Mapping[str, Mapping[str, float]]:
+    """The free resources of each machine by its id. What is public adds up all machines, or needs the dashboard."""
+    free: Mapping[str, Mapping[str, float]] = ray._private.state.available_resources_per_node()
+    return free
+
+
 def free_cpus(ray: Any) -> list[tuple[str, float, float]]:
     """Name, free CPUs and CPUs of each running machine."""
-    free = ray._private.state.available_resources_per_node()
+    free = _free(ray)
     return [
         (_name(node), free.get(node["NodeID"], {}).get("CPU", 0.0), node["Resources"].get("CPU", 0.0))
         for node in ray.nodes()
@@ -78,7 +84,7 @@ class Places:
         # CPUs that were assigned a moment ago may not be counted yet.
         self._given = [(when, machine) for when, machine in self._given if now - when < _COUNTED]
         taken = collections.Counter(machine for _, machine in self._given)
-        free = ray._private.state.available_resources_per_node()
+        free = _free(ray)
         return {
             node["NodeID"]: free.get(node["NodeID"], {}).get("CPU", 0.0) - cpus * taken[node["NodeID"]]
             for node in ray.nodes()
@@ -87,7 +93,7 @@ class Places:
 
 
 def is_placed(ray: Any, actor: Any) -> bool:
-    """Whether an actor has a process, or had one."""
+    """Whether an actor has a process, or had one. The public `ray.util.state.get_actor` needs the dashboard."""
     state = ray._private.state.actors(actor._actor_id.hex())
     return bool(state.get("Pid")) or state.get("State") == "DEAD"
 
