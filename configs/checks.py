@@ -24,7 +24,7 @@ from minding.engine.lanes.options import LaneOptions
 from minding.policies import get_algorithm
 
 _OF_CHAINS = {
-    **dict.fromkeys(("contest.opponents", "contest.score", "contest.size"), ("contest",)),
+    **dict.fromkeys(("league.opponents", "league.score", "league.size"), ("league",)),
     **dict.fromkeys(("policy.eval.fqe", "policy.eval.fqe_steps"), ("offline",)),
     **dict.fromkeys(("policy.other.holdout", "policy.other.data_memory"), ("offline",)),
     "policy.other.data": ("offline", "prior_data", "sqil", "recorded_reward"),

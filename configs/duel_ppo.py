@@ -7,10 +7,10 @@ steps.
 from easydict import EasyDict
 
 main_config = EasyDict(
-    chain="contest",
+    chain="league",
     run=dict(max_env_step=200_000),
     pool=dict(freq=10),
-    contest=dict(opponents=["red_0", "red_1", "red_2"]),
+    league=dict(opponents=["red_0", "red_1", "red_2"]),
     env=dict(
         env_id="minding/Duel-v0",
         info_keys=["score"],

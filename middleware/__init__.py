@@ -11,6 +11,7 @@ from minding.middleware.eps_greedy import eps_greedy_handler, eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator
 from minding.middleware.her_data_enhancer import her_data_enhancer
+from minding.middleware.league import opponent_rater, past_selves
 from minding.middleware.learner import OffPolicyLearner
 from minding.middleware.model_pool import model_pool
 from minding.middleware.montecarlo_return_estimator import montecarlo_return_estimator
@@ -18,7 +19,6 @@ from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.offline_data_saver import offline_data_saver
 from minding.middleware.online_logger import online_logger
-from minding.middleware.past_selves import opponent_rater, past_selves
 from minding.middleware.priority_calculator import priority_calculator
 from minding.middleware.reward_estimator import reward_estimator
 from minding.middleware.rollout_queue import rollout_queue

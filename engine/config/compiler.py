@@ -112,7 +112,7 @@ def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
     return f"unknown key {'.'.join(path)!r}{hint}{'' if hint.endswith('?') else '.'} Keys {where}: {', '.join(schema)}"
 
 
-RUN_SCHEMA = Config.options("exp_name", "seed", "device", "chain", "use", "run", "pool", "contest", "lanes")
+RUN_SCHEMA = Config.options("exp_name", "seed", "device", "chain", "use", "run", "pool", "league", "lanes")
 """The settings that belong to no policy and no environment."""
 
 

@@ -232,11 +232,11 @@ class PoolSection(Section):
     every: int | None = setting(None, "[1, inf)", "keep those older versions whose number is a multiple of this")
 
 
-class ContestSection(Section):
-    """`contest`, the players of the chain `contest`."""
+class LeagueSection(Section):
+    """`league`, the players of the chain `league`."""
 
     opponents: list[str] = setting(
-        [], None, "names of the agents for which past versions of the policy act (chain=contest)"
+        [], None, "names of the agents for which past versions of the policy act (chain=league)"
     )
     score: str = setting(
         "score", None, "key of env.info_keys with the outcome of an episode: 1 for won, 0 for lost, 0.5 for neither"
@@ -744,7 +744,7 @@ class Config(Section):
     )
     run: RunSection
     pool: PoolSection
-    contest: ContestSection
+    league: LeagueSection
     lanes: LanesSection
     env: EnvSection
     policy: PolicySection

@@ -174,9 +174,9 @@ def test_every_key_of_runs_and_environments_is_read(run, tmp_path):
     # What `minding train` prints and draws of a run that has ended.
     ended, _ = run("ppo")
     print_summary(configure("ppo", read), RunDir.open(ended.run_dir), ended, draw=True)
-    contest = ("contest.opponents=[red_0,red_1,red_2]", "pool.freq=1")
+    league = ("league.opponents=[red_0,red_1,red_2]", "pool.freq=1")
     duel = ("env.env_id=minding/Duel-v0", "env.info_keys=[score]", "policy.collect.n_sample=160")
-    build("ppo", read, tmp_path, "chain=contest", *contest, *duel)
+    build("ppo", read, tmp_path, "chain=league", *league, *duel)
     # Only of runs that have one.
     ModelPool.of(configure("ppo", read))
     # The section `lanes` is taken as a whole.

@@ -246,7 +246,7 @@ def kill_a_collector(ctx):
 @pytest.mark.shared_graphs
 def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_path, photographed, caplog):
     lanes = ["lanes.async_mode=true", "lanes.max_staleness=0", "lanes.shards=2"]
-    often = ["pool.freq=2", "pool.last=2", "contest.size=3", "run.ckpt_freq=20", "run.max_step=13"]
+    often = ["pool.freq=2", "pool.last=2", "league.size=3", "run.ckpt_freq=20", "run.max_step=13"]
     small = [
         "policy.model.hidden=[8]",
         "policy.collect.n_sample=400",

@@ -31,7 +31,7 @@ from minding.engine.search import opponents
 from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.envs.games.goal_games import BitFlip
-from minding.middleware.past_selves import Lineup
+from minding.middleware.league import League
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}
 TRAJECTORY_FIELDS = {"obs": Field((3,)), "cut": Field()}
@@ -97,10 +97,14 @@ class NoWeights:
         return {}, ""
 
 
-class NoGames:
-    """A contest of nobody."""
+class OfNoWeights:
+    """A mode that acts with nothing."""
 
-    lineup = Lineup(1, {})
+    def weights(self):
+        return {}
+
+    def factory(self):
+        return None
 
 
 BOARD = TicTacToe()
@@ -160,8 +164,8 @@ MIDDLEWARE = {
     "offline_data_fetcher": lambda cfg, path: library.offline_data_fetcher(cfg, Recorded()),
     "offline_data_saver": lambda cfg, path: library.offline_data_saver(cfg, path / "replay"),
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
-    "opponent_rater": lambda cfg, path: library.opponent_rater(NoGames(), "won"),
-    "past_selves": lambda cfg, path: library.past_selves(NoGames(), ModelPool(path)),
+    "opponent_rater": lambda cfg, path: library.opponent_rater(League(ModelPool(path), OfNoWeights()), "won"),
+    "past_selves": lambda cfg, path: library.past_selves(League(ModelPool(path), OfNoWeights())),
     "priority_calculator": lambda cfg, path: library.priority_calculator(lambda rollout: rollout.reward),
     "recorded_data_pusher": lambda cfg, path: library.recorded_data_pusher(Nowhere(), TWO_EPISODES),
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),

@@ -17,7 +17,7 @@ from minding.policies import ALGORITHMS
 
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
     assert {each.chain for each in ALGORITHMS.values()} <= {*CHAINS}
-    assert {"contest", "hindsight", "prior_data"} <= {*CHAINS}
+    assert {"league", "hindsight", "prior_data"} <= {*CHAINS}
     for name in CHAINS:
         chain = get_chain(name)
         assert isinstance(chain, Chain)
@@ -30,7 +30,7 @@ def test_each_file_is_a_chain_and_says_what_it_runs_on():
         ("off_policy", "ppo", "policy.other.buffer_size"),
         ("sequence_replay", "dqn", "policy.learn.length"),
         ("on_policy", "dqn", "policy.learn.gae_lambda"),
-        ("contest", "dqn", "policy.learn.gae_lambda"),
+        ("league", "dqn", "policy.learn.gae_lambda"),
         ("single_step", "sac", "policy.learn.gae_lambda"),
         ("monte_carlo", "dqn", "policy.learn.n_minibatch"),
         ("trajectory", "dqn", "policy.learn.n_epoch"),

@@ -1,4 +1,4 @@
-"""Past selves: in competitive environments the policy plays against earlier versions of itself."""
+"""A league: in competitive environments the policy plays against earlier versions of itself, its past selves."""
 
 from __future__ import annotations
 
@@ -67,145 +67,181 @@ class PastSelf:
     games: int = 0
 
 
-class Lineup:
-    """The past selves in play, each in its own place, and the arrays through which environments learn of them.
-
-    Only the main process brings past selves into play and rates them. The arrays are sent to workers as weights are.
-
-    Args:
-      size: number of places, K.
-      weights: weights of the policy, for their names, shapes and dtypes.
+class Places:
+    """The places of a league as environments see them: arrays that are sent to workers as weights are.
 
     Attributes:
       arrays: ``past_selves.versions``, int64 ``(K,)``, 0 where a place is free; ``past_selves.win_rates``, float64
         ``(K,)``; and the weights, as ``past_selves.<place>.<name>``.
-      selves: the past selves, by place.
-      rating: Elo of the policy.
     """
 
-    def __init__(self, size: int, weights: Mapping[str, Array]) -> None:
-        self.arrays: dict[str, Array] = {
-            f"{_PREFIX}versions": np.zeros(size, np.int64),
-            f"{_PREFIX}win_rates": np.full(size, 0.5),
-            **{
-                f"{_PREFIX}{k}.{name}": np.zeros(array.shape, array.dtype)
-                for k in range(size)
-                for name, array in weights.items()
-            },
-        }
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self.arrays = arrays
+        self.versions, self.win_rates = arrays[f"{_PREFIX}versions"], arrays[f"{_PREFIX}win_rates"]
+
+    @classmethod
+    def empty(cls, size: int, weights: Mapping[str, Array]) -> Places:
+        """Free places for weights of these names, shapes and dtypes."""
+        names = {f"{_PREFIX}{k}.{name}": array for k in range(size) for name, array in weights.items()}
+        return cls(
+            {
+                f"{_PREFIX}versions": np.zeros(size, np.int64),
+                f"{_PREFIX}win_rates": np.full(size, 0.5),
+                **{name: np.zeros(array.shape, array.dtype) for name, array in names.items()},
+            }
+        )
+
+    def weights(self, place: int) -> dict[str, Array]:
+        """The weights in a place, by name."""
+        prefix = f"{_PREFIX}{place}."
+        return {name.removeprefix(prefix): x for name, x in self.arrays.items() if name.startswith(prefix)}
+
+
+class League:
+    """The policy and the past selves in play, each in its own place, with their ratings.
+
+    Args:
+      pool: the pool that provides the versions; those in play stay in it.
+      policy: ``policy.collect_mode``.
+      size: highest number of past selves in play.
+
+    Attributes:
+      selves: the past selves, by place.
+      rating: Elo of the policy.
+      places: what environments see of the past selves.
+
+    Raises:
+      ConfigError: `size` is less than 1.
+    """
+
+    def __init__(self, pool: ModelPool, policy: Any, size: int = 8) -> None:
+        if size < 1:
+            raise ConfigError(f"League(size={size}): expected at least 1")
         self.selves: list[PastSelf] = []
         self.rating = _START
-        self._size, self._names = size, tuple(weights)
+        self.places = Places.empty(size, policy.weights())
+        self._pool, self._acting, self._size = pool, policy.factory(), size
+        self._newest = 0
 
-    def take(self, version: int, weights: Mapping[str, Array]) -> None:
-        """Brings a version into play; if all places are taken, it replaces the version that is beaten most often."""
-        if len(self.selves) < self._size:
-            place = len(self.selves)
-            self.selves.append(PastSelf(version, self.rating))
-        else:
-            place = int(np.argmax([past.win_rate for past in self.selves]))
-            self.selves[place] = PastSelf(version, self.rating)
-        self._show(place, weights)
+    def environments(self, env: EnvManager, opponents: Sequence[int], seed: int = 0) -> LeagueEnv:
+        """Environments in which past selves act for the agents with these indices; see `LeagueEnv`."""
+        return LeagueEnv(env, self.places, self._acting, opponents, seed)
 
-    def fill(self, pool: ModelPool) -> None:
-        """Reads the weights of the past selves whose places do not have them yet, as after a resume."""
+    def update(self) -> None:
+        """Brings the newest version of the pool into play, if this has not happened yet."""
         for place, past in enumerate(self.selves):
-            if self.arrays[f"{_PREFIX}versions"][place] != past.version:
-                self._show(place, pool.read(past.version))
+            # After a resume.
+            if self.places.versions[place] != past.version:
+                self._show(place)
+        if self._pool.newest > self._newest:
+            self._newest = self._pool.newest
+            self._take(self._newest)
 
-    def place_of(self, version: int) -> int | None:
-        """The place of a version; None if it is not in play."""
-        return next((k for k, past in enumerate(self.selves) if past.version == version), None)
+    def plays(self, version: int) -> bool:
+        """Whether a version is in play."""
+        return any(past.version == version for past in self.selves)
 
-    def rate(self, place: int, score: float) -> None:
-        """Counts a game against the past self in a place: score 1 if the policy won, 0 if it lost."""
-        past = self.selves[place]
+    def rate(self, version: int, score: float) -> None:
+        """Counts a game against a version that is in play: score 1 if the policy won, 0 if it lost."""
+        place, past = next((k, past) for k, past in enumerate(self.selves) if past.version == version)
         self.rating += _STEP * (score - expected_score(self.rating, past.rating))
         past.win_rate += _MEMORY * (score - past.win_rate)
         past.games += 1
-        self.arrays[f"{_PREFIX}win_rates"][place] = past.win_rate
+        self.places.win_rates[place] = past.win_rate
 
     def state_dict(self) -> StateDict:
         """The ratings and the versions in play; the weights are in the pool."""
-        return {"rating": self.rating, "selves": [dataclasses.asdict(past) for past in self.selves]}
+        selves = [dataclasses.asdict(past) for past in self.selves]
+        return {"newest": self._newest, "rating": self.rating, "selves": selves}
 
     def load_state_dict(self, state: StateDict) -> None:
         if len(state["selves"]) > self._size:
             raise CheckpointError(
-                f"the checkpoint has {len(state['selves'])} past selves in play, and Contest(size={self._size}) takes "
+                f"the checkpoint has {len(state['selves'])} past selves in play, and League(size={self._size}) takes "
                 "fewer: use the size that it was trained with"
             )
-        self.rating = float(state["rating"])
+        self._newest, self.rating = int(state["newest"]), float(state["rating"])
         self.selves = [
             PastSelf(int(each["version"]), float(each["rating"]), float(each["win_rate"]), int(each["games"]))
             for each in state["selves"]
         ]
-        self.arrays[f"{_PREFIX}versions"][:] = 0
+        self.places.versions[:] = 0
+        self._hold()
 
-    def _show(self, place: int, weights: Mapping[str, Array]) -> None:
+    def _take(self, version: int) -> None:
+        """Brings a version into play; if all places are taken, it replaces the version that is beaten most often."""
+        if len(self.selves) < self._size:
+            self.selves.append(PastSelf(version, self.rating))
+            self._show(len(self.selves) - 1)
+        else:
+            place = int(np.argmax([past.win_rate for past in self.selves]))
+            self.selves[place] = PastSelf(version, self.rating)
+            self._show(place)
+        self._hold()
+
+    def _show(self, place: int) -> None:
         past = self.selves[place]
-        for name in self._names:
-            self.arrays[f"{_PREFIX}{place}.{name}"][...] = weights[name]
-        self.arrays[f"{_PREFIX}versions"][place] = past.version
-        self.arrays[f"{_PREFIX}win_rates"][place] = past.win_rate
+        read = self._pool.read(past.version)
+        for name, array in self.places.weights(place).items():
+            array[...] = read[name]
+        self.places.versions[place], self.places.win_rates[place] = past.version, past.win_rate
+
+    def _hold(self) -> None:
+        self._pool.hold(past.version for past in self.selves)
 
 
-class Contest:
+class LeagueEnv:
     """Environments in which past selves act for some of the agents: an `EnvManager` to collect in.
 
     Each episode has one opponent, which is drawn in favor of those that are rarely beaten (see `hard_first`); the win
     rates are those at the beginning of the iteration. The policy sees the opponents' agents as absent (`ALIVE` is
     false), so that it does not learn from them. The info of an episode's end has the number of its opponent's version
     as ``opponent``, or -1 if another version took its place meanwhile. The return of an episode adds up both sides.
-    `past_selves`, which comes before the collector, decides which versions are in play. In an asynchronous run each
-    collector draws its own opponents.
+    In an asynchronous run each collector draws its own opponents.
 
     Args:
       env: the environments; their agents' axis holds both sides.
-      policy: ``policy.collect_mode``.
+      places: the past selves in play.
+      acting: makes the acting mode of the policy.
       opponents: indices of the opponents' agents on that axis.
-      size: highest number of past selves in play.
       seed: seed of the draws.
-
-    Attributes:
-      lineup: the past selves in play.
+      lane: the worker in which it is.
 
     Raises:
-      ConfigError: there are no opponents, `size` is less than 1, or the policy acts with a compiled graph.
+      ConfigError: there are no opponents, or the policy acts with a compiled graph.
     """
 
-    def __init__(self, env: EnvManager, policy: Any, opponents: Sequence[int], *, size: int = 8, seed: int = 0) -> None:
-        if size < 1 or not len(opponents):
-            raise ConfigError(f"Contest(opponents={opponents!r}, size={size}): expected agents, and at least 1")
-        self.lineup = Lineup(size, policy.weights())
-        self._size, self._seed = size, seed
-        self._acting: Factory = policy.factory()
-        self._begin(env, opponents, self.lineup.arrays, LaneContext(0, {}))
-
-    @classmethod
-    def _rebuilt(
-        cls, env: Factory, acting: Factory, opponents: Sequence[int], size: int, seed: int, lane: LaneContext
-    ) -> Contest:
-        """The contest of a worker, with the arrays that were sent to it."""
-        made = cls.__new__(cls)
-        made._size, made._seed, made._acting = size, seed, acting
-        made._begin(env(lane), opponents, lane.weights, lane)
-        return made
-
-    def _begin(self, env: EnvManager, opponents: Sequence[int], arrays: Mapping[str, Array], lane: LaneContext) -> None:
+    def __init__(
+        self,
+        env: EnvManager,
+        places: Places,
+        acting: Factory,
+        opponents: Sequence[int],
+        seed: int,
+        lane: LaneContext | None = None,
+    ) -> None:
+        if not len(opponents):
+            raise ConfigError(f"opponents={opponents!r}: expected the indices of the agents of one side")
+        lane = LaneContext(0, {}) if lane is None else lane
         self.num_envs = env.num_envs
-        self._env, self._opponents = env, np.asarray(opponents, np.int64)
-        self._versions, self._win_rates = arrays[f"{_PREFIX}versions"], arrays[f"{_PREFIX}win_rates"]
-        self._rng = SeedStreams(self._seed).generator(f"contest.{lane.index}")
+        self._env, self._places, self._acting, self._seed = env, places, acting, seed
+        self._opponents = np.asarray(opponents, np.int64)
+        # The name of the stream decides the draws.
+        self._rng = SeedStreams(seed).generator(f"contest.{lane.index}")
         # For each environment, the place of its opponent and the version that began the episode.
         self._playing = np.zeros(env.num_envs, np.int64)
         self._version = np.zeros(env.num_envs, np.int64)
-        self._modes = [self._mode(k, arrays, lane) for k in range(self._size)]
+        self._modes = [self._mode(k, lane) for k in range(len(places.versions))]
 
-    def _mode(self, place: int, arrays: Mapping[str, Array], lane: LaneContext) -> Any:
+    @classmethod
+    def _in_lane(
+        cls, env: Factory, acting: Factory, opponents: Sequence[int], seed: int, lane: LaneContext
+    ) -> LeagueEnv:
+        return cls(env(lane), Places(lane.weights), acting, opponents, seed, lane)
+
+    def _mode(self, place: int, lane: LaneContext) -> Any:
         """The acting mode with the weights of a place; each place has its own random stream."""
-        prefix = f"{_PREFIX}{place}."
-        weights = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        weights = self._places.weights(place)
         try:
             return self._acting(LaneContext(lane.index, weights, own_process=False, rng_stream=f"past.{place}"))
         except LaneError:
@@ -249,7 +285,7 @@ class Contest:
         return dataclasses.replace(step, obs=shown, next_obs=final, episodes=ends)
 
     def play(self, action: Array) -> EnvStep:
-        raise EnvError("a Contest is for collecting only: evaluate in other environments")
+        raise EnvError("a LeagueEnv is for collecting only: evaluate in other environments")
 
     def abandon(self) -> None:
         self._env.abandon()
@@ -259,13 +295,11 @@ class Contest:
 
     def factory(self) -> Factory:
         env: Any = self._env
-        return functools.partial(
-            Contest._rebuilt, env.factory(), self._acting, self._opponents.tolist(), self._size, self._seed
-        )
+        return functools.partial(LeagueEnv._in_lane, env.factory(), self._acting, self._opponents.tolist(), self._seed)
 
-    def weights(self) -> dict[str, Array]:
+    def weights(self) -> Mapping[str, Array]:
         """Versions, win rates and weights of the past selves in play."""
-        return self.lineup.arrays
+        return self._places.arrays
 
     def state_dict(self) -> StateDict:
         return {
@@ -288,21 +322,22 @@ class Contest:
         """Draws the opponents of the episodes that begin in these environments."""
         if not envs.size:
             return
-        places = np.flatnonzero(self._versions)
+        versions = self._places.versions
+        places = np.flatnonzero(versions)
         if not places.size:
             raise ChainError(
-                "no past self is in play: put model_pool(policy, pool, freq) and then past_selves(contest, pool) "
+                "no past self is in play: put model_pool(policy, pool, freq) and then past_selves(league) "
                 "before the collector"
             )
-        self._playing[envs] = self._rng.choice(places, size=len(envs), p=hard_first(self._win_rates[places]))
-        self._version[envs] = self._versions[self._playing[envs]]
+        self._playing[envs] = self._rng.choice(places, size=len(envs), p=hard_first(self._places.win_rates[places]))
+        self._version[envs] = versions[self._playing[envs]]
         for mode in self._modes:
             mode.reset(envs)
 
     def _opponent(self, n: int) -> float:
         """The version that was the opponent of a whole episode; -1 if another version took its place meanwhile."""
         version = self._version[n]
-        return float(version if version == self._versions[self._playing[n]] else _REPLACED)
+        return float(version if version == self._places.versions[self._playing[n]] else _REPLACED)
 
     def _hidden(self, obs: Obs) -> Obs:
         """The observation, with the opponents' agents marked as absent."""
@@ -315,46 +350,35 @@ class Contest:
 
 @declare()
 class past_selves:
-    """Brings each new version of a model pool into play as a past self of a `Contest`.
+    """Brings each new version of a league's pool into play as a past self.
 
-    Put it between `model_pool`, which adds the versions, and the collector. Versions in play stay in the pool.
+    Put it between `model_pool`, which adds the versions, and the collector.
 
     Reads: nothing.
     Writes: nothing.
     Config: nothing.
 
     Args:
-      contest: the environments that the collector steps.
-      pool: the pool that provides the versions.
+      league: the league whose environments the collector steps.
     """
 
-    def __init__(self, contest: Contest, pool: ModelPool) -> None:
-        self._lineup, self._pool = contest.lineup, pool
-        self._newest = 0
+    def __init__(self, league: League) -> None:
+        self._league = league
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Brings the newest version into play, if this has not happened yet."""
-        self._lineup.fill(self._pool)
-        if self._pool.newest > self._newest:
-            self._newest = self._pool.newest
-            self._lineup.take(self._newest, self._pool.read(self._newest))
-            self._hold()
-
-    def _hold(self) -> None:
-        self._pool.hold(past.version for past in self._lineup.selves)
+        self._league.update()
 
     def state_dict(self) -> StateDict:
-        return {"newest": self._newest, "lineup": self._lineup.state_dict()}
+        return self._league.state_dict()
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._newest = int(state["newest"])
-        self._lineup.load_state_dict(state["lineup"])
-        self._hold()
+        self._league.load_state_dict(state)
 
 
 @declare(role="learn", reads=("episode_stats",), optional=("train_output",), writes=("train_output",))
 class opponent_rater:
-    """Rates the policy and the past selves of a `Contest` by the games that ended, and logs Elo and score.
+    """Rates the policy and the past selves of a `League` by the games that ended, and logs Elo and score.
 
     Put it after the trainer. The logger writes ``train/elo``, ``train/score`` and ``train/past_selves``. Games against
     a version that is no longer in play are not counted.
@@ -364,23 +388,23 @@ class opponent_rater:
     Config: nothing.
 
     Args:
-      contest: the environments that the collector steps.
+      league: the league whose environments the collector steps.
       score: declared key of info (``env.info_keys``) that gives the policy's result at the end of an episode: 1 for a
         win, 0 for a loss, 0.5 for neither.
     """
 
-    def __init__(self, contest: Contest, score: str) -> None:
-        self._lineup, self._score = contest.lineup, score
+    def __init__(self, league: League, score: str) -> None:
+        self._league, self._score = league, score
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Rates the games of one iteration."""
         scores = []
         for end in ctx.episode_stats or ():
-            place = self._lineup.place_of(int(end.info.get(_OPPONENT, _REPLACED)))
-            if place is not None:
+            version = int(end.info.get(_OPPONENT, _REPLACED))
+            if self._league.plays(version):
                 scores.append(self._score_of(end.info))
-                self._lineup.rate(place, scores[-1])
-        standings = {"elo": self._lineup.rating, "past_selves": float(len(self._lineup.selves))}
+                self._league.rate(version, scores[-1])
+        standings = {"elo": self._league.rating, "past_selves": float(len(self._league.selves))}
         mean = {"score": float(np.mean(scores))} if scores else {}
         ctx.train_output = {**metrics_in(ctx, "opponent_rater"), **standings, **mean}
 

@@ -14,7 +14,7 @@ from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import EnvStep, EpisodeEnd, LaneContext, Shippable
 from minding.middleware import opponent_rater, past_selves
-from minding.middleware.past_selves import Contest, hard_first
+from minding.middleware.league import League, hard_first
 from minding.training import make_policy
 
 
@@ -99,20 +99,43 @@ class Counting(Weighted):
         self.acted[env_ids] = 0
 
 
-def contest_of(*versions, scores=(), size=3, policy=Weighted):
-    """A contest in which version n has the n-th of these weights."""
-    contest = Contest(Ring(scores), policy({"w": np.array([0.0])}), [1], size=size)
-    for number, weight in enumerate(versions, 1):
-        contest.lineup.take(number, {"w": np.array([float(weight)])})
-    return contest
+class Shelf:
+    """A pool in memory: version n has the n-th weight."""
+
+    def __init__(self, *weights):
+        self.weights, self.held = [*weights], []
+
+    @property
+    def newest(self):
+        return len(self.weights)
+
+    def read(self, number):
+        return {"w": np.array([float(self.weights[number - 1])])}
+
+    def hold(self, numbers):
+        self.held = [*numbers]
 
 
-def play(contest, steps):
-    return [contest.step(np.full((3, 2), 50)) for _ in range(steps)]
+def league_of(*versions, scores=(), size=3, policy=Weighted):
+    """A league in which version n has the n-th of these weights, its pool and its environments."""
+    shelf = Shelf()
+    league = League(shelf, policy({"w": np.array([0.0])}), size)
+    for weight in versions:
+        add(league, shelf, weight)
+    return league, shelf, league.environments(Ring(scores), [1])
 
 
-def opponents(contest):
-    return np.array(contest._env.taken)[..., 1]
+def add(league, shelf, weight):
+    shelf.weights.append(weight)
+    league.update()
+
+
+def play(envs, steps):
+    return [envs.step(np.full((3, 2), 50)) for _ in range(steps)]
+
+
+def opponents(envs):
+    return np.array(envs._env.taken)[..., 1]
 
 
 def test_who_is_rarely_beaten_is_drawn_often():
@@ -121,18 +144,18 @@ def test_who_is_rarely_beaten_is_drawn_often():
 
 
 def test_past_selves_act_for_the_opponents_as_they_were():
-    contest = contest_of(7)
-    first, _ = play(contest, 2)
+    league, shelf, envs = league_of(7)
+    first, _ = play(envs, 2)
     # The policy's own actions, and those of a version of before.
-    assert contest._env.taken[0].tolist() == [[50, 7]] * 3
+    assert envs._env.taken[0].tolist() == [[50, 7]] * 3
     assert first.obs["alive"].tolist() == [[True, False]] * 3
-    assert contest._env.obs["alive"].all()
-    assert contest.obs["alive"].tolist() == [[True, False]] * 3
-    contest.lineup.take(2, {"w": np.array([9.0])})
+    assert envs._env.obs["alive"].all()
+    assert envs.obs["alive"].tolist() == [[True, False]] * 3
+    add(league, shelf, 9)
     for _ in range(100):
-        contest.lineup.rate(0, 1.0)
-    play(contest, 40)
-    later = opponents(contest)[2:]
+        league.rate(1, 1.0)
+    play(envs, 40)
+    later = opponents(envs)[2:]
     assert set(later.ravel()) <= {7, 9}
     assert (later == 9).mean() > 0.9
     # Nobody is exchanged within an episode.
@@ -140,22 +163,22 @@ def test_past_selves_act_for_the_opponents_as_they_were():
 
 
 def test_what_past_selves_remember_is_of_the_episode_that_they_play():
-    contest = contest_of(0, 0, 0, policy=Counting)
+    _, _, envs = league_of(0, 0, 0, policy=Counting)
     played = []
     for _ in range(40):
-        contest.step(np.full((3, 2), 50))
-        played.append(contest._playing.copy())
+        envs.step(np.full((3, 2), 50))
+        played.append(envs._playing.copy())
     assert {len(set(row)) for row in np.array(played).tolist()} == {1, 2, 3}
-    assert opponents(contest).tolist() == [[1] * 3, [2] * 3] * 20
+    assert opponents(envs).tolist() == [[1] * 3, [2] * 3] * 20
 
 
 def test_episodes_tell_against_which_version_they_were_played_unless_it_was_replaced():
-    contest = contest_of(7, size=1)
-    assert [end.info["opponent"] for end in play(contest, 2)[1].episodes] == [1.0] * 3
-    play(contest, 1)
-    contest.lineup.take(2, {"w": np.array([9.0])})
-    assert [end.info["opponent"] for end in play(contest, 1)[0].episodes] == [-1.0] * 3
-    assert [end.info["opponent"] for end in play(contest, 2)[1].episodes] == [2.0] * 3
+    league, shelf, envs = league_of(7, size=1)
+    assert [end.info["opponent"] for end in play(envs, 2)[1].episodes] == [1.0] * 3
+    play(envs, 1)
+    add(league, shelf, 9)
+    assert [end.info["opponent"] for end in play(envs, 1)[0].episodes] == [-1.0] * 3
+    assert [end.info["opponent"] for end in play(envs, 2)[1].episodes] == [2.0] * 3
 
 
 def ended(*games):
@@ -166,59 +189,60 @@ def ended(*games):
 
 
 def test_games_move_the_rating_and_the_rate_of_wins():
-    contest = contest_of(7)
+    league, shelf, _ = league_of(7)
     ctx = ended((1, 1.0), (1, 1.0), (1, 0.0), (-1, 1.0), (5, 1.0))
-    opponent_rater(contest, "won")(ctx)
+    opponent_rater(league, "won")(ctx)
     rating = 1000.0
     for score in (1.0, 1.0, 0.0):
         rating += 16 * (score - 1 / (1 + 10 ** ((1000 - rating) / 400)))
-    lineup = contest.lineup
-    assert lineup.rating == pytest.approx(rating)
-    assert lineup.selves[0].win_rate == pytest.approx(((0.5 * 0.95 + 0.05) * 0.95 + 0.05) * 0.95)
-    assert lineup.selves[0].games == 3
-    assert ctx.train_output == {"loss": 1.0, "elo": lineup.rating, "past_selves": 1.0, "score": pytest.approx(2 / 3)}
+    assert league.rating == pytest.approx(rating)
+    assert league.selves[0].win_rate == pytest.approx(((0.5 * 0.95 + 0.05) * 0.95 + 0.05) * 0.95)
+    assert league.selves[0].games == 3
+    assert ctx.train_output == {"loss": 1.0, "elo": league.rating, "past_selves": 1.0, "score": pytest.approx(2 / 3)}
     empty = ended()
-    opponent_rater(contest, "won")(empty)
+    opponent_rater(league, "won")(empty)
     assert "score" not in empty.train_output
-    lineup.take(2, {"w": np.array([8.0])})
-    assert lineup.selves[1].rating == lineup.rating
+    add(league, shelf, 8)
+    assert league.selves[1].rating == league.rating
 
 
 def test_the_one_that_is_beaten_most_often_makes_room():
-    contest = contest_of(7, 8, 9)
-    for place, score in ((0, 0.0), (1, 1.0)):
-        contest.lineup.rate(place, score)
-    contest.lineup.take(4, {"w": np.array([10.0])})
-    assert [past.version for past in contest.lineup.selves] == [1, 4, 3]
-    play(contest, 60)
-    assert set(opponents(contest).ravel()) == {7, 10, 9}
+    league, shelf, envs = league_of(7, 8, 9)
+    for version, score in ((1, 0.0), (2, 1.0)):
+        league.rate(version, score)
+    add(league, shelf, 10)
+    assert [past.version for past in league.selves] == [1, 4, 3]
+    assert shelf.held == [1, 4, 3]
+    play(envs, 60)
+    assert set(opponents(envs).ravel()) == {7, 10, 9}
 
 
 def test_new_versions_of_the_pool_are_taken_into_play_and_stay_in_it(tmp_path):
-    pool, contest = ModelPool(tmp_path, last=1), contest_of(size=2)
-    middleware = past_selves(contest, pool)
+    pool, policy = ModelPool(tmp_path, last=1), Weighted({"w": np.array([0.0])})
+    league = League(pool, policy, 2)
+    middleware = past_selves(league)
     for number in range(1, 5):
         pool.add({"w": np.array([float(number)]), "more": np.zeros(2)}, 0, 0)
         middleware(OnlineRLContext())
         middleware(OnlineRLContext())
-    assert [past.version for past in contest.lineup.selves] == [4, 2]
+    assert [past.version for past in league.selves] == [4, 2]
     pool.add({"w": np.array([5.0]), "more": np.zeros(2)}, 0, 0)
     # 1 and 3 made room for others.
     assert [version.number for version in pool.versions] == [2, 4, 5]
-    assert contest.weights()["past_selves.0.w"] == [4.0]
-    again = contest_of(size=2)
-    resumed = past_selves(again, pool)
+    assert league.environments(Ring(), [1]).weights()["past_selves.0.w"] == [4.0]
+    again = League(pool, policy, 2)
+    resumed = past_selves(again)
     resumed.load_state_dict(middleware.state_dict())
     resumed(OnlineRLContext())
-    assert [past.version for past in again.lineup.selves] == [5, 2]
-    with pytest.raises(CheckpointError, match=r"2 past selves in play, and Contest\(size=1\)"):
-        past_selves(contest_of(size=1), pool).load_state_dict(middleware.state_dict())
+    assert [past.version for past in again.selves] == [5, 2]
+    assert again.places.weights(1)["w"] == [2.0]
+    with pytest.raises(CheckpointError, match=r"2 past selves in play, and League\(size=1\)"):
+        League(pool, policy, 1).load_state_dict(middleware.state_dict())
 
 
 def test_everything_is_restored():
-    one = contest_of(7, 9)
+    (_, _, one), (_, _, other) = league_of(7, 9), league_of(7, 9)
     play(one, 7)
-    other = contest_of(7, 9)
     other.load_state_dict(one.state_dict())
     play(one, 9)
     play(other, 9)
@@ -226,14 +250,14 @@ def test_everything_is_restored():
 
 
 def test_in_a_lane_versions_arrive_as_weights_and_each_collector_draws_its_own():
-    here = contest_of(7, 9)
+    league, shelf, here = league_of(7, 9)
     sent = {name: array.copy() for name, array in here.weights().items()}
     away = [here.factory()(LaneContext(index, sent)) for index in (0, 1)]
-    for contest in (here, *away):
-        play(contest, 40)
+    for envs in (here, *away):
+        play(envs, 40)
     assert np.array_equal(opponents(here), opponents(away[0]))
     assert not np.array_equal(opponents(here), opponents(away[1]))
-    here.lineup.take(3, {"w": np.array([11.0])})
+    add(league, shelf, 11)
     for name, array in here.weights().items():
         sent[name][...] = array
     play(away[1], 40)
@@ -245,23 +269,23 @@ def test_in_a_lane_versions_arrive_as_weights_and_each_collector_draws_its_own()
 
 def test_misuse_is_named():
     with pytest.raises(ConfigError, match=r"opponent_rater\(score='score'\): episodes report 'won', 'opponent'"):
-        opponent_rater(contest_of(7), "score")(ended((1, 1.0)))
+        opponent_rater(league_of(7)[0], "score")(ended((1, 1.0)))
     with pytest.raises(ChainError, match="no past self is in play: put model_pool"):
-        play(contest_of(), 1)
+        play(league_of()[2], 1)
     with pytest.raises(ConfigError, match="size=0"):
-        contest_of(size=0)
+        league_of(size=0)
 
 
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("contest.opponents=[red_0, blu_1]", "no agent is called 'blu_1'; did you mean 'blue_1'"),
-        ("contest.opponents=[]", "expected the agents of one side, some of blue_0, blue_1, blue_2, red_0"),
-        ("contest.score=won", r"contest.score='won' is not in env.info_keys=\['score'\]"),
+        ("league.opponents=[red_0, blu_1]", "no agent is called 'blu_1'; did you mean 'blue_1'"),
+        ("league.opponents=[]", "expected the agents of one side, some of blue_0, blue_1, blue_2, red_0"),
+        ("league.score=won", r"league.score='won' is not in env.info_keys=\['score'\]"),
         ("pool.freq=null", "also give pool.freq"),
     ],
 )
-def test_a_contest_in_which_nobody_plays_is_refused(setting, told):
+def test_a_league_in_which_nobody_plays_is_refused(setting, told):
     with pytest.raises(ConfigError, match=told):
         check_chain(compile_run("duel_ppo", [setting]))
 
@@ -269,4 +293,4 @@ def test_a_contest_in_which_nobody_plays_is_refused(setting, told):
 def test_past_selves_that_would_need_a_graph_are_refused():
     policy = make_policy(compile_run("duel_ppo", ["policy.collect.backend=graph", "policy.model.hidden=[4]"]))
     with pytest.raises(ConfigError, match="past selves act in NumPy"):
-        Contest(Ring(), policy.collect_mode, [1])
+        League(Shelf(), policy.collect_mode).environments(Ring(), [1])

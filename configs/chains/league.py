@@ -20,31 +20,31 @@ from minding.middleware import (
     opponent_rater,
     past_selves,
 )
-from minding.middleware.past_selves import Contest
+from minding.middleware.league import League
 
 
 def check(cfg: Config) -> None:
-    """Refuses a contest without players, and one whose environment does not report who won.
+    """Refuses a league without players, and one whose environment does not report who won.
 
     Raises:
       ConfigError: a setting does not fit; the message names it.
     """
     if num_agents(cfg.env.spec) is None:
-        raise ConfigError(f"chain='contest' with env.env_id={cfg.env.env_id!r}: expected an environment of two sides")
-    names, opponents = agent_names(cfg), cfg.contest.opponents
+        raise ConfigError(f"chain='league' with env.env_id={cfg.env.env_id!r}: expected an environment of two sides")
+    names, opponents = agent_names(cfg), cfg.league.opponents
     for name in opponents:
         if name not in names:
             hint = nearest(str(name), names)
-            raise ConfigError(f"contest.opponents: no agent is called {name!r}{hint}; there are {', '.join(names)}")
+            raise ConfigError(f"league.opponents: no agent is called {name!r}{hint}; there are {', '.join(names)}")
     if not 0 < len(set(opponents)) < len(names):
-        raise ConfigError(f"contest.opponents={opponents}: expected the agents of one side, some of {', '.join(names)}")
-    if cfg.contest.score not in cfg.env.info_keys:
+        raise ConfigError(f"league.opponents={opponents}: expected the agents of one side, some of {', '.join(names)}")
+    if cfg.league.score not in cfg.env.info_keys:
         raise ConfigError(
-            f"contest.score={cfg.contest.score!r} is not in env.info_keys={cfg.env.info_keys}: add the key of info "
+            f"league.score={cfg.league.score!r} is not in env.info_keys={cfg.env.info_keys}: add the key of info "
             "that tells who won"
         )
     if cfg.pool.freq is None:
-        raise ConfigError("chain='contest' plays against versions of the policy: also give pool.freq, such as 20")
+        raise ConfigError("chain='league' plays against versions of the policy: also give pool.freq, such as 20")
 
 
 def agent_names(cfg: Config) -> list[str]:
@@ -55,21 +55,16 @@ def agent_names(cfg: Config) -> list[str]:
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     names, pool = agent_names(cfg), ModelPool.of(cfg)
-    contest = Contest(
-        make_collector_env(cfg),
-        policy.collect_mode,
-        [names.index(name) for name in cfg.contest.opponents],
-        size=cfg.contest.size,
-        seed=cfg.seed,
-    )
+    league = League(pool, policy.collect_mode, cfg.league.size)
+    env = league.environments(make_collector_env(cfg), [names.index(name) for name in cfg.league.opponents], cfg.seed)
     freq = cfg.pool.read("freq", int)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    task.use(model_pool(policy, pool, freq, unit=cfg.pool.unit, score=lambda: contest.lineup.rating))
-    task.use(past_selves(contest, pool))
-    task.use(StepCollector(cfg, policy.collect_mode, contest))
+    task.use(model_pool(policy, pool, freq, unit=cfg.pool.unit, score=lambda: league.rating))
+    task.use(past_selves(league))
+    task.use(StepCollector(cfg, policy.collect_mode, env))
     task.use(gae_estimator(cfg, policy.collect_mode))
     task.use(multistep_trainer(cfg, policy.learn_mode))
-    task.use(opponent_rater(contest, cfg.contest.score))
+    task.use(opponent_rater(league, cfg.league.score))
 
 
 chain = Chain(
