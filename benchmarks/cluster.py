@@ -165,8 +165,8 @@ def calls(rounds: int = 40) -> None:
 
     transport = RayTransport("local")
     weights = Weights(_MB)
-    board = transport.board(weights.arrays, 3)
-    board.publish(weights.arrays)
+    store = transport.store(weights.arrays, 3)
+    store.publish(weights.arrays)
     import ray
 
     class Bare:
@@ -175,13 +175,13 @@ def calls(rounds: int = 40) -> None:
 
     bare = ray.remote(num_cpus=0)(Bare)
     actors = [bare.remote() for _ in range(_WORKERS)]
-    workers = [_worker(transport, board, weights, k) for k in range(_WORKERS)]
+    workers = [_worker(transport, store, weights, k) for k in range(_WORKERS)]
     times: dict[str, list[float]] = {"ours": [], "bare": []}
     for number in range(rounds + 5):
         weights.arrays["w"] += 1.0
         begin = time.perf_counter()
-        board.publish(weights.arrays)
-        snapshots = [board.retain() for _ in workers]
+        store.publish(weights.arrays)
+        snapshots = [store.retain() for _ in workers]
         for worker, snapshot in zip(workers, snapshots):
             worker.channel.send(
                 Request(number, snapshot.version, {"env_step": 0, "total_step": number}), snapshot.place
@@ -192,7 +192,7 @@ def calls(rounds: int = 40) -> None:
         got = [np.array(array) for array in ray.get([actor.call.remote(place) for actor in actors])]
         end = time.perf_counter()
         for snapshot in snapshots:
-            board.release(snapshot)
+            store.release(snapshot)
         assert len(answers) == len(got)
         if number >= 5:
             times["ours"].append(1e3 * (middle - begin))
@@ -206,7 +206,7 @@ def calls(rounds: int = 40) -> None:
     transport.close()
 
 
-def _worker(transport: Any, board: Any, weights: Weights, index: int) -> Any:
+def _worker(transport: Any, store: Any, weights: Weights, index: int) -> Any:
     import pickle
 
     import cloudpickle
@@ -219,7 +219,7 @@ def _worker(transport: Any, board: Any, weights: Weights, index: int) -> Any:
         members=PickledMembers([Collector(weights, _MB)], "collect"), context=OnlineRLContext,
         outputs=("trajectories", "env_step"), written=("trajectories", "env_step"), depth=2, own_process=True,
     )  # fmt: skip
-    worker = transport.start(f"collector {index}", board, 2, frozenset())
+    worker = transport.start(f"collector {index}", store, 2, frozenset())
     worker.channel.send(pickle.dumps((cloudpickle.dumps(plan), None)))
     return worker
 

@@ -89,7 +89,7 @@ class Nowhere(ThreadTransport):
     def __init__(self, size: int) -> None:
         self._size = size
 
-    def board(self, arrays: Any, slots: int) -> CopiedWeights:
+    def store(self, arrays: Any, slots: int) -> CopiedWeights:
         return CopiedWeights(arrays, slots)
 
     def start(self, *args: Any) -> Any:

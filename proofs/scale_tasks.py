@@ -94,7 +94,7 @@ class Warehouse(gym.Env[Float, Float]):
 class Spot(gym.Env[dict[str, Any], int]):
     """A spot on an image is to be reached by a walker whose place only a vector tells.
 
-    A board of 6 x 6 squares; the image has 6 x 6 pixels a square. A reached spot gives 1 and another one appears, each
+    A store of 6 x 6 squares; the image has 6 x 6 pixels a square. A reached spot gives 1 and another one appears, each
     step costs 0.02. An episode has 60 steps.
 
     Observation: `image` uint8 (1, 36, 36), `place` float32 (2,), row and column from 0 to 1. Action: stay, up, down,

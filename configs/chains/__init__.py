@@ -33,9 +33,9 @@ class Chain:
     evaluate: Callable[[Config, Policy, int, Callable[[], bool]], list[EpisodeEnd]] | None = None
     """Plays the final evaluation, given configuration, policy, number of episodes and a function that says whether to
     stop; None: episodes in the environment."""
-    staleness: int | None = None
-    """The default of ``lanes.max_staleness``, which the learners of the chain state (`default_staleness`); None: it is
-    not known before the chain is built, so that the number of collectors is checked later."""
+    learner: object = None
+    """The middleware that learns, whose `staleness` is the default of ``lanes.max_staleness``; None: the number of
+    collectors is checked when the chain is built."""
 
 
 CHAINS: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

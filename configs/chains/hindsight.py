@@ -54,4 +54,4 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext, check, (*REPLAY, "policy.other.hindsight.k"), staleness=4)
+chain = Chain(fill, OnlineRLContext, check, (*REPLAY, "policy.other.hindsight.k"), learner=OffPolicyLearner)

@@ -68,5 +68,9 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
 
 
 chain = Chain(
-    fill, OnlineRLContext, check, settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"), staleness=1
+    fill,
+    OnlineRLContext,
+    check,
+    settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"),
+    learner=multistep_trainer,
 )

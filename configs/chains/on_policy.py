@@ -34,4 +34,6 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(multistep_trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OnlineRLContext, settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"), staleness=1)
+chain = Chain(
+    fill, OnlineRLContext, settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"), learner=multistep_trainer
+)

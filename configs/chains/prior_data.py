@@ -84,4 +84,4 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext, check, SETTINGS, staleness=4)
+chain = Chain(fill, OnlineRLContext, check, SETTINGS, learner=OffPolicyLearner)

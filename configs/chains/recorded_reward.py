@@ -65,4 +65,4 @@ def _model(cfg: Config) -> str:
     return found[0]
 
 
-chain = Chain(fill, OnlineRLContext, check, ("policy.other.data", "policy.learn.gae_lambda"), staleness=1)
+chain = Chain(fill, OnlineRLContext, check, ("policy.other.data", "policy.learn.gae_lambda"), learner=multistep_trainer)

@@ -81,4 +81,4 @@ SETTINGS = (
 )
 """Settings of algorithms that search."""
 
-chain = Chain(fill, OnlineRLContext, check, SETTINGS, evaluate, staleness=4)
+chain = Chain(fill, OnlineRLContext, check, SETTINGS, evaluate, learner=OffPolicyLearner)

@@ -75,4 +75,6 @@ def _sequences(cfg: Config) -> Sequences:
     return Sequences(cfg.policy.learn.length, cfg.policy.learn.read("burn_in", int, 0), stride)
 
 
-chain = Chain(fill, OnlineRLContext, check, ("policy.learn.length", "policy.other.buffer_size"), staleness=4)
+chain = Chain(
+    fill, OnlineRLContext, check, ("policy.learn.length", "policy.other.buffer_size"), learner=OffPolicyLearner
+)

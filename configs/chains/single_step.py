@@ -19,4 +19,4 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OnlineRLContext, settings=("policy.learn.gae_lambda",), staleness=1)
+chain = Chain(fill, OnlineRLContext, settings=("policy.learn.gae_lambda",), learner=trainer)

@@ -21,4 +21,4 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(trajectory_trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OnlineRLContext, settings=("policy.learn.n_epoch",), staleness=8)
+chain = Chain(fill, OnlineRLContext, settings=("policy.learn.n_epoch",), learner=trajectory_trainer)

@@ -80,7 +80,7 @@ class WorkerGroup:
         self._inference = options.inference if role is Role.COLLECT else "local"
         self.service: InferenceService | None = None
         self._pickled: PickledMembers
-        self._board: WeightStore
+        self._store: WeightStore
         self._context: type[Context]
         self._prepared = False
 
@@ -129,7 +129,7 @@ class WorkerGroup:
         if self.shards > 1:
             self.envs = self._share()
         # A version for each request under way, the newest one, and one to write into.
-        self._board = self._transport.board(self._pickled.weights(), self._depth + 2)
+        self._store = self._transport.store(self._pickled.weights(), self._depth + 2)
         for leaf in self.part.leaves:
             for hook in ("finish", "resumed"):
                 if hasattr(leaf.middleware, hook):
@@ -208,7 +208,7 @@ class WorkerGroup:
         """Makes the plans of all workers."""
         if self._inference == "server":
             self.service = InferenceService(self._options, self._transport)
-            self.service.prepare(self._pickled, self._board, self._depth)
+            self.service.prepare(self._pickled, self._store, self._depth)
         names = tuple(member.name for member in self.part.members)
         keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.part.leaves)
         for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
@@ -227,7 +227,7 @@ class WorkerGroup:
                 shards=self.shards,
                 port=None if self.service is None else self.service.port,
             )
-            worker.prepare(plan, self._board, cores)
+            worker.prepare(plan, self._store, cores)
 
     @property
     def _oldest(self) -> int | None:
@@ -244,7 +244,7 @@ class WorkerGroup:
         """Makes the learner's weights available if they changed; returns their version, counted from 0."""
         if self.service is not None:
             self.service.release(self._oldest, lambda: self._run.interrupted_by is not None)
-        return self._board.publish(self._pickled.weights())
+        return self._store.publish(self._pickled.weights())
 
     def fields(self, ctx: Context) -> dict[str, Any]:
         """The fields of a context that a request carries."""
@@ -256,7 +256,7 @@ class WorkerGroup:
         """Gives a worker a request with the newest weights."""
         if self.service is not None:
             self.service.offer(self._oldest)
-        weights = self._board.retain()
+        weights = self._store.retain()
         ticket = Ticket(Request(number, weights.version, fields), weights)
         self.workers[worker].submit(ticket)
         return ticket
@@ -340,15 +340,15 @@ class WorkerGroup:
                 acting.load_state_dict(state)
         return answer
 
-    def close_board(self) -> None:
+    def close_store(self) -> None:
         """Frees the memory of the weights, after all workers have ended; they are not started again."""
         if self._prepared:
-            self._board.close()
+            self._store.close()
 
     def read_weights(self, snapshot: Snapshot) -> dict[str, Array]:
         """A copy of the weights of a request; available until the next `publish` after its answer."""
-        arrays = self._board.empty()
-        self._board.read(snapshot, arrays)
+        arrays = self._store.empty()
+        self._store.read(snapshot, arrays)
         return arrays
 
 
@@ -361,7 +361,7 @@ def close_groups(groups: Sequence[WorkerGroup]) -> None:
     for service in services:
         service.close_port()
     for group in groups:
-        group.close_board()
+        group.close_store()
 
 
 class RemoteMember:

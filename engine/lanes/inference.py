@@ -178,7 +178,7 @@ class InferenceServer:
 
     Args:
       plan: instructions of the server.
-      weights: reader of the board with the weights.
+      weights: reader of the store with the weights.
       heartbeat: gets the current activity.
     """
 
@@ -279,16 +279,16 @@ class InferenceService:
             "inference server", transport, options.timeout, options.start_timeout, port=self.port
         )
         self._options, self._transport = options, transport
-        self._board: WeightStore
+        self._store: WeightStore
         self._held: collections.deque[int] = collections.deque()
         self._wait = Wait()
 
-    def prepare(self, members: PickledMembers, board: WeightStore, depth: int) -> None:
+    def prepare(self, members: PickledMembers, store: WeightStore, depth: int) -> None:
         """Sets the networks that the server computes.
 
         Args:
           members: members of the collectors.
-          board: board with their weights.
+          store: store with their weights.
           depth: number of versions of these that are in use at the same time.
         """
         plan = ServerPlan(
@@ -299,8 +299,8 @@ class InferenceService:
             depth,
             self._transport.own_process,
         )
-        self._board = board
-        self.worker.prepare(plan, board, frozenset())
+        self._store = store
+        self.worker.prepare(plan, store, frozenset())
 
     def offer(self, oldest: int | None) -> None:
         """Announces the newest version to the server, before a collector hears of it.
@@ -311,12 +311,12 @@ class InferenceService:
         if not self.worker.started:
             self._held.clear()
             self.port.open()
-        version = self._board.version
+        version = self._store.version
         if self._held and self._held[-1] == version:
             return
         fields = {"oldest": version if oldest is None else oldest}
         self._held.append(version)
-        self.worker.submit(Ticket(Request(version, version, fields), self._board.retain()))
+        self.worker.submit(Ticket(Request(version, version, fields), self._store.retain()))
 
     def release(self, oldest: int | None, interrupted: Callable[[], bool]) -> None:
         """Releases the versions that no collector uses any more, apart from the newest.

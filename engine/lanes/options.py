@@ -88,7 +88,7 @@ class LaneOptions(LanesSection):
         """
         staleness = self.max_staleness
         if staleness is None:
-            staleness = default_staleness(leaves)
+            staleness = default_staleness([leaf.middleware for leaf in leaves if leaf.role is Role.LEARN])
         collectors = self.collectors
         if collectors is None:
             collectors = self.shards * max(1, min(max_collectors // self.shards, staleness))
@@ -118,14 +118,14 @@ class LaneOptions(LanesSection):
                     f"lanes.resources.{kind}={wanted!r}: expected a number of each resource, such as {{CPU: 1, NPU: 1}}"
                 )
 
-    def check_collectors(self, staleness: int) -> None:
-        """Refuses more collectors than can work at the same time, given the chain's `default_staleness`.
+    def check_collectors(self, learner: object) -> None:
+        """Refuses more collectors than can work at the same time with the staleness that the chain's learner states.
 
         Raises:
           ConfigError: there are more.
         """
         if self.collectors is not None and self.max_staleness is None:
-            self._check_staleness(self.collectors, staleness)
+            self._check_staleness(self.collectors, default_staleness([learner]))
 
     def _check_staleness(self, collectors: int, staleness: int) -> None:
         """Refuses more collectors than can work at the same time."""
@@ -139,9 +139,8 @@ class LaneOptions(LanesSection):
             )
 
 
-def default_staleness(leaves: Sequence[Node]) -> int:
-    """The smallest value that the learners of a chain state in their attribute `staleness`; 1 if none states any."""
-    learners = [leaf.middleware for leaf in leaves if leaf.role is Role.LEARN]
+def default_staleness(learners: Sequence[object]) -> int:
+    """The smallest value that learners state in their attribute `staleness`; 1 if none states any."""
     said = [int(value) for value in (getattr(learner, "staleness", None) for learner in learners) if value is not None]
     return min(said, default=1)
 

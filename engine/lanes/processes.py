@@ -72,7 +72,7 @@ class ProcessTransport:
     def max_collectors(self) -> int:
         return len(cores()) - 2
 
-    def board(self, arrays: Mapping[str, Array], slots: int) -> SharedWeights:
+    def store(self, arrays: Mapping[str, Array], slots: int) -> SharedWeights:
         return SharedWeights(arrays, slots)
 
     def inspect(self, workers: int) -> tuple[str, ...]:
@@ -91,12 +91,12 @@ class ProcessTransport:
         return SocketPort()
 
     def start(
-        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, store: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> ProcessWorker:
         here, there = SPAWN.Pipe()
         heartbeat = SharedHeartbeat()
         process = WorkerProcess(
-            target=_main, args=(there, depth, board, heartbeat, cores), name=f"minding-{name.replace(' ', '-')}"
+            target=_main, args=(there, depth, store, heartbeat, cores), name=f"minding-{name.replace(' ', '-')}"
         )
         process.launch()
         # Now only the worker holds the other end, so that its death closes the channel.
@@ -324,7 +324,7 @@ class SharedWeights:
     impossible, and there is no lock that a killed process could keep. Each slot also carries its version, which a
     reader checks before and after it copies.
 
-    The board itself goes to worker processes as an argument of `multiprocessing.Process`; only the process that made
+    The store itself goes to worker processes as an argument of `multiprocessing.Process`; only the process that made
     it publishes.
 
     Args:

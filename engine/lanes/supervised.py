@@ -119,7 +119,7 @@ class SupervisedWorker:
         self._transport, self._port = transport, port
         self._timeout, self._start_timeout, self._limit = timeout, start_timeout, limit
         self._plan: Plan
-        self._board: WeightStore
+        self._store: WeightStore
         self._cores: frozenset[int] = frozenset()
         self._unanswered: collections.deque[Ticket] = collections.deque()
         self._sent = 0  # of the unanswered requests, to the running worker
@@ -159,7 +159,7 @@ class SupervisedWorker:
             node=handle.node,
             pid=handle.pid,
             member=self._doing(handle.heartbeat.member),
-            weights_age=None if request is None else self._board.version - request.version,
+            weights_age=None if request is None else self._store.version - request.version,
             backlog=len(self._unanswered),
             waited=round(self._waited, 3),
             restarts=self.restarts,
@@ -190,9 +190,9 @@ class SupervisedWorker:
         """See `WorkerHandle`."""
         return self._running[0].clock_error if self._running else 0.0
 
-    def prepare(self, plan: Plan, board: WeightStore, cores: frozenset[int]) -> None:
-        """Sets the instructions and the board of the worker; the weights of a request are released after its answer."""
-        self._plan, self._board, self._cores = plan, board, cores
+    def prepare(self, plan: Plan, store: WeightStore, cores: frozenset[int]) -> None:
+        """Sets the instructions and the store of the worker; the weights of a request are released after its answer."""
+        self._plan, self._store, self._cores = plan, store, cores
         self._pickled = cloudpickle.dumps(plan)
 
     def submit(self, ticket: Ticket) -> None:
@@ -269,7 +269,7 @@ class SupervisedWorker:
         self._sent -= 1
         # A death is noticed by the next look for an answer.
         self._send()
-        self._board.release(weights)
+        self._store.release(weights)
         self._deaths = 0
         members = answer.state["members"]
         if isinstance(members, Changes):
@@ -317,10 +317,10 @@ class SupervisedWorker:
         _stop(self._running, patience)
         self._arrived = None
         while self._unanswered:
-            self._board.release(self._unanswered.popleft().weights)
+            self._store.release(self._unanswered.popleft().weights)
 
     def _start(self) -> None:
-        handle = self._transport.start(self.name, self._board, self._plan.depth, self._cores, self._port)
+        handle = self._transport.start(self.name, self._store, self._plan.depth, self._cores, self._port)
         self._running.append(handle)
         # Sent as bytes, so that it takes no slot for arrays.
         with contextlib.suppress(ChannelClosed):

@@ -43,7 +43,7 @@ class ThreadTransport:
         # The same number as for processes, so that the run is the same.
         return len(cores()) - 2
 
-    def board(self, arrays: Mapping[str, Array], slots: int) -> CopiedWeights:
+    def store(self, arrays: Mapping[str, Array], slots: int) -> CopiedWeights:
         return CopiedWeights(arrays, slots)
 
     def inspect(self, workers: int) -> tuple[str, ...]:
@@ -53,9 +53,9 @@ class ThreadTransport:
         return SocketPort()
 
     def start(
-        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, store: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> ThreadWorker:
-        return ThreadWorker(name, board)
+        return ThreadWorker(name, store)
 
     def close(self) -> None: ...
 
@@ -65,20 +65,20 @@ class ThreadWorker:
 
     Args:
       name: name of the worker.
-      board: the board from which it reads weights.
+      store: the store from which it reads weights.
     """
 
     kind = where = "thread"
     pid = None
     clock_error = 0.0
 
-    def __init__(self, name: str, board: WeightStore) -> None:
+    def __init__(self, name: str, store: WeightStore) -> None:
         self._name, self.node = name, platform.node()
         self._ended = "ended"
         self.channel, there = channel_pair()
         self.heartbeat = ThreadHeartbeat()
         self._thread = threading.Thread(
-            target=self._run, args=(there, board), daemon=True, name=f"minding-{name.replace(' ', '-')}"
+            target=self._run, args=(there, store), daemon=True, name=f"minding-{name.replace(' ', '-')}"
         )
         self._thread.start()
 
@@ -105,11 +105,11 @@ class ThreadWorker:
                 self._name,
             )
 
-    def _run(self, channel: QueueChannel, board: WeightStore) -> None:
+    def _run(self, channel: QueueChannel, store: WeightStore) -> None:
         task = WorkerTask()
         try:
             with replace_task_in_thread(task):
-                serve(channel, board, self.heartbeat, task)
+                serve(channel, store, self.heartbeat, task)
         except BaseException as error:  # The other end has to see its death.
             self._ended = f"ended with {error!r}"
         finally:
@@ -220,7 +220,7 @@ class CopiedWeights:
             array = np.asarray(arrays[name], dtype, order="C")
             same = newest is not None and same_bits(newest[name], array)
             copies[name] = newest[name] if newest is not None and same else array.copy()
-        # The same limit as for a board with slots, so that a missing release is found here, too.
+        # The same limit as for a store with slots, so that a missing release is found here, too.
         held = sum(users > 0 or version == self.version for version, users in self._users.items())
         if held >= self._slots:
             raise LaneError(f"weights: all {self._slots} versions are in use; a version was not released")

@@ -172,7 +172,7 @@ class Snapshot:
 
     Attributes:
       version: number of the version, counted from 0.
-      place: its location; only the board that made it and its readers can use it.
+      place: its location; only the store that made it and its readers can use it.
     """
 
     version: int
@@ -180,7 +180,7 @@ class Snapshot:
 
 
 class WeightReader(Protocol):
-    """A worker's view of a board."""
+    """A worker's view of a store."""
 
     def empty(self) -> dict[str, Array]:
         """Returns arrays of the right shapes for `read`."""
@@ -389,8 +389,8 @@ class Transport(Protocol):
     @property
     def max_collectors(self) -> int: ...
 
-    def board(self, arrays: Mapping[str, Array], slots: int) -> WeightStore:
-        """Returns a new board for weights.
+    def store(self, arrays: Mapping[str, Array], slots: int) -> WeightStore:
+        """Returns a new store for weights.
 
         Args:
           arrays: name to array; gives shapes and dtypes.
@@ -420,13 +420,13 @@ class Transport(Protocol):
         ...
 
     def start(
-        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, store: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> WorkerHandle:
         """Starts a worker that runs `engine.lanes.worker.serve`.
 
         Args:
           name: name of the worker, for messages and lists of processes.
-          board: a board of this transport; the worker gets a reader of it.
+          store: a store of this transport; the worker gets a reader of it.
           depth: maximum number of messages with arrays that wait in each direction.
           cores: processor cores to which the worker is pinned; empty for all.
           port: a port of this transport at which other workers find this one; None if they do not ask it.

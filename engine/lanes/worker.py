@@ -123,7 +123,7 @@ def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: W
 
     Args:
       channel: channel to the main process.
-      weights: reader of the board to which requests refer.
+      weights: reader of the store to which requests refer.
       heartbeat: gets the current activity.
       task: the global task of the members.
     """
@@ -150,7 +150,7 @@ class Worker:
 
     Args:
       plan: instructions of the worker.
-      weights: reader of the board with the weights.
+      weights: reader of the store with the weights.
       heartbeat: gets the current activity.
       task: runs the members.
     """

@@ -13,6 +13,7 @@ from minding.cli.summary import print_summary
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
 from minding.engine import Config, Task
+from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import all_leaves, chain_nodes
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
@@ -93,7 +94,9 @@ def build(algorithm, read, folder, *overrides):
     with task.start(ctx=get_chain(cfg.chain).context()):
         policy = training.build(task, cfg)
         task.run(max_step=0)
-        assert get_chain(cfg.chain).staleness in (default_staleness([*all_leaves(chain_nodes(task.members))]), None)
+        learners = [leaf.middleware for leaf in all_leaves(chain_nodes(task.members)) if leaf.role is Role.LEARN]
+        stated = get_chain(cfg.chain).learner
+        assert stated is None or default_staleness([stated]) == default_staleness(learners)
     batch = random_batch(Batches(policy, ROWS))
     if has(algorithm, "learn.horizon") and batch.index.ndim == 2:
         # Sequences of one transition.

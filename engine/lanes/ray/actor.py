@@ -147,7 +147,7 @@ class Serving:
 
 
 class PlacedWeights:
-    """A `WeightReader` of versions that arrive with each request, in one or several objects (see `RayBoard`).
+    """A `WeightReader` of versions that arrive with each request, in one or several objects (see `RayStore`).
 
     Args:
       shapes: shape and dtype of each weight by name.

@@ -91,19 +91,19 @@ class RayTransport:
             return len(cores()) - 2
         return int(self._connected().cluster_resources().get("CPU", 0)) - 2
 
-    def board(self, arrays: Mapping[str, Array], slots: int) -> RayBoard:
-        board = RayBoard(self._connected(), arrays, slots)
-        board.ray.hold(board)
-        return board
+    def store(self, arrays: Mapping[str, Array], slots: int) -> RayStore:
+        store = RayStore(self._connected(), arrays, slots)
+        store.ray.hold(store)
+        return store
 
     def port(self, askers: int) -> ActorPort:
         return ActorPort(f"minding-inference-{secrets.token_hex(8)}", askers)
 
     def start(
-        self, name: str, board: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
+        self, name: str, store: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> RayWorker:
         ray = self._connected()
-        shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in board.empty().items()}
+        shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in store.empty().items()}
         cpus: float = 0 if self._address == LOCAL else self.cpus
         strategy: Any = "DEFAULT"
         wanted = dict(next((self._resources[kind] for kind in self._resources if name.startswith(kind)), {}))
@@ -413,7 +413,7 @@ def _store_has_room(ray: Any) -> Iterator[None]:
         ) from error
 
 
-class RayBoard(CopiedWeights):
+class RayStore(CopiedWeights):
     """A `WeightStore` whose arrays are in Ray's object store, once each, while a version that contains them is in use.
 
     The changed arrays of a version form one object. The place of a version is the list of objects that hold its arrays;

@@ -106,10 +106,10 @@ def check_runnable(cfg: Config) -> None:
         check_backend(cfg.env)
     check_loggers(cfg.run.loggers)
     if cfg.lanes.async_mode:
-        options, staleness = LaneOptions.of(cfg.lanes), get_chain(cfg.chain).staleness
+        options, learner = LaneOptions.of(cfg.lanes), get_chain(cfg.chain).learner
         check_transport(options)
-        if staleness is not None:
-            options.check_collectors(staleness)
+        if learner is not None:
+            options.check_collectors(learner)
 
 
 def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:

@@ -1,4 +1,4 @@
-"""The contracts of `Channel` and of `WeightStore`, for the ends and boards of every transport."""
+"""The contracts of `Channel` and of `WeightStore`, for the ends and stores of every transport."""
 
 import dataclasses
 import os
@@ -280,9 +280,9 @@ def weights(number):
     return {name: np.full(shape, number, np.float32) for name, shape in SHAPES.items()}
 
 
-def read(board, snapshot):
-    arrays = board.empty()
-    board.read(snapshot, arrays)
+def read(store, snapshot):
+    arrays = store.empty()
+    store.read(snapshot, arrays)
     return arrays
 
 
@@ -292,79 +292,79 @@ def kind(request):
 
 
 @pytest.fixture
-def board(kind):
+def store(kind):
     return kind(weights(0), slots=3)
 
 
-def test_new_weights_are_a_new_version_and_the_same_weights_are_not(board):
-    assert [board.publish(weights(number)) for number in (5, 5, 6, 0, 0)] == [0, 0, 1, 2, 2]
+def test_new_weights_are_a_new_version_and_the_same_weights_are_not(store):
+    assert [store.publish(weights(number)) for number in (5, 5, 6, 0, 0)] == [0, 0, 1, 2, 2]
     # A single bit is different.
     other = weights(0)
     other["bias"][...] = -0.0
-    assert board.publish(other) == 3
+    assert store.publish(other) == 3
 
 
-def test_a_version_is_a_copy_and_so_is_what_is_read(board):
+def test_a_version_is_a_copy_and_so_is_what_is_read(store):
     arrays = weights(1)
-    board.publish(arrays)
-    snapshot = board.retain()
+    store.publish(arrays)
+    snapshot = store.retain()
     arrays["kernel"] += 1
-    read(board, snapshot)["kernel"] += 1
-    assert read(board, snapshot)["kernel"].max() == 1
+    read(store, snapshot)["kernel"] += 1
+    assert read(store, snapshot)["kernel"].max() == 1
 
 
-def test_a_version_stays_as_long_as_somebody_retains_it_and_until_the_next_one_is_published(board):
-    board.publish(weights(0))
-    oldest = board.retain()
+def test_a_version_stays_as_long_as_somebody_retains_it_and_until_the_next_one_is_published(store):
+    store.publish(weights(0))
+    oldest = store.retain()
     for number in range(1, 10):
-        assert board.publish(weights(number)) == number
-        assert read(board, oldest)["large"].max() == 0
-    newest = board.retain()
-    board.release(newest)
+        assert store.publish(weights(number)) == number
+        assert read(store, oldest)["large"].max() == 0
+    newest = store.retain()
+    store.release(newest)
     assert (oldest.version, newest.version) == (0, 9)
-    assert read(board, newest)["kernel"].min() == 9
+    assert read(store, newest)["kernel"].min() == 9
 
 
-def test_a_version_retained_twice_is_free_once_it_was_released_twice(board):
-    board.publish(weights(0))
-    snapshot = board.retain()
-    assert board.retain() == snapshot
-    board.release(snapshot)
+def test_a_version_retained_twice_is_free_once_it_was_released_twice(store):
+    store.publish(weights(0))
+    snapshot = store.retain()
+    assert store.retain() == snapshot
+    store.release(snapshot)
     for number in (1, 2):
-        board.publish(weights(number))
-        board.retain()
-    refuses(LaneError, ("all 3 versions are in use", lambda: board.publish(weights(3))))
-    board.release(snapshot)
-    assert board.publish(weights(3)) == 3
+        store.publish(weights(number))
+        store.retain()
+    refuses(LaneError, ("all 3 versions are in use", lambda: store.publish(weights(3))))
+    store.release(snapshot)
+    assert store.publish(weights(3)) == 3
     with pytest.raises(LaneError, match=r"held version \d, then \d; expected 0|version 0 is no longer stored"):
-        read(board, snapshot)
+        read(store, snapshot)
 
 
-def test_a_board_of_no_weights_has_one_version(kind):
-    board = kind({}, slots=2)
-    assert [board.publish({}) for _ in range(3)] == [0, 0, 0]
-    assert read(board, board.retain()) == {}
+def test_a_store_of_no_weights_has_one_version(kind):
+    store = kind({}, slots=2)
+    assert [store.publish({}) for _ in range(3)] == [0, 0, 0]
+    assert read(store, store.retain()) == {}
 
 
 def test_every_array_of_a_version_is_read_as_it_was_published(kind):
     sent = {name: np.random.default_rng(1).standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
     sent |= {"turned": np.arange(6.0).reshape(2, 3).T, "half": np.ones(3, np.float16), "count": np.array(2**40)}
-    board = kind(sent, slots=2)
-    assert (board.version, board.publish(sent), board.version) == (-1, 0, 0)
-    snapshot = board.retain()
-    arrived = read(board, snapshot)
+    store = kind(sent, slots=2)
+    assert (store.version, store.publish(sent), store.version) == (-1, 0, 0)
+    snapshot = store.retain()
+    arrived = read(store, snapshot)
     assert snapshot.version == 0
     assert {name: (array.dtype, array.shape, array.tolist()) for name, array in arrived.items()} == {
         name: (array.dtype, array.shape, array.tolist()) for name, array in sent.items()
     }
 
 
-def read_along(board, connection):
+def read_along(store, connection):
     """Reads the versions it is told of; answers whether all numbers of one are the expected ones."""
-    arrays = board.empty()
+    arrays = store.empty()
     for snapshot, number in iter(connection.recv, None):
         try:
-            board.read(snapshot, arrays)
+            store.read(snapshot, arrays)
         except LaneError:
             connection.send("refused")
             continue
@@ -375,9 +375,9 @@ def read_along(board, connection):
 class Reader:
     """A process that reads."""
 
-    def __init__(self, board):
+    def __init__(self, store):
         self.connection, there = SPAWN.Pipe()
-        self._process = SPAWN.Process(target=read_along, args=(board, there), daemon=True)
+        self._process = SPAWN.Process(target=read_along, args=(store, there), daemon=True)
         with lean_start():
             self._process.start()
         there.close()
@@ -390,32 +390,32 @@ class Reader:
 
 @pytest.mark.slow
 def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_get_an_error():
-    board = SharedWeights(weights(0), slots=4)
-    readers = [Reader(board), Reader(board)]
+    store = SharedWeights(weights(0), slots=4)
+    readers = [Reader(store), Reader(store)]
     held = {}
     for number in range(1, 300):
-        board.publish(weights(number))
+        store.publish(weights(number))
         for reader in readers:
             # Read while the next versions are written.
             if reader in held and (number % 7 == 0 or reader.connection.poll()):
                 assert reader.connection.recv() == "whole"
-                board.release(held.pop(reader))
+                store.release(held.pop(reader))
             if reader not in held:
-                held[reader] = board.retain()
+                held[reader] = store.retain()
                 reader.connection.send((held[reader], number))
     for reader in held:
         assert reader.connection.recv() == "whole"
-        board.release(held[reader])
+        store.release(held[reader])
     # Nobody retains what these read.
     outcomes = set()
     for number in range(2000, 2300):
-        board.publish(weights(number))
-        snapshot = board.retain()
-        board.release(snapshot)
+        store.publish(weights(number))
+        snapshot = store.retain()
+        store.release(snapshot)
         for reader in readers:
             reader.connection.send((snapshot, number))
         for late in range(1, 5):
-            board.publish(weights(number + late / 10))
+            store.publish(weights(number + late / 10))
         outcomes.update(reader.connection.recv() for reader in readers)
     for reader in readers:
         reader.end()
@@ -424,10 +424,10 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ge
 
 def test_a_write_during_a_read_is_an_error():
     """The stamp is looked at before and after the copy, in the order in which it is written."""
-    board = SharedWeights(weights(0), slots=3)
-    board.publish(weights(0))
-    snapshot = board.retain()
-    board.release(snapshot)
+    store = SharedWeights(weights(0), slots=3)
+    store.publish(weights(0))
+    snapshot = store.retain()
+    store.release(snapshot)
 
     class Overtaken(np.ndarray):
         """Written to in the middle of the copy: meanwhile the learner takes the slot."""
@@ -435,9 +435,9 @@ def test_a_write_during_a_read_is_an_error():
         def __setitem__(self, key, value):
             super().__setitem__(key, value)
             for number in (1, 2, 3):
-                board.publish(weights(number))
+                store.publish(weights(number))
 
-    arrays = board.empty()
+    arrays = store.empty()
     arrays["bias"] = arrays["bias"].view(Overtaken)
     with pytest.raises(LaneError, match="held version 0, then"):
-        board.read(snapshot, arrays)
+        store.read(snapshot, arrays)

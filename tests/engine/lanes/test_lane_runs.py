@@ -338,9 +338,9 @@ def test_the_limit_of_file_descriptors_is_computed_before_the_first_worker(monke
 def test_published_weights_are_freed_at_the_end_without_the_garbage_collector(monkeypatch):
     blocks, made = [], processes.SharedWeights._map
 
-    def remember(board):
-        made(board)
-        blocks.append(weakref.ref(board._block))
+    def remember(store):
+        made(store)
+        blocks.append(weakref.ref(store._block))
 
     monkeypatch.setattr(processes.SharedWeights, "_map", remember)
     gc.collect()

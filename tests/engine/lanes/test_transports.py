@@ -53,7 +53,7 @@ def cluster():
     if importlib.util.find_spec("ray") is None:
         pytest.skip("needs the extra 'ray'")
     made, before = RayTransport("local"), signals()
-    made.board({}, 1)
+    made.store({}, 1)
     # Ray puts a handler of its own in place.
     assert signals() == before
     ray = importlib.import_module("ray")
@@ -111,19 +111,19 @@ def plan_of(member, **changed):
 
 
 class Bench:
-    """A started worker with its board."""
+    """A started worker with its store."""
 
     def __init__(self, name, state=None):
         self.policy = ToyPolicy()
         self.plan = plan_of(Doubler(self.policy.mode))
         transport = OF_NAME[name]()
-        self.board = transport.board(self.plan.members.weights(), 3)
-        self.board.publish(self.policy.weights)
-        self.handle = transport.start("collector", self.board, 3, frozenset())
+        self.store = transport.store(self.plan.members.weights(), 3)
+        self.store.publish(self.policy.weights)
+        self.handle = transport.start("collector", self.store, 3, frozenset())
         self.handle.channel.send(pickle.dumps((cloudpickle.dumps(self.plan), state)))
 
     def submit(self, number, level):
-        weights = self.board.retain()
+        weights = self.store.retain()
         fields = {"level": level, "total_step": number}
         self.handle.channel.send(Request(number, weights.version, fields), weights.place)
 
@@ -198,7 +198,7 @@ def test_a_request_is_answered_with_the_weights_that_it_names(start):
     for number in range(2):
         bench.submit(number, 1.0)
         bench.policy.weights["weight"][...] = number + 5.0
-        assert bench.board.publish(bench.policy.weights) == number + 1
+        assert bench.store.publish(bench.policy.weights) == number + 1
     bench.submit(2, 1.0)
     found = [bench.receive().fields["note"]["weight"].tolist() for _ in range(3)]
     assert found == [[1.0, -1.0], [5.0, 5.0], [6.0, 6.0]]
@@ -391,8 +391,8 @@ class LosingTransport(ThreadTransport):
     def __init__(self):
         self.lost = []
 
-    def start(self, name, board, depth, cores, port=None):
-        handle = super().start(name, board, depth, cores, port)
+    def start(self, name, store, depth, cores, port=None):
+        handle = super().start(name, store, depth, cores, port)
         if self.lost:
             return handle
         self.lost.append(Lost(handle, answers=3))

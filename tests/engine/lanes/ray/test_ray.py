@@ -22,7 +22,7 @@ from minding.engine.lanes.ray import cluster
 from minding.engine.lanes.ray.actor import PlacedWeights
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.machines import Places
-from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel
+from minding.engine.lanes.ray.transport import Pulse, RayChannel, RayStore
 from minding.engine.lanes.run import check_transport
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Failure, Request, serialize
@@ -152,8 +152,8 @@ def test_a_full_store_and_a_module_that_a_machine_lacks_are_named(monkeypatch):
         raise MemoryError("no room")
 
     monkeypatch.setattr(FakeRay, "put", put)
-    board = RayBoard(FakeRay(), {"w": np.zeros(2)}, 3)
-    refuses(LaneError, ("object store is full", lambda: board.publish({"w": np.zeros(2)})))
+    store = RayStore(FakeRay(), {"w": np.zeros(2)}, 3)
+    refuses(LaneError, ("object store is full", lambda: store.publish({"w": np.zeros(2)})))
     worker = SupervisedWorker("collector 1", None, 1.0, 1.0)
     failure = Failure(ModuleNotFoundError("No module named 'my_envs'", name="my_envs"), "Traceback")
     worker._running.append(types.SimpleNamespace(node="B"))
@@ -264,14 +264,14 @@ def test_a_worker_is_not_replaced_on_the_machine_where_it_was_lost():
 
 def test_changed_arrays_of_a_version_are_stored_once_and_dropped_when_it_is_released():
     weights = {"own": np.zeros(2), "past.0": np.ones(2), "past.1": np.full(2, 2.0)}
-    board = RayBoard(FakeRay(), weights, 3)
+    store = RayStore(FakeRay(), weights, 3)
     reader = PlacedWeights({name: (array.shape, array.dtype.str) for name, array in weights.items()})
 
     def put(**new):
         for name, value in new.items():
             weights[name.replace("_", ".")][:] = value
-        board.publish(weights)
-        snapshot = board.retain()
+        store.publish(weights)
+        snapshot = store.retain()
         arrays = reader.empty()
         reader.read(snapshot, arrays)
         assert {name: array.tolist() for name, array in arrays.items()} == {
@@ -281,21 +281,21 @@ def test_changed_arrays_of_a_version_are_stored_once_and_dropped_when_it_is_rele
 
     first = put()
     assert put().place[0] is first.place[0]
-    board.release(first)
+    store.release(first)
     second = put(own=5.0)
     assert [sorted(each) for each in second.place] == [["own", "past.0", "past.1"], ["own"]]
     assert second.place[0] is first.place[0]
     assert first.place[0]["own"].tolist() == [0.0, 0.0]
-    board.release(second)
+    store.release(second)
     # Of the second version nothing is left.
     third = put(own=6.0, past_0=7.0)
     assert [sorted(each) for each in third.place] == [["own", "past.0", "past.1"], ["own", "past.0"]]
-    board.release(first)
+    store.release(first)
     fourth = put(past_1=8.0)
     assert [sorted(each) for each in fourth.place] == [["own", "past.0"], ["past.1"]]
-    board.release(third)
+    store.release(third)
     put(own=9.0)
-    assert list(board._objects) == [3, 4]
+    assert list(store._objects) == [3, 4]
 
 
 def test_a_handler_that_ray_replaces_is_restored(monkeypatch):

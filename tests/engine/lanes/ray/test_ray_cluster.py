@@ -32,8 +32,8 @@ from minding.engine.lanes.ray import cluster
 from minding.engine.lanes.ray.transport import RayTransport
 
 transport = RayTransport("local")
-board = transport.board({"w": np.zeros(3)}, 3)
-worker = transport.start("collector", board, 2, frozenset())
+store = transport.store({"w": np.zeros(3)}, 3)
+worker = transport.start("collector", store, 2, frozenset())
 while not worker.heartbeat.beats:
     pass
 listeners = cluster._listeners([cluster.os.getpid(), *cluster._descendants()])
