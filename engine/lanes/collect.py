@@ -2,74 +2,48 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from minding.engine.chain.middleware import Declaration
 from minding.engine.chain.pipeline import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.data.rollout_joins import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError
-from minding.engine.lanes.free_running import FreeRun, Move
 from minding.engine.lanes.group import WorkerGroup
-from minding.engine.lanes.transport import Request
+from minding.engine.lanes.inference_trial import choose_inference
+from minding.engine.lanes.order import ExactOrder
 
 _COUNTERS = ("env_step", "env_episode")
 _UNSET = object()
 
 
-class _UnderWay(NamedTuple):
-    """A request that a row of collectors works on, and the number of rollouts taken before it was sent."""
-
-    request: Request
-    taken: int
-
-
 class CollectLane:
-    """Keeps collectors busy and hands the context of each iteration its rollout.
-
-    Iteration n gets the rollout of request n, whichever collector was fastest: the weights with which a rollout was
-    collected, and the order in which rollouts are used, follow from the settings alone, so that an asynchronous run is
-    as repeatable, bit for bit, as a synchronous one. Request n is sent when the learner is at most `max_staleness`
-    iterations away from the n-th; this limits memory as well as age.
+    """Keeps collectors busy and hands the context of each iteration its rollout, as the order says.
 
     With S shards, a request goes to S collectors, each with its share of the environments, and their answers are joined
-    in the order of the collectors. Each S collectors form a row: iteration n belongs to row n modulo the number of
-    rows.
-
-    With ``order="arrival"``, an iteration takes any rollout that has arrived, as long as none of the others would get
-    too old (see `next_rows`). Each row then has one request under way, and one of the rows has two. Such a run does not
-    repeat. If a limiter limits the samples from replay (`free`), iterations may also run without a rollout. In that
-    case no rollout is overtaken by more than `max_staleness` others, and the limiter limits the learning in between.
+    in the order of the collectors.
 
     Attributes:
-      free: decides whether an iteration takes a rollout; None if every iteration does.
+      order: decides which rollout an iteration takes; replaced before the first iteration, if at all.
       has_rollout: whether the current iteration has a rollout.
 
     Args:
       group: the collectors, row by row.
-      max_staleness, order: see `LaneOptions`.
+      order: see above.
+      max_staleness: see `LaneOptions`.
       kept: fields of the context that outlive an iteration.
     """
 
-    def __init__(self, group: WorkerGroup, max_staleness: int, order: str, kept: Sequence[str]) -> None:
-        self._group = group
-        self._ahead, self._kept = max_staleness, kept
+    def __init__(self, group: WorkerGroup, order: ExactOrder, max_staleness: int, kept: Sequence[str]) -> None:
+        self.order = order
+        self._group, self._ahead, self._kept = group, max_staleness, kept
         # The values of inputs that nothing has set in this iteration.
         self._unset: dict[str, Any] | None = None
-        rows = len(group.workers) // group.shards
-        self._exact = order == "exact"
-        # The requests of each row, in the order in which they are answered.
-        self._requests: list[collections.deque[_UnderWay]] = [collections.deque() for _ in range(rows)]
-        self._under_way = max_staleness + 1 if self._exact else min(max_staleness, rows) + 1
-        # Numbers of the next rollout and of the next request.
-        self._number = self._asked = 0
         # A field that the lane reads and then writes is a counter.
         self._counters = frozenset(group.part.inputs).intersection((*group.part.outputs, *_COUNTERS))
         # The gain of the counters per iteration, taken from the last one.
         self._gain: dict[str, Any] = {}
-        self.free: FreeRun | None = None
         self.has_rollout = True
         self.declaration = Declaration("collect lane", None, group.part.inputs, (*group.part.outputs, "policy_lag"))
 
@@ -77,18 +51,16 @@ class CollectLane:
         """Sends as many requests as allowed, and waits for this iteration's rollout."""
         if self._ahead:
             self._refuse_late_inputs(ctx)
-        self._group.decide(ctx)
+        choose_inference(self._group, ctx)
         version = self._group.publish()
-        while self._asked - self._number < self._under_way:
+        while self.order.may_ask:
             self._send_request(ctx)
-        row = self._next_row(version) if self.free is None else self._free_row(self.free, ctx)
+        row = self.order.next_row(version, ctx)
         self.has_rollout = row is not None
         if row is None:
             return
-        workers = self._workers(row)
-        answers = self._group.answers(workers)
-        request = self._requests[row].popleft().request
-        self._number += 1
+        answers = self._group.answers(self.order.rows[row])
+        request = self.order.take(row)
         for name in dict.fromkeys(name for answer in answers for name in answer.fields):
             self._refuse_unclear(name)
             values = [answer.fields.get(name, _UNSET) for answer in answers]
@@ -97,7 +69,7 @@ class CollectLane:
             else:
                 value = self._joined(name, values)
             if isinstance(value, Rollout):
-                value.collector = workers.start // len(workers)
+                value.collector = row
             setattr(ctx, name, value)
         if "policy_lag" in ctx.__dataclass_fields__:
             lag = version - request.version
@@ -115,48 +87,6 @@ class CollectLane:
             for name in leaf.declaration.writes if leaf.declaration else ():
                 if name in self._late_inputs():
                     raise ChainError(self._too_late(name, [leaf]))
-
-    def _workers(self, row: int) -> range:
-        """The collectors of a row."""
-        shards = self._group.shards
-        return range(row * shards, (row + 1) * shards)
-
-    def _next_row(self, version: int) -> int:
-        """The row whose rollout this iteration takes."""
-        rows = len(self._requests)
-        if self._exact or rows == 1:
-            return self._number % rows
-        versions = [[each.request.version for each in row] for row in self._requests]
-        found = self._group.first(self._allowed(versions, version))
-        # It was waited for.
-        assert found is not None
-        return found.start // self._group.shards
-
-    def _free_row(self, free: FreeRun, ctx: Any) -> int | None:
-        """The row whose rollout this iteration takes; None if the iteration runs without a rollout."""
-        # Counted in taken rollouts and not in versions: an iteration without a rollout overtakes none.
-        allowed = self._allowed([[each.taken for each in row] for row in self._requests], self._number)
-        seconds = 0.0
-        while True:
-            found = self._group.first(allowed, seconds)
-            if found is None and seconds:
-                raise free.late(ctx)
-            rollouts = None
-            if found is not None:
-                fields = [answer.fields.get("trajectories") for answer in self._group.arrived(found)]
-                # Readers of other fields report this themselves.
-                rollouts = [each for each in fields if isinstance(each, Rollout)]
-            move = free.move(rollouts, ctx)
-            if move is not Move.WAIT:
-                return found.start // self._group.shards if found is not None and move is Move.TAKE else None
-            seconds = free.seconds
-
-    def _allowed(self, under_way: Sequence[Sequence[int]], now: int) -> list[range]:
-        """The collectors of the rows that may be next. Each call begins with another row, so that no row with a rollout
-        is passed over."""
-        rows = len(self._requests)
-        allowed = sorted(next_rows(under_way, now, self._ahead), key=lambda row: (row - self._number) % rows)
-        return [self._workers(row) for row in allowed]
 
     def _counts(self, name: str, values: Sequence[Any]) -> bool:
         return name in self._counters and all(value is _UNSET or type(value) in (int, float) for value in values)
@@ -218,37 +148,15 @@ class CollectLane:
         )
 
     def _send_request(self, ctx: Any) -> None:
-        number, ahead = self._asked, self._asked - self._number
-        rows = range(len(self._requests))
-        row = number % len(rows) if self._exact else min(rows, key=lambda row: len(self._requests[row]))
+        (number, row), ahead = self.order.next_request, self.order.ahead
         fields = self._group.fields(ctx)
         for name, gain in self._gain.items():
             fields[name] += ahead * gain
         fields["total_step"] += ahead
         # All shards get the same fields.
-        tickets = [self._group.submit(worker, number, fields) for worker in self._workers(row)]
-        self._requests[row].append(_UnderWay(tickets[0].request, self._number))
-        self._asked += 1
+        tickets = [self._group.submit(worker, number, fields) for worker in self.order.rows[row]]
+        self.order.sent(row, tickets[0].request)
 
 
 def _named(leaves: Sequence[Node], unknown: str) -> str:
     return " or ".join(f"{leaf.name} at position {leaf.position}" for leaf in leaves) or unknown
-
-
-def next_rows(under_way: Sequence[Sequence[int]], version: int, staleness: int) -> list[int]:
-    """The rows of collectors of which one may be taken in an iteration, so that no rollout ever gets too old.
-
-    A rollout that was collected with version w of the weights has to be used in the iteration w + staleness at the
-    latest, and each iteration uses one. So if k of the rollouts under way have to be used within the next k iterations,
-    the iteration takes one of these k; otherwise it may take any.
-
-    Args:
-      under_way: for each row the versions of the weights of its requests, in the order in which they are answered.
-      version: version of the weights of this iteration.
-      staleness: maximum age, in versions, of the weights of a rollout.
-    """
-    oldest = sorted((w, row, place) for row, versions in enumerate(under_way) for place, w in enumerate(versions))
-    for k, (w, _, _) in enumerate(oldest):
-        if w + staleness <= version + k:
-            return sorted({row for _, row, place in oldest[: k + 1] if place == 0})
-    return [row for row, versions in enumerate(under_way) if versions]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import pickle
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from minding.engine.chain.lifecycle import GUARANTEES
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import Node
 from minding.engine.chain.trace import Trace
-from minding.engine.console import console_logger
 from minding.engine.errors import ChainError, CheckpointError, ConfigError
 from minding.engine.lanes.division import Part
 from minding.engine.lanes.inference import InferenceService
@@ -28,8 +26,6 @@ from minding.engine.types import Array, StateDict, Stateful
 
 _log = logging.getLogger("minding.lanes")
 _GLANCE = 0.01  # s, for one look at all workers of which one is waited for
-_WARM, _TRIALS = 2, 6
-"""Iterations of a trial; the first number counts those that start workers and compile graphs."""
 _WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
 
 
@@ -42,6 +38,7 @@ class WorkerGroup:
     Attributes:
       shards: number of workers that share an iteration.
       envs: number of environments of each worker, once prepared; 0 without shards.
+      inference: where networks are computed: local, server, or auto before the decision.
       service: the inference server of the workers; None if they compute networks themselves, and before the decision.
 
     Args:
@@ -76,8 +73,8 @@ class WorkerGroup:
         self.envs = 0
         ahead = options.max_staleness or 0
         self._depth = ahead + 1 if role is Role.COLLECT else 1
-        # The place of the computation of networks; evaluators compute them themselves.
-        self._inference = options.inference if role is Role.COLLECT else "local"
+        # Evaluators compute networks themselves.
+        self.inference = options.inference if role is Role.COLLECT else "local"
         self.service: InferenceService | None = None
         self._pickled: PickledMembers
         self._store: WeightStore
@@ -92,14 +89,14 @@ class WorkerGroup:
     @property
     def most(self) -> int:
         """The largest possible number of workers, including a server."""
-        return len(self.workers) + (self._inference != "local")
+        return len(self.workers) + (self.inference != "local")
 
     def _best(self) -> str:
         """The best guarantee for a resumed run, see `engine.chain.lifecycle.GUARANTEES`."""
         ahead = self._options.max_staleness or 0
         if self._options.order == "arrival":
             return "arrival"
-        if self._inference != "local" and len(self.workers) > 1:
+        if self.inference != "local" and len(self.workers) > 1:
             return "batched"
         # Between two iterations, no request is under way.
         return "in-flight" if ahead else "exact"
@@ -135,78 +132,28 @@ class WorkerGroup:
                 if hasattr(leaf.middleware, hook):
                     _log.warning("%s runs in the %s lane, where %s(ctx) is not called", leaf.name, self._lane, hook)
         self._context = context
-        if self._inference == "server" and not self._pickled.servable:
+        if self.inference == "server" and not self._pickled.servable:
             raise ChainError(
                 f"lanes.inference=server: nothing in the {self._lane} lane "
                 f"({', '.join(member.name for member in self.part.members)}) acts with a network that a server could "
                 "compute: collect with policy.collect_mode, or use lanes.inference=local"
             )
-        if self._inference == "auto" and not self._pickled.servable:
-            self._inference = "local"
-        if self._inference != "auto":
-            self._settle()
+        inference = self.inference if self._pickled.servable else "local"
+        if inference != "auto":
+            self.settle(inference)
         self._prepared = True
 
-    def decide(self, ctx: Context) -> None:
-        """Once, in the first iteration: with ``lanes.inference=auto``, measures which of the two is faster.
+    def like(self, inference: str) -> WorkerGroup:
+        """Another group with the same members, prepared, whose networks are computed in this way."""
+        options = LaneOptions(**{**self._options, "inference": inference})
+        made = WorkerGroup(self.part, Role.COLLECT, self._cores, options, self._transport, self._run)
+        made.prepare(self._context)
+        return made
 
-        All workers run some iterations in either way, whose results are dropped, and then begin with their first state.
-        """
-        if self._inference != "auto":
-            return
-        local, server = self._trial(ctx)
-        self._inference = "server" if server < local else "local"
-        console_logger().info(
-            "lanes.inference=auto: an iteration of all collectors took %.1f ms acting locally and %.1f ms through a "
-            "server: %s",
-            1e3 * local,
-            1e3 * server,
-            self._inference,
-        )
-        self._settle()
-
-    def _trial(self, ctx: Context) -> tuple[float, float]:
-        """The time of an iteration of all workers in seconds, locally and through a server: the fastest of several.
-
-        The two alternate, so that other load on the machine affects both; it affects the fastest iteration least.
-        """
-        groups = [
-            WorkerGroup(
-                self.part,
-                Role.COLLECT,
-                self._cores,
-                LaneOptions(**{**self._options, "inference": where}),
-                self._transport,
-                self._run,
-            )
-            for where in ("local", "server")
-        ]
-        times: list[list[float]] = [[], []]
-        try:
-            for group in groups:
-                group.prepare(self._context)
-                group.publish()
-            for number in range(_WARM + _TRIALS):
-                for group, its_times in zip(groups, times):
-                    its_times.append(group._play(number, ctx))
-        finally:
-            close_groups(groups)
-        local, server = (min(its_times[_WARM:]) for its_times in times)
-        return local, server
-
-    def _play(self, number: int, ctx: Context) -> float:
-        """The time of an iteration of all workers in seconds; its results are dropped."""
-        began = time.monotonic()
-        for index in range(len(self.workers)):
-            self.submit(index, number, self.fields(ctx))
-        for worker in self.workers:
-            worker.wait(self.interrupted)
-            worker.poll()
-        return time.monotonic() - began
-
-    def _settle(self) -> None:
-        """Makes the plans of all workers."""
-        if self._inference == "server":
+    def settle(self, inference: str) -> None:
+        """Makes the plans of all workers, once it is known where networks are computed."""
+        self.inference = inference
+        if inference == "server":
             self.service = InferenceService(self._options, self._transport)
             self.service.prepare(self._pickled, self._store, self._depth)
         names = tuple(member.name for member in self.part.members)

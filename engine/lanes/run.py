@@ -24,6 +24,7 @@ from minding.engine.lanes.evaluate import EvaluateLane
 from minding.engine.lanes.free_running import WithRollout, free_run
 from minding.engine.lanes.group import WorkerGroup, close_groups
 from minding.engine.lanes.options import CorePlan, LaneOptions, cores, plan_cores
+from minding.engine.lanes.order import ArrivalOrder, ExactOrder, FreeOrder
 from minding.engine.lanes.transport import Transport
 
 _log = logging.getLogger("minding.lanes")
@@ -63,7 +64,8 @@ class WorkerLanes:
         if self._division.collect is not None:
             part, cores_of = self._division.collect, self._cores.collectors
             group = WorkerGroup(part, Role.COLLECT, cores_of, self.options, self._transport, run)
-            self._collector = CollectLane(group, staleness, self.options.order, ctx.kept)
+            order = ExactOrder if self.options.order == "exact" else ArrivalOrder
+            self._collector = CollectLane(group, order(group, staleness), staleness, ctx.kept)
             self._put(places, nodes, group, self._collector)
         for part in self._division.evaluate:
             group = WorkerGroup(part, Role.EVALUATE, [self._cores.evaluator], self.options, self._transport, run)
@@ -75,17 +77,20 @@ class WorkerLanes:
             places.get(place, node) for place, node in enumerate(nodes) if place in places or id(node) not in away
         ]
         if self._collector is not None and self.options.order == "arrival":
-            self._run_freely(self._collector, ctx)
+            self._run_freely(self._collector, ctx, staleness)
 
-    def _run_freely(self, collector: CollectLane, ctx: Context) -> None:
+    def _run_freely(self, collector: CollectLane, ctx: Context, staleness: int) -> None:
         """Lets learner and collectors run independently if a limiter of replay bounds them."""
         part = self._division.collect
         assert part is not None
         place = next(place for place, node in enumerate(self.nodes) if node.middleware is collector)
         earlier, later = self.nodes[:place], self.nodes[place + 1 :]
         names = [field.name for field in dataclasses.fields(ctx)]
-        collector.free = free = free_run(earlier, later, part, names, ctx.kept, self.options.limiter_timeout)
-        needing = [] if free is None else [node.position for node in free.needing]
+        free = free_run(earlier, later, part, names, ctx.kept, self.options.limiter_timeout)
+        if free is None:
+            return
+        collector.order = FreeOrder(self._groups[0], staleness, free)
+        needing = [node.position for node in free.needing]
         for k, node in enumerate(self.nodes):
             if node.position in needing:
                 only = WithRollout(node, collector)
@@ -147,12 +152,12 @@ class WorkerLanes:
             self.processors = self._transport.inspect(sum(group.most for group in self._groups))
             self._inspected = True
         if self.options.order == "arrival" and self._collector is not None:
-            free, most = self._collector.free, self.options.max_staleness
+            most = self.options.max_staleness
             console_logger().info(
                 "lanes.order=arrival: rollouts are used in the order in which they come, so that this run cannot be "
                 "repeated; %s",
                 f"their weights are at most {most} iteration{'' if most == 1 else 's'} old"
-                if free is None
+                if not self._is_free
                 else f"the learner does not wait for them as long as the limiter of its table lets it sample, and "
                 f"none is overtaken by more than {most} other{'' if most == 1 else 's'}",
             )
@@ -178,8 +183,12 @@ class WorkerLanes:
 
     def view(self, nodes: Sequence[Node]) -> str:
         """The chain by lanes, and the fields that cross between them."""
-        free = self._collector is not None and self._collector.free is not None
-        return lanes_view(nodes, self._division, self.options, self._cores, free)
+        return lanes_view(nodes, self._division, self.options, self._cores, self._is_free)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether iterations may run without a rollout."""
+        return self._collector is not None and isinstance(self._collector.order, FreeOrder)
 
     def _put(self, places: dict[int, Node], nodes: Sequence[Node], group: WorkerGroup, lane: Any) -> None:
         """Replaces the main member of a part by the middleware of its lane."""

@@ -20,9 +20,9 @@ from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError, ConfigError, LimitError
-from minding.engine.lanes.collect import next_rows
 from minding.engine.lanes.division import divide
 from minding.engine.lanes.free_running import Move, free_run, next_move
+from minding.engine.lanes.order import next_rows
 from minding.engine.types import LearnOutput
 from minding.middleware import OffPolicyLearner, data_pusher
 from minding.policies import get_policy_class
