@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-from minding.configs.novelty import NOVELTY, novelty_weights
-from minding.engine.annealing import check_points
+from minding.configs.novelty import NOVELTY
 from minding.engine.buffers.limiters import least_error
 from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import RUN_SCHEMA, setting_paths
@@ -14,12 +12,10 @@ from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.config.named import is_named
 from minding.engine.config.options import Option, setting_at, short
-from minding.engine.data.action_trees import number_owners
-from minding.engine.data.agent_axis import num_agents
+from minding.engine.config.section import check_section
 from minding.engine.data.episode import RECORDED
-from minding.engine.data.observation import observation_leaves
 from minding.engine.data.rollout import uneven
-from minding.engine.errors import MOST_NAMED, ConfigError, SpaceError
+from minding.engine.errors import MOST_NAMED, ConfigError
 from minding.engine.lanes.options import LaneOptions
 from minding.policies import get_algorithm
 
@@ -33,8 +29,6 @@ _OF_CHAINS = {
     **{f"policy.other.{name}.weight": ("on_policy", "off_policy", "sequence_replay") for name in NOVELTY},
 }
 """Settings with an effect in some chains only, and these chains."""
-_MOST_OF_CONVOLUTIONS = 4096, 256, 256
-"""Largest numbers of channels, kernel and stride."""
 MOST_ROWS = 100_000_000
 """Maximum number of rows in all gradient steps of an iteration: their indices are sampled first and take 0.4 GB."""
 
@@ -53,20 +47,7 @@ def check_settings(cfg: Config) -> None:
     _check_ratio(cfg)
     _check_random_steps(cfg)
     _check_stop_value(cfg)
-    _check_support(cfg)
-    _check_ensemble(cfg)
-    _check_munchausen(cfg)
-    _check_unrolled(cfg)
-    _check_augmentation(cfg)
-    _check_parameters(cfg)
-    _check_calibration(cfg)
-    _check_norm(cfg)
-    _check_blocks(cfg)
-    _check_heads(cfg)
-    _check_convolutions(cfg)
-    _check_reward(cfg)
-    _check_schedules(cfg)
-    _check_novelty(cfg)
+    check_section(get_algorithm(cfg.policy.type).settings, cfg.policy, cfg)
     _check_effect(cfg)
     _check_table(cfg)
 
@@ -88,7 +69,7 @@ def _check_single_instance(cfg: Config) -> None:
     if not cfg.env.single_instance:
         return
     for name in ("collector_env_num", "evaluator_env_num"):
-        count = cfg.env.read(name, int)
+        count = int(setting_at(cfg.env, name))
         if count > 1:
             raise ConfigError(
                 f"env.single_instance=true with env.{name}={count}: expected one environment at a time; set "
@@ -105,7 +86,7 @@ def _check_shards(cfg: Config) -> None:
     """The shards of an iteration have equal numbers of environments."""
     if not cfg.lanes.async_mode:
         return
-    options, envs = LaneOptions.of(cfg.lanes), cfg.env.read("collector_env_num", int, 1)
+    options, envs = LaneOptions.of(cfg.lanes), cfg.env.collector_env_num
     if envs % options.shards:
         fitting = -(-envs // options.shards) * options.shards
         raise ConfigError(
@@ -158,8 +139,8 @@ def _check_warmup(cfg: Config) -> None:
 
 def _check_updates(cfg: Config) -> None:
     """The indices of the rows of an iteration fit into memory."""
-    updates = cfg.policy.learn.read("update_per_collect", int, 1)
-    batch_size = cfg.policy.learn.read("batch_size", int, 1)
+    updates = cfg.policy.learn.update_per_collect
+    batch_size = cfg.policy.learn.batch_size
     if updates * batch_size > MOST_ROWS:
         raise ConfigError(
             f"policy.learn.update_per_collect={updates} with policy.learn.batch_size={batch_size}: an iteration would "
@@ -184,7 +165,7 @@ def _check_ratio(cfg: Config) -> None:
 
 def _check_random_steps(cfg: Config) -> None:
     """The random steps at the start end before the run."""
-    random_steps = cfg.policy.collect.read("random_steps", int, 0)
+    random_steps = cfg.policy.collect.random_steps
     for name, steps in _limits(cfg).items():
         if random_steps >= steps:
             raise ConfigError(
@@ -208,203 +189,6 @@ def _check_stop_value(cfg: Config) -> None:
             raise ConfigError(
                 f"run.stop_value={cfg.run.stop_value} can never be reached: policy.eval.freq={freq} exceeds {name}, "
                 f"{steps} {UNITS[run_length(cfg).unit]}; lower policy.eval.freq"
-            )
-
-
-def _check_support(cfg: Config) -> None:
-    """The support of return distributions is an interval."""
-    if "v_min" not in cfg.policy.model:
-        return
-    low, high = cfg.policy.model.v_min, cfg.policy.model.v_max
-    if not -math.inf < low < high < math.inf:
-        raise ConfigError(
-            f"policy.model.v_min={low} and policy.model.v_max={high}: expected numbers with v_min below v_max, which "
-            "enclose the discounted returns of the environment"
-        )
-
-
-def _check_munchausen(cfg: Config) -> None:
-    """Munchausen DQN adds the log-probability of one action to one reward."""
-    learn = cfg.policy.learn
-    if learn.get("munchausen") and learn.nstep > 1:
-        raise ConfigError(
-            f"policy.learn.munchausen={learn.munchausen:g} needs rewards of single steps, but policy.learn.nstep="
-            f"{learn.nstep}: use policy.learn.nstep=1"
-        )
-
-
-def _check_unrolled(cfg: Config) -> None:
-    """Sequences of a model that is unrolled are longer than the returns at their end."""
-    learn = cfg.policy.learn
-    if "simulations" in cfg.policy.collect and "length" in learn and learn.length <= learn.nstep:
-        raise ConfigError(
-            f"policy.learn.length={learn.length} leaves no steps of the model to learn from, because the returns take "
-            f"the last policy.learn.nstep={learn.nstep} transitions: use policy.learn.length={learn.nstep + 5}"
-        )
-
-
-def _check_augmentation(cfg: Config) -> None:
-    """Only images can be moved by pixels."""
-    pixels = cfg.policy.model.read("augment", int, 0)
-    leaves = observation_leaves(cfg.env.spec.observation)
-    if pixels and not any(leaf.is_image for leaf in leaves):
-        raise ConfigError(
-            f"policy.model.augment={pixels} moves images, but no observation of {cfg.env.env_id} is an image (uint8, "
-            "channel first, see howto/images.md): use policy.model.augment=0"
-        )
-
-
-def _check_parameters(cfg: Config) -> None:
-    """Where each choice has its own parameters, it is known which."""
-    if cfg.policy.model.get("multi_pass"):
-        try:
-            number_owners(cfg.env.spec.env_action)
-        except SpaceError as error:
-            raise SpaceError(f"policy.model.multi_pass=true: {error}; set it to false") from None
-
-
-def _check_calibration(cfg: Config) -> None:
-    """Cal-QL compares values with the returns of recorded rewards."""
-    kind = cfg.policy.other.read("reward", str, "raw")
-    if cfg.policy.learn.get("calibrated") and kind != "raw":
-        raise ConfigError(
-            f"policy.learn.calibrated=true compares values with recorded returns, but policy.other.reward={kind} "
-            "rescales the rewards that values are learned from: use policy.other.reward=raw"
-        )
-
-
-def _check_ensemble(cfg: Config) -> None:
-    """An ensemble of critics has what its target is made of."""
-    model, learn = cfg.policy.model, cfg.policy.learn
-    critics, subset = model.read("n_critics", int, 2), learn.read("target_subset", int, 0)
-    if subset > critics:
-        raise ConfigError(
-            f"policy.learn.target_subset={subset} exceeds policy.model.n_critics={critics}: the subset is drawn from "
-            "these critics"
-        )
-    if critics < 2 and learn.get("diversity_weight"):
-        raise ConfigError(
-            f"policy.learn.diversity_weight={learn.diversity_weight:g} with policy.model.n_critics={critics}: the "
-            "slope of one critic has no other to differ from; use 2 critics or more, or policy.learn.diversity_weight=0"
-        )
-    if model.get("dropout") and not model.hidden:
-        raise ConfigError(
-            f"policy.model.dropout={model.dropout:g} with policy.model.hidden=[]: there is no layer that could drop "
-            "units; give hidden layers, or policy.model.dropout=0"
-        )
-    quantiles, dropped = model.read("n_quantiles", int, 1), learn.read("dropped_quantiles", int, 0)
-    if dropped >= quantiles:
-        raise ConfigError(
-            f"policy.learn.dropped_quantiles={dropped} leaves none of policy.model.n_quantiles={quantiles}: use "
-            f"{quantiles - 1} or less"
-        )
-
-
-def _check_convolutions(cfg: Config) -> None:
-    """Convolutions have channels, a kernel and a stride."""
-    for number, layer in enumerate(cfg.policy.model.read("cnn", list, [])):
-        whole = isinstance(layer, list) and len(layer) == 3 and all(type(each) is int for each in layer)
-        if not whole or not all(1 <= each <= most for each, most in zip(layer, _MOST_OF_CONVOLUTIONS)):
-            raise ConfigError(
-                f"policy.model.cnn[{number}]={short(layer)}: expected [channels, kernel, stride], integers from 1 to "
-                f"{', '.join(map(str, _MOST_OF_CONVOLUTIONS))}, such as [32, 8, 4]"
-            )
-
-
-def _check_norm(cfg: Config) -> None:
-    """Normalization of hidden layers has hidden layers with more than one unit."""
-    model = cfg.policy.model
-    if model.read("norm", str, "none") == "none":
-        return
-    for key in [name for name in ("hidden", "critic_hidden") if name in model]:
-        sizes = model.read(key, list)
-        if sizes and 1 not in sizes:
-            continue
-        fault = "there is no layer to normalize" if not sizes else "a layer of one unit would always give its bias"
-        raise ConfigError(
-            f"policy.model.norm={model.norm} with policy.model.{key}={list(sizes)}: {fault}; give layers of 2 units or "
-            "more, or policy.model.norm=none"
-        )
-
-
-def _check_blocks(cfg: Config) -> None:
-    """Residual blocks have one width, and their own normalization."""
-    model = cfg.policy.model
-    if model.get("block", "plain") == "plain":
-        return
-    if model.get("noisy"):
-        raise ConfigError(
-            f"policy.model.block={model.block} with policy.model.noisy=true: noisy layers have no residual form; use "
-            "policy.model.noisy=false or policy.model.block=plain"
-        )
-    sizes = model.read("hidden", list)
-    if not sizes or len(set(sizes)) > 1:
-        raise ConfigError(
-            f"policy.model.block={model.block} with policy.model.hidden={list(sizes)}: a block adds to its input, so "
-            "all blocks have the same width; give one equal number per block"
-        )
-    if model.norm != "none" or model.get("dropout"):
-        key = "dropout" if model.get("dropout") else "norm"
-        raise ConfigError(
-            f"policy.model.block={model.block} with policy.model.{key}={model[key]}: residual blocks have a "
-            f"normalization of their own and no dropout; leave policy.model.{key} out"
-        )
-
-
-def _check_heads(cfg: Config) -> None:
-    """The heads of a gated transformer divide its units."""
-    model = cfg.policy.model
-    if model.get("memory", "gtrxl") != "gtrxl" or "memory_heads" not in model:
-        return
-    dim, heads = model.memory_dim, model.memory_heads
-    if dim % heads:
-        fits = next(number for number in range(min(dim, heads), 0, -1) if dim % number == 0)
-        raise ConfigError(
-            f"policy.model.memory_heads={heads} with policy.model.memory_dim={dim}: the heads have to divide the "
-            f"units; use policy.model.memory_heads={fits}"
-        )
-
-
-def _check_reward(cfg: Config) -> None:
-    """Rewards are rescaled by one setting only, and not together with n-step sums."""
-    kind = cfg.policy.other.read("reward", str, "raw")
-    if kind == "raw":
-        return
-    known = cfg.chain in ("offline", "prior_data") or is_named(cfg.chain) or cfg.run.begin_from is not None
-    if kind == "return_range" and not known:
-        raise ConfigError(
-            f"policy.other.reward=return_range with chain={cfg.chain!r}: its factor comes from recorded rewards, which "
-            "only the chains offline and prior_data learn from; use policy.other.reward=raw"
-        )
-    nstep = cfg.policy.learn.read("nstep", int, 1)
-    if kind == "shift" and nstep > 1:
-        raise ConfigError(
-            f"policy.other.reward=shift with policy.learn.nstep={nstep}: the rewards of several steps are one number "
-            "there, which would be shifted once; use policy.learn.nstep=1"
-        )
-    if cfg.env.get("normalize_reward"):
-        raise ConfigError(
-            f"policy.other.reward={kind} with env.normalize_reward=true: collected rewards would be rescaled twice, "
-            "and recorded ones once; use env.normalize_reward=false"
-        )
-
-
-def _check_schedules(cfg: Config) -> None:
-    """Piecewise schedules have points, and other schedules have none."""
-    learn, other = cfg.policy.learn, cfg.policy.other
-    if "anneal_kind" in learn:
-        check_points(learn.anneal_kind, learn.anneal_points, "policy.learn.anneal_points")
-    if "eps" in other:
-        check_points(other.eps.kind, other.eps.points, "policy.other.eps.points")
-
-
-def _check_novelty(cfg: Config) -> None:
-    """Rewards for novelty are used with a single agent only."""
-    for name, weight in novelty_weights(cfg).items():
-        if num_agents(cfg.env.spec) is not None:
-            raise ConfigError(
-                f"policy.other.{name}.weight={weight} with env.env_id={cfg.env.env_id!r}: {name.upper()} rewards one "
-                f"agent, and this environment has several; use policy.other.{name}.weight=0"
             )
 
 

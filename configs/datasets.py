@@ -97,7 +97,7 @@ def references_in(cfg: Config) -> References | None:
     Raises:
       DataError: there are no recorded data, or their references are damaged.
     """
-    folder = cfg.policy.other.read("data", str, "") if cfg.policy.other.get("data") else ""
+    folder = cfg.policy.other.data
     return recorded_references(folder) if folder else None
 
 
@@ -129,7 +129,7 @@ def describe_data(cfg: Config, saved: Mapping[str, Any] | None) -> Mapping[str, 
     from minding.envs.recorded_spec import describe_recorded
 
     check_collects(cfg, collects="data" not in cfg.policy.other)
-    named = cfg.policy.other.read("data", str, "") if cfg.policy.other.get("data") else ""
+    named = cfg.policy.other.data
     if saved is not None and not (named and Path(named).exists()):
         return saved
     folder = data_folder(cfg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.config import Config
+from minding.engine.config.options import setting_at
 
 NOVELTY = ("rnd", "icm")
 """The models that reward novelty, by their sections in `policy.other`."""
@@ -10,6 +11,5 @@ NOVELTY = ("rnd", "icm")
 
 def novelty_weights(cfg: Config) -> dict[str, float]:
     """The weights that are not 0, by model."""
-    other = cfg.policy.other
-    found = {name: other.read(f"{name}.weight", float) for name in NOVELTY if name in other}
+    found = {name: setting_at(cfg, f"policy.other.{name}.weight", 0.0) for name in NOVELTY}
     return {name: weight for name, weight in found.items() if weight}

@@ -16,7 +16,7 @@ _DERIVED = ("spec",)
 
 def config_schema() -> dict[str, Option]:
     """The options of `cfg.env`."""
-    return EnvSection.options()
+    return {key: option for key, option in EnvSection.options().items() if key not in _DERIVED}
 
 
 def default_config() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gymnasium.vector import VectorEnv
 
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code
-from minding.engine.config.options import short
+from minding.engine.config.options import setting_at, short
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.error_origin import building
 from minding.engine.errors import ConfigError, MindingError
@@ -301,7 +301,7 @@ def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None)
 def _watched(cfg: Config) -> tuple[str, ...]:
     """What to warn about: a mask that is not declared, and scales that matter to the policy, which may normalize them
     itself, or learn from other rewards."""
-    policy = cfg.read("policy", dict, {})
+    policy = setting_at(cfg, "policy", {})
     model, learn, other = (policy.get(section) or {} for section in ("model", "learn", "other"))
     if "bin_limit" in model:  # symlog
         return (ACTION_MASK,)

@@ -49,10 +49,10 @@ class arena_evaluator(Evaluator):
     ) -> None:
         super().__init__(cfg, task)
         self._cfg, self._policy, self._game, self._opponents = cfg, policy, game, tuple(opponents)
-        self._n_game = cfg.policy.eval.read("n_episode", int)
+        self._n_game = cfg.policy.eval.n_episode
         # A mismatch is reported before the first game.
         judge_of(cfg, policy, game, "arena_evaluator")
-        opening_positions(game, cfg.policy.eval.read("opening_plies", int))
+        opening_positions(game, cfg.policy.eval.opening_plies)
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""

@@ -45,9 +45,9 @@ class StepCollector:
         self._policy = policy
         self._env = env
         self._steps = max(1, collect.n_sample // env.num_envs)
-        self._random_steps = collect.read("random_steps", int, 0)
+        self._random_steps = collect.random_steps
         self._n_sample = collect.n_sample
-        self._minibatches = cfg.policy.learn.read("n_minibatch", int, 1)
+        self._minibatches = cfg.policy.learn.n_minibatch
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""
@@ -205,7 +205,7 @@ class EpisodeCollector:
         self._n_episode = n_episode
         # Episodes per environment, however the environments are divided among collectors.
         self._share = n_episode // env.num_envs
-        self._random_steps = cfg.policy.collect.read("random_steps", int, 0)
+        self._random_steps = cfg.policy.collect.random_steps
 
     def requirements(self) -> Sequence[str]:
         """Faults of the settings and of the given objects, one sentence each, for the chain check."""

@@ -25,8 +25,6 @@ from minding.middleware.offline_data_fetcher import offline_data_fetcher
 _MOST_ROWS = 20_000
 """Most held-out steps that are used; if there are more, the seed selects this many."""
 _BLOCK = 4096
-_GAMMA = 0.99
-"""Discount factor of fitted Q evaluation if the algorithm does not have one."""
 _TIMES = 8.0
 """Number of horizons that the target network's averaging spans in one fit."""
 _STEPS_PER_HORIZON = 50
@@ -109,12 +107,12 @@ class dataset_evaluator:
         # `train_iter` of the policy that this process evaluated last.
         self._judged = -1
         self._aborted = False
-        self._learned, self._held = hold_out(dataset, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
+        self._learned, self._held = hold_out(dataset, cfg.policy.other.holdout, cfg.seed)
         self._freq = cfg.policy.eval.freq
         self._adapter = ActionAdapter(dataset.about["env"]["env_action"])
         self._streams = SeedStreams(cfg.seed)
-        self._gamma = _gamma(cfg)
-        self._fit = _Fit(cfg, self._learned, self._gamma) if cfg.policy.eval.read("fqe", bool, False) else None
+        self._gamma = cfg.policy.learn.gamma
+        self._fit = _Fit(cfg, self._learned, self._gamma) if cfg.policy.eval.fqe else None
         self._index = np.arange(0 if self._held is None else len(self._held))
         if len(self._index) > _MOST_ROWS:
             rng = self._streams.generator("dataset_evaluator")
@@ -218,12 +216,12 @@ def unfit_for_fqe(cfg: Config, data: Dataset | DatasetPart) -> list[str]:
       cfg: the compiled configuration.
       data: the training episodes.
     """
-    if not cfg.policy.eval.read("fqe", bool, False):
+    if not cfg.policy.eval.fqe:
         return []
-    kind, steps = cfg.env.spec.action.kind, cfg.policy.eval.read("fqe_steps", int)
+    kind, steps = cfg.env.spec.action.kind, cfg.policy.eval.fqe_steps
     if kind not in ("discrete", "box"):
         return [f"policy.eval.fqe=true fits values of Discrete or Box actions, and these are {kind}: set it to false"]
-    gamma = _gamma(cfg)
+    gamma = cfg.policy.learn.gamma
     horizon = _horizon(data, gamma)
     if math.isinf(horizon):
         return [
@@ -238,10 +236,6 @@ def unfit_for_fqe(cfg: Config, data: Dataset | DatasetPart) -> list[str]:
             f"steps, and a fit needs {_STEPS_PER_HORIZON} gradient steps for each; set policy.eval.fqe_steps={needed}"
         ]
     return []
-
-
-def _gamma(cfg: Config) -> float:
-    return cfg.policy.learn.read("gamma", float, _GAMMA)
 
 
 def _horizon(data: Dataset | DatasetPart, gamma: float) -> float:
@@ -268,7 +262,7 @@ class _Fit:
     """
 
     def __init__(self, cfg: Config, data: Dataset | DatasetPart, gamma: float) -> None:
-        learn, self._steps = cfg.policy.learn, cfg.policy.eval.read("fqe_steps", int)
+        learn, self._steps = cfg.policy.learn, cfg.policy.eval.fqe_steps
         self._data, self._gamma = data, gamma
         self._per_call, self._batch = min(learn.steps_per_call, self._steps), learn.batch_size
         horizon = _horizon(data, gamma)

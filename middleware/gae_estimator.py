@@ -48,7 +48,7 @@ class gae_estimator:
     def __init__(self, cfg: Config, policy: CollectMode) -> None:
         learn = cfg.policy.learn
         self._gamma, self._gae_lambda = learn.gamma, learn.gae_lambda
-        self._team_outlives = learn.read("death_masking", bool, False)
+        self._team_outlives = learn.death_masking
         self._has_value = "value" in policy.record_fields
 
     def requirements(self) -> Sequence[str]:

@@ -59,7 +59,7 @@ class OffPolicyLearner:
         self._cfg, self._policy, self._buffer = cfg, policy, buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
         self._ratio, self._ratio_key = updates_per_step(cfg)
-        self._nstep = learn.read("nstep", int, 1)
+        self._nstep = learn.nstep
         self._schedule = Schedule(cfg)
         self._said = self._warned = False
         # Clock and gradient steps from which the ratio is counted; None until the buffer holds enough.
@@ -247,7 +247,7 @@ def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
 
 def _width_key(cfg: Config) -> str:
     """The setting that decides how many samples the limiter of the table allows at once."""
-    kind = cfg.policy.other.read("table.limiter", str, "ratio")
+    kind = cfg.policy.other.table.limiter
     return "limiter_rows" if kind in ("queue", "stack") else "limiter_error"
 
 

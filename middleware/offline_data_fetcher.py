@@ -64,7 +64,7 @@ class offline_data_fetcher:
     def __init__(self, cfg: Config, tables: RecordedTables) -> None:
         self._cfg, self._tables = cfg, tables
         self._batch_size, self._steps_per_call = cfg.policy.learn.batch_size, cfg.policy.learn.steps_per_call
-        self._length = cfg.policy.learn.read("length", int, 0)
+        self._length = cfg.policy.learn.length
         self._streams = SeedStreams(cfg.seed)
         self._order: tuple[int, Array] = (-1, np.empty(0, np.int64))
 

@@ -50,7 +50,7 @@ class trajectory_trainer:
     def __init__(self, cfg: Config, policy: LearnMode) -> None:
         self._policy = policy
         self._store = RolloutStore(policy.fields, "trajectory_trainer, trajectories")
-        self._passes, self._minibatches = cfg.policy.learn.n_epoch, cfg.policy.learn.read("n_minibatch", int, 1)
+        self._passes, self._minibatches = cfg.policy.learn.n_epoch, cfg.policy.learn.n_minibatch
         self._envs = cfg.env.collector_env_num
         self._schedule = Schedule(cfg)
         self._rng = SeedStreams(cfg.seed).generator("trajectory_trainer")

@@ -72,7 +72,7 @@ def summary_of(name: str) -> str:
     """The first line of an algorithm's file, or of a variant's settings, such as ``PPO: ...``; neither is imported."""
     entry = ALGORITHMS[name]
     if entry.variant_of:
-        text = entry.schema.__doc__ or ""
+        text = entry.settings.__doc__ or ""
     else:
         source = Path(__path__[0], f"{name}.py").read_text(encoding="utf-8")
         text = ast.get_docstring(ast.parse(source)) or ""

@@ -15,11 +15,13 @@ import numpy as np
 
 from minding.policies.families.q_learning import ActionValuePolicy, CategoricalQLearning
 from minding.policies.networks.return_distribution import ReturnDistribution, SupportMean
+from minding.policies.settings.q_learning import C51Settings
 
 
 class C51(ActionValuePolicy):
     """Categorical DQN for Discrete actions."""
 
+    cfg: C51Settings
     name = "c51"
     step_class = CategoricalQLearning
 

@@ -35,6 +35,7 @@ from minding.policies.learning.steps import Inputs
 from minding.policies.networks.actor_critic import CriticEnsemble, SquashedActor
 from minding.policies.ops import primitives
 from minding.policies.ops.values import log_integral, lowest
+from minding.policies.settings.offline import CQLSettings
 
 _LARGEST_WEIGHT = 1e6
 RETURN = "return"
@@ -133,6 +134,7 @@ class CQLCell(SquashedGaussianStep):
 class CQL(SquashedGaussianPolicy):
     """Conservative Q-learning, from recorded data with Box actions in [-1, 1]."""
 
+    cfg: CQLSettings
     name = "cql"
     step_class = CQLCell
 
@@ -151,7 +153,7 @@ class CQL(SquashedGaussianPolicy):
 
     def _draw(self, rows: tuple[int, int]) -> dict[str, Array]:
         """The random numbers of a gradient step with rows (B, A)."""
-        rng, count = self.learn_rng, self.cfg.learn.read("n_actions", int)
+        rng, count = self.learn_rng, self.cfg.learn.n_actions
         noise = rng.standard_normal((2, *rows), dtype=np.float32)
         others = rng.standard_normal((2, count, *rows), dtype=np.float32)
         uniform = 2.0 * rng.random((count, *rows), dtype=np.float32) - 1.0

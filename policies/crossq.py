@@ -27,6 +27,7 @@ from minding.policies.learning.optim import Group
 from minding.policies.learning.steps import Inputs
 from minding.policies.networks.batch_renorm import RenormedActor, RenormedEnsemble, RenormedValue
 from minding.policies.ops.values import soft_target
+from minding.policies.settings.replayed_critics import CrossQSettings
 
 BETA = 0.5
 """Decay of Adam's average of gradients (appendix A)."""
@@ -73,6 +74,7 @@ class CrossQCell(DelayedActorStep):
 class CrossQ(SquashedGaussianPolicy):
     """CrossQ for Box actions in [-1, 1]."""
 
+    cfg: CrossQSettings
     name = "crossq"
     step_class = CrossQCell
     network_class = RenormedActor
@@ -85,6 +87,6 @@ class CrossQ(SquashedGaussianPolicy):
         count = len(batch.index)
         noise = self.learn_rng.standard_normal((2, *batch.index.shape, self.action_size), dtype=np.float32)
         due, number = self.due(count), self.learn_steps + np.arange(count)
-        renorm = (number >= self.cfg.learn.read("renorm_after", int)).astype(np.float32)
+        renorm = (number >= self.cfg.learn.renorm_after).astype(np.float32)
         steps = {"next_noise": noise[0], "noise": noise[1], "due": due, "renorm": renorm}
         return Inputs(steps, self.constants(progress), dict.fromkeys(self.root.of_actor, int(due.sum())))

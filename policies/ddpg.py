@@ -16,6 +16,7 @@ from minding.policies.learning.target import equalize
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor
 from minding.policies.ops import primitives
 from minding.policies.ops.values import half_square, one_step
+from minding.policies.settings.replayed_critics import DDPGSettings
 
 
 class DDPGCell(TwinDelayed):
@@ -38,6 +39,7 @@ class DDPGCell(TwinDelayed):
 class DDPG(DeterministicPolicy):
     """Deep deterministic policy gradient for Box actions in [-1, 1]."""
 
+    cfg: DDPGSettings
     name = "ddpg"
 
     def make_root(self, net: DeterministicActor, rng: np.random.Generator) -> DDPGCell:

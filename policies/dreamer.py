@@ -45,6 +45,7 @@ from minding.policies.ops.imagination import (
     width,
 )
 from minding.policies.ops.primitives import after
+from minding.policies.settings.search_and_models import DreamerSettings
 
 OF_MODEL = ("model_loss", "observation_loss", "reward_loss", "continuation_loss", "divergence", "prior_entropy")
 OF_BEHAVIOR = ("actor_loss", "critic_loss", "entropy", "imagined_return", "value", "return_scale")
@@ -291,6 +292,7 @@ def _group(name: str, params: list[ms.Parameter], learn: Mapping[str, Any]) -> G
 class Dreamer(BasePolicy):
     """Dreamer for Discrete and MultiDiscrete actions, also with masks, and for Box actions in [-1, 1]."""
 
+    cfg: DreamerSettings
     name = "dreamer"
     sequences = True
     root: DreamerCell
@@ -317,10 +319,10 @@ class Dreamer(BasePolicy):
         return {**rows, "memory": Field((self.net.memory_size,))} if self.root.stored else rows
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        learn, rng, horizon = self.cfg.learn, self.learn_rng, self.cfg.learn.read("horizon", int)
+        learn, rng, horizon = self.cfg.learn, self.learn_rng, self.cfg.learn.horizon
         steps, length, count = batch.index.shape
         filled = batch.filled if isinstance(batch, SequenceBatch) else np.ones(batch.index.shape, np.bool_)
-        starts, choices = min(learn.read("starts", int), (length + 1) * count), self.net.noise_size
+        starts, choices = min(learn.starts, (length + 1) * count), self.net.noise_size
         dreams = (steps, horizon * starts)
         named = {
             "filled": filled.astype(np.float32),

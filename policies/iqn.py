@@ -22,6 +22,7 @@ from minding.policies.families.q_learning import ActionValuePolicy, QLearning
 from minding.policies.networks.return_distribution import ImplicitQuantiles
 from minding.policies.ops.distributional import QuantileLoss
 from minding.policies.ops.values import chosen_atoms, one_step
+from minding.policies.settings.q_learning import IQNSettings
 
 FRACTIONS, NEXT_FRACTIONS = "fractions", "next_fractions"
 """Names of the inputs tau and tau'."""
@@ -54,12 +55,13 @@ class IQNCell(QLearning):
 class IQN(ActionValuePolicy):
     """Implicit quantile network for Discrete actions."""
 
+    cfg: IQNSettings
     name = "iqn"
     step_class = IQNCell
     network_class = ImplicitQuantiles
 
     def draw(self, batch: IndexedBatch) -> dict[str, Array]:
         learn = self.cfg.learn
-        counts = {FRACTIONS: learn.read("n_fractions", int), NEXT_FRACTIONS: learn.read("n_target_fractions", int)}
+        counts = {FRACTIONS: learn.n_fractions, NEXT_FRACTIONS: learn.n_target_fractions}
         shape = batch.index.shape
         return {name: self.learn_rng.random((*shape, count), np.float32) for name, count in counts.items()}

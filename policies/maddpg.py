@@ -37,6 +37,7 @@ from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.layers import Clip
 from minding.policies.networks.team_networks import AgentActors, AgentCritics
 from minding.policies.ops import primitives
+from minding.policies.settings.teams import MATD3Settings
 
 
 class MADDPGCell(TeamCritics):
@@ -97,13 +98,14 @@ def mean_square(logits):
 class MADDPG(TeamCriticsPolicy):
     """Multi-agent deep deterministic policy gradient for Discrete actions and for Box actions in [-1, 1]."""
 
+    cfg: MATD3Settings
     name = "maddpg"
     counts_steps = True
 
     @property
     def policy_delay(self) -> int:
         """Gradient steps of the critics per step of the actors and targets."""
-        return self.cfg.learn.read("policy_delay", int, 1)
+        return self.cfg.learn.policy_delay
 
     def make_root(self, net: AgentActors, rng: np.random.Generator) -> MADDPGCell:
         target_net = self.make_network(rng)

@@ -34,6 +34,7 @@ from minding.policies.learning.steps import Inputs
 from minding.policies.networks.team_networks import AgentActors, AgentCritics, SoftAgentActors
 from minding.policies.ops import distributions, primitives
 from minding.policies.ops.values import smaller
+from minding.policies.settings.teams import MASACSettings
 
 
 class MASACCell(TeamCritics):
@@ -127,6 +128,7 @@ class MASACCell(TeamCritics):
 class MASAC(TeamCriticsPolicy):
     """Multi-agent soft actor-critic for Discrete actions and for Box actions in [-1, 1]."""
 
+    cfg: MASACSettings
     name = "masac"
     network_class = SoftAgentActors
 

@@ -39,6 +39,7 @@ from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.planning import PlanningNetwork
 from minding.policies.ops import primitives
 from minding.policies.ops.primitives import at_first, in_time
+from minding.policies.settings.search_and_models import MuZeroSettings
 
 
 class MuZeroCell(NetworkStep):
@@ -97,6 +98,7 @@ class MuZeroCell(NetworkStep):
 class MuZero(BasePolicy):
     """Gumbel MuZero for Discrete actions."""
 
+    cfg: MuZeroSettings
     name = "muzero"
     network_class = PlanningNetwork
     sequences = True
@@ -168,7 +170,7 @@ class MuZero(BasePolicy):
     def _reanalyzed(self, batch: IndexedBatch, policy: Array) -> Array:
         """The policies ``(G, K + 1, B, A)``, of which those of the first sequences are computed again."""
         states, sequences = policy.shape[1:3]
-        count = round(self.cfg.learn.read("reanalysis", float) * sequences)
+        count = round(self.cfg.learn.reanalysis * sequences)
         if count:
             index = batch.index[:, :states, :count]
             names = [leaf_name("obs", leaf) for leaf in self.leaves]

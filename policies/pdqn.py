@@ -28,6 +28,7 @@ from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.parametrised import ParametrisedNetwork
 from minding.policies.ops import primitives
 from minding.policies.ops.values import chosen_value, half_square, one_step
+from minding.policies.settings.replayed_critics import PDQNSettings
 
 
 class PDQNCell(CriticsFirst):
@@ -73,6 +74,7 @@ class PDQNCell(CriticsFirst):
 class PDQN(BasePolicy):
     """Parametrised deep Q-network for actions of one choice and numbers in [-1, 1]."""
 
+    cfg: PDQNSettings
     name = "pdqn"
     network_class = ParametrisedNetwork
     sequences = False

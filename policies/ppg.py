@@ -32,6 +32,7 @@ from minding.policies.learning.steps import ALL_ROWS, Inputs, Update
 from minding.policies.networks.actor_critic import SeparateActorCritic
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import SURROGATE_METRICS, clipped_surrogate, row_mean
+from minding.policies.settings.actor_critic import PPGSettings
 
 AUXILIARY = "auxiliary"
 """Name of the group with the head v, and of an input that only the steps of auxiliary phases have."""
@@ -149,6 +150,7 @@ class PPGCell(ProximalStep):
 class PPG(ActorCriticPolicy):
     """Phasic policy gradient for Discrete, MultiDiscrete, Box and composite actions."""
 
+    cfg: PPGSettings
     name = "ppg"
     step_class = PPGCell
     network_class = SeparateActorCritic
@@ -160,8 +162,8 @@ class PPG(ActorCriticPolicy):
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         constants, learn = {**self.constants(progress), **self.all_rows(batch)}, self.cfg.learn
         kept = [len(tables[0]) for tables in self.undivided.rollouts]
-        if len(kept) + 1 >= learn.read("aux_freq", int):
-            count, passes = sum(kept) + len(learned_rows(batch)), range(learn.read("aux_epoch", int))
+        if len(kept) + 1 >= learn.aux_freq:
+            count, passes = sum(kept) + len(learned_rows(batch)), range(learn.aux_epoch)
             constants[PASSES] = np.stack([self.learn_rng.permutation(count) for _ in passes])
         return Inputs({"advantage": self.advantage(batch)}, constants, dict.fromkeys(OF_AUXILIARY, 0))
 

@@ -39,6 +39,7 @@ from minding.policies.kernels import usable
 from minding.policies.learning.steps import Inputs
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.ops.policy_gradient import FusedSurrogate, clipped_surrogate, row_mean
+from minding.policies.settings.actor_critic import PPOSettings
 
 WEIGHTS = (1e-6, 1e6)
 """Bounds of the weight of the divergence."""
@@ -105,6 +106,7 @@ class PPOCell(ProximalStep):
 class PPO(ActorCriticPolicy):
     """Proximal policy optimization for Discrete, MultiDiscrete and Box actions."""
 
+    cfg: PPOSettings
     name = "ppo"
     step_class = PPOCell
     scalar_fields = ("log_prob", "value", "advantage", "return")
@@ -119,7 +121,7 @@ class PPO(ActorCriticPolicy):
 
     def _adapt(self, divergence: float) -> None:
         """Moves the weight of the penalty, if the mean divergence of an update is far from its aim."""
-        aim, weight = self.cfg.learn.read("kl_aim", float), self.root.kl_weight
+        aim, weight = self.cfg.learn.kl_aim, self.root.kl_weight
         factor = 2.0 if divergence > 1.5 * aim else 0.5 if divergence < aim / 1.5 else 1.0
         runtime.assign(weight, np.clip(factor * weight.asnumpy(), *WEIGHTS).astype(np.float32))
 

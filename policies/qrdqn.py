@@ -20,6 +20,7 @@ from minding.policies.families.q_learning import ActionValuePolicy, Distribution
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
 from minding.policies.ops.distributional import QuantileLoss, midpoints
 from minding.policies.ops.values import one_step
+from minding.policies.settings.q_learning import QRDQNSettings
 
 
 class QRDQNCell(DistributionalQLearning):
@@ -45,8 +46,9 @@ class QRDQNCell(DistributionalQLearning):
 class QRDQN(ActionValuePolicy):
     """Quantile regression DQN for Discrete actions."""
 
+    cfg: QRDQNSettings
     name = "qrdqn"
     step_class = QRDQNCell
 
     def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
-        return ReturnDistribution(self.spec, self.cfg.model, QuantileMean(self.cfg.model.read("n_quantiles", int)), rng)
+        return ReturnDistribution(self.spec, self.cfg.model, QuantileMean(self.cfg.model.n_quantiles), rng)

@@ -32,6 +32,7 @@ from minding.policies.networks.return_distribution import (
     ReturnDistribution,
     SupportMean,
 )
+from minding.policies.settings.q_learning import RainbowSettings
 
 
 class ExpectedRainbowCell(ExpectedQLearning):
@@ -44,6 +45,7 @@ class ExpectedRainbowCell(ExpectedQLearning):
 class Rainbow(ActionValuePolicy):
     """Rainbow for Discrete actions."""
 
+    cfg: RainbowSettings
     name = "rainbow"
 
     def make_network(self, rng: np.random.Generator) -> ReturnDistribution:

@@ -9,10 +9,10 @@ from mindspore import Parameter, Tensor, nn, ops
 from minding.configs.chains import Chain, get_chain
 from minding.engine import Middleware, OnlineRLContext
 from minding.engine.buffers import Priority, ReplayBuffer
-from minding.engine.config.config import LearnSection
+from minding.engine.config.config import RecordedFolder
 from minding.policies import get_algorithm
 from minding.policies.ppo import PPO, PPOCell
-from minding.policies.settings import groups
+from minding.policies.settings import replayed_critics, shared
 from minding.policies.td3 import TD3
 
 
@@ -124,20 +124,26 @@ class MyPPO(PPO):
     name = "mine"
 
 
-def of_data():
+class RecordedLearn(shared.TwinDelayedLearn, shared.NStep, shared.FromData, shared.Discounted):
+    pass
+
+
+class RecordedData(shared.RewardScales, RecordedFolder):
+    pass
+
+
+class RecordedSettings(replayed_critics.TD3Settings):
     """The settings of TD3 where it learns from recorded data."""
-    schema = get_algorithm("td3").config_schema()
-    for key in ("warmup", "update_per_collect", "updates_per_step"):
-        del schema["learn"][key]
-    schema["learn"].update(LearnSection.options("steps_per_call"))
-    return {**schema, "other": {"data": schema["model"]["encoder"], **groups.rewards()}}
+
+    learn: RecordedLearn
+    other: RecordedData
 
 
 class Recorded(TD3):
     """TD3 on recorded data."""
 
     algorithm = dataclasses.replace(
-        get_algorithm("td3"), name="recorded", schema=of_data, chain="offline", unit="train_iter"
+        get_algorithm("td3"), name="recorded", settings=RecordedSettings, chain="offline", unit="train_iter"
     )
 
 

@@ -46,7 +46,7 @@ def add(tree, own):
     for model, name in own:
         (tree / name).write_text((tree / model).read_text().replace("dqn", "twin").replace("DQN", "Twin"))
     family = tree / "policies/settings/q_learning.py"
-    entry = 'Algorithm("twin", "Twin", groups.action_values, actions=("discrete",), chain="off_policy"),'
+    entry = 'Algorithm("twin", "Twin", TransitionSettings, DISCRETE, "off_policy"),'
     family.write_text(family.read_text().replace("ALGORITHMS = (", f"ALGORITHMS = (\n    {entry}"))
 
 

@@ -36,9 +36,10 @@ from minding.middleware import (
     online_logger,
     termination_checker,
 )
-from minding.policies import DQN, PPO, get_policy_class
+from minding.policies import DQN, get_policy_class
 from minding.policies.core.base import BasePolicy
 from minding.policies.core.modes import CollectView, EvalView, LearnView
+from minding.policies.ppo import PPO
 from minding.training import evaluate, load_policy, train
 
 if TYPE_CHECKING:
@@ -64,11 +65,9 @@ def settings(folder: Path) -> Config:
     assert_type(cfg.env.spec.num_agents, int)
     assert_type(cfg.policy.learn.learning_rate, float)
     assert_type(cfg.policy.learn.my_own_key if "my_own_key" in cfg.policy.learn else None, object)
-    assert_type(cfg.policy.read("learn.clip_ratio", float), float)
     assert_type(cfg["seed"], object)
     cfg.seed = 2
     assert_type(describe_env(cfg.env)["num_agents"], object)
-    cfg.env.spec.action.read("n", int)
     assert_type(load_preset("cartpole_dqn"), Config)
     return cfg
 
@@ -182,6 +181,7 @@ def show_row(row: Mapping[str, float], step: int) -> None:
 
 def on_policy(cfg: Config) -> None:
     policy = PPO(cfg)
+    assert_type(policy.cfg.learn.clip_ratio, float)
     assert_type(policy.collect_mode, CollectView)
     assert_type(policy.learn_mode, LearnView)
     assert_type(policy.eval_mode, EvalView)

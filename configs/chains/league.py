@@ -49,7 +49,7 @@ def check(cfg: Config) -> None:
 
 def agent_names(cfg: Config) -> list[str]:
     """The names of all agents, in their order."""
-    return [str(name) for name in cfg.env.spec.read("agents.names", list)]
+    return [str(name) for name in cfg.env.spec.agents.names]
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
@@ -57,9 +57,9 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     names, pool = agent_names(cfg), ModelPool.of(cfg)
     league = League(pool, policy.collect_mode, cfg.league.size)
     env = league.environments(make_collector_env(cfg), [names.index(name) for name in cfg.league.opponents], cfg.seed)
-    freq = cfg.pool.read("freq", int)
+    assert cfg.pool.freq is not None
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    task.use(model_pool(policy, pool, freq, unit=cfg.pool.unit, score=lambda: league.rating))
+    task.use(model_pool(policy, pool, cfg.pool.freq, unit=cfg.pool.unit, score=lambda: league.rating))
     task.use(past_selves(league))
     task.use(StepCollector(cfg, policy.collect_mode, env))
     task.use(gae_estimator(cfg, policy.collect_mode))

@@ -52,7 +52,7 @@ def own_buffer(cfg: Config, policy: Policy) -> Buffer | None:
     Raises:
       CodeError, ConfigError: there is no such class (`buffer_class`), or making the buffer failed.
     """
-    name = cfg.policy.other.read("replay", str, "uniform")
+    name = cfg.policy.other.replay
     if not is_named(name):
         return None
     kind: Any = buffer_class(name)

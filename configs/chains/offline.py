@@ -24,32 +24,32 @@ from minding.middleware.dataset_evaluator import JudgedPolicy, unfit_for_fqe
 def check(cfg: Config) -> None:
     """Refuses a configuration without valid recorded data from which it can learn."""
     batch_size = cfg.policy.learn.batch_size
-    learned, _ = hold_out(open_data(cfg, batch_size), cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
+    learned, _ = hold_out(open_data(cfg, batch_size), cfg.policy.other.holdout, cfg.seed)
     for problem in too_few(len(learned), batch_size, "recorded steps that policy.other.holdout leaves"):
         raise DataError(f"{data_folder(cfg)!r}: {problem}")
     for problem in unfit_for_fqe(cfg, learned):
         raise ConfigError(problem)
-    RewardScale(cfg.policy.other.read("reward", str, "raw")).take(learned.returns())
+    RewardScale(cfg.policy.other.reward).take(learned.returns())
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     folder = data_folder(cfg)
-    mapped = cfg.policy.other.read("data_memory", str, "device") == "mapped"
+    mapped = cfg.policy.other.data_memory == "mapped"
     data = open_data(cfg, cfg.policy.learn.batch_size) if mapped else load_dataset(folder)
     check_fits(data, cfg.env, folder)
-    learned, held = hold_out(data, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
+    learned, held = hold_out(data, cfg.policy.other.holdout, cfg.seed)
     if cfg.env.env_id != RECORDED:
         task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     fields, learn = policy.learn_mode.fields, cfg.policy.learn
     tables = (
-        MappedTables(learned, fields, learn.steps_per_call * learn.batch_size * learn.read("length", int, 1))
+        MappedTables(learned, fields, learn.steps_per_call * learn.batch_size * max(1, learn.length))
         if mapped
         else DatasetTables(learned, fields)
     )
     task.use(offline_data_fetcher(cfg, tables))
     task.use(trainer(cfg, policy.learn_mode))
-    if held is not None or cfg.policy.eval.read("fqe", bool, False):
+    if held is not None or cfg.policy.eval.fqe:
         task.use(dataset_evaluator(cfg, cast(JudgedPolicy, policy), data, task=task))
 
 

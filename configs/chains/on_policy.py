@@ -27,7 +27,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
         task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
     use_novelty(task, cfg)
-    times = cfg.policy.learn.read("max_times_sampled", int, 1)
+    times = cfg.policy.learn.max_times_sampled
     if times > 1:
         task.use(rollout_queue(times))
     task.use(gae_estimator(cfg, policy.collect_mode))

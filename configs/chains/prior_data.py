@@ -55,7 +55,7 @@ def check(cfg: Config) -> None:
         )
     data = open_data(cfg, rows, "policy.other.data_share x policy.learn.batch_size")
     if cfg.chain == "prior_data":
-        RewardScale(other.read("reward", str, "raw")).take(data.returns())
+        RewardScale(other.reward).take(data.returns())
 
 
 def parts(cfg: Config, policy: Policy) -> tuple[MixedBuffer, BufferPart, BufferPart, Dataset]:
@@ -73,7 +73,7 @@ def parts(cfg: Config, policy: Policy) -> tuple[MixedBuffer, BufferPart, BufferP
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer, own, recorded, data = parts(cfg, policy)
-    if cfg.policy.other.read("reward", str, "raw") != "raw":
+    if cfg.policy.other.reward != "raw":
         cast(JudgedPolicy, policy).reward_scale.take(data.returns())
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if explores_by_chance(cfg):

@@ -10,6 +10,7 @@ from minding.configs.datasets import data_folder, open_data
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
+from minding.engine.config.options import setting_at
 from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.data.ranks import episode_ranks
 from minding.engine.errors import ConfigError
@@ -30,9 +31,9 @@ MODELS = ("gail", "airl", "trex")
 def check(cfg: Config) -> None:
     """Refuses a configuration without valid recorded data that fit its environment."""
     name = _model(cfg)
-    data = open_data(cfg, cfg.policy.other.read(f"{name}.batch_size", int), f"policy.other.{name}.batch_size")
+    data = open_data(cfg, setting_at(cfg, key := f"policy.other.{name}.batch_size"), key)
     if name == "trex":
-        episode_ranks(data, cfg.policy.other.read("trex.ranking", str))
+        episode_ranks(data, setting_at(cfg, "policy.other.trex.ranking"))
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:

@@ -35,7 +35,7 @@ def check(cfg: Config) -> None:
     game = make_board_game(cfg)
     check_fits(cfg, game)
     opponents_of(cfg, game)
-    opening_positions(game, cfg.policy.eval.read("opening_plies", int))
+    opening_positions(game, cfg.policy.eval.opening_plies)
 
 
 def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
@@ -47,7 +47,7 @@ def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
     Raises:
       ConfigError: no opponents are given, or one is unknown or cannot play the game.
     """
-    names = cfg.policy.eval.read("opponents", list)
+    names = cfg.policy.eval.opponents
     if not names:
         raise ConfigError("policy.eval.opponents=[]: expected at least one, such as random or uct:100")
     if twice := next((name for name in names if names.count(name) > 1), None):

@@ -10,6 +10,7 @@ from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
+from minding.engine.config.options import setting_at
 from minding.engine.data.returns import nstep_errors
 from minding.engine.errors import ConfigError
 from minding.engine.types import Buffer, Policy
@@ -44,7 +45,7 @@ def sequence_buffer(cfg: Config, policy: Policy) -> Buffer:
     priority = None
     if _by_priority(cfg):
         settings = cfg.policy.other.priority
-        priority = Priority(settings.alpha, settings.beta, settings.beta_steps, settings.eta)
+        priority = Priority(settings.alpha, settings.beta, settings.beta_steps, setting_at(settings, "eta"))
     return ReplayBuffer(
         cfg.policy.other.buffer_size, policy.learn_mode.fields, priority=priority, sequences=_sequences(cfg),
         images_once=True, seed=cfg.seed,
@@ -67,12 +68,12 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
 
 
 def _by_priority(cfg: Config) -> bool:
-    return cfg.policy.other.read("replay", str, "uniform") == "prioritized"
+    return cfg.policy.other.replay == "prioritized"
 
 
 def _sequences(cfg: Config) -> Sequences:
-    stride = cfg.policy.other.priority.stride if _by_priority(cfg) else 1
-    return Sequences(cfg.policy.learn.length, cfg.policy.learn.read("burn_in", int, 0), stride)
+    stride = setting_at(cfg, "policy.other.priority.stride") if _by_priority(cfg) else 1
+    return Sequences(cfg.policy.learn.length, cfg.policy.learn.burn_in, stride)
 
 
 chain = Chain(

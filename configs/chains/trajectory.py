@@ -15,7 +15,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
-    times = cfg.policy.learn.read("max_times_sampled", int, 1)
+    times = cfg.policy.learn.max_times_sampled
     if times > 1:
         task.use(rollout_queue(times))
     task.use(trajectory_trainer(cfg, policy.learn_mode))

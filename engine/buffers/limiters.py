@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from minding.engine.config.config import TableSection
 from minding.engine.errors import ConfigError, nearest
 
 
@@ -128,7 +127,7 @@ def stack(rows: int) -> Limiter:
     return queue(rows)
 
 
-LIMITERS: tuple[str, ...] = TableSection.options()["limiter"].allowed
+LIMITERS = ("none", "min_size", "ratio", "queue", "stack")
 """The names of all limiters."""
 
 

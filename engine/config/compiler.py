@@ -16,9 +16,10 @@ from typing import Any, Protocol
 
 import yaml
 
-from minding.engine.config.config import Config, EnvSection, Section
+from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.limits import set_length
 from minding.engine.config.options import Option, opt, plain, setting_at, short
+from minding.engine.config.section import Section
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text, replace
@@ -112,7 +113,7 @@ def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
     return f"unknown key {'.'.join(path)!r}{hint}{'' if hint.endswith('?') else '.'} Keys {where}: {', '.join(schema)}"
 
 
-RUN_SCHEMA = Config.options("exp_name", "seed", "device", "chain", "use", "run", "pool", "league", "lanes")
+RUN_SCHEMA = {key: node for key, node in Config.options().items() if key not in ("env", "policy")}
 """The settings that belong to no policy and no environment."""
 
 

@@ -158,26 +158,50 @@ def opt(
     return dataclasses.replace(option, default=option.check(default, "default"))
 
 
+_INHERITED: Any = ...
+
+
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """A setting as a section declares it, see `setting`."""
+    """A setting as a section declares it, see `setting`; what is inherited is as its base declares it."""
 
-    default: Any
-    allowed: str | tuple[Any, ...] | None
-    doc: str
-    reaches: str
+    default: Any = _INHERITED
+    allowed: str | tuple[Any, ...] | None = _INHERITED
+    doc: str = _INHERITED
+    reaches: str = _INHERITED
 
-    def option(self, annotation: str) -> Option:
-        """The option; a default of None has the type that the annotation of the field names."""
-        types = {kind.__name__: kind for kind in _TYPE_NAMES}
-        kind = types[re.match(r"\w+", annotation)[0]] if self.default is None else None  # type: ignore[index]
-        return opt(self.default, self.allowed, self.doc, type=kind, reaches=self.reaches)
+    def option(self, annotation: object, base: Option | None = None) -> Option:
+        """The option.
+
+        Args:
+          annotation: the annotation of the field, a text or a type, which names the type if the default is None.
+          base: the option of that name in the base of the section.
+        """
+        if base is None:
+            types = {kind.__name__: kind for kind in _TYPE_NAMES}
+            kind = types[str(annotation).partition(" |")[0]] if self.default is None else None
+            allowed = None if self.allowed is _INHERITED else self.allowed
+            doc, reaches = ("" if text is _INHERITED else text for text in (self.doc, self.reaches))
+            return opt(self.default, allowed, doc, type=kind, reaches=reaches)
+        default = base.default if self.default is _INHERITED else self.default
+        option = base if self.allowed is _INHERITED else opt(default, self.allowed, type=base.kind)
+        doc = base.doc if self.doc is _INHERITED else self.doc
+        reaches = base.reaches if self.reaches is _INHERITED else self.reaches
+        checked = option.check(default, "default")
+        return dataclasses.replace(option, default=checked, element=base.element, doc=doc, reaches=reaches)
 
 
-def setting(default: Any, allowed: str | tuple[Any, ...] | None = None, doc: str = "", *, reaches: str = "") -> Any:
+def setting(
+    default: Any = _INHERITED,
+    allowed: str | tuple[Any, ...] | None = _INHERITED,
+    doc: str = _INHERITED,
+    *,
+    reaches: str = _INHERITED,
+) -> Any:
     """Declares a setting as a field of a section; see `opt` for the arguments.
 
-    The result is `Any` for type checkers, to which the field has the type of its annotation.
+    In a section that has a base with this setting, an argument that is left out is as there. The result is `Any` for
+    type checkers, to which the field has the type of its annotation.
     """
     return Declared(default, allowed, doc, reaches)
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.config.compiler import config_text, read_config
-from minding.engine.config.config import Config
+from minding.engine.config.config import Config, RecordedFolder
 from minding.engine.config.named import CODE_KEYS, is_given, is_named, sources_of, texts_in
 from minding.engine.config.options import Option, is_within, plain, setting_at, short
 from minding.engine.errors import TrustError
@@ -200,7 +200,7 @@ def _confine(cfg: Config, paths: Collection[str]) -> None:
 
 def reaching_settings() -> dict[str, Option]:
     """The settings that reach out of a run, by path."""
-    return dict(_declared(Config.options(), ""))
+    return dict(_declared({**Config.options(), "policy": {"other": RecordedFolder.options()}}, ""))
 
 
 def _declared(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Option]]:

@@ -111,7 +111,7 @@ class BasePolicy:
             )
         self.algorithm.check_actions(cfg.env.spec.action)
         self.algorithm.check_agents(self.spec)
-        self.reward_scale = RewardScale(self.cfg.other.read("reward", str, "raw"))
+        self.reward_scale = RewardScale(self.cfg.other.reward)
         streams = SeedStreams(cfg.seed)
         self.learn_rng, self.learn_steps = streams.generator("policy.learn"), 0
         self.leaves = observation_leaves(cfg.env.spec.observation)
@@ -121,7 +121,7 @@ class BasePolicy:
             check_network(self.net, self.name)
             if "learn" in self.modes:
                 self.root = self.make_root(self.net, rng)
-                pixels = self.cfg.model.read("augment", int, 0)
+                pixels = self.cfg.model.augment
                 self.root.augment = RandomShift(self.leaves, pixels) if pixels else None
                 if cfg.run.gradient_stats:
                     self.root.optim.watch()

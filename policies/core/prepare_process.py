@@ -24,7 +24,7 @@ def prepare(cfg: Config) -> None:
     state = spec.agents.state if "agents" in spec else None
     seen = [spec.observation, *([] if state is None else [state])]
     images = any(leaf.is_image for space in seen for leaf in observation_leaves(space))
-    images = images or cfg.policy.model.read("net", str, "mlp") == "residual"
+    images = images or cfg.policy.model.get("net") == "residual"
     # A user's own encoder may have convolutions of MindSpore, and so has every network without this package's kernels.
     convolutions = cfg.policy.model.get("encoder") is not None or (images and not kernels.compiled())
     given = _within_cores(cfg.run.jit_threads)

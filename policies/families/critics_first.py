@@ -21,6 +21,7 @@ from minding.policies.networks.layers import Clip
 from minding.policies.ops import primitives
 from minding.policies.ops.primitives import after
 from minding.policies.ops.values import critic_objectives
+from minding.policies.settings.shared import DeterministicSettings, TwinDelayedSettings
 
 
 class CriticsFirst(GradientStep):
@@ -173,6 +174,7 @@ class DeterministicPolicy(BasePolicy):
     """Acts deterministically, explores with noise, and learns from single transitions; a subclass defines
     `make_root`."""
 
+    cfg: DeterministicSettings
     network_class = DeterministicActor
     sequences = False
 
@@ -213,6 +215,7 @@ class TwinDelayed(CriticsFirst):
 class TwinDelayedPolicy(DeterministicPolicy):
     """A policy with the root cell `TwinDelayed`; a subclass defines `step_class`."""
 
+    cfg: TwinDelayedSettings
     counts_steps = True
     root: TwinDelayed
 

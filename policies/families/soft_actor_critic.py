@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.config.options import setting_at
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.core.base import BasePolicy
@@ -19,6 +20,7 @@ from minding.policies.networks.actor_critic import ActionValue, CriticEnsemble, 
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.primitives import after
 from minding.policies.ops.values import critic_objectives
+from minding.policies.settings.shared import SoftSettings
 
 
 class SoftActorCritic(CriticsFirst):
@@ -181,6 +183,7 @@ class SquashedGaussianPolicy(BasePolicy):
       has_targets: whether the critics have targets.
     """
 
+    cfg: SoftSettings
     has_targets = True
     network_class = SquashedActor
     critic_class = ActionValue
@@ -189,7 +192,7 @@ class SquashedGaussianPolicy(BasePolicy):
 
     @property
     def n_critics(self) -> int:
-        return self.cfg.model.read("n_critics", int, 2)
+        return int(setting_at(self.cfg, "model.n_critics", 2))
 
     @property
     def action_size(self) -> int:
@@ -200,7 +203,7 @@ class SquashedGaussianPolicy(BasePolicy):
         """The configured value, or -(action size)."""
         if self.cfg.learn.target_entropy is None:
             return float(-self.action_size)
-        return self.cfg.learn.read("target_entropy", float)
+        return self.cfg.learn.target_entropy
 
     def make_root(self, net: Any, rng: np.random.Generator) -> SquashedGaussianStep:
         critics, *targets = (

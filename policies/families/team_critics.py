@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.config.options import setting_at
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
@@ -24,6 +25,7 @@ from minding.policies.networks.team_networks import AgentActors, AgentCritics, t
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.values import half_square, lowest
+from minding.policies.settings.teams import TeamCriticSettings
 
 
 class TeamCritics(CriticsFirst):
@@ -157,6 +159,7 @@ class TeamCriticsPolicy(TeamPolicy):
     A subclass defines `make_root`, `make_actor` and `inputs`.
     """
 
+    cfg: TeamCriticSettings
     network_class = AgentActors
     root: TeamCritics
 
@@ -169,7 +172,7 @@ class TeamCriticsPolicy(TeamPolicy):
     def make_critics(self, rng: np.random.Generator) -> tuple[AgentCritics, AgentCritics]:
         """The critics of all agents, and their equal targets."""
         model = self.cfg.model
-        central, count = model.read("central", bool), model.read("n_critics", int, 1)
+        central, count = model.central, setting_at(model, "n_critics", 1)
         critics, targets = (AgentCritics(self.spec, model, rng, central, count) for _ in range(2))
         equalize(critics, targets)
         return critics, targets

@@ -1,6 +1,6 @@
 """Settings of the algorithms, importable without MindSpore.
 
-Each family has a module with a function per algorithm and a table `ALGORITHMS`.
+Each family has a module with a class of settings per algorithm and a table `ALGORITHMS`.
 
 This module has the properties of an algorithm that are known without loading MindSpore.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
+from minding.engine.config.config import PolicySection
 from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
 from minding.engine.data.action_trees import COMPOSITE
@@ -25,6 +26,8 @@ SINGLE_ACTIONS = ("discrete", "multi_discrete", "box")
 """The kinds of action space without those that join choices and numbers."""
 ANY_ACTIONS = (*SINGLE_ACTIONS, COMPOSITE)
 """All kinds of action space."""
+DISCRETE, BOX, EITHER = ("discrete",), ("box",), ("discrete", "box")
+"""Kinds of action space of algorithms for one or two of them."""
 SEARCHED: Mapping[str, Range | Choice] = {
     "learn.learning_rate": Range(1e-5, 1e-2, log=True),
     "learn.gamma": Choice.of(0.9, 0.95, 0.98, 0.99, 0.995),
@@ -54,8 +57,8 @@ class Algorithm:
     """Value of `policy.type`, and name of the files of policy, test and page."""
     class_name: str
     """Name of the policy class, in ``minding.policies.<name>`` unless `variant_of` is set."""
-    schema: Callable[[], dict[str, Any]]
-    """Function that returns the algorithm's keys in the section `policy`; its docstring says what a variant is."""
+    settings: type[PolicySection]
+    """Class of the algorithm's settings, the section `policy`; its docstring says what a variant is."""
     actions: tuple[str, ...]
     """Kinds of action space in which the algorithm can act."""
     chain: str
@@ -79,11 +82,12 @@ class Algorithm:
     """Values of a hyperparameter search that differ from `SEARCHED`, by setting."""
 
     def config_schema(self) -> dict[str, Any]:
-        return self.schema()
+        """The settings of the section `policy` besides its type, see `Section.options`."""
+        return self.settings.options()
 
     def search_space(self) -> dict[str, Range | Choice]:
         """The values of a hyperparameter search, by the full path of the setting."""
-        keys, known = self.schema(), {**SEARCHED, **self.searched}
+        keys, known = self.config_schema(), {**SEARCHED, **self.searched}
         return {f"policy.{path}": values for path, values in known.items() if setting_at(keys, path) is not None}
 
     def check_actions(
@@ -153,5 +157,5 @@ class Algorithm:
 
 def families() -> list[ModuleType]:
     """The modules of this folder that have a table `ALGORITHMS`."""
-    names = [module.name for module in pkgutil.iter_modules(__path__) if module.name != "groups"]
-    return [importlib.import_module(f"{__name__}.{name}") for name in names]
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    return [module for module in modules if hasattr(module, "ALGORITHMS")]

@@ -2,160 +2,223 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, ModelSection, PrioritySection
-from minding.engine.config.options import MODULE_NAME, WIDTH
+from minding.engine.config.config import Config, PolicySection, PrioritySection, TableSection
+from minding.engine.config.options import MODULE_NAME, WIDTH, setting
+from minding.engine.config.section import section
 from minding.engine.config.space import Choice
-from minding.policies.settings import Algorithm, groups
+from minding.engine.errors import ConfigError
+from minding.policies.settings import DISCRETE, Algorithm, shared
 
 
-def dqn() -> groups.Schema:
-    """Settings of DQN."""
-    return groups.action_values(
-        groups.augmentation(),
-        learn={
-            "munchausen": opt(
-                0.0,
-                "[0, 1]",
-                "weight of the action's scaled log-probability, which is added to the reward; the target is then soft, "
-                "and `double` without effect; 0: off, the paper's value is 0.9",
-            ),
-            "munchausen_temperature": opt(
-                0.03, "(0, inf)", "temperature of the policy softmax(Q / temperature) that `munchausen` takes"
-            ),
-        },
+class QModel(shared.Dueling, shared.Blocks):
+    hidden: list[int] = setting([128, 128])
+
+
+class QLearn(shared.DoubleQ, shared.GradNorm, shared.OffPolicyLearn):
+    learning_rate = 1e-3
+    batch_size = 128
+    update_per_collect = 2
+    target: shared.Target
+
+
+class QReplay(shared.Novelty, shared.Exploration, shared.Replay):
+    """Replay of transitions or sequences, uniform or by priority."""
+
+
+class TransitionReplay(shared.PriorData, shared.Hindsight, QReplay):
+    replay: str = setting(
+        "uniform",
+        ("uniform", "prioritized", "table", MODULE_NAME),
+        "sample transitions uniformly, by priority (the size of their TD error), from a table with the settings "
+        "policy.other.table, or from a buffer of your own, see howto/custom_algorithms.md",
+    )
+    priority: PrioritySection
+    table: TableSection
+
+
+class QSettings(PolicySection):
+    """Settings of value-based algorithms that learn from replay."""
+
+    model: QModel
+    learn: QLearn
+    collect: shared.Collect
+    eval: shared.Evaluation
+    other: QReplay
+
+
+class TransitionSettings(QSettings):
+    """Of those that replay single transitions."""
+
+    other: TransitionReplay
+
+
+class DQNModel(shared.Augmentation, QModel): ...
+
+
+class DQNLearn(QLearn):
+    munchausen: float = setting(
+        0.0,
+        "[0, 1]",
+        "weight of the action's scaled log-probability, which is added to the reward; the target is then soft, and "
+        "`double` without effect; 0: off, the paper's value is 0.9",
+    )
+    munchausen_temperature: float = setting(
+        0.03, "(0, inf)", "temperature of the policy softmax(Q / temperature) that `munchausen` takes"
+    )
+
+    def check(self, cfg: Config) -> None:
+        # The log-probability of one action is added to one reward.
+        if self.munchausen and self.nstep > 1:
+            raise ConfigError(
+                f"policy.learn.munchausen={self.munchausen:g} needs rewards of single steps, but policy.learn.nstep="
+                f"{self.nstep}: use policy.learn.nstep=1"
+            )
+
+
+class DQNSettings(TransitionSettings):
+    model: DQNModel
+    learn: DQNLearn
+
+
+class C51Model(shared.Atoms, QModel): ...
+
+
+class C51Settings(TransitionSettings):
+    model: C51Model
+
+
+class HuberLearn(QLearn):
+    kappa: float = setting(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear")
+
+
+class QRDQNModel(QModel):
+    n_quantiles: int = setting(50, WIDTH, "quantiles of the return distribution of each action")
+
+
+class QRDQNSettings(TransitionSettings):
+    model: QRDQNModel
+    learn: HuberLearn
+
+
+class IQNModel(QModel):
+    n_cosines: int = setting(64, WIDTH, "cosine features of the embedding of a quantile fraction")
+    n_fractions: int = setting(32, WIDTH, "K: fixed quantile fractions, averaged for the value of an action")
+
+
+class IQNLearn(HuberLearn):
+    n_fractions: int = setting(8, WIDTH, "N: quantile fractions sampled per transition")
+    n_target_fractions: int = setting(8, WIDTH, "N': quantile fractions sampled per transition for the target")
+
+
+class IQNSettings(TransitionSettings):
+    model: IQNModel
+    learn: IQNLearn
+
+
+class FQFModel(IQNModel):
+    n_fractions: int = setting(doc="N: proposed quantile fractions")
+
+
+class FQFLearn(HuberLearn):
+    fraction_learning_rate: float = setting(
+        2.5e-9, "(0, 1]", "learning rate of the layer that proposes fractions, by RMSProp"
     )
 
 
-def c51() -> groups.Schema:
-    """Settings of C51."""
-    return groups.action_values(ModelSection.options("n_atoms", "v_min", "v_max"))
+class FQFSettings(TransitionSettings):
+    model: FQFModel
+    learn: FQFLearn
 
 
-def qrdqn() -> groups.Schema:
-    """Settings of QR-DQN."""
-    return groups.action_values(
-        {"n_quantiles": opt(50, WIDTH, "quantiles of the return distribution of each action")},
-        LearnSection.options("kappa"),
+class PQNModel(shared.Dueling, shared.Network):
+    hidden: list[int] = setting([128, 128])
+    norm = "layer"
+
+
+class PQNLearn(shared.Passes, shared.Gae, shared.GradNorm, shared.Discounted):
+    learning_rate = 1e-3
+    anneal_lr = True
+    gae_lambda: float = setting(doc="lambda of the lambda-returns; 0: one-step targets")
+    n_epoch = 4
+    n_minibatch = 8
+
+
+class PQNSettings(PolicySection):
+    model: PQNModel
+    learn: PQNLearn
+    collect: shared.Collect = section(n_sample=1024)
+    eval: shared.Evaluation
+    other: shared.Exploration
+
+
+class RainbowModel(shared.Atoms, QModel):
+    dueling = True
+    distributional: bool = setting(
+        True, None, "learn the return distribution, as in C51; false: the expected return, as in DQN"
+    )
+    noisy: bool = setting(True, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`")
+    noisy_sigma: float = setting(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)")
+
+
+class RainbowSettings(TransitionSettings):
+    model: RainbowModel
+    learn = section(nstep=3)
+    other = section(replay="prioritized")
+
+
+class R2D2Model(shared.Memory, QModel):
+    memory: str = setting(
+        "gru", ("gru", "lstm", "gtrxl"), "recurrent layer or gated transformer between encoder and hidden layers"
     )
 
 
-def iqn() -> groups.Schema:
-    """Settings of IQN."""
-    return groups.action_values(
-        {
-            "n_cosines": opt(64, WIDTH, "cosine features of the embedding of a quantile fraction"),
-            "n_fractions": opt(32, WIDTH, "K: fixed quantile fractions, averaged for the value of an action"),
-        },
-        {
-            "n_fractions": opt(8, WIDTH, "N: quantile fractions sampled per transition"),
-            "n_target_fractions": opt(8, WIDTH, "N': quantile fractions sampled per transition for the target"),
-            **LearnSection.options("kappa"),
-        },
+class R2D2Learn(shared.Sequences, QLearn):
+    batch_size: int = setting(32, doc="sequences per gradient step")
+    length: int = setting(20, doc="transitions of a sequence that are learned from")
+    nstep: int = setting(5, doc="steps of the n-step return, within the sequence")
+    burn_in: int = setting(10, "[0, 10000]", "transitions before the sequence, which only warm up the recurrent state")
+    rescale: bool = setting(True, None, "apply the value rescaling h to returns")
+
+
+class R2D2Priority(PrioritySection):
+    alpha = 0.9
+    beta = 0.6
+    eta: float = setting(
+        0.9, "[0, 1]", "prioritized: weight of the largest TD error of a sequence; the mean has the weight 1 - eta"
+    )
+    stride: int = setting(
+        10, "[1, 10000]", "prioritized: transitions between the starts of successive sequences; a divisor of length"
     )
 
 
-def fqf() -> groups.Schema:
-    """Settings of FQF."""
-    return groups.action_values(
-        {
-            "n_cosines": opt(64, WIDTH, "cosine features of the embedding of a quantile fraction"),
-            "n_fractions": opt(32, WIDTH, "N: proposed quantile fractions"),
-        },
-        {
-            "fraction_learning_rate": opt(
-                2.5e-9, "(0, 1]", "learning rate of the layer that proposes fractions, by RMSProp"
-            ),
-            **LearnSection.options("kappa"),
-        },
-    )
+class SequenceReplay(QReplay):
+    """Of sequences: goals, recorded transitions and tables are for single ones."""
 
-
-def pqn() -> groups.Schema:
-    """Settings of PQN."""
-    model = groups.model([128, 128], "relu")
-    model["norm"] = dataclasses.replace(model["norm"], default="layer")
-    learn = LearnSection.options(
-        "optimizer", "gamma", "on_nan", learning_rate=1e-3, gae_lambda=0.95, grad_norm=10.0, n_epoch=4, n_minibatch=8
-    )
-    return {
-        "model": {**model, **ModelSection.options("dueling")},
-        "learn": {
-            **groups.described(learn, gae_lambda="lambda of the lambda-returns; 0: one-step targets"),
-            **groups.anneal(True),
-        },
-        "collect": groups.collect(1024),
-        "eval": groups.evaluation(),
-        "other": groups.eps(10_000),
-    }
-
-
-def rainbow() -> groups.Schema:
-    """Settings of Rainbow."""
-    keys = groups.action_values(
-        {
-            "distributional": opt(
-                True, None, "learn the return distribution, as in C51; false: the expected return, as in DQN"
-            ),
-            **ModelSection.options("n_atoms", "v_min", "v_max"),
-            "noisy": opt(True, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`"),
-            "noisy_sigma": opt(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)"),
-        }
-    )
-    # These parts are off by default in the algorithms from which they are taken.
-    on = (("model", "dueling", True), ("learn", "nstep", 3), ("other", "replay", "prioritized"))
-    for section, key, value in on:
-        keys[section][key] = dataclasses.replace(keys[section][key], default=value)
-    return keys
-
-
-def r2d2() -> groups.Schema:
-    """Settings of R2D2."""
-    memory = groups.memory("gru", "encoder and hidden layers")
-    # It always has one.
-    memory["memory"] = dataclasses.replace(memory["memory"], allowed=memory["memory"].allowed[1:])
-    keys = groups.action_values(
-        memory,
-        {
-            **groups.described(
-                LearnSection.options("burn_in", "rescale", batch_size=32, length=20, nstep=5),
-                batch_size="sequences per gradient step",
-                length="transitions of a sequence that are learned from",
-                nstep="steps of the n-step return, within the sequence",
-            ),
-        },
-    )
-    other = keys["other"]
-    # These keys apply to single transitions only.
-    for name in ("hindsight", "data", "data_share", "table"):
-        del other[name]
-    other["replay"] = opt(
+    replay: str = setting(
         "prioritized",
         ("uniform", "prioritized", MODULE_NAME),
         "sample sequences uniformly, by priority (the size of their TD errors), or from a buffer of your own, see "
         "howto/custom_algorithms.md",
     )
-    other["priority"] = PrioritySection.options("beta_steps", "eta", "stride", alpha=0.9, beta=0.6)
-    return keys
+    priority: R2D2Priority
 
+
+class R2D2Settings(QSettings):
+    model: R2D2Model
+    learn: R2D2Learn
+    other: SequenceReplay
+
+
+# The rows of R2D2's minibatches are sequences.
+_OF_SEQUENCES = {"learn.batch_size": Choice.of(16, 32, 64)}
 
 ALGORITHMS = (
-    Algorithm("dqn", "DQN", dqn, actions=("discrete",), chain="off_policy"),
-    Algorithm("c51", "C51", c51, actions=("discrete",), chain="off_policy"),
-    Algorithm("qrdqn", "QRDQN", qrdqn, actions=("discrete",), chain="off_policy"),
-    Algorithm("iqn", "IQN", iqn, actions=("discrete",), chain="off_policy"),
-    Algorithm("fqf", "FQF", fqf, actions=("discrete",), chain="off_policy"),
-    Algorithm("pqn", "PQN", pqn, actions=("discrete",), chain="on_policy"),
-    Algorithm("rainbow", "Rainbow", rainbow, actions=("discrete",), chain="off_policy"),
-    Algorithm(
-        "r2d2",
-        "R2D2",
-        r2d2,
-        actions=("discrete",),
-        chain="sequence_replay",
-        # The rows of its minibatches are sequences.
-        searched={"learn.batch_size": Choice.of(16, 32, 64)},
-    ),
+    Algorithm("dqn", "DQN", DQNSettings, DISCRETE, "off_policy"),
+    Algorithm("c51", "C51", C51Settings, DISCRETE, "off_policy"),
+    Algorithm("qrdqn", "QRDQN", QRDQNSettings, DISCRETE, "off_policy"),
+    Algorithm("iqn", "IQN", IQNSettings, DISCRETE, "off_policy"),
+    Algorithm("fqf", "FQF", FQFSettings, DISCRETE, "off_policy"),
+    Algorithm("pqn", "PQN", PQNSettings, DISCRETE, "on_policy"),
+    Algorithm("rainbow", "Rainbow", RainbowSettings, DISCRETE, "off_policy"),
+    Algorithm("r2d2", "R2D2", R2D2Settings, DISCRETE, "sequence_replay", searched=_OF_SEQUENCES),
 )

@@ -2,124 +2,221 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
-from minding.engine.config.config import LearnSection, ModelSection
-from minding.engine.data.action_trees import COMPOSITE
-from minding.policies.settings import Algorithm, groups
+from minding.engine.config.config import Config, PolicySection
+from minding.engine.config.options import setting
+from minding.engine.config.section import section
+from minding.engine.data.action_trees import COMPOSITE, number_owners
+from minding.engine.errors import ConfigError, SpaceError
+from minding.policies.settings import BOX, DISCRETE, Algorithm, shared
 
-_SCALED = ModelSection.options(normalize_obs=True)
-"""With vectors in units of their running deviation, tasks of any scale are learned."""
-
-
-def ddpg() -> groups.Schema:
-    """Settings of DDPG."""
-    learn = groups.soft_targets(per="gradient step")
-    return groups.replayed_critics(learn, _SCALED, groups.noise("ou", 0.2))
+# With vectors in units of their running deviation (`normalize_obs`), tasks of any scale are learned.
 
 
-def td3() -> groups.Schema:
-    """Settings of TD3."""
-    learn = LearnSection.options("tau", "policy_delay", "target_noise", "noise_clip")
-    return groups.replayed_critics(learn, _SCALED, groups.noise("gaussian", 0.1))
+class CriticModel(shared.Blocks, shared.CriticNetwork):
+    hidden: list[int] = setting([256, 256])
 
 
-def sac() -> groups.Schema:
-    """Settings of SAC."""
-    schema = _soft_actor_critic()
-    schema["model"] |= groups.augmentation()
-    schema["learn"] |= LearnSection.options(learning_rate=1e-3)
-    return schema
+class CriticLearn(shared.SoftTargets, shared.OffPolicyLearn):
+    learning_rate = 1e-3
 
 
-def _soft_actor_critic() -> groups.Schema:
-    learn = {
-        **LearnSection.options(learning_rate=3e-4),
-        **LearnSection.options("alpha", "auto_alpha", "target_entropy"),
-    }
-    return groups.replayed_critics({**learn, **groups.soft_targets(network="critics", per="gradient step")}, _SCALED)
+class CriticCollect(shared.RandomSteps, shared.Collect): ...
 
 
-def redq() -> groups.Schema:
-    """Settings of REDQ."""
-    schema = _soft_actor_critic()
-    schema["model"] |= {
-        **ModelSection.options(n_critics=10),
-        "dropout": opt(0.0, "[0, 0.9]", "share of units that hidden layers of the critics drop while they learn"),
-    }
-    schema["learn"] |= {
-        "target_subset": opt(
-            2, "[1, 100]", "critics of which the smallest value is the target, drawn again for each gradient step"
-        ),
-        **groups.described(
-            LearnSection.options(policy_delay=20, update_per_collect=160),
-            policy_delay="critic updates per update of the actor",
-        ),
-    }
-    return schema
+class CriticReplay(shared.Novelty, shared.PriorData, shared.Replay):
+    buffer_size = 1_000_000
 
 
-def crossq() -> groups.Schema:
-    """Settings of CrossQ."""
-    schema = _soft_actor_critic()
-    # Its inputs and hidden layers have a normalization of their own.
-    del schema["model"]["block"], schema["learn"]["tau"]
-    schema["model"] |= ModelSection.options("n_critics", "normalize_obs")
-    schema["learn"] |= {
-        **LearnSection.options(learning_rate=1e-3),
-        **groups.described(LearnSection.options(policy_delay=3), policy_delay="critic updates per update of the actor"),
-        "renorm_after": opt(
-            100_000,
-            "[0, inf)",
-            "gradient steps after which batches are normalized by moving averages, not by their own moments only",
-        ),
-    }
-    return schema
+class GoalReplay(shared.Hindsight, CriticReplay): ...
 
 
-def tqc() -> groups.Schema:
-    """Settings of TQC."""
-    schema = _soft_actor_critic()
-    schema["model"] |= {
-        **ModelSection.options(n_critics=5),
-        "n_quantiles": opt(25, "[1, 1000]", "quantiles of each critic"),
-    }
-    schema["learn"] |= {
-        "dropped_quantiles": opt(2, "[0, 999]", "highest quantiles per critic that are left out of the target")
-    }
-    return schema
+class CriticSettings(PolicySection):
+    """Settings of policies with critics that learn from replay."""
+
+    model: CriticModel
+    learn: shared.OffPolicyLearn
+    collect: CriticCollect
+    eval: shared.Evaluation
+    other: shared.Replay
 
 
-def pdqn() -> groups.Schema:
-    """Settings of P-DQN."""
-    multi_pass = opt(
+class NoisyCollect(shared.Noisy, CriticCollect): ...
+
+
+class GradientStepTargets(CriticLearn):
+    tau: float = setting(doc="weight of the online networks in the moving average of the targets, per gradient step")
+
+
+class DDPGSettings(shared.DeterministicSettings, CriticSettings):
+    model = section(normalize_obs=True)
+    learn: GradientStepTargets
+    collect: NoisyCollect = section(noise=section(kind="ou", sigma=0.2))
+    other: GoalReplay
+
+
+class TD3Learn(shared.TwinDelayedLearn, CriticLearn): ...
+
+
+class TD3Settings(shared.TwinDelayedSettings, CriticSettings):
+    model = section(normalize_obs=True)
+    learn: TD3Learn
+    collect: NoisyCollect
+    other: GoalReplay
+
+
+class SoftLearn(shared.EntropyInNats, shared.Temperature, shared.OffPolicyLearn):
+    """Learning of soft actor-critics."""
+
+    learning_rate = 3e-4
+
+
+class SoftTargetsLearn(shared.SoftTargets, SoftLearn):
+    tau: float = setting(doc="weight of the online critics in the moving average of the targets, per gradient step")
+
+
+class SoftSettings(shared.SoftSettings, CriticSettings):
+    """Settings of soft actor-critics that learn from replay."""
+
+    learn: SoftLearn
+
+
+class SACModel(shared.Augmentation, CriticModel): ...
+
+
+class SACSettings(SoftSettings):
+    model: SACModel = section(normalize_obs=True)
+    learn: SoftTargetsLearn = section(learning_rate=1e-3)
+    other: GoalReplay
+
+
+class REDQModel(shared.Ensemble, CriticModel):
+    n_critics = 10
+    dropout: float = setting(0.0, "[0, 0.9]", "share of units that hidden layers of the critics drop while they learn")
+
+    def check(self, cfg: Config) -> None:
+        if self.dropout and not self.hidden:
+            raise ConfigError(
+                f"policy.model.dropout={self.dropout:g} with policy.model.hidden=[]: there is no layer that could drop "
+                "units; give hidden layers, or policy.model.dropout=0"
+            )
+
+
+class REDQLearn(shared.Delayed, SoftTargetsLearn):
+    target_subset: int = setting(
+        2, "[1, 100]", "critics of which the smallest value is the target, drawn again for each gradient step"
+    )
+    policy_delay: int = setting(20, doc="critic updates per update of the actor")
+    update_per_collect = 160
+
+
+class REDQSettings(SoftSettings):
+    model: REDQModel = section(normalize_obs=True)
+    learn: REDQLearn
+    other: GoalReplay
+
+    def check(self, cfg: Config) -> None:
+        subset, critics = self.learn.target_subset, self.model.n_critics
+        if subset > critics:
+            raise ConfigError(
+                f"policy.learn.target_subset={subset} exceeds policy.model.n_critics={critics}: the subset is drawn "
+                "from these critics"
+            )
+
+
+class CrossQModel(shared.Ensemble, shared.CriticNetwork):
+    """Its inputs and hidden layers have a normalization of their own."""
+
+    hidden: list[int] = setting([256, 256])
+
+
+class CrossQLearn(shared.Delayed, SoftLearn):
+    """Without targets."""
+
+    learning_rate = 1e-3
+    policy_delay: int = setting(3, doc="critic updates per update of the actor")
+    renorm_after: int = setting(
+        100_000,
+        "[0, inf)",
+        "gradient steps after which batches are normalized by moving averages, not by their own moments only",
+    )
+
+
+class CrossQSettings(shared.SoftSettings):
+    model: CrossQModel
+    learn: CrossQLearn
+    collect: CriticCollect
+    eval: shared.Evaluation
+    other: GoalReplay
+
+
+class TQCModel(shared.Ensemble, CriticModel):
+    n_critics = 5
+    n_quantiles: int = setting(25, "[1, 1000]", "quantiles of each critic")
+
+
+class TQCLearn(SoftTargetsLearn):
+    dropped_quantiles: int = setting(2, "[0, 999]", "highest quantiles per critic that are left out of the target")
+
+
+class TQCSettings(SoftSettings):
+    model: TQCModel = section(normalize_obs=True)
+    learn: TQCLearn
+    other: GoalReplay
+
+    def check(self, cfg: Config) -> None:
+        quantiles, dropped = self.model.n_quantiles, self.learn.dropped_quantiles
+        if dropped >= quantiles:
+            raise ConfigError(
+                f"policy.learn.dropped_quantiles={dropped} leaves none of policy.model.n_quantiles={quantiles}: use "
+                f"{quantiles - 1} or less"
+            )
+
+
+class PDQNModel(CriticModel):
+    multi_pass: bool = setting(
         False, None, "compute the value of a choice with its own parameters only (MP-DQN); needs a Box for each choice"
     )
-    schema = groups.replayed_critics(
-        groups.soft_targets(per="gradient step"), {"multi_pass": multi_pass}, groups.noise("gaussian", 0.1)
-    )
-    schema["other"] |= groups.eps(10_000)
-    del schema["other"]["hindsight"]
-    return schema
+
+    def check(self, cfg: Config) -> None:
+        if self.multi_pass:
+            try:
+                number_owners(cfg.env.spec.env_action)
+            except SpaceError as error:
+                raise SpaceError(f"policy.model.multi_pass=true: {error}; set it to false") from None
 
 
-def discrete_sac() -> groups.Schema:
-    """Settings of discrete SAC."""
-    learn = {
-        **LearnSection.options("alpha", "auto_alpha", learning_rate=3e-4),
-        **groups.soft_targets(network="critics", per="gradient step"),
-        **LearnSection.options("target_entropy_share"),
-    }
-    what = "critics with separate streams for state value and advantages"
-    return groups.replayed_critics(learn, groups.described(ModelSection.options("dueling"), dueling=what))
+class PDQNReplay(shared.Exploration, CriticReplay): ...
+
+
+class PDQNSettings(CriticSettings):
+    model: PDQNModel
+    learn: GradientStepTargets
+    collect: NoisyCollect
+    other: PDQNReplay
+
+
+class DiscreteSACModel(shared.Dueling, CriticModel):
+    dueling: bool = setting(doc="critics with separate streams for state value and advantages")
+
+
+class DiscreteSACLearn(shared.SoftTargets, shared.EntropyShare, shared.Temperature, shared.OffPolicyLearn):
+    learning_rate = 3e-4
+    tau: float = setting(doc="weight of the online critics in the moving average of the targets, per gradient step")
+
+
+class DiscreteSACSettings(CriticSettings):
+    model: DiscreteSACModel
+    learn: DiscreteSACLearn
+    other: GoalReplay
 
 
 ALGORITHMS = (
-    Algorithm("ddpg", "DDPG", ddpg, actions=("box",), chain="off_policy", unit_box=True),
-    Algorithm("td3", "TD3", td3, actions=("box",), chain="off_policy", unit_box=True),
-    Algorithm("sac", "SAC", sac, actions=("box",), chain="off_policy", unit_box=True),
-    Algorithm("redq", "REDQ", redq, actions=("box",), chain="off_policy", unit_box=True),
-    Algorithm("crossq", "CrossQ", crossq, actions=("box",), chain="off_policy", unit_box=True),
-    Algorithm("pdqn", "PDQN", pdqn, actions=(COMPOSITE,), chain="off_policy", unit_box=True, choices=1),
-    Algorithm("tqc", "TQC", tqc, actions=("box",), chain="off_policy", unit_box=True),
-    Algorithm("discrete_sac", "DiscreteSAC", discrete_sac, actions=("discrete",), chain="off_policy"),
+    Algorithm("ddpg", "DDPG", DDPGSettings, BOX, "off_policy", unit_box=True),
+    Algorithm("td3", "TD3", TD3Settings, BOX, "off_policy", unit_box=True),
+    Algorithm("sac", "SAC", SACSettings, BOX, "off_policy", unit_box=True),
+    Algorithm("redq", "REDQ", REDQSettings, BOX, "off_policy", unit_box=True),
+    Algorithm("crossq", "CrossQ", CrossQSettings, BOX, "off_policy", unit_box=True),
+    Algorithm("pdqn", "PDQN", PDQNSettings, (COMPOSITE,), "off_policy", unit_box=True, choices=1),
+    Algorithm("tqc", "TQC", TQCSettings, BOX, "off_policy", unit_box=True),
+    Algorithm("discrete_sac", "DiscreteSAC", DiscreteSACSettings, DISCRETE, "off_policy"),
 )

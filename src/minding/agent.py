@@ -20,6 +20,7 @@ from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint, check_complete
 from minding.engine.config.limits import run_length
+from minding.engine.config.options import setting_at
 from minding.engine.config.trust import read_foreign
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
@@ -125,7 +126,7 @@ class Agent:
         self._resume_clock: int | None = None
         # The learning rates of the settings, and the share of them with which a loaded policy continues.
         learn = cfg.policy.learn
-        self._rates = {key: learn.read(key, float) for key in learn if key.endswith("learning_rate")}
+        self._rates = {key: setting_at(learn, key) for key in learn if key.endswith("learning_rate")}
         self._anneals, self._share = cfg.policy.learn.get("anneal_lr"), 1.0
         self._resume: str | Path = "latest"
         self._asked = 0
@@ -318,7 +319,7 @@ class Agent:
 
     def _say_schedule(self, steps: int) -> None:
         """Prints how the learning rate changes in this call, if it changes differently than in a single call."""
-        learn, rollout = self.cfg.policy.learn, self.cfg.policy.read("collect.n_sample", int, 0)
+        learn, rollout = self.cfg.policy.learn, self.cfg.policy.collect.n_sample
         if not learn.get("anneal_lr") or learn.get("anneal_steps") is not None:
             return
         shared = "total=... spreads one schedule over several calls of learn"
@@ -500,7 +501,7 @@ def _of_saved(path: Path, env: Any, rate: list[str], trust: bool, progress: bool
     clock = run_length(agent.cfg).steps if agent._warm_clock is None else agent._warm_clock
     if not rate:
         agent._share = last_rate(agent.cfg, clock)
-    if "eps" in agent.cfg.policy.read("other", dict, {}):
+    if "eps" in agent.cfg.policy.other:
         agent._warm_eps = eps_at(agent.cfg.policy.other.eps, clock)
     agent.policy  # noqa: B018  # raises if the weights do not fit
     return agent
@@ -547,9 +548,8 @@ def _learn_from(user: Config, dataset: str | Path, alone: bool) -> None:
             f"dataset={type(dataset).__name__}: expected a folder of recorded data; save_dataset(path, data) of "
             "minding.engine.data.dataset_writer writes one"
         )
-    policy = Config(user.read("policy", dict, {}))
-    policy["other"] = {**policy.read("other", dict, {}), "data": str(dataset)}
-    user["policy"] = policy
-    env = user.read("env", dict, {})
+    policy = setting_at(user, "policy", {})
+    user["policy"] = {**policy, "other": {**policy.get("other", {}), "data": str(dataset)}}
+    env = setting_at(user, "env", {})
     if alone and not env.get("env_id"):
         user["env"] = {**env, "env_id": RECORDED}

@@ -17,6 +17,7 @@ from minding.engine.chain.middleware import Role
 from minding.engine.chain.pipeline import all_leaves, chain_nodes
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
+from minding.engine.config.section import Section
 from minding.engine.lanes.options import default_staleness
 from minding.engine.run.pool import ModelPool
 from minding.engine.run.run_dir import RunDir
@@ -31,7 +32,9 @@ class Recording(Config):
         dict.__setattr__(self, "_note", lambda key: read.add(path + key))
         for key, value in values.items():
             if isinstance(value, dict):
-                value = Recording(value, read, f"{path}{key}.")
+                # Of the same class: it has values for absent settings.
+                kind = type("Recording", (Recording, type(value)), {}) if type(value) is not Section else Recording
+                value = kind(value, read, f"{path}{key}.")
             dict.__setattr__(self, key, value)
             dict.__setitem__(self, key, value)
 

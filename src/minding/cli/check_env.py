@@ -32,11 +32,12 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: floa
     """
     with bad_input():
         from minding.engine.config.compiler import fill_schema
+        from minding.engine.config.options import setting_at
         from minding.envs import config_schema
         from minding.envs.check import iter_findings
 
         settings = fill_schema({"env": config_schema()}, {"env": {"env_id": env_id}}, overrides)
-        env_cfg = settings.read("env", dict)
+        env_cfg = setting_at(settings, "env")
         echo(f"checking {env_id} for at most {seconds:g} s (--seconds)")
         findings = iter_findings(env_cfg, steps, seconds=seconds)
         first = next(findings)

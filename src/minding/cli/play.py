@@ -68,7 +68,7 @@ def play(
 
     policy = load_policy(run_dir, chosen).policy
     judge = judge_of(cfg, policy.eval_mode, game, "play")
-    count = cfg.policy.eval.read("simulations", int) if simulations is None else simulations
+    count = cfg.policy.eval.simulations if simulations is None else simulations
     table = Table(
         game,
         BoardAgent(cfg, game, judge, count),

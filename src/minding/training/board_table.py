@@ -80,7 +80,7 @@ def checkpoint(run: RunDir | str | Path, game: BoardGame, *, name: str | None = 
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy, _ = load_policy(run)
     judge = judge_of(cfg, policy.eval_mode, game, _CHECKPOINT)
-    options = eval_options(cfg, cfg.policy.eval.read("simulations", int))
+    options = eval_options(cfg, cfg.policy.eval.simulations)
     return SearchPlayer(judge, options, name or f"{_CHECKPOINT}:{run.path.name}")
 
 

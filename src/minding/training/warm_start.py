@@ -8,6 +8,7 @@ from minding.configs.datasets import data_folder, is_same_data
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_newest
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, RUN, check_checkpoint, check_identity, identity
+from minding.engine.config.options import setting_at
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
@@ -76,12 +77,12 @@ def take_over(policy: Policy, cfg: Config) -> None:
 
 def _check_held_out(cfg: Config, run: RunDir) -> None:
     """Refuses held-out episodes from which that run, or a run that it began from, has learned."""
-    share = cfg.policy.other.read("holdout", float, 0.0)
+    share = cfg.policy.other.holdout
     seen: set[Path] = set()
     while share and run.path.resolve() not in seen:
         seen.add(run.path.resolve())
         there = run.read_config()
-        other = there.read("policy.other", dict, {})
+        other = setting_at(there, "policy.other", {})
         held = float(other.get("holdout") or 0.0)
         # The episodes of a smaller share are a subset of those of a larger share.
         apart = held >= share and there.get("seed") == cfg.seed
@@ -92,7 +93,7 @@ def _check_held_out(cfg: Config, run: RunDir) -> None:
                 f"episodes of the same data that would be held out here, which would judge it too well: {fix}leave "
                 "policy.other.holdout out"
             )
-        earlier = there.read("run", dict, {}).get("begin_from")
+        earlier = setting_at(there, "run.begin_from")
         if not earlier or not (Path(str(earlier)) / run.config.name).is_file():
             return
         run = RunDir.open(str(earlier), trust=True)

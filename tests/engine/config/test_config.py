@@ -10,8 +10,8 @@ import pytest
 from fakes import refuses
 
 from minding.engine import Config
-from minding.engine.config.config import PolicySection, Section
 from minding.engine.config.options import Option, opt, setting
+from minding.engine.config.section import Section, check_section, section
 from minding.engine.errors import ConfigError
 from minding.policies import ALGORITHMS
 
@@ -64,57 +64,82 @@ def test_a_missing_key_names_the_nearest(cfg):
     )
 
 
-def test_read_gives_a_value_of_the_asked_type(cfg):
-    assert cfg.policy.read("learn.steps", int) == 3
-    assert cfg.read("policy.learn", Section) is cfg.policy.learn
-    assert cfg.policy.learn.read("batch", int, 7) == 7
-    cfg.flag = True
-    refuses(
-        ConfigError,
-        ("did you mean 'steps'", lambda: cfg.policy.read("learn.stepps", int)),
-        ("expected int", lambda: cfg.policy.read("learn.gamma", int)),
-        ("expected int", lambda: cfg.read("flag", int, 0)),
-    )
-
-
 # Declared settings
 
 
-def options_of(schema, prefix=""):
-    for key, node in schema.items():
-        if isinstance(node, Option):
-            yield prefix + key, node
-        else:
-            yield from options_of(node, f"{prefix}{key}.")
+class Rates(Section):
+    rate: float | None = setting(None, "(0, 1]", "a rate")
+    steps: int = 1
 
 
-def test_a_section_gives_its_settings_as_a_schema():
-    class Sizes(Section):
-        rate: float | None = setting(None, "(0, 1]", "a rate")
-        kinds: list[str] = setting(["a"], ("a", "b"), "kinds")
-        spec: object
+class Sizes(Rates):
+    kinds: list[str] = setting(["a"], ("a", "b"), "kinds")
+    count: int = setting(3, "[1, 9]", "a count")
+    inner: Rates = section(rate=0.25)
 
-    assert Sizes.options() == {
-        "rate": opt(None, "(0, 1]", "a rate", type=float),
-        "kinds": opt(["a"], ("a", "b"), "kinds"),
+
+class Slow(Sizes):
+    rate = 0.5
+    kinds: list[str] = setting(doc="letters")
+    count: int = setting(4, "[2, 8]")
+    inner = section(rate=0.125)
+
+    def check(self, cfg):
+        if self.count > cfg["most"]:
+            raise ConfigError(f"count={self.count}")
+
+
+def test_a_section_gives_its_settings_and_a_subclass_changes_a_part_of_them():
+    rate = opt(None, "(0, 1]", "a rate", type=float)
+    own = {"rate": rate, "kinds": opt(["a"], ("a", "b"), "kinds"), "count": opt(3, "[1, 9]", "a count")}
+    assert Sizes.options() == {**own, "inner": {"rate": dataclasses.replace(rate, default=0.25)}}
+    changed = {
+        "rate": dataclasses.replace(rate, default=0.5),
+        "kinds": dataclasses.replace(own["kinds"], doc="letters"),
+        "count": opt(4, "[2, 8]", "a count"),
     }
-    assert Sizes.options(rate=0.5) == {"rate": dataclasses.replace(Sizes.options()["rate"], default=0.5)}
+    assert Slow.options() == {**changed, "inner": {"rate": dataclasses.replace(rate, default=0.125)}}
     assert not hasattr(Sizes, "rate")
+    # A setting that an algorithm lacks has a value for those who read it of any algorithm.
+    assert "steps" not in Rates.options()
+    assert Rates().steps == 1
+    assert Rates(steps=2).steps == 2
+
+
+def test_a_section_that_declares_nonsense_is_refused():
     refuses(
         ConfigError,
-        ("kinds=['c']", lambda: Sizes.options(kinds=["c"])),
-        ("Sizes declares no speed", lambda: Sizes.options("speed")),
+        ("['c']", lambda: type("Odd", (Sizes,), {"kinds": ["c"]})),
+        (
+            "Odd.cuont: its bases declare no such setting; did you mean 'count'",
+            lambda: type("Odd", (Sizes,), {"cuont": 5}),
+        ),
+        ("no class 'Szies'", lambda: type("Odd", (Section,), {"__annotations__": {"inner": "Szies"}})),
     )
 
 
-def test_every_setting_that_several_algorithms_share_is_declared_with_its_type():
-    declared = dict(options_of(PolicySection.options(), "policy."))
-    options = {}
-    for algorithm in ALGORITHMS.values():
-        for path, option in options_of(algorithm.config_schema(), "policy."):
-            options.setdefault(path, []).append(option)
-    assert declared.keys() <= options.keys(), "no algorithm has these"
-    kind = {path: (option.kind, option.nullable) for path, option in declared.items()}
-    assert [path for path in declared for each in options[path] if (each.kind, each.nullable) != kind[path]] == []
-    shared = {path for path, found in options.items() if len(found) > 2}
-    assert shared <= declared.keys(), "several algorithms have these: declare them in engine/config/config.py"
+def test_the_conditions_of_a_class_and_its_bases_are_checked():
+    settings = Section(count=5, inner={})
+    check_section(Slow, settings, {"most": 5})
+    for kind in (Slow, type("Slower", (Slow,), {"check": lambda self, cfg: None})):
+        with pytest.raises(ConfigError, match="count=5"):
+            check_section(kind, settings, {"most": 4})
+
+
+def declared(section):
+    """Each setting of a class, and of the sections in it, with the annotations of its name."""
+    for key, field in section._fields.items():
+        if isinstance(field, Option):
+            bases = [vars(base).get("__annotations__", {}) for base in section.__mro__]
+            yield f"{section.__name__}.{key}", field, {each[key] for each in bases if key in each}
+        else:
+            yield from declared(field)
+
+
+def test_every_setting_has_a_meaning_and_the_type_of_its_annotations():
+    for kind in (Config, *(algorithm.settings for algorithm in ALGORITHMS.values())):
+        for path, option, texts in declared(kind):
+            assert option.doc, path
+            for text in texts - {"OpenSection"}:
+                assert text.partition("[")[0].removesuffix(" | None") == option.kind.__name__, path
+                assert option.nullable or "None" not in text, path
