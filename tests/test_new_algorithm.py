@@ -68,9 +68,9 @@ def test_an_algorithm_of_five_files_is_found_by_everything(tmp_path):
 
     # Nothing but the generated tables is written: those of its own page, and its row among all algorithms.
     page = tree / "docs/algorithms/twin.md"
-    page.write_text(page.read_text().replace("policy.learn.double", "nothing"))
+    page.write_text(page.read_text().replace("`double`", "nothing"))
     assert run(tree, sys.executable, "docs/generate.py") == (0, "")
-    assert "policy.learn.double" in page.read_text()
+    assert "`double`" in page.read_text()
     assert "cartpole_twin" in page.read_text()
     overview = tree / "docs/algorithms/README.md"
     assert "(twin.md)" in overview.read_text()
