@@ -85,7 +85,7 @@ class her_data_enhancer:
 
     def __init__(self, cfg: Config, buffer: FilledBuffer, env: Any) -> None:
         self._buffer, self._env, self._k = buffer, env, cfg.policy.other.hindsight.k
-        self._nstep, self._normalized = cfg.policy.learn.nstep, cfg.env.normalize_reward
+        self._nstep, self._normalized = cfg.policy.learn.nstep, bool(cfg.env.get("normalize_reward"))
         clip = cfg.env.reward_clip if "reward_clip" in cfg.env else None
         self._clip = math.inf if clip is None else float(clip)
         self._rules = {name: GoalRule(env, f"compute_{name}") for name in RULES if hasattr(env, f"compute_{name}")}

@@ -552,7 +552,7 @@ class RewardScales(OtherSection):
                 f"policy.other.reward=shift with policy.learn.nstep={cfg.policy.learn.nstep}: the rewards of several "
                 "steps are one number there, which would be shifted once; use policy.learn.nstep=1"
             )
-        if cfg.env.normalize_reward:
+        if cfg.env.get("normalize_reward"):
             raise ConfigError(
                 f"policy.other.reward={self.reward} with env.normalize_reward=true: collected rewards would be "
                 "rescaled twice, and recorded ones once; use env.normalize_reward=false"
