@@ -154,7 +154,7 @@ REACHING = {
     "policy.other.data": "../private",
 }
 TEXTS = {
-    **dict.fromkeys(("exp_name", "contest.opponents", "contest.score", "policy.eval.opponents"), "names in the run"),
+    **dict.fromkeys(("exp_name", "league.opponents", "league.score", "policy.eval.opponents"), "names in the run"),
     **dict.fromkeys(("env.info_keys", "env.wrappers"), "names that minding knows"),
     **dict.fromkeys(("env.env_kwargs", "env.evaluator_kwargs"), "arguments, which are checked for files and code"),
     **dict.fromkeys(("policy.model.cnn", "policy.learn.anneal_points", "policy.other.eps.points"), "numbers"),
