@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from minding.configs.chains import check_known
 from minding.configs.checks import check_settings
 from minding.configs.datasets import describe_data, limits_of_data
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
@@ -27,6 +28,7 @@ from minding.engine.config.options import plain, setting_at
 from minding.engine.config.trust import read_foreign
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.paths import expanded
 from minding.engine.run.run_dir import RunDir
 
 
@@ -70,7 +72,7 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False, ove
     # An empty text is no path to the current folder.
     if isinstance(source, str) and (is_name(source) or not source.strip()):
         return load_named(source)
-    path = Path(source).expanduser()
+    path = expanded(source)
     if path.is_dir():
         return RunDir.open(path, trust=trust, own=keys_of(overrides)).load_config(learns=True)
     if path.suffix in (".yaml", ".yml"):
@@ -163,6 +165,7 @@ def compile_run(
     limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", **limits)
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
+    check_known(cfg.chain)
     check_settings(cfg)
     return cfg
 

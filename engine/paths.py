@@ -59,9 +59,14 @@ def _getcwd() -> str:
         return ""
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """A path in which ``~/`` at the beginning is the home folder; ``./~`` is a folder of that name."""
+    return Path(os.path.expanduser(path))
+
+
 def absolute(path: str | os.PathLike[str]) -> Path:
     """A path that the user gave, from the root; ``~/`` is the home folder, and it may start in `current_folder`."""
-    return Path(current_folder(), Path(path).expanduser())
+    return Path(current_folder(), expanded(path))
 
 
 def shown(path: str | os.PathLike[str]) -> str:
@@ -88,4 +93,4 @@ def folder_of(path: object, what: str) -> Path:
     """
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
         raise ConfigError(f"{what}({path!r}): expected the path of a folder, such as 'runs/cartpole_ppo'")
-    return Path(path).expanduser()
+    return expanded(path)

@@ -50,11 +50,20 @@ def get_chain(name: str) -> Chain:
     """
     if is_named(name):
         return _own_chain(name)
-    if name not in CHAINS:
-        hint = nearest(str(name), CHAINS)
-        raise ConfigError(f"chain={name!r} is unknown{hint}; known: {', '.join(CHAINS)}")
+    check_known(name)
     chain: Chain = importlib.import_module(f"minding.configs.chains.{name}").chain
     return chain
+
+
+def check_known(name: str) -> None:
+    """Refuses a name that is neither that of a chain nor ``module:Name``; imports nothing.
+
+    Raises:
+      ConfigError: names the nearest chain.
+    """
+    if name not in CHAINS and not is_named(name):
+        hint = nearest(str(name), CHAINS)
+        raise ConfigError(f"chain={name!r} is unknown{hint}; known: {', '.join(CHAINS)}")
 
 
 def _own_chain(name: str) -> Chain:

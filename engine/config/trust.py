@@ -72,10 +72,15 @@ def read_foreign(path: Path, *, trust: bool, own: Collection[str] = (), learns: 
 
 
 def save_own(cfg: Mapping[str, Any], path: Path) -> None:
-    """Writes a configuration of the user's own atomically, with a signature if a later command would ask otherwise."""
+    """Writes a configuration of the user's own atomically, see `own_text`."""
+    replace(path, own_text(cfg))
+
+
+def own_text(cfg: Mapping[str, Any]) -> str:
+    """A configuration of the user's own as YAML, with a signature if a later command would ask otherwise."""
     text = config_text(cfg)
     sign = signature(cfg) if any(_refused(cfg, ())) else None
-    replace(path, text if sign is None else f"{text}# signature: {sign}\n")
+    return text if sign is None else f"{text}# signature: {sign}\n"
 
 
 def without_reach(cfg: Config) -> Config:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import threadpoolctl
+
 from minding import __version__
 from minding.engine.chain.context import Context
 from minding.engine.chain.lifecycle import GUARANTEES
@@ -277,6 +279,10 @@ class RunCheckpoints:
         other = [module for module, digest in manifest["code"].items() if self._code.get(module, digest) != digest]
         if other:
             guarantee += f", but the code of {', '.join(other)} has changed"
+        versions = manifest.get("versions")
+        kernel, here = (each.get("blas") if isinstance(each, dict) else None for each in (versions, library_versions()))
+        if kernel not in (None, here):
+            guarantee += f", but with another BLAS kernel, {here} in place of {str(kernel)[:40]}: last digits differ"
         unit = self._task.ctx.unit
         self._update_config()
         console_logger().info("resumed %s at %s %d (%s)%s", shown(path), unit, manifest[unit], guarantee, note)
@@ -327,9 +333,12 @@ class RunCheckpoints:
 
 @functools.cache
 def library_versions() -> dict[str, str]:
-    """The versions of libraries on which exact resume depends."""
+    """The versions of libraries on which exact resume depends, and NumPy's kernel of matrix products, which follows
+    from the processor and from `OPENBLAS_CORETYPE`."""
     installed = {name: importlib.metadata.version(name) for name in ("mindspore", "numpy", "gymnasium")}
-    return {"minding": __version__, "python": platform.python_version(), **installed}
+    blas = [each for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"]
+    kernel = {"blas": f"{blas[0]['internal_api']} {blas[0].get('architecture')}"} if blas else {}
+    return {"minding": __version__, "python": platform.python_version(), **installed, **kernel}
 
 
 def _counters(ctx: Context) -> tuple[str, ...]:

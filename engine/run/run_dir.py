@@ -21,7 +21,7 @@ from minding.engine.config.trust import is_foreign, read_foreign, save_own
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, NoCheckpointError, nearest
 from minding.engine.files import json_text, read_text, replace
-from minding.engine.paths import absolute, folder_of, shown
+from minding.engine.paths import absolute, expanded, folder_of, shown
 from minding.engine.run import zoo
 from minding.engine.run.run_summary import wrong_figure
 
@@ -251,6 +251,18 @@ class RunDir:
                 raise ConfigError(f"{str(self.config)!r} is not the configuration of a run: it names no {what}")
         return cfg
 
+    def check_writable(self) -> None:
+        """Refuses to continue a run in a folder that cannot be written.
+
+        Raises:
+          ConfigError: it is on a read-only disk, or belongs to somebody else.
+        """
+        if not os.access(self.path, os.W_OK):
+            raise ConfigError(
+                f"the run folder {shown(self.path)!r} cannot be written, so that nothing of the run would be kept: "
+                "copy it to another place"
+            )
+
     def update_config(self, cfg: Config) -> None:
         """Saves the settings with which the run continues, atomically, if they differ; logs a failing disk."""
         try:
@@ -295,9 +307,11 @@ class RunDir:
             return {}
 
     def write_summary(self, figures: Mapping[str, object]) -> None:
-        """Writes `figures` (numbers, strings and dicts of these) to `summary`; logs a failing disk."""
+        """Writes `figures` (numbers, strings and dicts of these) to `summary`, without the table of times, and without
+        the places of the run, which hold the user's name; logs a failing disk."""
+        kept = {name: value for name, value in figures.items() if name not in ("profile", "run_dir", "ckpt")}
         try:
-            replace(self.summary, json_text(figures))
+            replace(self.summary, json_text(kept))
         except OSError as error:
             console_logger().warning("%s was not written: %s", self.summary, error.strerror)
 
@@ -309,7 +323,7 @@ def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def run_folders(path: str | os.PathLike[str]) -> list[Path]:
     """The run folders in a folder that ``minding train --seeds`` made, by seed; for any other folder, itself."""
-    given = Path(path).expanduser()
+    given = expanded(path)
     path = absolute(given)
     if (path / "config.yaml").is_file() or not (path / SEEDS_SETTINGS).is_file():
         return [given]

@@ -66,6 +66,7 @@ class EnvFactory:
       max_episode_steps: time limit in steps that replaces the environment's own; None keeps the latter.
       step_timeout: seconds that one call of the environment may take; the limit for making an environment is the higher
         of this and `START_TIMEOUT`.
+      of_evaluator: names of those keyword arguments that come from ``env.evaluator_kwargs``, for messages.
       info_keys: keys of `info` that join the observation (see `envs.spaces.info`).
       form: form of the values under these keys, see `probed`; None probes each environment.
       action_space: action space of the probed environment, which all others must have; None accepts any.
@@ -81,6 +82,7 @@ class EnvFactory:
     max_episode_steps: int | None
     step_timeout: float
     info_keys: tuple[str, ...] = ()
+    of_evaluator: tuple[str, ...] = ()
     form: InfoForm | None = None
     action_space: spaces.Space[Any] | None = None
     global_state: bool = False
@@ -274,9 +276,10 @@ class EnvFactory:
         except TypeError as reason:
             unknown = [name for name in given if name not in signature.parameters]
             hint = nearest(unknown[0], signature.parameters) if unknown else ""
+            key = "env.evaluator_kwargs" if {*unknown} & {*self.of_evaluator} else "env.env_kwargs"
             return (
-                f"env.env_kwargs={short(dict(self.kwargs))} does not fit {self.name}{signature}: {reason}{hint}; set "
-                "env.env_kwargs.NAME=VALUE for what it takes"
+                f"{key}={short(dict(self.kwargs))} does not fit {self.name}{signature}: {reason}{hint}; set "
+                f"{key}.NAME=VALUE for what it takes"
             )
         return ""
 
@@ -321,6 +324,7 @@ def env_factory(
         max_episode_steps=settings["max_episode_steps"],
         step_timeout=settings["step_timeout"],
         info_keys=tuple(settings["info_keys"]),
+        of_evaluator=() if training else tuple(settings.get("evaluator_kwargs") or ()),
         global_state=settings["global_state"],
         team_reward=settings["team_reward"],
         single_instance=settings["single_instance"],

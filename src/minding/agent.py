@@ -254,7 +254,7 @@ class Agent:
                 )
             raise
         assert self._run_dir is not None
-        self._run_dir.write_summary({k: v for k, v in vars(summary).items() if k != "profile"})
+        self._run_dir.write_summary(vars(summary))
         if session.interrupted_by is not None:
             self._end_session()
             console_logger().warning("ended by %s: the run is saved in %s", summary.stop_reason, summary.run_dir)
@@ -293,6 +293,7 @@ class Agent:
             if self._warm_eps is not None:
                 self.cfg.policy.other.eps.start = self._warm_eps
         run_dir = self._run_dir or RunDir.create(self.cfg)
+        run_dir.check_writable()
         with contextlib.nullcontext() if resume else only_if_begun(run_dir):
             session = Session(
                 self.cfg, run_dir, progress=self._progress, resume=resume, use=self._use, policy=self.policy

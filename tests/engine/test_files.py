@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from minding.engine.config.config import Config
 from minding.engine.data.scratch import Scratch, remove_unfinished
 from minding.engine.errors import ConfigError, MindingError, NonFiniteError
 from minding.engine.files import Folder, hidden, read_bounded, replace
+from minding.engine.paths import absolute, without_home
 from minding.engine.process.commands import Command
 from minding.engine.run.lock import RunLock
 from minding.engine.run.loggers import TensorBoardWriter
@@ -272,3 +274,11 @@ def test_a_run_in_whose_folder_are_links_is_refused_before_anything_is_written(t
     with RunLock(tmp_path / "linked"):
         save_checkpoint(tmp_path / "linked" / "ckpt" / "iter_2", {"x": 2}, {"train_iter": 2})
     assert [load_checkpoint(path)[0]["x"] for path in list_checkpoints(tmp_path / "run" / "ckpt")] == [1, 2]
+
+
+def test_only_a_tilde_at_the_beginning_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute("./~") == absolute("./~/") == tmp_path / "~"
+    assert absolute("~/runs") == Path.home() / "runs"
+    assert without_home(str(Path.home() / "data")) == "~/data"
+    assert without_home(str(tmp_path)) == str(tmp_path)

@@ -212,3 +212,10 @@ def test_environments_for_evaluation_may_have_other_arguments(closing):
     for training, stones in ((True, 0), (False, 1)):
         manager = closing(make_env_manager(cfg, 1, 0, training=training))
         assert np.asarray(manager.reset().observation).sum() == stones
+
+
+def test_an_argument_that_only_evaluation_has_is_named_as_its_own():
+    settings = env_settings({"env_id": "CartPole-v1", "evaluator_kwargs": {"render_mod": "x"}})
+    message = r"env.evaluator_kwargs=\{'render_mod': 'x'\} does not fit .*did you mean 'render_mode'"
+    with pytest.raises(ConfigError, match=message):
+        make_env_manager(settings, 1, 0, training=False)

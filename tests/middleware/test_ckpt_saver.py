@@ -13,6 +13,8 @@ from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, LearnerError
+from minding.engine.run import checkpoints
+from minding.engine.run.checkpoints import library_versions
 from minding.middleware import CkptSaver
 
 CONFIG = {
@@ -312,7 +314,7 @@ def test_the_manifest_says_what_was_saved_when_and_with_which_libraries(run):
     expected = {"env_step": 400, "train_iter": 40, "total_step": 4}
     assert {key: manifest[key] for key in expected} == expected
     assert (manifest["identity"]["policy.type"], manifest["identity"]["env.env_id"]) == ("weights", "Line-v0")
-    assert manifest["versions"].keys() == {"minding", "python", "mindspore", "numpy", "gymnasium"}
+    assert manifest["versions"].keys() == {"minding", "python", "mindspore", "numpy", "gymnasium", "blas"}
     assert manifest["versions"]["mindspore"] == "2.10.0"
     assert datetime.datetime.fromisoformat(manifest["created"]).utcoffset() == datetime.timedelta(0)
 
@@ -343,6 +345,16 @@ def test_a_run_goes_on_from_its_newest_checkpoint(run, resume, caplog):
     assert (weights.value.tolist(), task.ctx.total_step, task.ctx.env_step) == ([70.0], 7, 700)
     assert names(saver.folder) == ["iter_40", "iter_60", "iter_70"]
     assert caplog.messages == [f"resumed {saver.folder / 'iter_40'} at env_step 400 (exact)"]
+
+
+def test_a_resume_with_another_kernel_of_matrix_products_says_so(run, resume, caplog, monkeypatch):
+    here = library_versions()
+    with monkeypatch.context() as other:
+        other.setattr(checkpoints, "library_versions", lambda: {**here, "blas": "openblas Prescott"})
+        run(max_step=4)
+    with caplog.at_level(logging.INFO, "minding"):
+        resume(max_step=7)
+    assert f"(exact, but with another BLAS kernel, {here['blas']} in place of openblas Prescott: " in caplog.messages[0]
 
 
 def test_what_came_after_the_checkpoint_that_was_named_is_set_aside(run, resume, tmp_path, caplog):

@@ -160,3 +160,15 @@ def test_a_configuration_that_was_cut_off_is_refused_with_the_keys_that_it_lacks
             use()
     assert run(["resume", str(run_dir.path)]) == 2
     assert "lacks policy." in capsys.readouterr().err
+
+
+def test_what_a_run_cannot_do_is_found_before_its_work(make_run, refused, monkeypatch):
+    run_dir = make_run("here")
+    path = str(run_dir.path)
+    monkeypatch.setattr("os.access", lambda place, mode: False)
+    for command in (["resume", path], ["record", path], ["export", path, "--format", "onnx"]):
+        assert "cannot be written" in refused(*command)
+    monkeypatch.undo()
+    save_config(Config(run_dir.read_config(), chain="on_polcy"), run_dir.config)
+    for command in (["eval", path], ["export", path, "--format", "onnx"]):
+        assert "did you mean 'on_policy'" in refused(*command)

@@ -312,6 +312,15 @@ def writing(what: str, path: str | Path) -> Iterator[None]:
         raise BadInput(f"{what} {str(path)!r} cannot be written: {error.strerror}") from None
 
 
+def check_place(what: str, path: str | Path) -> None:
+    """Refuses a file in a folder that cannot be written, before the work that its contents take."""
+    from minding.engine.paths import absolute, shown
+
+    folder = absolute(path).parent
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        raise BadInput(f"{what} {shown(absolute(path))!r} cannot be written: choose another place with --out")
+
+
 def terminal_width() -> int:
     """Columns of the terminal; 80 if the output is not a terminal."""
     from minding.engine.console import stdout

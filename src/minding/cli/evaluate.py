@@ -16,6 +16,7 @@ from minding.cli.common import (
     GivenPath,
     RunFolder,
     bad_input,
+    check_place,
     chosen_of,
     ckpt_option,
     command,
@@ -179,6 +180,7 @@ def record(
             echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
         file = run_dir.products / run_dir.video.name if out is None else absolute(out)
         video_writer(file)
+        check_place("video", file)
         cfg = played_in(compile_saved(run_dir), env)
         chosen = chosen_of(run_dir, ckpt, model)
 

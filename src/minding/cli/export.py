@@ -9,6 +9,7 @@ import click
 from minding.cli.common import (
     RunFolder,
     bad_input,
+    check_place,
     chosen_of,
     ckpt_option,
     command,
@@ -43,6 +44,7 @@ def export(run: str, file_format: str, ckpt: str | None, model: str | None, out:
             raise click.BadParameter(f"--out={out}: expected a file name that ends with .{file_format}")
         compile_saved(run_dir)
         chosen = chosen_of(run_dir, ckpt, model)
+        check_place("file", out or run_dir.products / f"policy.{file_format}")
 
     from minding import training
 

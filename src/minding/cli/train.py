@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -155,7 +154,7 @@ def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool)
     summary = training.train(cfg, run_dir, progress=progress, resume=newest, raise_signals=False)
     if summary.profile:
         echo(f"\n{summary.profile}")
-    run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
+    run_dir.write_summary(vars(summary))
     # Drawing takes seconds; after a signal there is no time for it.
     print_summary(cfg, run_dir, summary, draw=summary.stop_reason not in EXIT_CODES)
     if summary.unsaved:
@@ -218,6 +217,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         check_lane_settings(parse_overrides(overrides), cfg, "lanes.async_mode=true")
         check_identity(identity(compile_run(saved)), cfg, f"run folder {run!r}")
         check_newest(run_dir.checkpoints, cfg)
+        run_dir.check_writable()
         check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
         training.check_runnable(cfg)
         if collectives.started_by_msrun() and not training.join_msrun(cfg):

@@ -17,6 +17,7 @@ from minding.engine.data.episode import RECORDED, Episode
 from minding.engine.data.inferred_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
 from minding.engine.errors import DataError, nearest
+from minding.engine.paths import expanded
 from minding.training.formats import MAIN, METADATA, D4RLSource, MinariSource, OwnSource, Source, reading
 
 
@@ -59,7 +60,7 @@ def open_source(
       MissingExtraError: a package that reads the format is not installed.
     """
     with reading(Path(name)):
-        return _opened(str(name), Path(name).expanduser(), horizon, env, action_low, action_high)
+        return _opened(str(name), expanded(name), horizon, env, action_low, action_high)
 
 
 def _opened(

@@ -31,6 +31,7 @@ from minding.engine.data.references import References, references_of
 from minding.engine.data.scratch import Scratch
 from minding.engine.errors import DamagedDataError, DataError, MindingError, ShapeError, SpaceError, few
 from minding.engine.files import read_bounded
+from minding.engine.paths import expanded
 from minding.engine.process.packages import import_extra
 from minding.engine.types import Array
 from minding.envs.recorded_spec import action_space, observation_space
@@ -644,7 +645,7 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
     h5py = import_extra("h5py", "data", "writing a Minari set")
     serialization = import_extra("minari.serialization", "data", "writing a Minari set")
     check_exportable(data)
-    path = Path(path).expanduser()
+    path = expanded(path)
     env, references = data.about["env"], references_of(data.about)
     space = observation_space(env["observation"])
     with Scratch(path) as scratch:

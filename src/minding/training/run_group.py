@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.engine.config.compiler import config_text, load_config, save_config
+from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
+from minding.engine.config.trust import own_text, save_own
 from minding.engine.errors import ConfigError
 from minding.engine.files import Folder
 from minding.engine.paths import absolute
@@ -52,7 +53,7 @@ class RunGroup:
         if folder.status(self.logs.name) is None:
             folder.folder(self.logs.name, new=True).close()
         if folder.status(SEEDS_SETTINGS) is None:
-            folder.replace(SEEDS_SETTINGS, config_text(self.cfg).encode())
+            folder.replace(SEEDS_SETTINGS, own_text(self.cfg).encode())
 
     def keep(self, lock: RunLock) -> bool:
         """Recreates the folder if it was removed or renamed since it was locked; returns whether it was.
@@ -149,7 +150,7 @@ class SeedRuns(RunGroup):
         }
         if changed:
             try:
-                save_config(self.cfg, self.settings)
+                save_own(self.cfg, self.settings)
             except OSError as error:
                 raise ConfigError(f"{self.settings}: cannot write: {error.strerror}") from None
         return changed
