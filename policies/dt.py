@@ -23,7 +23,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import StateDict
-from minding.policies.acting import numpy_networks
+from minding.policies.acting import compositions
 from minding.policies.acting.actors import Network, ReturnActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group
@@ -31,7 +31,7 @@ from minding.policies.learning.steps import Inputs, NetworkStep
 from minding.policies.networks.actor_critic import StochasticNetwork
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask, make_action_head
-from minding.policies.networks.layers import MLP, host_of
+from minding.policies.networks.layers import MLP
 from minding.policies.networks.recurrent import GTrXL
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
@@ -40,7 +40,7 @@ RETURN = "return"
 """Name of the field with the sum of the recorded rewards from a step on."""
 
 
-class ReturnNetwork(StochasticNetwork):
+class ReturnNetwork(StochasticNetwork, compositions.ReturnNetwork):
     """The parameters of the distribution over actions, for a target return.
 
     Takes the observation leaves and, as the last leaf, the memory rows, float32 (B, 1 + S + A): the rewards of the
@@ -70,37 +70,11 @@ class ReturnNetwork(StochasticNetwork):
     def memory_size(self) -> int:
         return int(1 + self.memory.size + self.actions)
 
-    def construct(self, obs):
-        leaves, rows = obs[:-1], obs[-1]
-        end = 1 + self.memory.size
-        x = self.tokens(leaves, self.target - rows[:, :1], rows[:, end:])
-        h, kept = self.memory(x, rows[:, 1:end])
-        params = self.params(self.torso(h), leaves)
-        return (*params, ops.Concat(-1)((rows[:, :1], kept, self.decided(params))))
-
-    def tokens(self, leaves, to_go, last):
-        """Inputs of the transformer (B, F), from observations, returns to go (B, 1) and last actions (B, A)."""
-        return ops.Concat(-1)((self.encoder(leaves), to_go / self.divisor(), last))
-
-    def divisor(self):
-        """c, (1,); 1 before the first gradient step."""
-        return self.scale + ops.Cast()(ops.Equal()(self.scale, 0.0), ms.float32)
-
-    def decided(self, params):
-        """The actions without exploration, as rows (B, A)."""
-        if self.choices:
-            return ops.Gather()(self.table, ops.Argmax(-1)(params[0]), 0)
-        return ops.clamp(params[0], -1.0, 1.0)
-
     def action_rows(self, action):
         """Recorded actions as rows (B, A)."""
         if self.choices:
             return ops.Gather()(self.table, action, 0)
         return ops.Reshape()(action, (-1, self.actions))
-
-    def host(self) -> numpy_networks.ReturnNetwork:
-        parts = host_of(self.encoder, self.memory, self.torso, self.head, self.mask)
-        return numpy_networks.ReturnNetwork(self.target.asnumpy(), self.scale.asnumpy(), bool(self.choices), *parts)
 
 
 class DecisionTransformerCell(NetworkStep):

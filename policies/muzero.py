@@ -30,7 +30,7 @@ from minding.engine.process.runtime import ops
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network
-from minding.policies.acting.numpy_planning import PlanningActor
+from minding.policies.acting.planning_actor import PlanningActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group
 from minding.policies.learning.sequence_targets import sequence_targets

@@ -35,6 +35,17 @@ class Both(Plain):
         return InNumPy(self.weight.weight.asnumpy(), self.weight.bias.asnumpy())
 
 
+class Layered(Plain):
+    """The same of layers only."""
+
+    def __init__(self, space, model, rng):
+        super().__init__(space, model, rng)
+        self.relu = nn.ReLU()
+
+    def construct(self, leaves):
+        return self.relu(self.weight(leaves[0]))
+
+
 class Copied(Plain):
     """Its form keeps the weights with which it was made."""
 

@@ -35,7 +35,7 @@ def agent(tmp_path, algorithm="ppo", *settings, **keys):
 
 
 @pytest.mark.shared_graphs
-@pytest.mark.parametrize(("encoder", "in_numpy"), [("Plain", False), ("Both", True)])
+@pytest.mark.parametrize(("encoder", "in_numpy"), [("Plain", False), ("Both", True), ("Layered", True)])
 def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
     made = agent(tmp_path, encoder=f"own_parts:{encoder}")
     assert made.policy.acts_in_numpy == in_numpy

@@ -1,91 +1,15 @@
-"""Encoders of observations in NumPy, see `networks.encoder` and `networks.policy_value`."""
+"""Convolutions in NumPy, see `networks.encoder` and `networks.policy_value`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.acting.numpy_layers import ACTIVATIONS, Encoder, Layer, Linear
+from minding.policies.acting.numpy_layers import Linear
 from minding.policies.kernels.library import Call, Layers, choose_onednn, compiled
-
-
-class Normalizer:
-    """Scales to zero mean and unit variance, clipped to +-10; `mean` and `scale` ``(D,)``."""
-
-    def __init__(self, mean: Array, scale: Array) -> None:
-        self.mean, self.scale = mean, scale
-
-    def __call__(self, x: Array) -> Array:
-        y: Array = (x - self.mean) * self.scale
-        return np.clip(y, -10.0, 10.0, out=y)
-
-
-class Vector:
-    """Numbers of any shape, flattened to ``(B, size)``, and normalized if a normalizer is given."""
-
-    def __init__(self, size: int, normalizer: Normalizer | None) -> None:
-        self.size, self.normalizer = size, normalizer
-
-    def __call__(self, x: Array) -> Array:
-        flat = x.reshape(-1, self.size).astype(np.float32, copy=False)
-        return flat if self.normalizer is None else self.normalizer(flat)
-
-
-class OneHot:
-    """Integers ``(B,)`` or ``(B, K)`` as joined one-hot vectors ``(B, sum of sizes)``."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.tables = [np.eye(n, dtype=np.float32) for n in sizes]
-
-    def __call__(self, x: Array) -> Array:
-        columns = x.reshape(-1, len(self.tables))
-        return np.concatenate([table[columns[:, k]] for k, table in enumerate(self.tables)], axis=-1)
-
-
-class ObsEncoder:
-    """One encoder per observation leaf; the features of several leaves are joined.
-
-    Args:
-      encoders: one encoder per leaf.
-      projections: the linear layer after each encoder; None without one, as for images and a single leaf.
-      activation: activation after each projection, one of `ACTIVATIONS`.
-      places: index of each encoder's leaf among the leaves of the observation.
-    """
-
-    def __init__(
-        self, encoders: Sequence[Layer], projections: Sequence[Layer | None], activation: str, places: Sequence[int]
-    ) -> None:
-        self.encoders, self.projections, self.places = list(encoders), list(projections), list(places)
-        self.activation = ACTIVATIONS[activation]
-
-    def __call__(self, leaves: Sequence[Array]) -> Array:
-        parts = []
-        for project, encode, k in zip(self.projections, self.encoders, self.places):
-            part = encode(leaves[k])
-            if project is not None:
-                part = project(part)
-                part = self.activation(part, part)
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-
-
-class OwnEncoder:
-    """A user-defined encoder, applied to the leaves that are not action masks.
-
-    Args:
-      encoder: function ``[leaf (B, ...), ...] -> (B, F)``.
-      places: indices of its leaves among the leaves of the observation.
-    """
-
-    def __init__(self, encoder: Encoder, places: Sequence[int]) -> None:
-        self.encoder, self.places = encoder, list(places)
-
-    def __call__(self, leaves: Sequence[Array]) -> Array:
-        return self.encoder([leaves[k] for k in self.places])
-
 
 _SIZES = 8
 """Numbers of images for which memory is kept."""
@@ -152,40 +76,48 @@ _BLOCK = 16
 
 
 class Convolution:
-    """3x3 convolution with zero padding of 1, by this package's kernel if it is compiled.
+    """Convolution with square kernels, by this package's kernel if it is compiled.
 
     Args:
-      weight: ``(filters, channels, 3, 3)``.
+      weight: ``(filters, channels, K, K)``.
       bias: ``(filters,)``.
       relu: whether a ReLU follows.
+      stride, padding: step, and pixels of zero on each side.
+      last: whether images and results have channels last, ``(B, H, W, C)``, and not first.
     """
 
-    def __init__(self, weight: Array, bias: Array, relu: bool) -> None:
-        self.weight, self.bias, self.relu = weight, bias, relu
-        self.geometry = np.array([1, 1, 1, 1, relu], np.int32)
+    def __init__(
+        self, weight: Array, bias: Array, relu: bool, stride: int = 1, padding: int = 1, last: bool = True
+    ) -> None:
+        self.settings = (weight, bias, relu, stride, padding, last)
+        self.weight, self.bias, self.relu, self.stride, self.padding, self.last = self.settings
+        self.geometry = np.array([stride, padding, last, last, relu], np.int32)
         self.calls: dict[tuple[int, ...], Call] = {}
         if compiled():
             choose_onednn()
 
     def __call__(self, x: Array) -> Array:
-        """The result ``(B, H, W, filters)`` for float32 ``(B, H, W, channels)``."""
-        shape = (*x.shape[:3], len(self.weight))
+        (filters, _, kernel, _), pad = self.weight.shape, self.padding
         if not compiled():
-            (height, width), padded = x.shape[1:3], np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-            shifts = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
-            around = np.stack(shifts, axis=-1)
-            y: Array = around.reshape(-1, self.weight[0].size) @ self.weight.reshape(len(self.weight), -1).T
+            x = x if self.last else x.transpose(0, 2, 3, 1)
+            padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+            around: Array = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))  # type: ignore[call-overload]
+            around = around[:, :: self.stride, :: self.stride]
+            y: Array = around.reshape(-1, self.weight[0].size) @ self.weight.reshape(filters, -1).T
             y += self.bias
-            return (np.maximum(y, 0.0, y) if self.relu else y).reshape(shape)
-        if shape not in self.calls:
-            self.calls[shape] = Call("convolve", [self.geometry, (x.shape, "float32"), self.weight, self.bias], shape)
-        y = np.empty(shape, np.float32)
-        self.calls[shape](np.ascontiguousarray(x), y)
+            y = (np.maximum(y, 0.0, y) if self.relu else y).reshape(*around.shape[:3], filters)
+            return y if self.last else y.transpose(0, 3, 1, 2)
+        sides = [(n + 2 * pad - kernel) // self.stride + 1 for n in (x.shape[1:3] if self.last else x.shape[2:])]
+        y = np.empty((len(x), *sides, filters) if self.last else (len(x), filters, *sides), np.float32)
+        if x.shape not in self.calls:
+            given: list[Any] = [self.geometry, (x.shape, "float32"), self.weight, self.bias]
+            self.calls[x.shape] = Call("convolve", given, y.shape)
+        self.calls[x.shape](np.ascontiguousarray(x), y)
         return y
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Calls hold addresses of this process.
-        return Convolution, (self.weight, self.bias, self.relu)
+        return Convolution, self.settings
 
 
 class ResidualTower:
@@ -208,3 +140,36 @@ class ResidualTower:
                 x = np.maximum(y, 0.0, y)
             features[rows] = x.transpose(0, 3, 1, 2)
         return features.reshape(count, -1)
+
+
+class Steps:
+    """A user's encoder, see `networks.traced`: functions that are computed one after another.
+
+    Args:
+      steps: pairs of a function and the places of what it takes: of results of steps, or, if negative, of leaves.
+      place: place of the features.
+    """
+
+    def __init__(self, steps: Sequence[tuple[Callable[..., Array], tuple[int, ...]]], place: int) -> None:
+        self.steps, self.place = list(steps), place
+
+    def __call__(self, leaves: Sequence[Array]) -> Array:
+        # Negative places count from the end, where the leaves are.
+        values: list[Any] = [*[None] * len(self.steps), *leaves]
+        for k, (function, places) in enumerate(self.steps):
+            values[k] = function(*[values[place] for place in places])
+        result: Array = values[self.place]
+        return result
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(x, 0.0)
+
+
+def flatten(x: Array) -> Array:
+    return x.reshape(len(x), -1)
+
+
+def with_number(operation: Callable[[Array, Any], Array], number: Any, x: Array) -> Array:
+    """The operation of an array and a number."""
+    return operation(x, number)

@@ -1,4 +1,4 @@
-"""The layers of acting in NumPy, without MindSpore; `numpy_encoders` and `numpy_networks` are made of them.
+"""The layers of acting in NumPy, without MindSpore; `compositions` are made of them.
 
 The cells of `policies.networks` create these objects (``cell.host()``) over zero-copy views of their live parameters,
 so that acting follows training. All of them can be pickled. Observation leaves arrive as environments return them,
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minding.engine.types import Array
+from minding.policies.acting import arrays
 from minding.policies.kernels.library import ACTIVATIONS as KERNELS
 from minding.policies.kernels.library import Layers, compiled
 
@@ -54,21 +55,53 @@ EPSILON = 1e-5
 """Number that is added to the variance of a row."""
 
 
+class Composition:
+    """What is made of layers and described once for MindSpore and NumPy, see `compositions`.
+
+    A subclass names its parts, which are layers, arrays and settings, in `made_of`. In NumPy they are given by these
+    names; a cell that is derived from the subclass has attributes of these names, from which it makes the NumPy form.
+    """
+
+    xp: Any = arrays
+    made_of = ""
+
+    def __init__(self, **parts: Any) -> None:
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @classmethod
+    def part_names(cls) -> set[str]:
+        return {name for kind in cls.__mro__ for name in vars(kind).get("made_of", "").split()}
+
+
+class Activated(Composition):
+    """Base of compositions that apply an activation, one of `ACTIVATIONS`, to results of layers."""
+
+    made_of = "activation_name"
+
+    def activate(self, x: Array) -> Array:
+        return ACTIVATIONS[self.activation_name](x, x)
+
+
 class LayerNorm:
     """Rows ``(..., H)`` with zero mean and unit variance, times `weight` and plus `bias`, both ``(H,)``; see
     `networks.layers`."""
 
-    def __init__(self, weight: Array, bias: Array) -> None:
-        self.weight, self.bias = weight, bias
+    def __init__(self, weight: Array, bias: Array, epsilon: float = EPSILON) -> None:
+        self.weight, self.bias, self.epsilon = weight, bias, epsilon
 
     def __call__(self, x: Array) -> Array:
-        return normalize_rows(x, self.weight, self.bias)
+        return normalize_rows(x, self.weight, self.bias, self.epsilon)
 
 
-def normalize_rows(x: Array, weight: Array, bias: Array) -> Array:
-    """Applies `LayerNorm` to x in place."""
-    x -= x.mean(axis=-1, keepdims=True)
-    x /= np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + np.float32(EPSILON))
+def normalize_rows(x: Array, weight: Array, bias: Array, epsilon: float = EPSILON) -> Array:
+    """Normalizes rows, see `LayerNorm`."""
+    x = x - x.mean(axis=-1, keepdims=True)
+    x /= np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + epsilon)
     x *= weight
     x += bias
     return x
@@ -91,7 +124,7 @@ class Linear:
         self.kernel = _kernel_of([self], "none") if weight.size >= _LARGE else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Linear, (self.transposed.T, self.bias)
+        return type(self), (self.transposed.T, self.bias)
 
     def __call__(self, x: Array) -> Array:
         if self.kernel is not None:
@@ -101,6 +134,23 @@ class Linear:
         return y
 
 
+class ScalarLinear(Linear):
+    """`Linear` with one output, ``(B,)``."""
+
+    def __call__(self, x: Array) -> Array:
+        y: Array = x @ self.transposed
+        y += self.bias
+        return y[:, 0]
+
+
+class Hidden:
+    """Base of hidden layers."""
+
+    def into(self: Any, head, x, seed=None):
+        """``head(self(x))`` for a linear head; compiled, both are one kernel if possible."""
+        return head(self(x))
+
+
 def _kernel_of(layers: Sequence[Linear], activation: str) -> Layers | None:
     """The kernel that computes linear layers with an activation after each. It holds addresses of this process."""
     given = [(layer.transposed.T, layer.bias, activation) for layer in layers]
@@ -108,7 +158,7 @@ def _kernel_of(layers: Sequence[Linear], activation: str) -> Layers | None:
     return Layers(given) if given and fits and activation in KERNELS and compiled() else None
 
 
-class MLP:
+class MLP(Hidden):
     """Linear layers with an activation after each.
 
     Args:
@@ -136,101 +186,8 @@ class MLP:
             x = x @ transposed
             x += bias
             if norm is not None:
-                normalize_rows(x, *norm)
+                x = normalize_rows(x, *norm)
             activation(x, x)
-        return x
-
-
-class RenormedMLP:
-    """`MLP` whose input and activations are normalized by moving averages, see `networks.batch_renorm`.
-
-    Args:
-      layers, activation, norms: see `MLP`.
-      renorms: mean, variance, weight and bias, ``(H,)`` each, of the input and of each layer.
-      epsilon: number that is added to the variances.
-    """
-
-    def __init__(
-        self,
-        layers: Sequence[Linear],
-        activation: str,
-        norms: Sequence[LayerNorm],
-        renorms: Sequence[tuple[Array, Array, Array, Array]],
-        epsilon: float,
-    ) -> None:
-        self.layers, self.norms, self.renorms = list(layers), list(norms), list(renorms)
-        self.activation, self.epsilon = ACTIVATIONS[activation], np.float32(epsilon)
-
-    def __call__(self, x: Array) -> Array:
-        x = self._renormed(x, 0)
-        for k, (layer, norm) in enumerate(zip_longest(self.layers, self.norms), 1):
-            x = layer(x)
-            if norm is not None:
-                norm(x)
-            self.activation(x, x)
-            x = self._renormed(x, k)
-        return x
-
-    def _renormed(self, x: Array, k: int) -> Array:
-        mean, variance, weight, bias = self.renorms[k]
-        normed: Array = (x - mean) / np.sqrt(variance + self.epsilon) * weight + bias
-        return normed
-
-
-class ResidualMLP:
-    """Residual blocks after a linear layer, then a normalization; see `networks.layers`.
-
-    Args:
-      first: the linear layer.
-      blocks: normalization, wide layer and narrow layer of each block.
-      last: the normalization.
-    """
-
-    def __init__(self, first: Linear, blocks: Sequence[tuple[LayerNorm, MLP, Linear]], last: LayerNorm) -> None:
-        self.first, self.blocks, self.last = first, list(blocks), last
-
-    def __call__(self, x: Array) -> Array:
-        x = self.first(x)
-        for norm, wide, narrow in self.blocks:
-            # Normalization writes into its input.
-            x += narrow(wide(norm(x.copy())))
-        return self.last(x)
-
-
-class NoisyLinear:
-    """y = mean(x) + f (deviation(e x)), where (e, f) are the layer's part of the noise, as in
-    `networks.return_distribution`.
-
-    Args:
-      mean, deviation: linear layers of the means and of the standard deviations.
-      start: index of the layer's first number in the noise.
-    """
-
-    def __init__(self, mean: Linear, deviation: Linear, start: int) -> None:
-        self.mean, self.deviation = mean, deviation
-        inputs, outputs = mean.transposed.shape
-        self.inputs = slice(start, start + inputs)
-        self.outputs = slice(start + inputs, start + inputs + outputs)
-
-    def __call__(self, x: Array, noise: Array | None = None) -> Array:
-        y = self.mean(x)
-        if noise is not None:
-            y += noise[:, self.outputs] * self.deviation(x * noise[:, self.inputs])
-        return y
-
-
-class NoisyMLP:
-    """Noisy linear layers with an activation after each; for the arguments see `MLP`."""
-
-    def __init__(self, layers: Sequence[NoisyLinear], activation: str, norms: Sequence[LayerNorm] = ()) -> None:
-        self.layers, self.norms, self.activation = list(layers), list(norms), ACTIVATIONS[activation]
-
-    def __call__(self, x: Array, noise: Array | None = None) -> Array:
-        for layer, norm in zip_longest(self.layers, self.norms):
-            x = layer(x, noise)
-            if norm is not None:
-                norm(x)
-            self.activation(x, x)
         return x
 
 
@@ -242,53 +199,6 @@ class ActionMask:
 
     def __call__(self, scores: Array, leaves: Sequence[Array]) -> Array:
         return np.where(leaves[self.place].astype(bool, copy=False), scores, np.float32(ILLEGAL))
-
-
-class GRU:
-    """One step of a gated recurrent unit: inputs ``(B, F)`` and memory rows ``(B, S)`` to features and new memory rows,
-    which are the same array.
-
-    Args:
-      inputs: layer that computes the input's part of the three gates, ``(B, 3 S)``.
-      recurrent: layer that computes the memory's part.
-    """
-
-    def __init__(self, inputs: Linear, recurrent: Linear) -> None:
-        self.inputs, self.recurrent = inputs, recurrent
-        self.size = len(recurrent.bias) // 3
-
-    def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
-        size = self.size
-        given, kept = self.inputs(x), self.recurrent(rows)
-        gates = _sigmoid_in_place(given[:, : 2 * size] + kept[:, : 2 * size])
-        reset, update = gates[:, :size], gates[:, size:]
-        candidate = given[:, 2 * size :] + reset * kept[:, 2 * size :]
-        np.tanh(candidate, candidate)
-        rows = candidate + update * (rows - candidate)
-        return rows, rows
-
-
-class LSTM:
-    """One step of a long short-term memory: inputs ``(B, F)`` and memory rows ``(B, 2 D)`` to features ``(B, D)`` and
-    new memory rows.
-
-    Args:
-      inputs: layer that computes the input's part of the four gates, ``(B, 4 D)``.
-      recurrent: layer that computes the memory's part.
-    """
-
-    def __init__(self, inputs: Linear, recurrent: Linear) -> None:
-        self.inputs, self.recurrent = inputs, recurrent
-        self.units = len(recurrent.bias) // 4
-        self.size = 2 * self.units
-
-    def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
-        size = self.units
-        total = self.inputs(x) + self.recurrent(rows[:, :size])
-        gates = _sigmoid_in_place(total[:, : 3 * size])
-        cell = gates[:, size : 2 * size] * rows[:, size:] + gates[:, :size] * np.tanh(total[:, 3 * size :])
-        features = gates[:, 2 * size :] * np.tanh(cell)
-        return features, np.concatenate([features, cell], axis=1)
 
 
 REMEMBERED = 0.5
@@ -332,8 +242,8 @@ class GTrXLLayer:
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
         found = (weights[:, :, None] @ both[:, :, 1].transpose(0, 2, 1, 3)).reshape(count, size)
-        x = gate(np.maximum(joined(found), 0.0), x)[0]
-        return second_gate(np.maximum(narrow(wide(second_norm(x.copy()))), 0.0), x)[0]  # type: ignore[no-any-return]
+        x = gate.once(np.maximum(joined(found), 0.0), x)
+        return second_gate.once(np.maximum(narrow(wide(second_norm(x))), 0.0), x)  # type: ignore[no-any-return]
 
 
 class GTrXL:
@@ -367,15 +277,3 @@ class GTrXL:
             x = layer(x, before[:, k], forbidden, self.distances)
         new[:, :size] = x
         return x, new
-
-
-Recurrent = GRU | LSTM | GTrXL
-
-
-def _sigmoid_in_place(x: Array) -> Array:
-    """Computes the sigmoid of x in place, without an exponential that could overflow."""
-    x *= 0.5
-    np.tanh(x, x)
-    x *= 0.5
-    x += 0.5
-    return x

@@ -1,9 +1,9 @@
 """The network that acts: its interface, its NumPy form with views of the live parameters, and its compiled graph.
 
-A network made of this package's cells has a NumPy form (`host`, see `acting.numpy_layers`), which tests compare with
-the network. A user-defined cell may inherit the form of its base class, which knows nothing of the cell's additions:
-the policy would silently act without them. Therefore, whenever a policy is built whose network has such a cell, the
-form is compared with the network before it is used.
+A network made of this package's cells has a NumPy form (`host`, see `networks.layers.Composed`), which tests compare
+with the network. A user-defined cell may inherit the form of its base class, which knows nothing of the cell's
+additions: the policy would silently act without them. Therefore, whenever a policy is built whose network has such a
+cell, the form is compared with the network before it is used.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minding.engine.process.runtime import nn, ops
-from minding.policies.acting import numpy_networks
+from minding.policies.acting import compositions
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import (
     DeterministicHead,
@@ -18,7 +18,7 @@ from minding.policies.networks.heads import (
     action_mask,
     make_action_head,
 )
-from minding.policies.networks.layers import MLP, Dropout, Linear, ScalarLinear, host_of
+from minding.policies.networks.layers import MLP, Composed, Dropout, Linear, ScalarLinear
 from minding.policies.networks.recurrent import make_memory
 from minding.policies.ops.primitives import as_rows
 
@@ -32,7 +32,7 @@ class Decision(NamedTuple):
     """Whether the action is the tanh of the mean."""
 
 
-class StochasticNetwork(nn.Cell):
+class StochasticNetwork(Composed):
     """Base of networks whose outputs are the parameters of a distribution over actions, from output `first` on. A
     subclass has an `encoder`, a `memory` or None, a `head` and a `mask` or None.
 
@@ -69,13 +69,8 @@ class StochasticNetwork(nn.Cell):
         rows = ops.Slice()(batch["memory"], (0, 0), (batch["index"].shape[1], self.memory.size))
         return self.memory.unroll(features, rows, batch["begun"])
 
-    def params(self, x, obs):
-        """The parameters of the distribution, from the last hidden layer."""
-        params = self.head(x)
-        return params if self.mask is None else (self.mask(params[0], obs), *params[1:])
 
-
-class ActorCritic(StochasticNetwork):
+class ActorCritic(StochasticNetwork, compositions.ActorCritic):
     """Shared encoder and, if configured, memory, then separate actor and critic.
 
     Takes the observation leaves and, with memory, the memory rows, float32 (B, S), as the last leaf. Returns (value
@@ -98,26 +93,12 @@ class ActorCritic(StochasticNetwork):
         self.value = ScalarLinear(self.critic.out_features, 1.0, rng)
         self.mask = action_mask(spec["observation"])
 
-    def construct(self, obs):
-        if self.memory is None:
-            return self.heads(self.encoder(obs), obs)
-        features, rows = self.memory(self.encoder(obs[:-1]), obs[-1])
-        return (*self.heads(features, obs), rows)
-
     def of_rows(self, batch):
         """The outputs for the rows of a batch, see `features_of_rows`, without the memory rows."""
         return self.heads(self.features_of_rows(batch), batch["obs"])
 
-    def heads(self, features, obs):
-        params = self.params(self.actor(features), obs)
-        return (self.value(self.critic(features)), *params)
 
-    def host(self) -> numpy_networks.ActorCritic:
-        heads = (self.critic, self.value, self.actor, self.head, self.mask)
-        return numpy_networks.ActorCritic(*host_of(self.encoder, self.memory, *heads))
-
-
-class PolicyNetwork(StochasticNetwork):
+class PolicyNetwork(StochasticNetwork, compositions.Actor):
     """Encoder, torso and action head; returns the parameters of the head's distribution. ``head.log_prob_entropy``
     computes from these parameters the log-probability of any action, even of one that another policy has taken."""
 
@@ -131,14 +112,8 @@ class PolicyNetwork(StochasticNetwork):
         self.head = make_action_head(spec["action"], self.torso.out_features, rng, log_std=log_std)
         self.mask = action_mask(spec["observation"])
 
-    def construct(self, obs):
-        return self.params(self.torso(self.encoder(obs)), obs)
 
-    def host(self) -> numpy_networks.Actor:
-        return numpy_networks.Actor(*host_of(self.encoder, self.torso, self.head, self.mask))
-
-
-class QNetwork(nn.Cell):
+class QNetwork(Composed, compositions.QNetwork):
     """Action values (B, n); with `dueling` as V + A - mean A (Wang et al., 2016, eq. 9;
     https://arxiv.org/abs/1511.06581). Values of actions that the observation's mask forbids are `ILLEGAL`.
 
@@ -164,12 +139,6 @@ class QNetwork(nn.Cell):
     def memory_size(self) -> int:
         """Number of values in the memory of an environment; 0 without memory."""
         return 0 if self.memory is None else self.memory.size
-
-    def construct(self, obs):
-        if self.memory is None:
-            return (self.values(self.encoder(obs), obs),)
-        features, rows = self.memory(self.encoder(obs[:-1]), obs[-1])
-        return self.values(features, obs), rows
 
     def unroll(self, obs, rows, begun):
         """Action values (T, B, n) of sequences, for a network with memory.
@@ -197,19 +166,8 @@ class QNetwork(nn.Cell):
         """The memory (B, S) after one more observation, leaves (B, ...)."""
         return self.memory(self.encoder(obs), rows)[1]
 
-    def values(self, features, obs):
-        features = self.torso(features)
-        q = self.advantage(features)
-        if self.value is not None:
-            q = self.value(features) + q - q.mean(axis=-1, keep_dims=True)
-        return q if self.mask is None else self.mask(q, obs)
 
-    def host(self) -> numpy_networks.QNetwork:
-        heads = (self.torso, self.advantage, self.value, self.mask)
-        return numpy_networks.QNetwork(*host_of(self.encoder, self.memory, *heads))
-
-
-class BoundedActor(nn.Cell):
+class BoundedActor(Composed, compositions.Actor):
     """Encoder, torso and a head for actions in [-1, 1]. A subclass defines `head_class` and `decision`, and may have
     another `torso_class`."""
 
@@ -223,12 +181,7 @@ class BoundedActor(nn.Cell):
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = self.torso_class.of(self.encoder.out_features, model, None, rng, acts=True)
         self.head = self.head_class(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
-
-    def construct(self, obs):
-        return self.head(self.torso(self.encoder(obs)))
-
-    def host(self) -> numpy_networks.Actor:
-        return numpy_networks.Actor(*host_of(self.encoder, self.torso, self.head))
+        self.mask = None
 
 
 class SquashedActor(BoundedActor):
@@ -238,17 +191,14 @@ class SquashedActor(BoundedActor):
     decision = Decision(0, "mean", squash=True)
 
 
-class DeterministicActor(BoundedActor):
+class DeterministicActor(BoundedActor, compositions.DeterministicActor):
     """Deterministic actions; returns (action,), (B, A) in [-1, 1]."""
 
     head_class = DeterministicHead
     decision = Decision(0, "action")
 
-    def construct(self, obs):
-        return (self.torso.into(self.head.linear, self.encoder(obs)),)
 
-
-class StateValue(nn.Cell):
+class StateValue(Composed, compositions.StateValue):
     """V(s) as a separate network, which shares nothing with the acting network: float32 (B,) from the observation's
     leaves. A root that holds such a network optimizes it with the group ``Group.of(value, learn)``."""
 
@@ -257,9 +207,6 @@ class StateValue(nn.Cell):
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = MLP.of(self.encoder.out_features, model, None, rng)
         self.value = ScalarLinear(self.torso.out_features, None, rng)
-
-    def construct(self, obs):
-        return self.torso.into(self.value, self.encoder(obs))
 
 
 class ActionValue(nn.Cell):
@@ -337,7 +284,7 @@ class CriticEnsemble(nn.Cell):
         return values
 
 
-class SeparateActorCritic(StochasticNetwork):
+class SeparateActorCritic(StochasticNetwork, compositions.SeparateActorCritic):
     """A `PolicyNetwork` and a `StateValue`, which share nothing, and a second value as a linear head of the policy.
 
     Takes the observation leaves and returns (value (B,), distribution parameters...).
@@ -356,9 +303,6 @@ class SeparateActorCritic(StochasticNetwork):
     def head(self) -> Any:
         return self.policy.head
 
-    def construct(self, obs):
-        return (self.critic(obs), *self.policy(obs))
-
     def of_rows(self, batch):
         """The outputs for the rows of a batch."""
         return self.construct(batch["obs"])
@@ -367,8 +311,3 @@ class SeparateActorCritic(StochasticNetwork):
         """The parameters of the distribution, and the value (B,) by the policy's features."""
         features = self.policy.torso(self.policy.encoder(obs))
         return self.policy.params(features, obs), self.auxiliary(features)
-
-    def host(self) -> numpy_networks.SeparateActorCritic:
-        encoder, torso, value = host_of(self.critic.encoder, self.critic.torso, self.critic.value)
-        value = numpy_networks.Actor(encoder, torso, numpy_networks.LayerHead(value))
-        return numpy_networks.SeparateActorCritic(self.policy.host(), value)

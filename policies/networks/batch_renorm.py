@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.engine.types import Array
-from minding.policies.acting import numpy_layers
+from minding.policies.acting import compositions
 from minding.policies.networks.actor_critic import ActionValue, CriticEnsemble, SquashedActor
-from minding.policies.networks.layers import MLP, host_of
+from minding.policies.networks.layers import MLP, Composed
 from minding.policies.ops.primitives import after
 
 EPSILON, SHARE = 1e-3, 0.01
@@ -26,7 +25,7 @@ R_MAX, D_MAX = 3.0, 5.0
 """Bounds of the corrections."""
 
 
-class BatchRenorm(nn.Cell):
+class BatchRenorm(Composed, compositions.BatchRenorm):
     """Normalizes each column of x ``(B, size)``, with a learned weight and bias, which start at 1 and 0.
 
         y = ((x - mean_B) / std_B * r + d) * weight + bias             (learning)
@@ -39,13 +38,11 @@ class BatchRenorm(nn.Cell):
 
     def __init__(self, size: int) -> None:
         super().__init__()
+        self.epsilon = EPSILON
         self.weight = ms.Parameter(ms.Tensor(np.ones(size, np.float32)), name="weight")
         self.bias = ms.Parameter(ms.Tensor(np.zeros(size, np.float32)), name="bias")
         self.mean = ms.Parameter(ms.Tensor(np.zeros(size, np.float32)), name="mean", requires_grad=False)
         self.variance = ms.Parameter(ms.Tensor(np.ones(size, np.float32)), name="variance", requires_grad=False)
-
-    def construct(self, x):
-        return (x - self.mean) / ops.Sqrt()(self.variance + EPSILON) * self.weight + self.bias
 
     def learn(self, x, renorm):
         """The result for a batch, and its mean and variance, (size,) each.
@@ -70,12 +67,8 @@ class BatchRenorm(nn.Cell):
         step_of_variance = SHARE * (variance - after(self.variance, done))
         return ops.AssignAdd()(self.mean, step_of_mean), ops.AssignAdd()(self.variance, step_of_variance)
 
-    def host(self) -> tuple[Array, Array, Array, Array]:
-        """Mean, variance, weight and bias."""
-        return (*(p.asnumpy() for p in (self.mean, self.variance, self.weight, self.bias)),)
 
-
-class RenormedMLP(MLP):
+class RenormedMLP(MLP, compositions.RenormedMLP):
     """An `MLP` with a `BatchRenorm` of its input and after each activation."""
 
     def __init__(self, in_features: int, *args: Any) -> None:
@@ -83,21 +76,8 @@ class RenormedMLP(MLP):
         sizes = [in_features, *(layer.bias.shape[0] for layer in self.layers)]
         self.renorms = nn.CellList([BatchRenorm(size) for size in sizes])
 
-    def construct(self, x, seed=None):
-        x = self.renorms[0](x)
-        for k in range(len(self.layers)):
-            x = self.renorms[k + 1](self.activated(x, k))
-        return x
-
     def into(self, head, x, seed=None):
         return head(self.construct(x))
-
-    def activated(self, x, k):
-        """The activations of layer k."""
-        x = self.layers[k](x)
-        if len(self.norms) > 0:
-            x = self.norms[k](x)
-        return x if self.layers_activate else self.activation(x)
 
     def learn(self, x, renorm):
         """The features of a batch, and the moments of each normalization; for the arguments see `BatchRenorm`."""
@@ -114,10 +94,6 @@ class RenormedMLP(MLP):
         for k in range(len(self.renorms)):
             moved = (*moved, *self.renorms[k].move(moments[k], done))
         return moved
-
-    def host(self) -> numpy_layers.RenormedMLP:
-        norms, renorms = host_of(*self.norms), host_of(*self.renorms)
-        return numpy_layers.RenormedMLP(host_of(*self.layers), self.activation_name, norms, renorms, EPSILON)
 
 
 class RenormedActor(SquashedActor):

@@ -10,21 +10,20 @@ import numpy as np
 
 from minding.engine.data.agent_axis import CENTRAL, STATE
 from minding.engine.data.observation import observation_leaves
-from minding.engine.process.runtime import assign, ms, nn, ops
+from minding.engine.process.runtime import assign, ms, ops
 from minding.engine.types import Array
-from minding.policies.acting import numpy_networks
+from minding.policies.acting import compositions
 from minding.policies.networks.actor_critic import PolicyNetwork, StochasticNetwork
 from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.heads import action_mask, make_action_head
-from minding.policies.networks.layers import MLP, ScalarLinear, host_of
+from minding.policies.networks.layers import MLP, Composed, ScalarLinear
 from minding.policies.networks.recurrent import make_memory
 from minding.policies.networks.team_networks import AgentActors, of_agent
-from minding.policies.ops import primitives
 
 _SMALLEST_DEVIATION = 1e-2
 
 
-class PopArt(nn.Cell):
+class PopArt(Composed, compositions.PopArt):
     """A linear value head with the moments of the returns (van Hasselt et al., 2016, https://arxiv.org/abs/1602.07714,
     section 2): v = (w^T x + b) sigma + mu.
 
@@ -40,14 +39,6 @@ class PopArt(nn.Cell):
         self.linear = ScalarLinear(in_features, 1.0, rng)
         self.mean, self.deviation = _number("mean", 0.0), _number("deviation", 1.0)
         self.variance, self.updates = _number("variance", 1.0), _number("updates", 0.0)
-
-    def construct(self, x):
-        """The normalized value, float32 (B,), for x (B, in)."""
-        return self.linear(x)
-
-    def raw(self, value):
-        """Converts normalized values to units of the returns."""
-        return value * self.deviation + self.mean
 
     def normalized(self, value):
         """The inverse of `raw`."""
@@ -80,15 +71,12 @@ class PopArt(nn.Cell):
         for parameter, number in (*moments, (self.updates, updates + 1.0)):
             assign(parameter, np.full(1, number, np.float32))
 
-    def host(self) -> numpy_networks.PopArt:
-        return numpy_networks.PopArt(self.linear.host(), self.mean.asnumpy(), self.deviation.asnumpy())
-
 
 def _number(name: str, start: float) -> ms.Parameter:
     return ms.Parameter(ms.Tensor(np.full(1, start, np.float32)), name=name, requires_grad=False)
 
 
-class CentralValue(nn.Cell):
+class CentralValue(Composed, compositions.CentralValue):
     """Value of the environment's state for each agent, float32 (B,), from the features of the agent's own observation,
     the state, and the agent number.
 
@@ -108,20 +96,8 @@ class CentralValue(nn.Cell):
         self.value = PopArt(self.torso.out_features, rng)
         self.agents = ms.Tensor(np.eye(agents, dtype=np.float32))
 
-    def construct(self, features, leaves):
-        """The normalized value, see `PopArt`, from features and the leaves of `central_view`."""
-        there = ops.ExpandDims()(ops.Cast()(primitives.item(leaves, 1), ms.float32), -1)
-        who = ops.Gather()(self.agents, primitives.item(leaves, 0), 0)
-        seen = (features * there, self.state(leaves[2:]) * there, who)
-        return self.value(self.torso(ops.Concat(-1)(seen)))
 
-    def host(self) -> numpy_networks.CentralValue:
-        return numpy_networks.CentralValue(
-            self.state.host(), self.agents.shape[0], self.torso.host(), self.value.host()
-        )
-
-
-class CentralActorCritic(StochasticNetwork):
+class CentralActorCritic(StochasticNetwork, compositions.CentralActorCritic):
     """An actor of one agent and a `CentralValue`, which share the encoder of the agent's observation and, if
     configured, the memory after it.
 
@@ -143,28 +119,11 @@ class CentralActorCritic(StochasticNetwork):
         self.critic = CentralValue(spec, features, model, rng)
         self.mask = action_mask(spec["observation"])
 
-    def construct(self, leaves):
-        own, central = leaves[: self.num_leaves], leaves[self.num_leaves :]
-        if self.memory is None:
-            return self.outputs(self.encoder(own), own, central)
-        features, rows = self.memory(self.encoder(own), leaves[-1])
-        return (*self.outputs(features, own, central[:-1]), rows)
-
-    def outputs(self, features, own, central):
-        params = self.params(self.actor(features), own)
-        if len(central) == 0:
-            return params
-        return (*params, self.critic.value.raw(self.critic(features, central)))
-
     def of_rows(self, batch):
         """The normalized values and the parameters of the distribution for the rows of a batch, see `features_of_rows`,
         which also contain `central`."""
         features = self.features_of_rows(batch)
         return self.critic(features, batch["central"]), *self.params(self.actor(features), batch["obs"])
-
-    def host(self) -> numpy_networks.CentralActorCritic:
-        parts = host_of(self.encoder, self.memory, self.actor, self.head, self.critic, self.mask)
-        return numpy_networks.CentralActorCritic(self.num_leaves, *parts)
 
 
 class DrawingAgentActors(AgentActors):
@@ -173,7 +132,7 @@ class DrawingAgentActors(AgentActors):
     box_class = PolicyNetwork
 
 
-class CentralAgentActors(nn.Cell):
+class CentralAgentActors(Composed, compositions.CentralAgentActors):
     """A separate actor for each agent, and one `CentralValue` with an encoder of its own.
 
     Takes the leaves of the observation, including `IDENTITY`, then the leaves of `central_view` if the value is needed.
@@ -197,19 +156,6 @@ class CentralAgentActors(nn.Cell):
         """The head of the first actor; those of all have the same distribution."""
         return self.members[0].head
 
-    def construct(self, leaves):
-        given, central = leaves[: self.num_leaves], leaves[self.num_leaves :]
-        params = self.actors(given)
-        if len(central) == 0:
-            return params
-        own = (*given[: self.place], *given[self.place + 1 :])
-        return (*params, self.critic.value.raw(self.value(own, central)))
-
-    def value(self, own, central):
-        """The normalized value, float32 (B,), from leaves of the observation without `IDENTITY`, and of
-        `central_view`."""
-        return self.critic(self.encoder(own), central)
-
     def log_probs(self, leaves, action):
         """Log-probabilities of the actions of all agents, float32 (B, M).
 
@@ -223,7 +169,3 @@ class CentralAgentActors(nn.Cell):
             params = self.members[m](own[:-1])
             made = (*made, self.members[m].head.log_prob_entropy(params, own[-1])[0])
         return ops.Stack(1)(made)
-
-    def host(self) -> numpy_networks.CentralAgentActors:
-        actors, encoder, critic = host_of(self.actors, self.encoder, self.critic)
-        return numpy_networks.CentralAgentActors(actors, self.num_leaves, encoder, critic)

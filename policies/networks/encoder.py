@@ -16,9 +16,10 @@ from minding.engine.error_origin import building
 from minding.engine.errors import CodeError, SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
-from minding.policies.acting import numpy_encoders
+from minding.policies.acting import compositions, numpy_encoders
 from minding.policies.kernels.library import compiled
-from minding.policies.networks.layers import ACTIVATIONS, Linear, fan_in_uniform, host_of, orthogonal
+from minding.policies.networks.layers import ACTIVATIONS, Composed, Linear, fan_in_uniform, orthogonal
+from minding.policies.networks.traced import traced_form
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel size and stride of each layer (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images
@@ -31,7 +32,7 @@ https://arxiv.org/abs/1903.03176): a stride would leave out places."""
 _OF_BYTES = 1.0 / 255.0
 
 
-class Normalizer(nn.Cell):
+class Normalizer(Composed, compositions.Normalizer):
     """Scales each number to zero mean and unit variance, as estimated in training, clipped to +-10.
 
     `RunningMoments` keeps the moments in float64; acting and learning use the float32 parameters, which change only in
@@ -46,12 +47,6 @@ class Normalizer(nn.Cell):
         self.mean = ms.Parameter(ms.Tensor(np.zeros(size, np.float32)), name="mean", requires_grad=False)
         self.scale = ms.Parameter(ms.Tensor(np.ones(size, np.float32)), name="scale", requires_grad=False)
 
-    def construct(self, x):
-        return ops.clamp((x - self.mean) * self.scale, -10.0, 10.0)
-
-    def host(self) -> numpy_encoders.Normalizer:
-        return numpy_encoders.Normalizer(self.mean.asnumpy(), self.scale.asnumpy())
-
     def update(self, x: Array) -> None:
         """Adds observations ``(B, size)`` to the moments."""
         self.merge(RunningMoments.of(x))
@@ -65,7 +60,7 @@ class Normalizer(nn.Cell):
         assign(self.scale, (1.0 / np.sqrt(self.moments.var + 1e-8)).astype(np.float32))
 
 
-class Vector(nn.Cell):
+class Vector(Composed, compositions.Vector):
     """Numbers, flattened to ``(B, D)``, and normalized if `normalize` is true."""
 
     def __init__(self, space: Mapping[str, Any], normalize: bool) -> None:
@@ -73,20 +68,8 @@ class Vector(nn.Cell):
         self.out_features = math.prod(space["shape"])
         self.normalizer = Normalizer(self.out_features) if normalize else None
 
-    def construct(self, x):
-        # In acting, integer and boolean observations arrive unconverted.
-        if x.ndim != 2:
-            x = x.reshape((-1, self.out_features))
-        x = ops.cast(x, ms.float32)
-        if self.normalizer is not None:
-            x = self.normalizer(x)
-        return x
 
-    def host(self) -> numpy_encoders.Vector:
-        return numpy_encoders.Vector(self.out_features, *host_of(self.normalizer))
-
-
-class OneHot(nn.Cell):
+class OneHot(Composed, compositions.OneHot):
     """Integers ``(B,)`` or ``(B, K)`` as joined one-hot vectors ``(B, sum n)``."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
@@ -94,16 +77,6 @@ class OneHot(nn.Cell):
         self.sizes = [space["n"]] if space["kind"] == "discrete" else list(space["nvec"])
         self.out_features = sum(self.sizes)
         self.tables = [ms.Tensor(np.eye(n, dtype=np.float32)) for n in self.sizes]
-
-    def construct(self, x):
-        x = x.reshape((-1, len(self.sizes)))
-        parts = []
-        for k in range(len(self.sizes)):
-            parts.append(ops.gather(self.tables[k], x[:, k], 0))
-        return parts[0] if len(parts) == 1 else ops.Concat(-1)(parts)
-
-    def host(self) -> numpy_encoders.OneHot:
-        return numpy_encoders.OneHot(self.sizes)
 
 
 class ActionNumbers(nn.Cell):
@@ -309,7 +282,7 @@ class ImageDecoder(nn.Cell):
         return x.reshape((-1, self.out_features))
 
 
-class ObsEncoder(nn.Cell):
+class ObsEncoder(Composed, compositions.ObsEncoder):
     """One encoder per leaf of the observation; returns features ``(B, out_features)``.
 
     A single leaf has no layer after its encoder. With several leaves, vectors and integers have a linear layer of their
@@ -362,18 +335,8 @@ class ObsEncoder(nn.Cell):
             return OneHot(leaf.space)
         return Vector(leaf.space, model.normalize_obs and not whitened)
 
-    def construct(self, leaves):
-        parts = []
-        for k in range(len(self.encoders)):
-            x = self.encoders[k](leaves[self.places[k]])
-            if self.layers[k] is not None:
-                x = self.activation(self.projections[self.layers[k]](x))
-            parts.append(x)
-        return parts[0] if len(parts) == 1 else ops.Concat(-1)(parts)
-
-    def host(self) -> numpy_encoders.ObsEncoder:
-        projections = host_of(*(None if k is None else self.projections[k] for k in self.layers))
-        return numpy_encoders.ObsEncoder(host_of(*self.encoders), projections, self.activation_name, self.places)
+    def activate(self, x):
+        return self.activation(x)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
         """Pairs of leaf number and normalizer, for all normalized leaves."""
@@ -384,12 +347,13 @@ class ObsEncoder(nn.Cell):
         ]
 
 
-class OwnEncoder(nn.Cell):
+class OwnEncoder(Composed, compositions.OwnEncoder):
     """A user-defined encoder that `policy.model.encoder` names: ``MyEncoder(space, model, rng)``.
 
     The class has an attribute `out_features`, the size F of its features, and a method ``construct(leaves) -> (B, F)``
     for the leaves of an observation, ``(B, ...)`` each, without action masks. If it also has a method `host()`, which
-    returns the same function of NumPy arrays, the policy can act without a graph.
+    returns the same function of NumPy arrays, or consists of known layers (see `traced`), the policy can act without a
+    graph.
 
     Raises:
       CodeError: if the class is not found, is not a cell, or violates this interface, or if its code fails.
@@ -420,14 +384,9 @@ class OwnEncoder(nn.Cell):
                 "out_features"
             )
 
-    def construct(self, leaves):
-        own: tuple[Any, ...] = ()
-        for k in self.places:
-            own = (*own, leaves[k])
-        return self.cell(own)
-
-    def host(self) -> numpy_encoders.OwnEncoder:
-        return numpy_encoders.OwnEncoder(self.cell.host(), self.places)
+    def host(self) -> compositions.OwnEncoder:
+        form = self.cell.host() if hasattr(self.cell, "host") else traced_form(self.cell, len(self.places))
+        return compositions.OwnEncoder(cell=form, places=self.places)
 
 
 def _described(rows: Sequence[Any]) -> str:

@@ -17,9 +17,9 @@ from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_layers, numpy_networks, sampling
+from minding.policies.acting import compositions, numpy_layers, sampling
 from minding.policies.kernels import usable
-from minding.policies.networks.layers import Clip, Linear, TanhLinear
+from minding.policies.networks.layers import Clip, Composed, Linear, TanhLinear
 from minding.policies.ops import distributions
 
 
@@ -49,7 +49,7 @@ def action_mask(space: Mapping[str, Any]) -> ActionMask | None:
     return ActionMask(places[0]) if places else None
 
 
-class CategoricalHead(nn.Cell):
+class CategoricalHead(Composed, compositions.LayerHead):
     """One of n actions; parameters: logits ``(B, n)``."""
 
     shared: tuple[int, ...] = ()
@@ -60,9 +60,6 @@ class CategoricalHead(nn.Cell):
         self.distribution: sampling.Distribution = sampling.Categorical()
         self.ends = ms.Tensor(np.array([n], np.int32))
         self.fused: ops.Primitive | None = None
-
-    def construct(self, x):
-        return (self.linear(x),)
 
     def log_prob_entropy(self, params, action):
         if self.fused is not None:
@@ -75,9 +72,6 @@ class CategoricalHead(nn.Cell):
     def divergence(self, old, new):
         """KL(old || new) of the distributions with these parameters, float32 (B,)."""
         return distributions.categorical_divergence(old[0], new[0])
-
-    def host(self) -> numpy_networks.LayerHead:
-        return numpy_networks.LayerHead(self.linear.host())
 
 
 class MultiCategoricalHead(CategoricalHead):
@@ -107,7 +101,7 @@ class MultiCategoricalHead(CategoricalHead):
         return total
 
 
-class GaussianHead(nn.Cell):
+class GaussianHead(Composed, compositions.GaussianHead):
     """Diagonal normal with a state-independent standard deviation; parameters: mean ``(B, A)`` and log standard
     deviation ``(A,)``."""
 
@@ -122,9 +116,6 @@ class GaussianHead(nn.Cell):
         self.log_std = ms.Parameter(ms.Tensor(np.full(size, log_std, np.float32)), name="log_std")
         self.fused: ops.Primitive | None = None
 
-    def construct(self, x):
-        return self.linear(x), self.log_std
-
     def log_prob_entropy(self, params, action):
         if self.fused is not None:
             return self.fused(params[0], params[1], action)
@@ -134,11 +125,8 @@ class GaussianHead(nn.Cell):
         """KL(old || new) of the distributions with these parameters, float32 (B,)."""
         return distributions.gaussian_divergence(old[0], old[1], new[0], new[1])
 
-    def host(self) -> numpy_networks.GaussianHead:
-        return numpy_networks.GaussianHead(self.linear.host(), self.log_std.asnumpy())
 
-
-class CompositeHead(nn.Cell):
+class CompositeHead(Composed, compositions.CompositeHead):
     """Choices and numbers of one action, all independent of each other; parameters: joined logits ``(B, sum nvec)``,
     mean ``(B, A)`` and log standard deviation ``(A,)``. Actions are float32 rows ``(B, K + A)``, the choices first.
 
@@ -156,9 +144,6 @@ class CompositeHead(nn.Cell):
         self.distribution = sampling.Composite(nvec)
         self.count = len(nvec)
 
-    def construct(self, x):
-        return (*self.choices(x), *self.numbers(x))
-
     def log_prob_entropy(self, params, action):
         chosen = ops.cast(action[:, : self.count], ms.int32)
         of_choices, spread = self.choices.log_prob_entropy(params[:1], chosen)
@@ -169,11 +154,8 @@ class CompositeHead(nn.Cell):
         """KL(old || new) of the distributions with these parameters, float32 (B,)."""
         return self.choices.divergence(old[:1], new[:1]) + self.numbers.divergence(old[1:], new[1:])
 
-    def host(self) -> numpy_networks.CompositeHead:
-        return numpy_networks.CompositeHead(self.choices.host(), self.numbers.host())
 
-
-class SquashedGaussianHead(nn.Cell):
+class SquashedGaussianHead(Composed, compositions.SquashedGaussianHead):
     """tanh of a normal whose standard deviation depends on the state (Haarnoja et al., 2018,
     https://arxiv.org/abs/1812.05905, appendix C); parameters: mean and log standard deviation, each ``(B, A)``; actions
     in (-1, 1)."""
@@ -187,26 +169,14 @@ class SquashedGaussianHead(nn.Cell):
         self.clip = Clip(*self.LOG_STD_RANGE)
         self.distribution = sampling.SquashedGaussian()
 
-    def construct(self, x):
-        return self.mean(x), self.clip(self.log_std(x))
 
-    def host(self) -> numpy_networks.SquashedGaussianHead:
-        return numpy_networks.SquashedGaussianHead(self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE)
-
-
-class DeterministicHead(nn.Cell):
+class DeterministicHead(Composed, compositions.LayerHead):
     """The action itself instead of a distribution, ``(B, A)`` in [-1, 1]: tanh of a linear layer (Lillicrap et al.,
     2016, https://arxiv.org/abs/1509.02971, section 7)."""
 
     def __init__(self, features: int, size: int, rng: np.random.Generator) -> None:
         super().__init__()
         self.linear = TanhLinear(features, size, None, rng)
-
-    def construct(self, x):
-        return (self.linear(x),)
-
-    def host(self) -> numpy_networks.LayerHead:
-        return numpy_networks.LayerHead(self.linear.host())
 
 
 def fuse_likelihood(head: nn.Cell) -> None:

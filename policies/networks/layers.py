@@ -9,6 +9,7 @@ Initial weights are drawn from a NumPy Generator, so that the run's seed determi
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,8 @@ import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
-from minding.policies.acting import numpy_layers
-from minding.policies.ops import primitives
+from minding.policies.acting import compositions, numpy_layers
+from minding.policies.ops import arrays, primitives
 
 
 def orthogonal(shape: tuple[int, int], gain: float, rng: np.random.Generator) -> Array:
@@ -99,6 +100,35 @@ class Cells:
         return [p for cell in self.cells for p in cell.trainable_params()]
 
 
+class Composed(nn.Cell):
+    """Base of cells that compute what a composition of `acting` describes, from which they are derived, too: MindSpore
+    compiles its methods, and in the NumPy form they run on the forms of the cell's parts."""
+
+    xp = arrays
+    composition: type[numpy_layers.Composition]
+
+    def __init_subclass__(cls) -> None:
+        for base in cls.__bases__:
+            if issubclass(base, numpy_layers.Composition) and not issubclass(base, nn.Cell):
+                cls.composition, cls.construct = base, base.__call__
+                if "host" not in vars(cls):
+                    cls.host = Composed.host  # type: ignore[method-assign]
+
+    def host(self) -> Any:
+        """The NumPy form: the composition, with the NumPy forms of its parts."""
+        kind = self.composition
+        return kind(**{name: host_of(getattr(self, name)) for name in kind.part_names()})
+
+
+def host_of(part: Any) -> Any:
+    """The NumPy form of a part of a network: of a cell, of a tensor (a view), of several, or a setting as it is."""
+    if isinstance(part, (list, tuple, nn.CellList)):
+        return [host_of(each) for each in part]
+    if isinstance(part, nn.Cell):
+        return part.host()
+    return part.asnumpy() if isinstance(part, ms.Tensor) else part
+
+
 class Linear(nn.Cell):
     """y = x W^T + b for x ``(B, in)``.
 
@@ -149,6 +179,9 @@ class ScalarLinear(Linear):
             return self.fused(x, self.weight, self.bias)
         return self.add_bias(self.matmul(x, self.weight), self.bias).reshape((-1,))
 
+    def host(self) -> numpy_layers.ScalarLinear:
+        return numpy_layers.ScalarLinear(self.weight.asnumpy(), self.bias.asnumpy())
+
 
 class TanhLinear(Linear):
     """y = tanh(x W^T + b); see `Linear`."""
@@ -168,11 +201,6 @@ class TanhLinear(Linear):
         return numpy_layers.MLP([super().host()], "tanh")
 
 
-def host_of(*cells: Any) -> list[Any]:
-    """The NumPy forms of cells; None for None."""
-    return [None if cell is None else cell.host() for cell in cells]
-
-
 class Clip(nn.Cell):
     """Clips numbers of any shape to [low, high]; the gradient passes where they were inside."""
 
@@ -186,6 +214,9 @@ class Clip(nn.Cell):
         if self.fused is not None:
             return self.fused(x, self.bounds)
         return ops.clamp(x, self.low, self.high)
+
+    def host(self) -> numpy_layers.Layer:
+        return functools.partial(np.clip, a_min=self.low, a_max=self.high)
 
 
 class LayerNorm(nn.Cell):
@@ -274,7 +305,7 @@ def _int32(bits: int) -> ms.Tensor:
     return ms.Tensor(np.uint32(bits & 0xFFFFFFFF).astype(np.int32))
 
 
-class MLP(nn.Cell):
+class MLP(Composed):
     """Linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation. With
     a dropout rate, a `Dropout` follows each linear layer (Hiraoka et al., 2021, https://arxiv.org/abs/2110.02034,
     section 3); the layers then also take its seed, int32 (1,).
@@ -340,9 +371,12 @@ class MLP(nn.Cell):
                 x = self.dropouts[k](x, seed)
             if len(self.norms) > 0:
                 x = self.norms[k](x)
-            if not self.layers_activate:
-                x = self.activation(x)
+            x = self.activate(x)
         return x
+
+    def activate(self, x):
+        """The activation of the result of a layer."""
+        return x if self.layers_activate else self.activation(x)
 
     def into(self, head, x, seed=None):
         """``head(self(x, seed))`` for a `Linear` head and x ``(B, in)``. With this package's kernels, the last ReLU
@@ -356,14 +390,14 @@ class MLP(nn.Cell):
         return head.fused_after_relu(x, last.weight, last.bias, head.weight, head.bias)[0]
 
     def host(self) -> Any:
-        return numpy_layers.MLP(host_of(*self.layers), self.activation_name, host_of(*self.norms))
+        return numpy_layers.MLP(host_of(self.layers), self.activation_name, host_of(self.norms))
 
 
 EXPANSION = 4
 """Units of the layer inside a residual block, relative to the width of the block."""
 
 
-class ResidualMLP(nn.Cell):
+class ResidualMLP(Composed, compositions.ResidualMLP):
     """Residual blocks after a linear layer, for x ``(B, in)`` (Lee et al., 2024, https://arxiv.org/abs/2410.09754,
     section 4):
 
@@ -388,17 +422,6 @@ class ResidualMLP(nn.Cell):
         self.wide = nn.CellList([MLP(size, [EXPANSION * size], activation, gain, rng) for _ in hidden])
         self.narrow = nn.CellList([Linear(EXPANSION * size, size, gain, rng) for _ in hidden])
 
-    def construct(self, x, seed=None):
-        x = self.first(x)
-        for k in range(len(self.wide)):
-            x = x + self.wide[k].into(self.narrow[k], self.norms[k](x))
-        return self.norms[len(self.wide)](x)
-
     def into(self, head, x, seed=None):
         """``head(self(x))``, see `MLP.into`."""
         return head(self.construct(x))
-
-    def host(self) -> Any:
-        *norms, last = host_of(*self.norms)
-        blocks = zip(norms, host_of(*self.wide), host_of(*self.narrow), strict=True)
-        return numpy_layers.ResidualMLP(self.first.host(), list(blocks), last)

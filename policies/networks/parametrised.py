@@ -9,11 +9,11 @@ import numpy as np
 
 from minding.engine.data.action_trees import number_owners
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_networks
+from minding.policies.acting import compositions, numpy_networks
 from minding.policies.networks.actor_critic import Decision, DeterministicActor
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, host_of
+from minding.policies.networks.layers import MLP, Composed, Linear, host_of
 
 
 class ChoiceValues(nn.Cell):
@@ -46,11 +46,10 @@ class ChoiceValues(nn.Cell):
         return ops.Transpose()(ops.ReduceSum()(values, -1), (1, 0))
 
     def host(self) -> numpy_networks.ChoiceValues:
-        encoder, torso, values = host_of(self.encoder, self.torso, self.values)
-        return numpy_networks.ChoiceValues(encoder, torso, values, None if self.owned is None else self.owned.asnumpy())
+        return numpy_networks.ChoiceValues(*host_of((self.encoder, self.torso, self.values, self.owned)))
 
 
-class ParametrisedNetwork(nn.Cell):
+class ParametrisedNetwork(Composed, compositions.ParametrisedNetwork):
     """An actor, from observation leaves to the parameters x of all choices, float32 (B, A) in [-1, 1], and a critic.
 
     Returns (values (B, n), x). Values of choices that the observation's mask forbids are `ILLEGAL`.
@@ -66,14 +65,3 @@ class ParametrisedNetwork(nn.Cell):
         self.actor = DeterministicActor(numbers, model, rng)
         self.critic = ChoiceValues(spec, model, rng)
         self.mask = action_mask(spec["observation"])
-
-    def construct(self, obs):
-        numbers = self.actor(obs)[0]
-        return self.legal(self.critic(numbers, obs), obs), numbers
-
-    def legal(self, values, obs):
-        """Values (B, n), `ILLEGAL` where the mask forbids the choice."""
-        return values if self.mask is None else self.mask(values, obs)
-
-    def host(self) -> numpy_networks.ParametrisedNetwork:
-        return numpy_networks.ParametrisedNetwork(*host_of(self.actor, self.critic, self.mask))

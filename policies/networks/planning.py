@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_planning
+from minding.engine.process.runtime import ms, ops
+from minding.policies.acting import compositions
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, host_of
+from minding.policies.networks.layers import MLP, Composed, Linear
 from minding.policies.networks.world_model import SymlogEncoder, TwoHotNumber
-from minding.policies.ops import primitives
 
 
-class PlanningNetwork(nn.Cell):
+class PlanningNetwork(Composed, compositions.PlanningNetwork):
     """Takes the observation leaves; to plan, it takes more leaves, of which only the last one is read: rows (latent,
     action), float32 (B, D + A). Returns (logits (B, A), value (B,), latent (B, D), reward (B,)).
 
@@ -47,43 +46,6 @@ class PlanningNetwork(nn.Cell):
         self.mask = action_mask(spec["observation"])
         self.table = ms.Tensor(np.eye(actions, dtype=np.float32))
 
-    def construct(self, leaves):
-        if len(leaves) > self.num_leaves:
-            latent = self.follow(leaves[-1])
-            logits, reward = self.policy_logits(latent), self.reward.number(self.reward(latent))
-        else:
-            latent = self.represent(leaves)
-            logits = self.policy_logits(latent)
-            reward = ops.ZerosLike()(logits[:, 0])
-            if self.mask is not None:
-                logits = self.mask(logits, leaves)
-        return logits, self.state_value(latent), latent, reward
-
-    def represent(self, leaves):
-        """Latents (B, D) of observations."""
-        return scaled(self.first(self.seen(leaves)))
-
-    def follow(self, rows):
-        """The latents (B, D) that follow rows (latent, action), (B, D + A)."""
-        return scaled(self.later(self.transition(rows)))
-
     def after(self, latent, action):
         """The latents (B, D) after actions, int32 (B,), in latents (B, D)."""
         return self.follow(ops.Concat(-1)((latent, ops.Gather()(self.table, action, 0))))
-
-    def policy_logits(self, latent):
-        return self.logits(self.policy(latent))
-
-    def state_value(self, latent):
-        """Values of latents, float32 (B,)."""
-        return self.value.number(self.value(latent))
-
-    def host(self) -> numpy_planning.PlanningNetwork:
-        cells = (self.seen, self.first, self.transition, self.later, self.reward, self.value, self.policy, self.logits)
-        return numpy_planning.PlanningNetwork(self.num_leaves, *host_of(*cells, self.mask))
-
-
-def scaled(x):
-    """Rows (B, D), each moved to [0, 1] by its minimum and maximum (appendix G)."""
-    low = -primitives.largest(-x, keepdims=True)
-    return (x - low) / (primitives.largest(x, keepdims=True) - low + numpy_planning.LEAST_RANGE)

@@ -15,11 +15,11 @@ import numpy as np
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_encoders, numpy_networks
+from minding.policies.acting import compositions, numpy_encoders
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, TanhLinear, host_of
+from minding.policies.networks.layers import MLP, Composed, Linear, TanhLinear
 
 
 def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
@@ -116,7 +116,7 @@ class ResidualTower(nn.Cell):
         return numpy_encoders.ResidualTower(self.place, self.stem.host(relu=True), blocks)
 
 
-class PolicyValue(nn.Cell):
+class PolicyValue(Composed, compositions.PolicyValue):
     """Takes the observation leaves; returns (logits (B, A), value (B,) in [-1, 1]).
 
     With ``model.net=mlp`` both heads follow the hidden layers. With ``residual`` the logits follow the convolutions,
@@ -144,14 +144,3 @@ class PolicyValue(nn.Cell):
         self.policy = Linear(self.torso.out_features, spec["action"]["n"], 0.01, rng)
         self.value = TanhLinear(self.critic.out_features, 1, 0.01, rng)
         self.mask = action_mask(space)
-
-    def construct(self, obs):
-        features = self.torso(self.encoder(obs))
-        logits, value = self.policy(features), self.value(self.critic(features))
-        if self.mask is not None:
-            logits = self.mask(logits, obs)
-        return logits, ops.Reshape()(value, (-1,))
-
-    def host(self) -> numpy_networks.PolicyValue:
-        heads = (self.policy, self.critic, self.value, self.mask)
-        return numpy_networks.PolicyValue(*host_of(self.encoder, self.torso, *heads))

@@ -12,13 +12,15 @@ import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
-from minding.policies.acting import numpy_layers
-from minding.policies.networks.layers import EXPANSION, MLP, LayerNorm, Linear, host_of, orthogonal
+from minding.policies.acting import compositions, numpy_layers
+from minding.policies.networks.layers import EXPANSION, MLP, Composed, LayerNorm, Linear, host_of, orthogonal
 from minding.policies.ops import primitives
 
 
-class Memory(nn.Cell):
-    """Base of memories. A subclass defines `gates`, `step`, `features`, `unroll` and `host`.
+class Memory(Composed):
+    """Base of memories. A subclass defines `gates`, `unroll`, ``step(given, rows)``, which returns the new memory rows
+    (B, S) from the output of the layer `inputs`, (B, gates D), and the rows (B, S) before the step, and
+    ``features(rows)``, the features (B, D) that belong to memory rows.
 
     Args:
       in_features: size of the input features, F.
@@ -40,19 +42,6 @@ class Memory(nn.Cell):
     def construct(self, x, rows):
         rows = self.step(self.inputs(x), rows)
         return self.features(rows), rows
-
-    def step(self, given, rows):
-        """The new memory rows (B, S).
-
-        Args:
-          given: output of the layer `inputs`, (B, gates D).
-          rows: memory rows (B, S) before the step.
-        """
-        raise NotImplementedError
-
-    def features(self, rows):
-        """The features (B, D) that belong to memory rows (B, S)."""
-        raise NotImplementedError
 
     def unroll(self, x, rows, begun):
         """Processes the T observations of B sequences one after another.
@@ -88,14 +77,9 @@ class Memory(nn.Cell):
             t = t + 1
         return rows
 
-    def host(self) -> numpy_layers.Recurrent:
-        """The NumPy form."""
-        raise NotImplementedError
-
 
 class Gated(Memory):
-    """Base of memories whose gates depend on the features of the step before. A subclass defines `gates`, `step`,
-    `features` and `host`; for the arguments see `Memory`.
+    """Base of memories whose gates depend on the features of the step before; see `Memory`.
 
     Attributes:
       gates: number of layers of D units on the input, and also on the memory.
@@ -104,7 +88,6 @@ class Gated(Memory):
     def __init__(self, in_features: int, dim: int, size: int, rng: np.random.Generator) -> None:
         super().__init__(in_features, dim, size, rng)
         self.recurrent = Linear(dim, self.gates * dim, 1.0, rng)
-        self.sigmoid = ops.Sigmoid()
         self.fused: ops.Primitive | None = None
 
     def unroll(self, x, rows, begun):
@@ -124,7 +107,7 @@ class Gated(Memory):
         return made.reshape((-1, size))
 
 
-class GRU(Gated):
+class GRU(Gated, compositions.GRU):
     """Gated recurrent unit (Cho et al., 2014, https://arxiv.org/abs/1406.1078, in the form of cuDNN and PyTorch).
 
         r = sigmoid(W_r x + b_r + U_r h + c_r)
@@ -144,27 +127,14 @@ class GRU(Gated):
     def __init__(self, in_features: int, dim: int, rng: np.random.Generator) -> None:
         super().__init__(in_features, dim, dim, rng)
 
-    def step(self, given, rows):
-        size = self.out_features
-        kept = self.recurrent(rows)
-        gates = self.sigmoid(given[:, : 2 * size] + kept[:, : 2 * size])
-        candidate = primitives.tanh(given[:, 2 * size :] + gates[:, :size] * kept[:, 2 * size :])
-        return candidate + gates[:, size:] * (rows - candidate)
-
-    def features(self, rows):
-        return rows
-
     def once(self, x, rows):
         """The rows after one step, in one kernel if there is one."""
         if self.fused is None:
             return self.step(self.inputs(x), rows)
         return self.unroll(x, rows, ops.ZerosLike()(rows[:, 0]))
 
-    def host(self) -> numpy_layers.GRU:
-        return numpy_layers.GRU(self.inputs.host(), self.recurrent.host())
 
-
-class LSTM(Gated):
+class LSTM(Gated, compositions.LSTM):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997, https://doi.org/10.1162/neco.1997.9.8.1735; with the
     forget gate of Gers et al., 2000, https://doi.org/10.1162/089976600300015015).
 
@@ -187,19 +157,6 @@ class LSTM(Gated):
     def __init__(self, in_features: int, dim: int, rng: np.random.Generator) -> None:
         super().__init__(in_features, dim, 2 * dim, rng)
         self.inputs.bias.asnumpy()[dim : 2 * dim] = 1.0
-
-    def step(self, given, rows):
-        size = self.out_features
-        total = given + self.recurrent(rows[:, :size])
-        gates = self.sigmoid(total[:, : 3 * size])
-        cell = gates[:, size : 2 * size] * rows[:, size:] + gates[:, :size] * primitives.tanh(total[:, 3 * size :])
-        return ops.Concat(-1)((gates[:, 2 * size :] * primitives.tanh(cell), cell))
-
-    def features(self, rows):
-        return rows[:, : self.out_features]
-
-    def host(self) -> numpy_layers.LSTM:
-        return numpy_layers.LSTM(self.inputs.host(), self.recurrent.host())
 
 
 class GTrXLLayer(nn.Cell):
@@ -263,7 +220,7 @@ class GTrXLLayer(nn.Cell):
     def host(self) -> numpy_layers.GTrXLLayer:
         return numpy_layers.GTrXLLayer(
             self.heads,
-            host_of(*self.norms, self.query, self.keys_values, self.joined, self.wide, self.narrow, *self.gates),
+            host_of((*self.norms, self.query, self.keys_values, self.joined, self.wide, self.narrow, *self.gates)),
             self.position.asnumpy(),
             self.offset.asnumpy(),
         )
@@ -366,7 +323,7 @@ class GTrXL(Memory):
         return ops.Reshape()(rows[:, start : start + number], (-1, self.length, self.out_features))
 
     def host(self) -> numpy_layers.GTrXL:
-        return numpy_layers.GTrXL(self.inputs.host(), host_of(*self.layers), self.distances.asnumpy())
+        return numpy_layers.GTrXL(self.inputs.host(), host_of(self.layers), self.distances.asnumpy())
 
 
 GATE_BIAS = 2.0

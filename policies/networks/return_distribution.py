@@ -15,16 +15,15 @@ import numpy as np
 
 from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_layers, numpy_networks
+from minding.policies.acting import compositions, numpy_networks
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Cells, Linear, host_of
+from minding.policies.networks.layers import MLP, Cells, Composed, Linear
 from minding.policies.ops.distributional import midpoints
-from minding.policies.ops.primitives import after
 
 
-class NoisyLinear(nn.Cell):
+class NoisyLinear(Composed, compositions.NoisyLinear):
     """Linear layer with factorised Gaussian noise (Fortunato et al., 2018, https://arxiv.org/abs/1706.10295, eq. 9 to
     11), with noise e for the layer's inputs and f for its outputs, both transformed as in eq. 10 and 11:
 
@@ -51,20 +50,8 @@ class NoisyLinear(nn.Cell):
         self.in_features, self.noise_size = in_features, in_features + out_features
         self.start = 0
 
-    def construct(self, x, noise=None):
-        """y ``(B, out)`` for x ``(B, in)`` and the noise of the whole network; None: y for the means of the weights."""
-        mean = self.mean(x)
-        if noise is None:
-            return mean
-        middle = self.start + self.in_features
-        inputs, outputs = noise[:, self.start : middle], noise[:, middle : self.start + self.noise_size]
-        return mean + outputs * self.deviation(x * inputs)
 
-    def host(self) -> numpy_layers.NoisyLinear:
-        return numpy_layers.NoisyLinear(self.mean.host(), self.deviation.host(), self.start)
-
-
-class NoisyMLP(MLP):
+class NoisyMLP(MLP, compositions.NoisyMLP):
     """An `MLP` of `NoisyLinear` layers, where `gain` is their sigma."""
 
     layer_class = NoisyLinear
@@ -72,17 +59,6 @@ class NoisyMLP(MLP):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.fusible = False
-
-    def construct(self, x, noise=None):
-        for k in range(len(self.layers)):
-            x = self.layers[k](x, noise)
-            if len(self.norms) > 0:
-                x = self.norms[k](x)
-            x = self.activation(x)
-        return x
-
-    def host(self) -> numpy_layers.NoisyMLP:
-        return numpy_layers.NoisyMLP(host_of(*self.layers), self.activation_name, host_of(*self.norms))
 
 
 def place_noise(net: nn.Cell) -> int:
@@ -95,7 +71,7 @@ def place_noise(net: nn.Cell) -> int:
     return size
 
 
-class QuantileMean(nn.Cell):
+class QuantileMean(Composed, compositions.QuantileMean):
     """The mean of N quantiles: (B, A, N) -> (B, A).
 
     Args:
@@ -105,12 +81,6 @@ class QuantileMean(nn.Cell):
     def __init__(self, count: int) -> None:
         super().__init__()
         self.count = count
-
-    def construct(self, atoms):
-        return ops.ReduceMean()(atoms, -1)
-
-    def host(self) -> numpy_networks.QuantileMean:
-        return numpy_networks.QuantileMean()
 
 
 class SupportMean(nn.Cell):
@@ -138,7 +108,7 @@ class SupportMean(nn.Cell):
         return numpy_networks.SupportMean(self.support.asnumpy())
 
 
-class ReturnDistribution(nn.Cell):
+class ReturnDistribution(Composed, compositions.ReturnDistribution):
     """Action values (B, A) as means of N atoms each; with `dueling` every atom is V + A - mean A (Hessel et al., 2018,
     https://arxiv.org/abs/1710.02298, section on Rainbow). Values of actions that the observation's mask forbids are
     `ILLEGAL`.
@@ -169,45 +139,8 @@ class ReturnDistribution(nn.Cell):
     def _linear(self, features: int, count: int, model: Any, rng: np.random.Generator) -> nn.Cell:
         return Linear(features, count, None, rng)
 
-    def construct(self, obs):
-        return (self.action_values(obs),)
 
-    def action_values(self, obs, noise=None):
-        """Action values, float32 (B, A); for `noise` see `atoms`."""
-        return self.values(self.atoms(obs, noise), obs)
-
-    def atoms(self, obs, noise=None):
-        """Distribution of each action's return, float32 (B, A, N): quantiles or logits.
-
-        Args:
-          obs: leaves of the observations.
-          noise: noise of noisy layers, see `NoisyLinear`; None for layers without noise, or to use the means.
-        """
-        advantage, value = self.streams(obs, noise)
-        atoms = ops.Reshape()(advantage, self.shape)
-        if value is not None:
-            atoms = ops.ExpandDims()(value, 1) + atoms - ops.ReduceMean(True)(atoms, 1)
-        return atoms
-
-    def streams(self, obs, noise):
-        """Advantages, float32 (B, A N), and with `dueling` values (B, N), else None; for `noise` see `atoms`."""
-        features = self.torso(self.encoder(obs))
-        return self.advantage(features), None if self.value is None else self.value(features)
-
-    def values(self, atoms, obs):
-        """Action values (B, A) of these atoms."""
-        values = self.mean(atoms)
-        return values if self.mask is None else self.mask(values, obs)
-
-    def host(self) -> numpy_networks.ReturnDistribution:
-        return numpy_networks.ReturnDistribution(*self._host_parts())
-
-    def _host_parts(self) -> tuple[Any, ...]:
-        parts = (self.encoder, self.torso, self.advantage, self.value, self.mean, self.mask)
-        return self.shape, *host_of(*parts)
-
-
-class NoisyReturnDistribution(ReturnDistribution):
+class NoisyReturnDistribution(ReturnDistribution, compositions.NoisyReturnDistribution):
     """A `ReturnDistribution` with noise on all weights after the encoder (see `NoisyLinear`), whose initial size is
     ``model.noisy_sigma``. In acting, the noise is a leaf after the leaves of the observation.
 
@@ -226,20 +159,8 @@ class NoisyReturnDistribution(ReturnDistribution):
     def _linear(self, features: int, count: int, model: Any, rng: np.random.Generator) -> nn.Cell:
         return NoisyLinear(features, count, model.noisy_sigma, rng)
 
-    def construct(self, obs):
-        if len(obs) > self.num_leaves:
-            return (self.action_values(obs[: self.num_leaves], obs[-1]),)
-        return (self.action_values(obs),)
 
-    def streams(self, obs, noise):
-        features = self.torso(self.encoder(obs), noise)
-        return self.advantage(features, noise), None if self.value is None else self.value(features, noise)
-
-    def host(self) -> numpy_networks.NoisyReturnDistribution:
-        return numpy_networks.NoisyReturnDistribution(self.num_leaves, *self._host_parts())
-
-
-class ImplicitQuantiles(nn.Cell):
+class ImplicitQuantiles(Composed, compositions.ImplicitQuantiles):
     """Quantiles of each action's return (Dabney et al., 2018, https://arxiv.org/abs/1806.06923, eq. 4):
 
         Z_tau(s, a) = f(psi(s) * phi(tau))_a,   phi_j(tau) = ReLU( sum_{i<n} cos(pi i tau) w_ij + b_j )
@@ -270,12 +191,6 @@ class ImplicitQuantiles(nn.Cell):
         # The cosines of the fixed fractions, which are inputs of the embedding.
         self.cosines = ms.Tensor(np.cos(frequencies * midpoints(model.n_fractions)[:, None]).astype(np.float32))
 
-    def construct(self, obs):
-        # No input of the embedding depends on the observation; without `after`, its weights could be read too early.
-        mean = ops.ReduceMean(True)(self.embedding(after(self.cosines, obs)), 0)
-        values = self.outputs(self.torso(self.encoder(obs)) * mean)
-        return (values if self.mask is None else self.mask(values, obs),)
-
     def quantiles(self, obs, fractions):
         """Quantiles of each action's return, float32 (B, A, N), at fractions (B, N)."""
         return self.quantiles_of(self.torso(self.encoder(obs)), fractions)
@@ -287,33 +202,8 @@ class ImplicitQuantiles(nn.Cell):
         quantiles = self.outputs(ops.Reshape()(features, (rows * number, self.features)))
         return ops.Transpose()(ops.Reshape()(quantiles, (rows, number, self.actions)), (0, 2, 1))
 
-    def values_at(self, features, shares, fractions, obs):
-        """Action values, float32 (B, A): means of quantiles at fractions (B, N), weighted by shares (B, N), for the
-        features psi(s), float32 (B, F)."""
-        mean = ops.ReduceSum()(self.embedded(fractions) * ops.ExpandDims()(shares, -1), 1)
-        values = self.outputs(features * mean)
-        return values if self.mask is None else self.mask(values, obs)
 
-    def embedded(self, fractions):
-        """phi, float32 (B, N, F), of fractions (B, N)."""
-        rows, number = fractions.shape
-        cosines = ops.Cos()(ops.ExpandDims()(fractions, -1) * self.frequencies)
-        embedded = self.embedding(ops.Reshape()(cosines, (rows * number, self.count)))
-        return ops.Reshape()(embedded, (rows, number, self.features))
-
-    def outputs(self, features):
-        """The function f of the class's formula: float32 (B, F) -> (B, A)."""
-        outputs = self.advantage(features)
-        if self.value is not None:
-            outputs = self.value(features) + outputs - ops.ReduceMean(True)(outputs, -1)
-        return outputs
-
-    def host(self) -> numpy_networks.ImplicitQuantiles:
-        parts = (self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask)
-        return numpy_networks.ImplicitQuantiles(self.cosines.asnumpy(), *host_of(*parts))
-
-
-class ProposedQuantiles(ImplicitQuantiles):
+class ProposedQuantiles(ImplicitQuantiles, compositions.ProposedQuantiles):
     """`ImplicitQuantiles` at fractions that a layer proposes (Yang et al., 2019, https://arxiv.org/abs/1911.02140,
     section 3.1).
 
@@ -328,25 +218,9 @@ class ProposedQuantiles(ImplicitQuantiles):
         count = model.n_fractions
         # The shares are nearly equal at the start.
         self.proposal = Linear(self.features, count, 0.01, rng)
-        self.softmax = ops.Softmax(-1)
         self.until = ms.Tensor(np.triu(np.ones((count, count), np.float32)))
 
     @property
     def quantile_function(self) -> Cells:
         """The parameters of all layers but the proposal, in the order of `ImplicitQuantiles`."""
         return Cells(self.encoder, self.torso, self.embedding, self.advantage, self.value)
-
-    def proposed(self, features):
-        """q, tau and tau^, float32 (B, N) each, for the features psi(s), float32 (B, F)."""
-        shares = self.softmax(self.proposal(ops.stop_gradient(features)))
-        ends = ops.MatMul()(shares, self.until)
-        return shares, ends, ends - 0.5 * shares
-
-    def construct(self, obs):
-        features = self.torso(self.encoder(obs))
-        shares, _, middles = self.proposed(features)
-        return (self.values_at(features, shares, middles, obs),)
-
-    def host(self) -> numpy_networks.ProposedQuantiles:
-        parts = (self.proposal, self.encoder, self.torso, self.advantage, self.value, self.embedding, self.mask)
-        return numpy_networks.ProposedQuantiles(self.frequencies.asnumpy(), *host_of(*parts))

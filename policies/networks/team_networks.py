@@ -15,7 +15,7 @@ from minding.engine.data.agent_axis import ALIVE, IDENTITY, STATE
 from minding.engine.data.batch import Field
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_networks
+from minding.policies.acting import compositions, numpy_networks
 from minding.policies.networks.actor_critic import (
     BoundedActor,
     Decision,
@@ -25,7 +25,7 @@ from minding.policies.networks.actor_critic import (
 )
 from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
+from minding.policies.networks.layers import MLP, Composed, Linear, ScalarLinear, host_of
 from minding.policies.networks.recurrent import make_memory
 from minding.policies.ops import primitives
 
@@ -99,7 +99,7 @@ def first_if_absent(action, there):
     return ops.Reshape()(action * ops.Cast()(there, ms.int32), (-1,))
 
 
-class AgentQNetwork(nn.Cell):
+class AgentQNetwork(Composed, compositions.AgentQNetwork):
     """Action values (B, A) of agents, each from the observations and actions of that agent so far (Rashid et al., 2018,
     https://arxiv.org/abs/1803.11485, section 4.1).
 
@@ -143,17 +143,6 @@ class AgentQNetwork(nn.Cell):
         """Number of values in the memory of an agent, S + A."""
         return self.kept + self.actions
 
-    def construct(self, obs):
-        leaves, rows = (*obs[: self.place], *obs[self.place + 1 : -1]), obs[-1]
-        agent = ops.gather(self.agent_table, obs[self.place].reshape((-1,)), 0)
-        kept: Any = ()
-        h = self.features(leaves, rows[:, self.kept :], agent)
-        if self.memory is not None:
-            h, rows = self.memory(h, rows[:, : self.kept])
-            kept = (rows,)
-        q = self.decided(h, leaves)
-        return q, ops.Concat(-1)((*kept, ops.gather(self.action_table, ops.Argmax(-1)(q), 0)))
-
     def unroll(self, leaves, action):
         """Action values of whole episodes.
 
@@ -175,18 +164,6 @@ class AgentQNetwork(nn.Cell):
             begun = ops.Reshape()(ops.Slice()(ops.ZerosLike()(last), (0, 0), (total, 1)), (total,))
             h = self.memory.unroll(h, ops.Tile()(self.no_memory, (count, 1)), begun)
         return self.decided(h, leaves)
-
-    def features(self, leaves, action, agent):
-        """The last hidden layer (B, F); `action` (B, A) and `agent` (B, M) as one-hot."""
-        return self.torso(ops.Concat(-1)((self.encoder(leaves), action, agent)))
-
-    def decided(self, h, leaves):
-        q = self.values(h)
-        return q if self.mask is None else self.mask(q, leaves)
-
-    def host(self) -> numpy_networks.AgentQNetwork:
-        parts = host_of(self.encoder, self.torso, self.memory, self.values, self.mask)
-        return numpy_networks.AgentQNetwork(self.agents, self.place, *parts)
 
 
 def with_identity(space: Mapping[str, Any], agents: int) -> dict[str, Any]:
@@ -391,7 +368,7 @@ class AgentActors(nn.Cell):
         return made
 
     def host(self) -> numpy_networks.AgentActors:
-        return numpy_networks.AgentActors(host_of(*self.nets), self.place)
+        return numpy_networks.AgentActors(host_of(self.nets), self.place)
 
 
 class SoftAgentActors(AgentActors):

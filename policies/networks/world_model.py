@@ -18,17 +18,17 @@ import numpy as np
 
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.acting import numpy_world_model
+from minding.policies.acting import compositions, numpy_networks
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import BoundedNormal, Categorical, MultiCategorical
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import ActionNumbers, ImageDecoder, OneHot, layers_of, make_encoder
 from minding.policies.networks.heads import action_mask
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear, host_of
+from minding.policies.networks.layers import MLP, Composed, Linear, ScalarLinear
 from minding.policies.networks.recurrent import GRU
-from minding.policies.ops import imagination, primitives
+from minding.policies.ops import arrays, imagination, primitives
 from minding.policies.ops.distributions import categorical_log_prob_entropy, normal_log_prob_entropy
-from minding.policies.ops.imagination import symexp, symlog, two_hot
+from minding.policies.ops.imagination import symlog, two_hot
 
 _SMALL = 0.01
 """Gain of the actor's last layer, so small that the initial policy is almost the same in all states."""
@@ -37,7 +37,7 @@ _ALMOST_ONE = np.float32(0.99999)
 """The largest number to draw with, so that rounding of cumulative probabilities draws no action of probability 0."""
 
 
-class SymlogEncoder(nn.Cell):
+class SymlogEncoder(Composed, compositions.SymlogEncoder):
     """Features (B, F) of observation leaves: encoder, then hidden layers. `symlog` is applied to vectors first, unless
     they are normalized or the encoder is user-defined."""
 
@@ -48,16 +48,6 @@ class SymlogEncoder(nn.Cell):
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = MLP.of(self.encoder.out_features, model, None, rng)
         self.out_features = self.torso.out_features
-
-    def construct(self, leaves):
-        seen: Any = ()
-        for k in range(len(self.squeezed)):
-            x = primitives.item(leaves, k)
-            seen = (*seen, symlog(ops.Cast()(x, ms.float32)) if self.squeezed[k] else x)
-        return self.torso(self.encoder(seen))
-
-    def host(self) -> numpy_world_model.SymlogEncoder:
-        return numpy_world_model.SymlogEncoder(self.squeezed, self.encoder.host(), self.torso.host())
 
 
 def is_vector(leaf: Any) -> bool:
@@ -75,6 +65,11 @@ class Latents(nn.Cell):
         self.table = ms.Tensor(np.eye(self.classes, dtype=np.float32))
         self.before = ms.Tensor(np.triu(np.ones((self.classes, self.classes), np.float32), 1))
 
+    def construct(self, logits, number):
+        """Latents (B, S C): drawn with uniform numbers (B, S), or the likeliest without."""
+        probability = self.probability(logits)
+        return self.likeliest(probability) if number is None else self.draw(probability, number)
+
     def probability(self, logits):
         return imagination.mixed(ops.Reshape()(logits, (-1, self.classes)), self.uniform)
 
@@ -86,8 +81,8 @@ class Latents(nn.Cell):
     def likeliest(self, probability):
         return ops.Reshape()(imagination.likeliest(probability, self.table), (-1, self.size))
 
-    def host(self) -> numpy_world_model.Latents:
-        return numpy_world_model.Latents(self.choices, self.classes, self.uniform)
+    def host(self) -> numpy_networks.Latents:
+        return numpy_networks.Latents(self.classes, self.uniform)
 
 
 class MixedCategoricalHead(nn.Cell):
@@ -135,11 +130,11 @@ class MixedCategoricalHead(nn.Cell):
         """The random numbers that `draw` takes, in this shape."""
         return np.minimum(rng.random(shape, dtype=np.float32), _ALMOST_ONE)
 
-    def host(self) -> numpy_world_model.MixedCategoricalHead:
-        return numpy_world_model.MixedCategoricalHead(self.linear.host(), self.uniform)
+    def host(self) -> numpy_networks.MixedCategoricalHead:
+        return numpy_networks.MixedCategoricalHead(self.linear.host(), self.table.asnumpy(), self.uniform)
 
 
-class MixedChoicesHead(nn.Cell):
+class MixedChoicesHead(Composed, compositions.MixedChoicesHead):
     """K independent choices, each by a `MixedCategoricalHead`; parameters: joined log-probabilities (B, sum nvec).
     Rows, scores and draws are joined alike."""
 
@@ -152,41 +147,25 @@ class MixedChoicesHead(nn.Cell):
         self.stops = [int(stop) for stop in np.cumsum(nvec)]
         self.starts = [0, *self.stops[:-1]]
 
-    def construct(self, x):
-        made: Any = ()
-        for part in self.parts:
-            made = (*made, part(x)[0])
-        return (_joined(made),)
-
-    def of(self, joined, k):
-        """The entries of choice k."""
-        return joined[:, self.starts[k] : self.stops[k]]
-
     def allowed(self, params, scores):
         made: Any = ()
         for k in range(len(self.starts)):
             made = (*made, self.parts[k].allowed((self.of(params[0], k),), self.of(scores, k))[0])
-        return (_joined(made),)
+        return (arrays.concat(made),)
 
     def draw(self, params, number):
         """Samples, see `MixedCategoricalHead.draw`, with uniform numbers (B, K)."""
         made: Any = ()
         for k in range(len(self.starts)):
             made = (*made, self.parts[k].draw((self.of(params[0], k),), number[:, k]))
-        return _joined(made)
-
-    def decided(self, params):
-        made: Any = ()
-        for k in range(len(self.starts)):
-            made = (*made, self.parts[k].decided((self.of(params[0], k),)))
-        return _joined(made)
+        return arrays.concat(made)
 
     def rows(self, action):
         """Actions of the environment, int32 (B, K), as rows."""
         made: Any = ()
         for k in range(len(self.starts)):
             made = (*made, self.parts[k].rows(action[:, k]))
-        return _joined(made)
+        return arrays.concat(made)
 
     def model_rows(self, drawn):
         return drawn
@@ -201,11 +180,8 @@ class MixedChoicesHead(nn.Cell):
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         return np.minimum(rng.random((*shape, len(self.starts)), dtype=np.float32), _ALMOST_ONE)
 
-    def host(self) -> numpy_world_model.MixedChoicesHead:
-        return numpy_world_model.MixedChoicesHead(host_of(*self.parts), self.stops[:-1])
 
-
-class BoundedNormalHead(nn.Cell):
+class BoundedNormalHead(Composed, compositions.BoundedNormalHead):
     """Box actions in [-1, 1]; parameters: mean and standard deviation, each (B, A), of independent normals.
 
         mean = tanh(m),   deviation = low + (high - low) sigmoid(s + 2)
@@ -216,25 +192,15 @@ class BoundedNormalHead(nn.Cell):
 
     distribution = BoundedNormal()
     decision = Decision(0, "mean")
-    LIMITS, SHIFT = (0.1, 1.0), 2.0
 
     def __init__(self, features: int, shape: tuple[int, ...], rng: np.random.Generator) -> None:
         super().__init__()
         self.size = math.prod(shape)
         self.mean, self.deviation = (Linear(features, self.size, _SMALL, rng) for _ in range(2))
-        self.sigmoid = ops.Sigmoid()
-
-    def construct(self, x):
-        low, high = self.LIMITS
-        share = self.sigmoid(self.deviation(x) + self.SHIFT)
-        return 2.0 * self.sigmoid(2.0 * self.mean(x)) - 1.0, low + (high - low) * share
 
     def draw(self, params, noise):
         """Samples, see `MixedCategoricalHead.draw`; the noise is standard normal, (B, A)."""
         return params[0] + params[1] * noise
-
-    def decided(self, params):
-        return params[0]
 
     def rows(self, action):
         return self.model_rows(ops.Reshape()(action, (-1, self.size)))
@@ -248,11 +214,8 @@ class BoundedNormalHead(nn.Cell):
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         return rng.standard_normal((*shape, self.size), dtype=np.float32)
 
-    def host(self) -> numpy_world_model.BoundedNormalHead:
-        return numpy_world_model.BoundedNormalHead(self.mean.host(), self.deviation.host(), self.LIMITS, self.SHIFT)
 
-
-class WorldActor(nn.Cell):
+class WorldActor(Composed, compositions.WorldActor):
     """The acting network: the part of the world model that follows the environment, and the actor on its states.
 
     Takes the observation leaves, uniform numbers (B, S) in order to explore, and the memory rows, (h, z, a) of the
@@ -296,32 +259,9 @@ class WorldActor(nn.Cell):
     def decision(self) -> Decision:
         return self.head.decision
 
-    def construct(self, leaves):
-        rows = leaves[-1]
-        deter = self.memory.size
-        h = self.step(rows[:, deter:], rows[:, :deter])
-        probability = self.posterior(self.seen(leaves[: self.num_leaves]), h)
-        if len(leaves) > self.num_leaves + 1:
-            z = self.latents.draw(probability, leaves[self.num_leaves])
-        else:
-            z = self.latents.likeliest(probability)
-        params = self.act(ops.Concat(-1)((h, z)))
-        if self.mask is not None:
-            params = (self.mask(params[0], leaves),)
-        return (*params, ops.Concat(-1)((h, z, self.head.decided(params))))
-
-    def step(self, before, h):
-        """The next h (B, D), from the previous latent and action, joined (B, S C + A), and the previous h."""
-        return self.memory.once(self.mix(before), h)
-
     def posterior(self, seen, h):
-        """Probabilities (B S, C) of the latents, from features of the observation (B, F) and h (B, D)."""
-        x = ops.Concat(-1)((seen, h)) if self.is_full else seen
-        return self.latents.probability(self.posterior_logits(self.posterior_torso(x)))
-
-    def act(self, state):
-        """Parameters of the head's distribution in states (B, D + S C)."""
-        return self.head(self.policy(state))
+        """Probabilities (B S, C) of the latents; for the arguments see `latent_logits`."""
+        return self.latents.probability(self.latent_logits(seen, h))
 
     def unroll(self, seen, action, first, number):
         """The states of sequences.
@@ -369,11 +309,6 @@ class WorldActor(nn.Cell):
         """Zeros for `steps` steps of arrays like `rows`."""
         return ops.Tile()(ops.ExpandDims()(ops.ZerosLike()(rows), 0), (steps, 1, 1))
 
-    def host(self) -> numpy_world_model.WorldActor:
-        posterior = (self.posterior_torso, self.posterior_logits, self.latents)
-        parts = host_of(self.seen, self.mix, self.memory, *posterior, self.policy, self.head, self.mask)
-        return numpy_world_model.WorldActor(self.is_full, *parts)
-
 
 def _make_head(
     action: Mapping[str, Any], features: int, uniform: float, rng: np.random.Generator
@@ -385,10 +320,6 @@ def _make_head(
     return BoundedNormalHead(features, tuple(action["shape"]), rng)
 
 
-def _joined(parts):
-    return primitives.item(parts, 0) if len(parts) == 1 else ops.Concat(-1)(parts)
-
-
 def hidden_layers(features: int, sizes: list[int], model: Any, rng: np.random.Generator) -> MLP:
     """Hidden layers of these sizes, with activation and normalization from the section `policy.model`."""
     return MLP(features, sizes, model.activation, None, rng, model.norm)
@@ -397,7 +328,7 @@ def hidden_layers(features: int, sizes: list[int], model: Any, rng: np.random.Ge
 _OF_BYTES = 1.0 / 255.0
 
 
-class TwoHotNumber(nn.Cell):
+class TwoHotNumber(Composed, compositions.TwoHotNumber):
     """A number of any size as a distribution over equally spaced bins of its `symlog`: hidden layers and logits (B, N)
     from features (B, F). The last layer starts at 0, so that all bins are equally likely."""
 
@@ -410,13 +341,6 @@ class TwoHotNumber(nn.Cell):
         bins = np.linspace(-model.bin_limit, model.bin_limit, model.bins, dtype=np.float32)
         self.bins = ms.Tensor(bins.reshape(-1, 1))
 
-    def construct(self, x):
-        return self.logits(self.torso(x))
-
-    def number(self, logits):
-        """The number that the logits encode: float32 (B,)."""
-        return symexp(ops.Squeeze(-1)(ops.MatMul()(ops.Softmax(-1)(logits), self.bins)))
-
     def target(self, number):
         """The distribution that encodes a number: (B,) -> (B, N)."""
         return two_hot(symlog(number), self.low, self.spacing, self.places)
@@ -424,9 +348,6 @@ class TwoHotNumber(nn.Cell):
     def loss(self, logits, target):
         """Cross-entropy with the distribution `target`, float32 (B,)."""
         return -ops.ReduceSum()(ops.stop_gradient(target) * ops.LogSoftmax(-1)(logits), -1)
-
-    def host(self) -> numpy_world_model.TwoHotNumber:
-        return numpy_world_model.TwoHotNumber(self.torso.host(), self.logits.host(), self.bins.asnumpy()[:, 0])
 
 
 class Continuation(nn.Cell):
@@ -502,7 +423,7 @@ class Decoder(nn.Cell):
             else:
                 parts = (*parts, numbers[:, start : start + self.sizes[k]])
                 start = start + self.sizes[k]
-        return _joined(parts)
+        return arrays.concat(parts)
 
     def legality(self, x):
         """Logits (B, A) of the entries of the action mask, positive where the action is probably legal."""

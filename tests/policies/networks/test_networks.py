@@ -1,6 +1,7 @@
 """Networks: the NumPy form against the compiled form, initial weights, optimizer, target, rows."""
 
 import math
+import pickle
 from copy import deepcopy
 
 import numpy as np
@@ -24,7 +25,7 @@ from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
-from minding.engine.process.runtime import assign, ms, nn, to_device
+from minding.engine.process.runtime import assign, ms, nn, ops, to_device
 from minding.policies.acting import numpy_encoders
 from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning import optim
@@ -40,6 +41,7 @@ from minding.policies.networks.return_distribution import (
     ReturnDistribution,
     SupportMean,
 )
+from minding.policies.networks.traced import traced_form
 from minding.policies.ops.distributions import squashed_gaussian
 
 MODEL = Config(
@@ -349,6 +351,91 @@ def test_a_state_value_reads_every_leaf_but_the_mask():
     for k, (change, same) in enumerate([(leaves[0] + 1, False), (~leaves[1], True), (2 - leaves[2], False)]):
         changed = [*leaves[:k], change, *leaves[k + 1 :]]
         assert np.array_equal(net(tuple(map(to_device, changed))).asnumpy(), first) == same
+
+
+# Encoders of users
+
+
+class OfLayers(nn.Cell):
+    """A user's encoder that consists of known layers."""
+
+    def __init__(self, *layers, by=None, **cells):
+        super().__init__()
+        self.net = nn.SequentialCell(*layers)
+        self.by = by
+        for name, cell in cells.items():
+            setattr(self, name, cell)
+
+    def construct(self, leaves):
+        return self.by(self, *leaves) if self.by else self.net(leaves[0])
+
+    def scaled(self, x):
+        return self.net(x.astype(ms.float32) / 255)
+
+
+def of_image(**form):
+    conv = nn.Conv2d(2, 3, 3, has_bias=form.pop("has_bias", True), **form)
+    return OfLayers(conv, nn.ReLU(), nn.Flatten(), by=lambda self, x: self.scaled(x))
+
+
+IMAGES_GIVEN = [rng(3).integers(0, 256, (5, 2, 8, 9), dtype=np.uint8)]
+NUMBERS = [rng(k).standard_normal((5, 4)).astype(np.float32) for k in (1, 2)]
+TRACED = {
+    "layers in a row": (
+        OfLayers(nn.Dense(4, 6), nn.LayerNorm((6,)), nn.ReLU(), nn.Dense(6, 3, has_bias=False)),
+        NUMBERS,
+    ),
+    "two leaves": (
+        OfLayers(nn.Dense(4, 6), nn.Tanh(), b=nn.Dense(4, 6), by=lambda self, x, y: 2 * self.net(x) - self.b(y + 1.0)),
+        NUMBERS,
+    ),
+    "cells in cells": (
+        OfLayers(
+            a=OfLayers(nn.Dense(4, 4)),
+            b=nn.CellList([nn.Dense(4, 4)]),
+            by=lambda self, x, y: self.b[0](x) * self.a([y]),
+        ),
+        NUMBERS,
+    ),
+    "valid": (of_image(stride=2, pad_mode="valid"), IMAGES_GIVEN),
+    "padded": (of_image(stride=2, pad_mode="pad", padding=1), IMAGES_GIVEN),
+    "same": (of_image(pad_mode="same", has_bias=False), IMAGES_GIVEN),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=needs_kernels if given is IMAGES_GIVEN else []) for n, (_, given) in TRACED.items()]
+)
+def test_an_encoder_of_known_layers_gets_its_numpy_form_by_itself(name):
+    cell, given = TRACED[name]
+    form = traced_form(cell, len(given))
+    for _ in range(2):
+        expected = cell(tuple(to_device(x) for x in given)).asnumpy()
+        for each in (form, pickle.loads(pickle.dumps(traced_form(cell, len(given))))):  # noqa: S301
+            np.testing.assert_allclose(each(given), expected, rtol=1e-5, atol=2e-5)
+        for p in cell.get_parameters():
+            p.asnumpy()[...] += 0.1
+
+
+@pytest.mark.parametrize(
+    ("layer", "by", "reason"),
+    [
+        (nn.ReLU(), lambda self, x: ops.Exp()(x), "Error"),
+        (nn.ReLU(), lambda self, x: self.net(x) if x else x, "its value decides"),
+        (nn.ReLU(), lambda self, x: self.net(x) if x == 1 else x, "it is compared"),
+        (nn.ReLU(), lambda self, x: self.net(x.astype(ms.float16)), "astype"),
+        (nn.ReLU(), lambda self, x: x[:, 0], "not subscriptable"),
+        (nn.GELU(), None, "Error"),
+        (nn.Dense(4, 4, activation="relu"), None, "a Dense with an activation"),
+        (nn.LayerNorm((2, 4), begin_norm_axis=-2), None, "a LayerNorm of more than the last axis"),
+        (nn.Flatten(0), None, "a Flatten of some axes"),
+        (nn.Conv2d(2, 2, 3, dilation=2), None, "a Conv2d of another form"),
+        (nn.Conv2d(2, 2, (3, 2)), None, "a Conv2d of another form"),
+    ],
+)
+def test_an_encoder_that_does_anything_else_has_no_numpy_form_and_says_why(layer, by, reason):
+    with pytest.raises(AttributeError, match=f"'OfLayers' object has no attribute 'host'.*{reason}"):
+        traced_form(OfLayers(layer, by=by), 1)
 
 
 # Start

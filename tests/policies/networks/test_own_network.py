@@ -11,7 +11,8 @@ from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.process.runtime import nn
-from minding.policies import networks
+from minding.policies import acting, networks, ops
+from minding.policies.acting.numpy_layers import Composition
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.layers import Linear
 from minding.policies.ppo import PPO
@@ -87,6 +88,17 @@ def test_no_two_networks_of_the_package_have_one_name():
     names = [kind.__qualname__ for kind in kinds]
     assert len(names) > 50
     assert [name for name in names if names.count(name) > 1] == []
+
+
+def test_cells_compute_with_compiled_functions_and_their_numpy_forms_with_the_same_of_numpy():
+    """A cell that names its composition before its base cell would compute in NumPy."""
+    kinds = {kind for module in networks_of_the_package() for kind in vars(module).values() if is_cell(kind)}
+    composed = [kind for kind in kinds if issubclass(kind, Composition)]
+    assert len(composed) > 30
+    assert [kind for kind in composed if kind.xp is not ops.arrays] == []
+    own = {"np", "ms", "ops", "annotations"}
+    names = [{n for n in vars(module) if n[:2] != "__"} - own for module in (acting.arrays, ops.arrays)]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize(

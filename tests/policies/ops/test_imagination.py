@@ -5,8 +5,8 @@ import pytest
 from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, ops, to_device
-from minding.policies.acting.numpy_world_model import Latents as HostLatents
-from minding.policies.acting.numpy_world_model import symlog as numpy_symlog
+from minding.policies.acting.arrays import symlog as numpy_symlog
+from minding.policies.acting.numpy_networks import Latents as HostLatents
 from minding.policies.ops.imagination import (
     NO_RANGE,
     balanced,
@@ -131,7 +131,7 @@ def test_draws_follow_the_distribution_and_the_numpy_form_draws_the_same():
     np.testing.assert_allclose(hot.mean(axis=0), p, atol=0.01)
     np.testing.assert_allclose(np.sort(hot, axis=1)[:, :-1], 0.0, atol=1e-6)
     # With no uniform share in it, since it is in p.
-    host = HostLatents(1, CLASSES, 0.0)(np.log(np.tile(p, (rows, 1))).astype(np.float32), number[:, None])
+    host = HostLatents(CLASSES, 0.0)(np.log(np.tile(p, (rows, 1))).astype(np.float32), number[:, None])
     assert (host.argmax(axis=1) == hot.argmax(axis=1)).mean() > 0.999
 
 

@@ -1,8 +1,8 @@
-"""The networks of MuZero in NumPy, and the actor that plans with them."""
+"""The actor that plans with the networks of MuZero."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,46 +12,7 @@ from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.search.learned import Plan, Predicted, plan
 from minding.engine.types import Array, ObsLike
 from minding.policies.acting.actors import Actor, Network
-from minding.policies.acting.numpy_layers import ILLEGAL, MLP, ActionMask, Linear, Outputs
-from minding.policies.acting.numpy_world_model import SymlogEncoder, TwoHotNumber
-
-LEAST_RANGE = np.float32(1e-5)
-"""Is added to the range by which a latent is scaled."""
-
-
-class PlanningNetwork:
-    """See `networks.planning.PlanningNetwork`."""
-
-    def __init__(
-        self,
-        num_leaves: int,
-        seen: SymlogEncoder,
-        first: Linear,
-        transition: MLP,
-        later: Linear,
-        reward: TwoHotNumber,
-        value: TwoHotNumber,
-        policy: MLP,
-        logits: Linear,
-        mask: ActionMask | None,
-    ) -> None:
-        self.num_leaves, self.seen, self.first, self.transition, self.later = num_leaves, seen, first, transition, later
-        self.reward, self.value, self.policy, self.logits, self.mask = reward, value, policy, logits, mask
-
-    def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        if len(leaves) > self.num_leaves:
-            latent = scaled(self.later(self.transition(leaves[-1])))
-            return self.logits(self.policy(latent)), self.value(latent), latent, self.reward(latent)
-        latent = scaled(self.first(self.seen(leaves)))
-        logits = self.logits(self.policy(latent))
-        reward = np.zeros(len(logits), np.float32)
-        return logits if self.mask is None else self.mask(logits, leaves), self.value(latent), latent, reward
-
-
-def scaled(x: Array) -> Array:
-    low = x.min(axis=-1, keepdims=True)
-    moved: Array = (x - low) / (x.max(axis=-1, keepdims=True) - low + LEAST_RANGE)
-    return moved
+from minding.policies.acting.numpy_layers import ILLEGAL, Outputs
 
 
 class PlanningActor(Actor):
