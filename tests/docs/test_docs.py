@@ -598,6 +598,19 @@ def test_the_maps_of_the_code_name_files_that_exist(page):
     assert [place for place in named if not (ROOT / place).exists()] == []
 
 
+def test_the_files_in_which_ppo_is_read_define_what_its_gradient_step_calls():
+    section = (DOCS / "architecture.md").read_text().partition("## Read PPO in this order")[2].partition("\n## ")[0]
+    files = re.findall(r"^\d+\. `([^`]+)`", section, re.MULTILINE)
+    tree = ast.parse("\n".join((ROOT / file).read_text() for file in files))
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and type(node.ctx) is ast.Store}
+    (cell,) = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "PPOCell"]
+    calls = [node.func for node in ast.walk(cell) if isinstance(node, ast.Call)]
+    called = {each.attr for each in calls if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self"}
+    assert called <= defined
+    assert len(called) > 4
+
+
 def test_the_drawing_of_the_architecture_names_middleware_and_fields():
     drawing = ElementTree.parse(DOCS / "images" / "architecture.svg")
     groups = [each for each in drawing.iter("{http://www.w3.org/2000/svg}g") if "Mono" in each.get("font-family", "")]
