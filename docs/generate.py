@@ -182,7 +182,12 @@ def presets(algorithm: str) -> str:
 
 
 def _expected(doc: str) -> str:
-    return " ".join(doc.rpartition("Expected: ")[2].split()).removeprefix("an evaluation mean of ").removesuffix(".")
+    return (
+        " ".join(doc.rpartition("Expected: ")[2].split())
+        .removeprefix("an evaluation mean of ")
+        .removesuffix(".")
+        .replace(" environment steps", " steps")
+    )
 
 
 def commands() -> str:

@@ -25,7 +25,7 @@ from proofs import offline_tables
 from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
 from proofs.peer_defaults import peer_defaults_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results, changed_since
-from proofs.steadiness import steadiness_table
+from proofs.steadiness import steadiness
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
 from proofs.zoo_table import ZOO, zoo_table
@@ -172,15 +172,18 @@ def _seeds(results: Results) -> str:
             f"{sum(good):.0f} of {len(good)}" if good else f"{len(scores)}",
             _score(found.mean.value),
             _score(found.iqm.value),
-            f"{_score(found.iqm.low)} to {_score(found.iqm.high)}" if found.n > 2 else "",
+            f"{_score(found.iqm.low)} to {_score(found.iqm.high)}"
+            if found.n > 2 and found.iqm.low < found.iqm.high
+            else "",
+            "" if proof.target is None else steadiness(records, proof.target),
             f"{records[0]['env_step']:,}" if records[0]["env_step"] else "",
         )
         changed += changed_since(records[0])
         rows.append(f"| {' | '.join(cells)} |")
     if not rows:
         return NOT_YET
-    lines = ["| preset | target | seeds that reach it | mean | IQM | interval of the IQM | env steps |"]
-    lines += ["|---|---:|---|---:|---:|---:|---:|", *rows]
+    lines = ["| preset | target | seeds that reach it | mean | IQM | its interval | [stay](#stability) | env steps |"]
+    lines += ["|---|---:|---|---:|---:|---:|---|---:|", *rows]
     lines += ["", f"{changed} of {len(rows)} rows are older than a change to the settings of their preset."]
     if reached:
         share, runs = estimate(reached, mean), sum(map(len, reached))
@@ -463,7 +466,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,
     "signals": _signals,
-    "steadiness": steadiness_table,
     "teams_battle": lambda results: battle_table(results) or NOT_YET,
     "teams_spread": lambda results: spread_table(results) or NOT_YET,
     "three_machines": _three_machines,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proofs.runs import LEARNING, Record, Results
+from proofs.runs import Record
 
 SPAN = 50_000
 
@@ -24,19 +24,7 @@ def after_target(record: Record, target: float) -> list[float]:
     return returns[first + 1 : last + 1]
 
 
-def steadiness_table(results: Results) -> str:
-    """Of each preset with a target: how many of its runs stay there, and the lowest evaluation of one."""
-    lines = ["| preset | target | seeds with 50,000 steps after the target | stay at the target | lowest evaluation |"]
-    lines.append("|---|---:|---:|---:|---:|")
-    for proof in LEARNING.values():
-        if proof.target is None:
-            continue
-        found = [after_target(record, proof.target) for record in results.of("learning", proof.preset)]
-        runs = [returns for returns in found if returns]
-        if runs:
-            lines.append(f"| `{proof.preset}` | {proof.target:g} | {len(runs)} | {_cells(runs, proof.target)} |")
-    return "\n".join([*lines, ""])
-
-
-def _cells(runs: Sequence[Sequence[float]], target: float) -> str:
-    return f"{sum(min(run) >= target for run in runs)} | {min(map(min, runs)):,.1f}"
+def steadiness(records: Sequence[Record], target: float) -> str:
+    """How many of the runs with `SPAN` steps after the target stay at it, and the lowest evaluation of one in them."""
+    runs = [returns for record in records if (returns := after_target(record, target))]
+    return f"{sum(min(run) >= target for run in runs)} of {len(runs)}, {min(map(min, runs)):,.1f}" if runs else ""

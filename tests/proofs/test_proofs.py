@@ -133,7 +133,7 @@ def test_a_run_stays_at_its_target_if_the_evaluations_of_the_next_50000_steps_do
     curve = {"env_step": [1000, 40_000, 60_000], "eval_return": [500.0, 480.0, 470.0]}
     results.append("learning", {**record(0, 500.0), "curve": curve})
     results.append("learning", {**record(1, 500.0), "curve": {**curve, "eval_return": [0.0, 475.0, 480.0]}})
-    assert "| `cartpole_ppo` | 475 | 2 | 1 | 470.0 |" in proof_pages.TABLES["steadiness"](results)
+    assert "| 1 of 2, 470.0 |" in proof_pages.TABLES["seeds"](results)
 
 
 def test_the_same_command_on_other_data_is_another_job(results):
