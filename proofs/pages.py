@@ -74,9 +74,13 @@ def _learning(name: str, records: list[Record], about: str) -> str:
     """One row: what each seed scored, and from the lowest seed to the highest what else the environment reported."""
     target = LEARNING[name].target if name in LEARNING else None
     means = [r["eval_mean"] for r in records]
-    verdict = f"Mean over seeds {_score(float(np.mean(means)))}."
+    verdict = f"Mean over seeds {_score(float(np.mean(means)))}. " if len(means) > 1 else ""
     if target is not None:
-        verdict = f"{sum(mean >= target for mean in means)} of {len(means)} seeds reach {target:g}. {verdict}"
+        verdict = (
+            f"{sum(mean >= target for mean in means)} of {len(means)} seeds reach {target:g}. {verdict}"
+            if verdict
+            else f"Target {target:g}. "
+        )
     columns = {
         "seeds": _seed_range(records),
         f"[return of {records[0]['eval_episodes']} episodes]({about})": _scores(means),
@@ -88,7 +92,7 @@ def _learning(name: str, records: list[Record], about: str) -> str:
     if not records[0]["env_step"]:
         del columns["env steps"]
     head = [f"| {' | '.join(columns)} |", f"|---|---|{'---:|' * (len(columns) - 2)}"]
-    return "\n".join([*head, f"| {' | '.join(columns.values())} |", "", f"{verdict} `{_command_of(records)}`", ""])
+    return "\n".join([*head, f"| {' | '.join(columns.values())} |", "", f"{verdict}`{_command_of(records)}`", ""])
 
 
 def _span(values: Sequence[float], form: str) -> str:
@@ -435,12 +439,12 @@ def _defaults(results: Results) -> str:
     found = results.single("defaults")
     if found is None:
         return NOT_YET
-    lines = ["| algorithm | environment | env steps | random play | at least | return | seconds |"]
-    lines.append("|---|---|---:|---:|---:|---:|---:|")
+    lines = ["| algorithm | environment | env steps | random play | at least | return |"]
+    lines.append("|---|---|---:|---:|---:|---:|")
     for algorithm, row in found.items():
         lines.append(
             f"| [{algorithm}]({algorithm}.md) | {row['env_id']} | {row['env_step']:,} | {row['random']:g} "
-            f"| {row['floor']:g} | {row['return']:.1f} | {row['seconds']:.0f} |"
+            f"| {row['floor']:g} | {row['return']:.1f} |"
         )
     return "\n".join([*lines, ""])
 
