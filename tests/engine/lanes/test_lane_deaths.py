@@ -10,28 +10,29 @@ from pathlib import Path
 
 import lane_toys as toys
 import pytest
-from lane_toys import DieOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
+from lane_toys import ExitOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
 
 from minding.engine import Task, declare
 from minding.engine.errors import LaneError
+from minding.engine.lanes import run as lanes_run
 from minding.engine.lanes import supervised
-from minding.engine.lanes.processes import ProcessTransport
+from minding.engine.lanes.threads import ThreadTransport
 
 # Deaths
 
 
 class Kill:
-    """Kills a worker of the task from the main process, behind the learner of some iterations."""
+    """Ends the collector's thread from outside, after the learner of some iterations."""
 
-    def __init__(self, *steps, worker=0):
-        self._steps, self._worker = steps, worker
+    def __init__(self, *steps):
+        self._steps = steps
 
     def __call__(self, task, ctx):
         if ctx.total_step in self._steps:
-            pid = task.lanes.worker_pids[self._worker]
-            os.kill(pid, signal.SIGKILL)
-            # Until it has died, and not only been told to; it stays to be reaped.
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            (handle,) = task.lanes._groups[0].workers[0]._running
+            handle.kill()
+            # Until it has ended, and not only been told to.
+            assert handle.join(60.0) is not None
 
 
 def test_with_every_worker_killed_the_result_without_staleness_is_that_of_the_undisturbed_run(tmp_path, caplog):
@@ -41,15 +42,15 @@ def test_with_every_worker_killed_the_result_without_staleness_is_that_of_the_un
     evaluator.mkdir()
     # In the middle of a rollout, between two, and in the middle of an evaluation.
     killed = run(
-        8, {"max_staleness": 0}, event=DieOnce(collector, count=2, t=3), also=[Kill(5, 6)],
-        eval_freq=6, eval_event=DieOnce(evaluator, count=1),
+        8, {"max_staleness": 0, "transport": "threads"}, event=ExitOnce(collector, count=2, t=3), also=[Kill(5, 6)],
+        eval_freq=6, eval_event=ExitOnce(evaluator, count=1),
     )  # fmt: skip
     assert killed.restarts == 4
     assert killed.rows == sync.rows
     assert killed.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
     texts = [record.message for record in caplog.records]
-    assert texts.count("the process of collector ended with exit code -9; it is started again") == 3
-    assert texts.count("the process of evaluator ended with exit code -9; it is started again") == 1
+    assert sum("the thread of collector ended" in text for text in texts) == 3
+    assert sum("the thread of evaluator ended" in text for text in texts) == 1
 
 
 def test_a_worker_gets_a_few_requests_at_a_time_so_that_its_connection_never_fills_up(tmp_path, monkeypatch):
@@ -68,7 +69,7 @@ def test_a_worker_gets_a_few_requests_at_a_time_so_that_its_connection_never_fil
     assert run(9, lanes).rows == expected
     assert max(sent) == (2, 7)
     # A new worker gets as many again, from the oldest on.
-    died = run(9, {**lanes, "transport": "processes"}, event=DieOnce(tmp_path, count=3, t=1))
+    died = run(9, lanes, event=ExitOnce(tmp_path, count=3, t=1))
     assert (died.restarts, died.rows) == (1, expected)
 
 
@@ -122,42 +123,97 @@ def test_a_stopped_worker_is_reported_and_replaced_and_nothing_else_changes(monk
     assert any(said in text for text in texts)
 
 
-def test_a_worker_that_is_stopped_before_its_first_sign_of_life_is_replaced_once(monkeypatch, caplog, breath):
-    monkeypatch.setattr(supervised, "_FIRST_REPORT", 0.2)
-    monkeypatch.setattr(supervised, "_SILENT", 0.0)
-    start, pids = ProcessTransport.start, []
-
-    def start_stopped(transport, name, *args):
-        handle = start(transport, name, *args)
-        pids.append(handle.pid)
-        if len(pids) == 1:
-            os.kill(handle.pid, signal.SIGSTOP)
-        return handle
-
-    monkeypatch.setattr(ProcessTransport, "start", start_stopped)
-    stopped = run(3, {"max_staleness": 0, "timeout": breath, "start_timeout": 2 * breath})
-    assert stopped.restarts == 1
-    assert stopped.rows == run(3).rows
-    texts = [record.message for record in caplog.records]
-    limit = "lanes.start_timeout, which is longer than lanes.timeout"
-    assert f"the process of collector gave no sign of life for {2 * breath:g} s ({limit}); it is started again" in texts
-    assert any(f"without a sign of life it is replaced after {2 * breath:g} s ({limit})" in text for text in texts)
-
-
 @pytest.mark.slow
-def test_a_worker_that_always_stops_ends_the_run_and_one_that_is_slow_does_not(breath):
-    def stop(collector, count, t):
-        if count == 1:
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-    with pytest.raises(LaneError, match="of collector died 3 times before it answered; it last gave no sign of life"):
-        run(4, {"max_staleness": 0, "timeout": breath}, event=stop)
-
+def test_a_worker_that_is_slow_is_not_replaced(breath):
     def slow(collector, count, t):
         time.sleep(0.6 * breath if count == 1 else 0)
 
     # A rollout of more than twice the limit, in four steps.
     assert run(2, {"max_staleness": 0, "timeout": breath}, event=slow).restarts == 0
+
+
+# A worker that is lost without a word
+
+
+class Lost:
+    """A handle of a worker on a machine that goes down after some answers: nothing arrives, nothing beats, and nothing
+    is closed. Without answers it has never begun."""
+
+    def __init__(self, handle, answers):
+        self._handle, self._answers, self._begun, self.channel = handle, answers, answers > 0, self
+        self.kind, self.where, self.pid, self.heartbeat = "actor", "actor on node B", None, self
+        self.node, self.clock_error = "B", 0.25
+        self.hindrance, self.join = (lambda: "is on a machine that does not answer"), (lambda timeout: None)
+        self.has_better_place = lambda: False
+        self.kill, self.close, self.killed = self._kill, handle.channel.close, False
+        self.send = handle.channel.send
+
+    @property
+    def member(self):
+        return self._handle.heartbeat.member
+
+    @property
+    def beats(self):
+        return self._handle.heartbeat.beats if self._answers else int(self._begun)
+
+    def expect(self, deadline):
+        self._handle.heartbeat.expect(deadline)
+
+    def receive(self, timeout=None):
+        if not self._answers:
+            raise TimeoutError
+        message = self._handle.channel.receive(timeout)
+        self._answers -= 1
+        return message
+
+    def _kill(self):
+        self.killed = True
+        self._handle.kill()
+
+
+class LosingTransport(ThreadTransport):
+    """Its first workers are lost: as many as there are numbers, after so many answers each."""
+
+    def __init__(self, *answers):
+        self.left, self.lost = [*answers], []
+
+    def start(self, name, store, depth, cores, port=None):
+        handle = super().start(name, store, depth, cores, port)
+        if not self.left:
+            return handle
+        self.lost.append(Lost(handle, self.left.pop(0)))
+        return self.lost[-1]
+
+
+@pytest.fixture
+def losing(monkeypatch):
+    """Runs collectors of which the first are lost; returns the run and its transport."""
+
+    def lose(*answers, steps=7):
+        transport = LosingTransport(*answers)
+        monkeypatch.setattr(lanes_run, "make_transport", lambda options: transport)
+        lanes = {"transport": "threads", "max_staleness": 0, "timeout": 0.1, "start_timeout": 0.2}
+        return run(steps, lanes), transport
+
+    monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.0)
+    return lose
+
+
+@pytest.mark.parametrize(
+    ("answers", "limit"),
+    [(3, "0.1 s (lanes.timeout)"), (0, "0.2 s (lanes.start_timeout, which is longer than lanes.timeout)")],
+)
+def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(answers, limit, losing, caplog):
+    found, transport = losing(answers)
+    assert transport.lost[0].killed
+    assert found.restarts == 1
+    assert found.rows == run(7).rows
+    assert f"the actor of collector gave no sign of life for {limit}; it is started again" in caplog.text
+
+
+def test_a_worker_that_is_always_silent_ends_the_run(losing):
+    with pytest.raises(LaneError, match="of collector died 3 times before it answered; it last gave no sign of life"):
+        losing(1, 0, 0, 0)
 
 
 class Hook:

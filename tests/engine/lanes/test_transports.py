@@ -347,69 +347,6 @@ def test_members_find_the_task_of_their_worker_and_the_main_process_its_own(tran
     assert type(global_task) is Task
 
 
-# A worker that is lost without a word
-
-
-class Lost:
-    """A handle of a worker on a machine that goes down: nothing arrives, nothing beats, and nothing is closed."""
-
-    def __init__(self, handle, answers):
-        self._handle, self._answers, self.channel = handle, answers, self
-        self.kind, self.where, self.pid, self.heartbeat = "actor", "actor on node B", None, self
-        self.node, self.clock_error = "B", 0.25
-        self.hindrance, self.join = (lambda: "is on a machine that does not answer"), (lambda timeout: None)
-        self.has_better_place = lambda: False
-        self.kill, self.close, self.killed = self._kill, handle.channel.close, False
-        self.send = handle.channel.send
-
-    @property
-    def member(self):
-        return self._handle.heartbeat.member
-
-    @property
-    def beats(self):
-        return self._handle.heartbeat.beats if self._answers else 1
-
-    def expect(self, deadline):
-        self._handle.heartbeat.expect(deadline)
-
-    def receive(self, timeout=None):
-        if not self._answers:
-            raise TimeoutError
-        message = self._handle.channel.receive(timeout)
-        self._answers -= 1
-        return message
-
-    def _kill(self):
-        self.killed = True
-        self._handle.kill()
-
-
-class LosingTransport(ThreadTransport):
-    """Its first worker is lost after three answers."""
-
-    def __init__(self):
-        self.lost = []
-
-    def start(self, name, store, depth, cores, port=None):
-        handle = super().start(name, store, depth, cores, port)
-        if self.lost:
-            return handle
-        self.lost.append(Lost(handle, answers=3))
-        return self.lost[0]
-
-
-def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(monkeypatch, caplog):
-    transport = LosingTransport()
-    monkeypatch.setattr(lanes_run, "make_transport", lambda options: transport)
-    monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.0)
-    lost = run(7, {"transport": "threads", "max_staleness": 0, "timeout": 0.1, "start_timeout": 0.1})
-    assert transport.lost[0].killed
-    assert lost.restarts == 1
-    assert lost.rows == run(7).rows
-    assert "the actor of collector gave no sign of life for 0.1 s (lanes.timeout); it is started again" in caplog.text
-
-
 def test_a_server_that_dies_on_a_cluster_changes_nothing(cluster, tmp_path):
     lanes = {"max_staleness": 1, "collectors": 2}
     served = run(
