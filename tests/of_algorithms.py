@@ -9,7 +9,7 @@ and may hold
 - ``LEARNS``: settings with which it learns the probe of ``test_learning.py``: one of those that share a chain and a
   target, whose formulas the file itself checks;
 - ``RESUMES``: cases of ``contract/test_resume.py``, by name: (environment, overrides); its defaults if not given, none
-  where the contract table (`test_a_policy_whose_graph_has_run_goes_on_from_a_loaded_state`) has all that is its own in
+  where the contract table (`test_a_policy_that_has_learned_continues_from_a_state`) has all that is its own in
   a chain that another algorithm resumes;
 - ``MOVES``: settings with which every gradient step moves the network that acts, unless the defaults do;
 - ``BOOTSTRAPS``: False for an algorithm that learns nothing from beyond a time limit;

@@ -74,7 +74,7 @@ class Corridor(gymnasium.Env):
 
 
 @pytest.mark.shared_graphs
-def test_threads_that_build_or_learn_at_once_are_refused_and_leave_the_process_as_it_was(tmp_path, monkeypatch):
+def test_threads_that_build_or_learn_at_once_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime, "_PATIENCE", 0.1)
     made, errors = agent("ppo", tmp_path, *PARTS["ppo"]), []
 
@@ -96,9 +96,7 @@ def test_threads_that_build_or_learn_at_once_are_refused_and_leave_the_process_a
     assert other.learn(128).env_step == 128
 
 
-def test_a_folder_that_an_environment_makes_current_is_not_the_users_while_another_thread_is_in_a_block(
-    tmp_path, monkeypatch
-):
+def test_a_folder_made_current_is_not_the_users_in_a_thread(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, second = paths.anchored(), paths.anchored()
     first.__enter__()
@@ -205,7 +203,7 @@ def rates_of(made):
     return rates[np.isfinite(rates)].tolist()
 
 
-def test_calls_that_are_shorter_than_a_rollout_learn_at_the_full_rate_and_say_so(tmp_path, caplog):
+def test_calls_shorter_than_a_rollout_learn_at_the_full_rate(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="minding")
     made = agent("ppo", tmp_path, *PARTS["ppo"], "run.metrics_freq=1", learning_rate=0.01)
     for _ in range(3):
@@ -216,7 +214,7 @@ def test_calls_that_are_shorter_than_a_rollout_learn_at_the_full_rate_and_say_so
     assert caplog.text.count("100 steps are less than one rollout of 128: all updates of this call use the") == 3
 
 
-def test_where_nothing_is_left_learn_says_so_and_returns_the_figures(tmp_path, caplog):
+def test_where_nothing_is_left_learn_returns_the_figures(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="minding")
     made = agent("ppo", tmp_path, *PARTS["ppo"], "run.max_env_step=256", "run.metrics_freq=1")
     # Each call goes on to a multiple of 100: at 128, 256, 384, 512; what overshoots is not made twice.
@@ -375,7 +373,7 @@ OBS = np.float32([0.01, -0.02, 0.03, 0.04])
         ("mappo", "agent_worlds:Parts", [], {"observation": np.zeros((0, 3, 4))}, (0, 3)),
     ],
 )
-def test_an_empty_batch_of_observations_has_an_empty_batch_of_actions(algorithm, env_id, settings, obs, shape):
+def test_an_empty_batch_has_an_empty_batch_of_actions(algorithm, env_id, settings, obs, shape):
     made = minding.Agent(algorithm, env_id, settings=settings, hidden=[8])
     whole = made.make_env().reset(seed=0)[0]
     if isinstance(obs, dict):
@@ -426,7 +424,7 @@ class Numbered(Corridor):
         return self.observation_space.sample(), *super().step(action)[1:]
 
 
-def test_an_observation_that_is_none_of_the_numbers_of_its_space_is_refused():
+def test_an_observation_outside_its_space_is_refused():
     made = minding.Agent("ppo", Numbered, progress=False)
     assert made.predict(3) in (0, 1)
     assert made.predict([0, 3]).shape == (2,)
@@ -573,7 +571,7 @@ def rates(caplog):
 
 
 @pytest.mark.parametrize("source", ["saved", "run"])
-def test_a_loaded_agent_learns_on_with_the_last_rate_and_the_moments_of_its_optimizer(source, tmp_path, caplog):
+def test_a_loaded_agent_keeps_its_rate_and_moments(source, tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="minding")
     made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
     made.learn(512)
@@ -596,7 +594,7 @@ def test_a_loaded_agent_learns_on_with_the_last_rate_and_the_moments_of_its_opti
     loaded.close()
 
 
-def test_learn_without_steps_continues_a_loaded_run_as_resume_does(tmp_path):
+def test_learn_without_steps_continues_as_resume_does(tmp_path):
     settings = [*PARTS["ppo"], "run.max_env_step=900"]
     whole = agent("ppo", tmp_path / "whole", *settings)
     whole.learn()
@@ -611,7 +609,7 @@ def test_learn_without_steps_continues_a_loaded_run_as_resume_does(tmp_path):
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(512, 0.0025), (0, 0.01)])
-def test_an_agent_that_is_loaded_and_saved_again_keeps_its_place_in_the_schedule(steps, rate, tmp_path):
+def test_an_agent_saved_again_keeps_its_place_in_the_schedule(steps, rate, tmp_path):
     made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
     if steps:
         made.learn(128)
@@ -651,7 +649,7 @@ def test_a_loaded_agent_takes_another_learning_rate(pole, tmp_path):
         pole.learn(1, anneal=1)
 
 
-def test_a_folder_without_the_state_of_learning_is_smaller_and_acts_alike(pole, tmp_path):
+def test_a_folder_without_learning_is_smaller_and_acts_alike(pole, tmp_path):
     whole, small = pole.save(tmp_path / "whole", evaluate=0), pole.save(tmp_path / "small", evaluate=0, learner=False)
     assert not (small / "learner").exists()
     shutil.rmtree(whole / "learner")
@@ -676,7 +674,7 @@ def test_an_earlier_checkpoint_continues_from_there(tmp_path, caplog):
     again.close()
 
 
-def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_path, monkeypatch):
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
     made = agent("ppo", tmp_path, *PARTS["ppo"])
     with monkeypatch.context() as broken:
         broken.setattr(session, "build", lambda *_: 1 / 0)
@@ -718,7 +716,7 @@ def test_the_home_folder_is_meant_by_its_sign(pole, tmp_path, monkeypatch, capfd
 
 
 @pytest.mark.parametrize("call", ["__init__", "step"])
-def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(call, tmp_path, monkeypatch):
+def test_a_run_stays_in_one_folder_if_its_environment_moves(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kwargs = [f"env.env_kwargs.moves={call}", f"env.env_kwargs.to={tmp_path / 'away'}"]
     for number in ("", "-1"):
@@ -740,7 +738,7 @@ def test_a_run_stays_in_one_folder_when_its_environment_changes_the_current_one(
     assert minding.load("../saved", trust=True).save("other", evaluate=0) == tmp_path / "runs" / "other"
 
 
-def test_commands_stay_in_one_folder_when_a_module_changes_the_current_one(tmp_path, monkeypatch, capfd):
+def test_commands_stay_in_one_folder_if_a_module_moves(tmp_path, monkeypatch, capfd):
     lines = ["import os", "os.makedirs('assets', exist_ok=True)", "os.chdir('assets')"]
     lines += ["from minding.envs.games.memory_games import TMaze", "Moving = TMaze"]
     (tmp_path / "moving_module.py").write_text("\n".join(lines))
@@ -836,7 +834,7 @@ def test_what_makes_no_agent_is_refused(arguments, keys, message):
 )
 @pytest.mark.shared_graphs
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
-def test_a_signal_after_updates_is_the_one_that_was_sent_and_the_next_call_continues(number, error, tmp_path, caplog):
+def test_a_signal_after_updates_leaves_a_run_that_continues(number, error, tmp_path, caplog):
     made, steps = agent("ppo", tmp_path, *PARTS["ppo"]), []
 
     def interrupt(ctx):
@@ -938,7 +936,7 @@ def test_what_does_not_go_with_a_vector_environment_is_refused(make, settings, m
         minding.Agent("ppo", make(), n_sample=64, settings=settings, progress=False).learn(64)
 
 
-def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
+def test_runs_are_compiled_from_a_name_and_an_environment():
     cfg = compile_run("ppo", ["seed=3"], env_fn=Corridor)
     assert (cfg.seed, cfg.env.env_id) == (3, f"{__name__}:Corridor")
     cfg = compile_run("cartpole_ppo", env_fn=lambda: Corridor())
@@ -997,7 +995,7 @@ def test_a_preset_is_an_agent():
     assert (made.cfg.policy.type, made.cfg.seed, made.cfg.policy.model.hidden) == ("dqn", 3, [32])
 
 
-def test_a_callback_that_cannot_read_its_state_is_the_users_mistake(tmp_path, caplog):
+def test_a_callback_with_an_unreadable_state_is_a_mistake(tmp_path, caplog):
     made = agent("ppo", tmp_path, *PARTS["ppo"])
     made.learn(128, use=Stopper)
     made.close()
@@ -1016,7 +1014,7 @@ def test_a_callback_that_cannot_read_its_state_is_the_users_mistake(tmp_path, ca
     again.close()
 
 
-def test_a_function_that_always_returns_one_environment_begins_no_run(tmp_path):
+def test_a_function_with_one_environment_begins_no_run(tmp_path):
     one = Corridor()
     made = minding.Agent("ppo", lambda: one, settings=[f"run.out_dir={tmp_path}", *SMALL], progress=False)
     for use in (lambda: made.learn(64), lambda: made.evaluate(2)):
@@ -1025,7 +1023,7 @@ def test_a_function_that_always_returns_one_environment_begins_no_run(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_traced_agent_has_the_picture_of_its_time_line_that_a_traced_command_has(tmp_path):
+def test_a_traced_agent_has_the_picture_of_a_traced_command(tmp_path):
     made = agent("ppo", tmp_path, *PARTS["ppo"], "run.trace=true")
     made.learn(128)
     first = (made.run_dir / "trace.png").read_bytes()

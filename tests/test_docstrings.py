@@ -68,7 +68,7 @@ def sources(folder):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_docstrings_and_messages_have_no_habit_of_the_first_drafts(folder):
+def test_docstrings_and_messages_have_no_early_habits(folder):
     found = []
     for path, source in sources(folder).items():
         found += [f"{path}: {name}: {line}" for name, line in first_lines(source) if CLAUSE.match(line)]

@@ -122,7 +122,7 @@ def test_an_optimizer_of_the_users_steps_with_rate_and_bound():
     np.testing.assert_allclose(net.weight.asnumpy(), [1.0 - 0.5 * 0.6, 2.0 - 0.5 * 0.8], rtol=1e-6)
 
 
-def test_rmsprop_is_a_setting_of_every_algorithm_with_a_learning_rate():
+def test_rmsprop_is_a_setting_wherever_a_learning_rate_is():
     group = Group.of(Net(), learn(optimizer="rmsprop"))
     assert (group.method, group.betas) == ("rmsprop", (0.9, 0.99))
     assert Group.of(Net(), learn()).betas == (0.9, 0.999)
@@ -136,7 +136,7 @@ def test_a_class_that_is_no_optimizer_is_refused():
 # Loggers
 
 
-def test_a_logger_of_the_users_gets_rows_and_a_failure_ends_only_its_own_work(tmp_path, caplog):
+def test_a_users_logger_gets_rows_and_may_fail_alone(tmp_path, caplog):
     caplog.set_level(logging.WARNING, logger="minding")
     (logger,) = make_loggers(["users_parts:Rows"], RunDir(tmp_path))
     logger.open({}, 0)
@@ -190,7 +190,7 @@ def test_a_backend_that_makes_no_vector_environment_is_refused(name, error, mess
 
 
 @pytest.mark.slow
-def test_all_parts_learn_together_belong_to_the_run_and_need_trust_later(tmp_path):
+def test_own_parts_learn_together_and_need_trust_later(tmp_path):
     settings = [
         f"run.out_dir={tmp_path}",
         "env.backend=users_parts:vector",

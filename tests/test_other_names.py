@@ -71,7 +71,7 @@ def test_what_answers_name_is_there():
                 assert hasattr(importlib.import_module(module), name), text
 
 
-def test_every_middleware_of_di_engine_on_the_page_is_here_or_answered():
+def test_every_middleware_of_di_engine_is_here_or_answered():
     theirs = {row[0].strip("`") for row in table(ROOT / "docs" / "from_di_engine.md", "DI-engine")}
     theirs = {name for name in theirs if name.isidentifier()}
     assert len(theirs) > 20
@@ -122,7 +122,7 @@ def test_keywords_of_other_libraries_name_ours(algorithm, key, hint):
         minding.Agent("MlpPolicy", "CartPole-v1")
 
 
-def test_answers_for_settings_and_algorithms_are_ours_and_what_they_answer_for_is_not():
+def test_answers_for_other_names_point_to_ours():
     known = {path for each in ALGORITHMS.values() for path in setting_paths(each.config_schema(), "policy.")}
     known |= set(setting_paths(Config.options()))
     answers = {answer.partition(": ")[0] for each in SETTINGS.values() for answer in each}
@@ -169,7 +169,7 @@ def test_importing_minding_stays_light():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_the_counterparts_of_other_libraries_algorithms_exist_and_each_of_their_algorithms_has_one():
+def test_counterparts_of_other_libraries_algorithms_exist():
     named = {name for names in LIBRARIES.values() for name in names.split()}
     assert named <= ANSWERS.keys()
     for name, answer in ANSWERS.items():

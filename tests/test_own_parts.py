@@ -51,14 +51,14 @@ def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
     again.close()
 
 
-def test_a_numpy_form_with_copies_of_weights_is_told_and_not_used(tmp_path, caplog):
+def test_a_numpy_form_with_copied_weights_is_not_used(tmp_path, caplog):
     assert not agent(tmp_path, encoder="own_parts:Copied").policy.acts_in_numpy
     assert "holds copies of parameters. Learning changes them in place" in caplog.text
     with pytest.raises(ConfigError, match=r"holds copies of parameters.*: use 'auto' or 'graph'"):
         agent(tmp_path, "ppo", "policy.collect.backend=numpy", encoder="own_parts:Copied").policy  # noqa: B018
 
 
-def test_a_resume_says_whether_the_code_of_an_own_part_has_changed(tmp_path, monkeypatch, caplog):
+def test_a_resume_tells_if_an_own_parts_code_has_changed(tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO", logger="minding")
     file = tmp_path / "edited_parts.py"
     file.write_text("from own_parts import Count\n")
@@ -79,7 +79,7 @@ def drawn(tmp_path, *settings):
     return [p.asnumpy().copy() for p in policy.params.values()], policy.net.encoder.cell.dropout.dropout.Seed0
 
 
-def test_cells_of_ones_own_start_as_the_seed_says_and_nothing_else_is_seeded(tmp_path):
+def test_own_cells_start_as_the_seed_says(tmp_path):
     global_seed = ms.get_seed()
     streams = np.random.get_state()[1].tolist(), random.getstate()
     first, dropout = drawn(tmp_path)
@@ -95,7 +95,7 @@ def test_cells_of_ones_own_start_as_the_seed_says_and_nothing_else_is_seeded(tmp
 
 
 @pytest.mark.parametrize("file_format", ["mindir", "onnx"])
-def test_an_exported_file_acts_as_the_policy_does_or_is_not_written(file_format, tmp_path, capsys):
+def test_an_exported_file_acts_as_the_policy_or_is_not_written(file_format, tmp_path, capsys):
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     made = {encoder: agent(tmp_path, encoder=f"own_parts:{encoder}") for encoder in ("Plain", "Branches")}
@@ -112,7 +112,7 @@ def test_an_exported_file_acts_as_the_policy_does_or_is_not_written(file_format,
     assert not (run.path / f"policy.{file_format}").exists()
 
 
-def test_an_encoder_trains_in_lanes_of_a_new_process_and_is_evaluated(tmp_path, printed):
+def test_an_encoder_trains_and_is_evaluated_in_a_new_lane(tmp_path, printed):
     settings = [
         "--env=CartPole-v1", "--async", f"run.out_dir={tmp_path}", "exp_name=own", "run.max_env_step=256",
         "policy.model.encoder=own_parts:Plain", "policy.learn.warmup=64", "policy.learn.batch_size=16", *SMALL,
@@ -159,7 +159,7 @@ def test_encoders_that_do_not_fit_are_refused(encoder, message, tmp_path):
 
 
 @pytest.mark.parametrize(("encoder", "message"), [("BrokenForm", "the NumPy form failed"), ("NoForm", "`host` failed")])
-def test_a_numpy_form_that_fails_is_told_with_its_place_and_not_used(encoder, message, tmp_path, caplog):
+def test_a_failing_numpy_form_is_told_with_its_place(encoder, message, tmp_path, caplog):
     assert not agent(tmp_path, encoder=f"own_parts:{encoder}").policy.acts_in_numpy
     assert re.search(rf"{message}: .*own_parts.py:\d+ in ", caplog.text)
 
@@ -173,7 +173,7 @@ def test_a_numpy_form_that_fails_is_told_with_its_place_and_not_used(encoder, me
         ("ppo", ("use=['own_parts:Unmade']",), "use: 'own_parts:Unmade': .*own_parts.py:"),
     ],
 )
-def test_a_part_that_fails_when_it_is_made_is_one_line_with_its_place(algorithm, settings, message, tmp_path):
+def test_a_part_that_fails_when_made_is_one_line(algorithm, settings, message, tmp_path):
     with pytest.raises(CodeError, match=message):
         agent(tmp_path, algorithm, *settings).learn(64)
 
@@ -197,7 +197,7 @@ def learner_of(made):
 
 
 @pytest.mark.parametrize("buffer", ["RecentBuffer", "ByError"])
-def test_a_replay_buffer_of_ones_own_is_filled_sampled_saved_and_resumed(buffer, tmp_path, caplog):
+def test_an_own_replay_buffer_is_filled_saved_and_resumed(buffer, tmp_path, caplog):
     caplog.set_level("INFO", logger="minding")
     setting = f"policy.other.replay=own_parts:{buffer}"
 
@@ -241,7 +241,7 @@ def test_buffers_of_ones_own_that_do_not_fit_are_refused(algorithm, buffer, mess
 
 @pytest.mark.parametrize("key", [key for key in CODE_KEYS if key != "env.env_id"])
 @pytest.mark.parametrize("name", ["users:Nope", "nowhere:X", "users_broken:X"])
-def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, name, tmp_path, monkeypatch, capsys):
+def test_missing_code_is_bad_input_before_writing(key, name, tmp_path, monkeypatch, capsys):
     (tmp_path / "users.py").write_text("class Here:\n    pass\n")
     (tmp_path / "users_broken.py").write_text("class X\n")
     monkeypatch.chdir(tmp_path)
@@ -259,7 +259,7 @@ def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, nam
 
 
 @pytest.mark.shared_graphs
-def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path, caplog):
+def test_an_algorithm_a_chain_and_middleware_resume_together(tmp_path, caplog):
     caplog.set_level("INFO", logger="minding")
     use = (
         "use=['own_parts:Count', {call: 'own_parts:seen', before: multistep_trainer, role: collect}, 'own_parts:made']"
@@ -283,7 +283,7 @@ def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path, c
     ("name", "mistake", "place"),
     [("Forgetful", "KeyError: 'counts'", "own_parts.py:"), ("Deaf", "TypeError: .*takes 1 positional", "")],
 )
-def test_a_mistake_in_own_middleware_that_shows_when_resumed_is_no_damage(name, mistake, place, tmp_path, caplog):
+def test_a_mistake_in_resumed_own_middleware_is_no_damage(name, mistake, place, tmp_path, caplog):
     made = agent(tmp_path, "ppo", f"use=['own_parts:{name}']")
     made.learn(64)
     made.close()
@@ -295,7 +295,7 @@ def test_a_mistake_in_own_middleware_that_shows_when_resumed_is_no_damage(name, 
     assert "damaged" not in caplog.text
 
 
-def test_the_entry_and_defaults_of_an_own_algorithm_are_those_of_what_it_is_derived_from_whatever_its_name():
+def test_an_own_algorithm_has_the_defaults_of_its_base():
     own, entry = get_algorithm("own_parts:MyPPO"), get_algorithm("ppo")
     assert (own.name, own.actions, own.chain) == ("own_parts:MyPPO", entry.actions, entry.chain)
     kind = get_policy_class("own_parts:MyPPO")
@@ -330,7 +330,7 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_an_activation_is_its_formula_in_both_forms_and_has_its_gradient(name):
+def test_an_activation_is_its_formula_in_both_forms(name):
     x = np.concatenate([np.linspace(-6.0, 6.0, 61), [-90.0, 90.0]])
     x = x[np.abs(x) > 1e-3]
     formula = FORMULAS[name](x)

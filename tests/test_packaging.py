@@ -68,7 +68,7 @@ def test_the_version_is_that_of_the_module():
     assert str(Version(minding.__version__)) == minding.__version__
 
 
-def test_the_versions_that_are_checked_on_import_are_the_required_ones():
+def test_the_versions_checked_on_import_are_the_required_ones():
     required = {each.name: each.specifier for each in map(Requirement, PYPROJECT["project"]["dependencies"])}
     for name, needed in NEEDED.items():
         assert required[name] == SpecifierSet(needed)
@@ -177,7 +177,7 @@ def test_make_without_a_usable_python_is_one_clear_error(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_source_distribution_is_the_repository_and_its_wheel_imports_without_it(tmp_path):
+def test_the_source_distribution_is_whole_and_its_wheel_imports(tmp_path):
     setuptools = importlib.import_module("setuptools")
     if Version(setuptools.__version__) < Version("77"):
         pytest.skip("building needs setuptools 77: pip install -c constraints.txt -e '.[dev]'")

@@ -30,7 +30,7 @@ LEAST = {
 AGENTS = json.loads((ROOT / "docs" / "results" / "zoo.json").read_text())
 
 
-def test_the_folders_the_figures_and_the_presets_that_are_trained_are_the_same():
+def test_folders_figures_and_presets_of_the_zoo_agree():
     assert zoo.agents() == sorted(AGENTS) == sorted(making.ZOO)
 
 
@@ -47,7 +47,7 @@ def test_an_agent_of_the_zoo_plays_from_any_folder(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
-def test_an_agent_of_the_zoo_is_small_and_says_the_figures_of_the_page(name):
+def test_an_agent_of_the_zoo_is_small_and_has_the_pages_figures(name):
     folder, said = ROOT / "zoo" / name, AGENTS[name]
     assert (folder / "policy.safetensors").stat().st_size <= making.MOST_BYTES
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2 * making.MOST_BYTES
@@ -80,7 +80,7 @@ def test_an_unknown_agent_is_refused_with_the_nearest(read):
         read("zoo/cartpole_pp")
 
 
-def test_commands_take_an_agent_of_the_zoo_and_write_beside_no_agent(tmp_path, monkeypatch):
+def test_commands_take_an_agent_of_the_zoo_and_write_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (ROOT / "zoo").rglob("*")}
     out = CliRunner().invoke(cli, ["record", "zoo/acrobot_ppo"])
@@ -93,7 +93,7 @@ def test_commands_take_an_agent_of_the_zoo_and_write_beside_no_agent(tmp_path, m
 # How it is made
 
 
-def test_the_best_run_has_the_highest_return_then_the_least_spread():
+def test_the_best_run_has_the_highest_return_then_least_spread():
     runs = [
         {"eval_mean": mean, "eval_std": std, "seed": seed}
         for seed, (mean, std) in enumerate([(490.0, 1.0), (500.0, 2.0), (500.0, 0.0), (500.0, 0.0)])

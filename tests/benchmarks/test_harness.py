@@ -105,7 +105,7 @@ class TestMeasurement:
 
 
 class TestPairs:
-    def test_a_peer_that_lives_elsewhere_is_run_by_its_own_interpreter(self, monkeypatch):
+    def test_a_peer_elsewhere_runs_in_its_own_interpreter(self, monkeypatch):
         asked = []
         monkeypatch.setattr(
             Side, "peer", staticmethod(lambda *given: asked.append(given) or fixed_speeds("xuance", [1]))
@@ -116,7 +116,7 @@ class TestPairs:
         pairs.compare(CASES["dqn_cartpole"], "sbx", plan, lambda line: None)
         assert asked == [("xuance", "own python", 1), ("sbx", "python of the others", 1)]
 
-    def test_the_target_is_compared_with_the_median_ratio_not_with_the_ratio_of_medians(self):
+    def test_the_target_is_compared_with_the_median_of_ratios(self):
         # Medians are 400 and 100 (4x), the pairwise ratios 1.6, 8 and 1.
         rates = ([160, 800, 400], [100, 100, 400])
         ours_side, peer_side = ([speed(rate) for rate in side] for side in rates)
@@ -149,7 +149,7 @@ class TestPairs:
 
 
 class TestPeersPython:
-    def test_the_environment_is_made_once_and_again_after_an_interruption(self, monkeypatch, tmp_path):
+    def test_the_environment_is_made_once_or_after_an_interruption(self, monkeypatch, tmp_path):
         monkeypatch.delenv("MINDING_PEERS_PYTHON", raising=False)
         monkeypatch.setattr(pairs, "ROOT", tmp_path)
         commands: list[str] = []
@@ -309,7 +309,7 @@ class TestScaling:
 
         return install
 
-    def test_the_table_has_medians_memory_and_the_median_of_the_pairwise_ratios(self, one_series, tmp_path, capsys):
+    def test_the_table_has_medians_memory_and_pairwise_ratios(self, one_series, tmp_path, capsys):
         one_series("env steps/s", {"minding": [100.0, 300.0, 200.0], "sb3": [100.0, 100.0, 50.0]})
         assert scaling.main(["--output", str(tmp_path)]) == 0
         line = "| work, rows | 64 | env steps/s | 200 | 2,000 | sb3 | 100 | 1,000 | 3.00x |"
@@ -372,7 +372,7 @@ def test_processes_alternate_and_ratios_are_medians_of_pairs(monkeypatch, tmp_pa
     assert json.loads((tmp_path / "out.json").read_text())["rows"] == [line]
 
 
-def test_the_work_of_dreamer_is_that_of_its_defaults_and_fills_its_buffer():
+def test_the_work_of_dreamer_has_defaults_and_fills_its_buffer():
     from minding.configs import compile_run
 
     cfg, rows = compile_run("pendulum_dreamer"), dreamer_work.rows()

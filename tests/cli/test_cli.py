@@ -131,9 +131,7 @@ def compiled(monkeypatch, tmp_path):
         (["--async", "--collectors", "1000000"], "lanes.collectors=1000000"),
     ],
 )
-def test_options_that_contradict_each_other_or_do_nothing_are_bad_input(
-    args, message, training, refused, tmp_path, monkeypatch
-):
+def test_contradictory_or_idle_options_are_bad_input(args, message, training, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert message in refused("train", "cartpole_ppo", *args)
     assert (training.calls, list(tmp_path.iterdir())) == ([], [])
@@ -165,7 +163,7 @@ def leaves(group=cli, path=()):
 
 
 @pytest.mark.parametrize(("path", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in leaves()])
-def test_the_help_of_a_command_has_a_whole_short_sentence_and_examples_that_parse(path, command):
+def test_each_help_has_a_sentence_and_examples_that_parse(path, command):
     assert command.get_short_help_str(66).endswith(".")
     assert not command.get_short_help_str(66).endswith("...")
     assert "1000000000000" not in command.get_help(click.Context(command))
@@ -253,7 +251,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args, message, capsys, 
         ["policy.type=ppo", "env.env_id=CartPole-v1"],
     ],
 )
-def test_an_algorithm_trains_on_the_given_environment_with_its_defaults(args, training, tmp_path):
+def test_an_algorithm_trains_with_its_defaults(args, training, tmp_path):
     assert run(["train", *args, "--no-progress", "--out", str(tmp_path)]) == 0
     (call,) = training.calls
     user = Config(policy={"type": "ppo"}, env={"env_id": "CartPole-v1"}, run={"out_dir": str(tmp_path)})
@@ -261,7 +259,7 @@ def test_an_algorithm_trains_on_the_given_environment_with_its_defaults(args, tr
     assert (tmp_path / "CartPole-v1_ppo").is_dir()
 
 
-def test_the_name_of_an_algorithm_means_it_even_beside_a_folder_of_that_name(training, tmp_path, monkeypatch):
+def test_an_algorithms_name_comes_before_a_folder_of_that_name(training, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ppo").mkdir()
     assert run(["train", "ppo", "--env", "CartPole-v1", "--no-progress"]) == 0
@@ -314,9 +312,7 @@ def test_the_exit_code_says_how_the_run_ended(training, compiled, reason, code):
 
 
 @pytest.mark.parametrize("reason", ["max_env_step", "SIGTERM"])
-def test_a_run_whose_last_state_was_not_saved_has_its_own_exit_code_and_names_the_newest_checkpoint(
-    training, compiled, capsys, tmp_path, reason
-):
+def test_an_unsaved_last_state_has_its_own_exit_code(training, compiled, capsys, tmp_path, reason):
     training.stop_reason, training.unsaved = reason, True
     assert run(["train", "cartpole_ppo"]) == 3
     out, error = capsys.readouterr()
@@ -331,7 +327,7 @@ def test_a_run_whose_last_state_was_not_saved_has_its_own_exit_code_and_names_th
     assert f"the newest is {newest} at env_step 2,000: minding resume {newest.parent.parent}" in found
 
 
-def test_a_run_that_another_process_has_is_bad_input_that_names_it(training, compiled, capsys, tmp_path):
+def test_a_run_in_use_is_bad_input(training, compiled, capsys, tmp_path):
     folder = tmp_path / "runs" / "cartpole_ppo"
     assert run(["train", "cartpole_ppo"]) == 0
     save_checkpoint(folder / "ckpt" / "iter_20", {"policy": {}}, {"unit": "env_step", "env_step": 2000})
@@ -367,9 +363,7 @@ def test_a_fault_while_training_is_one_message_and_exit_code_1(error, notes, sho
     assert capsys.readouterr().err == f"minding: {shown}"
 
 
-def test_a_space_that_does_not_suit_the_network_is_bad_input_also_when_mindspore_is_loaded(
-    training, compiled, capsys, monkeypatch
-):
+def test_a_space_that_does_not_suit_the_network_is_bad_input(training, compiled, capsys, monkeypatch):
     def train(cfg, run_dir, **_):
         raise SpaceError("image (1, 2, 2): too small")
 
@@ -469,7 +463,7 @@ def test_list_fits_a_screen_and_names_everything_but_middleware(printed):
 
 @pytest.mark.parametrize("what", ["presets", "algorithms", "environments", "middleware"])
 @pytest.mark.parametrize("terminal", [False, True])
-def test_a_list_has_one_line_each_which_a_narrow_terminal_wraps_and_nothing_cuts(what, terminal, printed, monkeypatch):
+def test_a_list_has_one_line_each_and_wraps_in_a_narrow_terminal(what, terminal, printed, monkeypatch):
     _, _, *lines = whole = printed("list", what).splitlines()
     if terminal:
         in_terminal(monkeypatch)
@@ -501,7 +495,7 @@ def test_list_presets_says_what_to_expect(printed, monkeypatch):
     assert re.match(r"  pendulum_sac +SAC on Pendulum-v1: .* -200 +15k$", line)
 
 
-def test_status_in_a_narrow_terminal_shows_names_of_machines_whole(tmp_path, printed, monkeypatch):
+def test_a_narrow_status_shows_names_of_machines_whole(tmp_path, printed, monkeypatch):
     in_terminal(monkeypatch)
     run_dir = RunDir.create(Config(exp_name="cart", run={"out_dir": str(tmp_path)}))
     node = "a-machine-with-a-long-name.of-a-long-domain.example"
@@ -567,7 +561,7 @@ def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, refuse
         assert message in refused(*command, "--steps", text)
 
 
-def test_check_env_prints_findings_as_they_are_made_and_its_limit_first(capsys, monkeypatch):
+def test_check_env_prints_its_limit_and_findings_as_made(capsys, monkeypatch):
     from minding.envs.check import Finding
 
     seen = []
@@ -647,7 +641,7 @@ def test_doctor_finds_no_fault_here():
     assert out.returncode == 0
 
 
-def test_doctor_names_the_fix_for_a_setting_that_corrupts_results(tmp_path):
+def test_doctor_gives_the_fix_for_a_setting_that_corrupts(tmp_path):
     out = subprocess.run(
         [sys.executable, "-m", "minding", "doctor"],
         env={**ENVIRONMENT, "MS_COMPILER_CACHE_ENABLE": "1"},
@@ -682,18 +676,18 @@ def test_a_wrong_setting_makes_no_run_folder(override, message, refused, tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_settings_of_a_preset_are_not_those_of_another_algorithm(refused):
+def test_another_algorithm_does_not_take_the_presets_settings(refused):
     error = refused("train", "acrobot_ppo", "policy.type=dqn")
     assert "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn" in error
 
 
-def test_a_configuration_without_an_algorithm_says_which_key_is_meant(refused, tmp_path):
+def test_a_configuration_without_an_algorithm_names_the_key(refused, tmp_path):
     config = tmp_path / "mine.py"
     config.write_text("main_config = dict(env=dict(env_id='CartPole-v1'), policy=dict(typ='ppo'))")
     assert "policy.type is not given; did you mean 'type' by 'typ'?" in refused("train", config)
 
 
-def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(training, tmp_path, capsys, monkeypatch, refused):
+def test_a_picture_or_video_that_cannot_be_written_is_bad_input(training, tmp_path, capsys, monkeypatch, refused):
     assert "picture 'curve.xyz': expected a name that ends with one of ." in refused(
         "plot", "absent", "-o", "curve.xyz"
     )
@@ -733,14 +727,14 @@ def train_to_a_checkpoint(folder, *settings):
     return run_dir
 
 
-def test_train_resume_continues_in_the_newest_run_folder_with_new_settings(training, tmp_path):
+def test_train_resume_continues_the_newest_run_with_new_settings(training, tmp_path):
     train_to_a_checkpoint(tmp_path)
     assert run(["train", "cartpole_ppo", "policy.learn.gamma=0.9", "--resume", "--out", str(tmp_path)]) == 0
     assert training.resumes == [("cartpole_ppo", None), ("cartpole_ppo", "latest")]
     assert training.calls[1][0].policy.learn.gamma == 0.9
 
 
-def test_train_resume_takes_the_run_of_the_same_seed_and_policy_or_starts_one(training, tmp_path, capsys, caplog):
+def test_train_resume_takes_the_run_of_its_seed_and_policy(training, tmp_path, capsys, caplog):
     train_to_a_checkpoint(tmp_path)
     for setting in ("seed=1", "policy.model.activation=relu"):
         capsys.readouterr()
@@ -841,7 +835,7 @@ def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):
     assert "the best of 3 seeds: seed_1" in capsys.readouterr().out
 
 
-def test_compare_prints_a_row_per_run_with_the_settings_that_differ_below_it(seeds, printed, monkeypatch):
+def test_compare_prints_runs_and_the_settings_that_differ(seeds, printed, monkeypatch):
     in_terminal(monkeypatch)
     with_other_gamma = seeds.parent / "a-name-so-long-that-it-does-not-fit-beside-the-figures"
     args = ["policy.learn.gamma=0.9", f"exp_name={with_other_gamma.name}", f"run.out_dir={seeds.parent}", "seed=5"]
@@ -905,7 +899,7 @@ def test_commands_print_by_one_function():
         assert len(left) == own, (file.name, left)
 
 
-def test_of_runs_without_returns_tables_show_what_recorded_data_say(seeds, capsys, printed):
+def test_tables_of_runs_without_returns_show_recorded_data(seeds, capsys, printed):
     figures = {"unit": "train_iter", "train_iter": 320, "wall_time": 3.0, "stop_reason": "max_train_iter"}
     judged = {**figures, "data_eval": {"other_actions": 0.125, "td_error": 2.5}}
     print_seeds({0: judged, 1: {**judged, "data_eval": {"other_actions": 0.25, "td_error": 3.5}}})

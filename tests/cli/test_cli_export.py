@@ -99,7 +99,7 @@ def test_the_description_is_json_for_every_reader(make_run):
     assert low == [pytest.approx(-4.8), None, pytest.approx(-0.4189, abs=1e-4), None]
 
 
-def test_a_named_checkpoint_plays_as_it_did_when_it_was_the_newest(make_run, printed):
+def test_a_named_checkpoint_plays_as_when_it_was_the_newest(make_run, printed):
     run_dir, policy = make_run("cartpole")
     play = ["eval", str(run_dir.path), "--episodes", "4"]
     before = printed(*play)
@@ -110,7 +110,7 @@ def test_a_named_checkpoint_plays_as_it_did_when_it_was_the_newest(make_run, pri
     assert printed(*play) != before
 
 
-def test_a_file_of_an_older_checkpoint_does_not_play_and_is_exit_code_1(make_run, capsys):
+def test_a_file_of_an_older_checkpoint_is_exit_code_1(make_run, capsys):
     run_dir, policy = make_run("cartpole")
     assert run(["export", str(run_dir.path), "--format", "onnx"]) == 0
     for p in policy.params.values():

@@ -65,20 +65,18 @@ def mute(tmp_path, monkeypatch):
         (["data", "record", "--random", "--steps", "20", "--out", "data"], "20 steps"),
     ],
 )
-def test_results_are_printed_also_if_an_environment_replaces_the_output(
-    arguments, text, mute, printed, tmp_path, monkeypatch
-):
+def test_results_are_printed_if_an_environment_takes_the_output(arguments, text, mute, printed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = printed(*arguments, "--env", mute)
     assert text in out
     assert "of the environment" not in out
 
 
-def test_a_check_of_an_environment_that_replaces_the_output_is_printed(mute, printed):
+def test_a_check_is_printed_if_the_environment_takes_the_output(mute, printed):
     assert "Mute" in printed("check-env", mute, "--steps", "50")
 
 
-def test_a_game_whose_rules_replace_the_output_is_played_to_its_end(printed, monkeypatch):
+def test_a_game_is_played_whose_rules_take_the_output(printed, monkeypatch):
     initial = TicTacToe.initial
 
     def muting(self, n):

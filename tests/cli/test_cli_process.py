@@ -89,7 +89,7 @@ ctypes.CDLL(None).sleep(60)
 @pytest.mark.parametrize(
     ("number", "code", "line", "after"), [*((*each, "nothing") for each in CALLED), (*CALLED[0], "graph")]
 )
-def test_a_signal_ends_a_command_with_one_line_also_within_compiled_code(number, code, line, after):
+def test_a_signal_ends_a_command_with_one_line(number, code, line, after):
     if after == "graph" and not kernels.compiled():
         pytest.skip("without the kernels it is SIGTERM")
     command = [sys.executable, "-c", WAITS, after]
@@ -110,7 +110,7 @@ def test_a_signal_while_the_commands_are_loaded_is_one_line(number, code, line, 
         assert (process.stderr.read(), process.wait()) == (line, code)
 
 
-def test_in_a_terminal_the_line_of_an_interrupt_does_not_follow_what_the_terminal_shows_of_it():
+def test_the_line_of_an_interrupt_begins_a_line_in_a_terminal():
     ours, theirs = os.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", WAITS, "nothing"], stdout=subprocess.PIPE, stderr=theirs, text=True, env=ENV
@@ -122,7 +122,7 @@ def test_in_a_terminal_the_line_of_an_interrupt_does_not_follow_what_the_termina
     os.close(ours)
 
 
-def test_a_run_takes_the_signals_itself_and_afterwards_they_end_the_command():
+def test_signals_end_the_run_and_afterwards_the_command():
     command = [sys.executable, "-c", WAITS, "run"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV) as process:
         assert process.stdout.readline() == "ready\n"
@@ -132,7 +132,7 @@ def test_a_run_takes_the_signals_itself_and_afterwards_they_end_the_command():
         assert (process.stderr.read(), process.wait()) == ("minding: interrupted\n", 130)
 
 
-def test_a_command_that_waits_for_a_thread_of_user_code_at_its_end_is_ended_by_a_signal():
+def test_a_signal_ends_a_command_that_waits_for_a_thread():
     begin, _ = WAITS.split("if sys.argv", 1)
     begin += "threading.Thread(target=time.sleep, args=(60,)).start()\n"
     begin += "from minding.cli.process import end_by_default\nend_by_default()\n"
@@ -202,7 +202,7 @@ def test_a_run_whose_reader_goes_away_trains_to_its_end(tmp_path):
     assert (tmp_path / "run" / "summary.json").is_file()
 
 
-def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, capsys, monkeypatch, refused, printed):
+def test_status_shows_where_a_run_is_and_its_process(tmp_path, capsys, monkeypatch, refused, printed):
     run_dir = RunDir.create(Config(exp_name="cart", run={"out_dir": str(tmp_path)}))
     assert "has no status.json: it has not begun" in refused("status", run_dir.path)
     ctx, file = OnlineRLContext(total_step=12), StatusFile(run_dir.status)

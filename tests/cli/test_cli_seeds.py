@@ -44,7 +44,7 @@ def calls(folder):
     return sorted(map(int, found))
 
 
-def test_each_seed_has_a_run_folder_and_all_together_have_a_table_and_a_curve(train, tmp_path):
+def test_seeds_have_a_folder_each_and_one_table_and_curve(train, tmp_path):
     pytest.importorskip("matplotlib")
     plan = {0: 100.0, 1: 40.0, 2: 50.0, 3: 60.0, 4: -1000.0}
     code, out, error = train(plan, "--seeds", "0-4", "--jobs", "2")
@@ -64,7 +64,7 @@ def test_each_seed_has_a_run_folder_and_all_together_have_a_table_and_a_curve(tr
 
 
 @pytest.mark.parametrize("what", ["removes", "removes logs"])
-def test_a_folder_that_is_removed_while_seeds_run_ends_none_of_them(train, tmp_path, what):
+def test_a_folder_removed_while_seeds_run_ends_no_seed(train, tmp_path, what):
     code, out, error = train({0: what, 1: 70.0}, "--seeds", "0-1")
     assert code == 0
     folder = tmp_path / "cartpole_ppo-seeds"
@@ -76,7 +76,7 @@ def test_a_folder_that_is_removed_while_seeds_run_ends_none_of_them(train, tmp_p
     assert {"settings.yaml", "summary.json", "seed_0", "seed_1"} <= {path.name for path in folder.iterdir()}
 
 
-def test_a_folder_that_is_removed_while_it_is_looked_after_gets_its_lock_before_its_files(tmp_path, monkeypatch):
+def test_a_folder_removed_in_use_gets_its_lock_before_its_files(tmp_path, monkeypatch):
     cfg = compile_run("cartpole_ppo", [f"run.out_dir={tmp_path}"])
     runs = run_group.SeedRuns.of(cfg)
     with RunLock(runs.folder) as lock:
@@ -95,7 +95,7 @@ def test_a_folder_that_is_removed_while_it_is_looked_after_gets_its_lock_before_
 
 
 @pytest.mark.slow
-def test_a_seed_that_fails_is_reported_and_ends_no_other_and_the_same_command_trains_it_again(train, tmp_path):
+def test_a_failed_seed_ends_no_other_and_is_trained_again(train, tmp_path):
     code, out, error = train({0: "fails", 3: "crashes", 7: 70.0}, "--seeds", "0,3,7")
     assert code == 1
     log = tmp_path / "cartpole_ppo-seeds" / "logs" / "seed_0.txt"
@@ -113,7 +113,7 @@ def test_a_seed_that_fails_is_reported_and_ends_no_other_and_the_same_command_tr
     assert "36.7" in out
 
 
-def test_a_seed_that_is_terminated_before_it_is_ready_for_signals_is_interrupted(train):
+def test_a_seed_terminated_while_it_starts_is_interrupted(train):
     code, out, error = train({0: "terminates"}, "--seeds", "0")
     assert code == 1
     assert "seed 0  interrupted" in out
@@ -144,7 +144,7 @@ def test_other_settings_have_a_folder_of_their_own(train, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*seeds*")) == ["cartpole_ppo-seeds", "cartpole_ppo-seeds-1"]
 
 
-def test_a_folder_of_seeds_says_in_what_it_differs_from_the_others(train, tmp_path):
+def test_a_folder_of_seeds_states_in_what_it_differs(train, tmp_path):
     assert "settings that differ" not in train({0: 1.0}, "--seeds", "0")[1]
     (tmp_path / "cartpole_ppo-seeds-1").mkdir()
     _, out, _ = train({0: 2.0}, "--seeds", "0", "policy.learn.gamma=0.9")
@@ -154,7 +154,7 @@ def test_a_folder_of_seeds_says_in_what_it_differs_from_the_others(train, tmp_pa
     assert summary["settings that differ from"] == {"cartpole_ppo-seeds": {"policy.learn.gamma": 0.9}}
 
 
-def test_settings_that_change_no_return_hold_for_the_seeds_that_are_still_to_be_trained(train, tmp_path):
+def test_settings_that_change_no_return_hold_for_later_seeds(train, tmp_path):
     train({0: 100.0}, "--seeds", "0", "run.final_episodes=7", "run.ckpt_freq=3")
     settings = tmp_path / "cartpole_ppo-seeds" / "settings.yaml"
     assert load_config(settings).run.final_episodes == 7

@@ -93,7 +93,7 @@ def test_trials_end_in_a_table_a_runnable_best_and_a_picture(tune, tmp_path):
     assert [name for name, _ in calls(tmp_path)] == ["trial_006"]
 
 
-def test_a_search_that_was_killed_makes_the_trials_of_one_that_was_not(tune, tmp_path):
+def test_a_killed_search_continues_with_the_same_trials(tune, tmp_path):
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "plan.json").write_text("{}")
     assert tune({}, "--trials", "5", "--out", str(tmp_path / "whole"))[0] == 0
@@ -115,7 +115,7 @@ def test_a_search_that_was_killed_makes_the_trials_of_one_that_was_not(tune, tmp
     assert dict(made) == dict(whole)
 
 
-def test_ctrl_c_ends_the_search_and_the_same_command_continues_it(tune, tmp_path):
+def test_ctrl_c_ends_a_search_and_the_command_continues_it(tune, tmp_path):
     code, out, error = tune({"1": "calls"}, "--trials", "3")
     assert code == 130
     assert "trial 1  interrupted" in out
@@ -147,17 +147,17 @@ def test_trials_are_compared_at_equal_steps_only(tune, tmp_path):
         ({2: 1.0, 3: 2.0, 4: 6.0}, 4.0),
     ],
 )
-def test_the_objective_is_the_mean_of_the_last_third_at_fixed_steps(returns, expected):
+def test_the_objective_is_the_mean_of_the_last_third(returns, expected):
     assert objective(returns, 4) == expected
 
 
 @pytest.mark.parametrize("returns", [{}, {3: 1.0, 4: 2.0}, {1: 1.0, 2: 2.0, 4: 3.0}, {1: 1.0, 2: 1.0, 3: 1.0}])
-def test_a_trial_without_all_compared_evaluations_or_with_fewer_than_three_has_no_objective(returns):
+def test_a_trial_with_too_few_evaluations_has_no_objective(returns):
     with pytest.raises(ConfigError, match=r"it made \d of the 4 evaluations"):
         objective(returns, 4)
 
 
-def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp_path):
+def test_three_failed_trials_end_the_search(tune, tmp_path):
     code, out, _ = tune({"1": "fails"}, "--trials", "3")
     assert code == 0
     assert "trial 1  failed (exit code 1: minding: reward is nan; see " in out

@@ -34,7 +34,7 @@ def corridor(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_arguments_that_do_not_fit_are_one_line_with_the_fix_and_exit_code_2(capsys):
+def test_wrong_arguments_are_one_line_with_the_fix(capsys):
     overrides = ["env.env_kwargs.lenght=3"]
     assert run(["check-env", "corridor:Corridor", *overrides]) == 2
     error = capsys.readouterr().err
@@ -43,21 +43,21 @@ def test_arguments_that_do_not_fit_are_one_line_with_the_fix_and_exit_code_2(cap
     assert "did you mean 'length'?" in error
 
 
-def test_an_environment_that_raises_while_it_is_made_names_its_line_with_exit_code_1(capsys):
+def test_an_environment_that_cannot_be_made_names_its_line(capsys):
     assert run(["check-env", "corridor:Corridor", "env.env_kwargs.bad=true"]) == 1
     error = capsys.readouterr().err
     assert "corridor:Corridor cannot be made: OSError: no such map (" in error
     assert "corridor.py:10 in __init__)" in error
 
 
-def test_a_module_that_cannot_be_imported_is_one_line_and_exit_code_2(capsys):
+def test_a_module_that_cannot_be_imported_is_one_line(capsys):
     assert run(["check-env", "broken:Corridor"]) == 2
     error = capsys.readouterr().err
     assert "importing 'broken' failed: SyntaxError" in error
     assert "broken.py, line 1" in error
 
 
-def test_a_configuration_that_ends_the_process_is_one_line_and_exit_code_2(capsys):
+def test_a_configuration_that_exits_is_one_line(capsys):
     Path("leaving_config.py").write_text("raise SystemExit(3)\n")
     assert run(["train", "leaving_config.py"]) == 2
     assert capsys.readouterr().err == "minding: 'leaving_config.py' raised SystemExit: 3\n"

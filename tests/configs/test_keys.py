@@ -117,7 +117,7 @@ ONE_OF_EACH = {each.chain: name for name, each in reversed(ALGORITHMS.items())}
 @pytest.mark.slow
 @pytest.mark.eager
 @pytest.mark.parametrize("algorithm", ONE_OF_EACH.values())
-def test_an_algorithm_learns_given_only_an_environment_and_its_name(algorithm, run):
+def test_an_algorithm_learns_given_only_an_environment(algorithm, run):
     summary, _ = run(algorithm)
     assert max(summary.env_step, summary.train_iter) >= steps_of(algorithm)
     assert summary.train_iter > 0

@@ -23,7 +23,7 @@ from minding.policies.core import prepare_process
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_expect(name):
+def test_a_preset_has_its_name_and_an_expectation(name):
     cfg = load_preset(name)
     assert cfg.exp_name == name
     # What follows the algorithm tells presets of the same two apart.
@@ -76,7 +76,7 @@ def compile_cartpole(*overrides, algorithm="ppo"):
 @pytest.mark.parametrize(
     ("name", "count", "fitting"), [("env.collector_env_num", 7, 1120), ("policy.learn.n_minibatch", 10, 1040)]
 )
-def test_a_rollout_that_does_not_divide_is_refused_with_one_that_does(name, count, fitting):
+def test_a_rollout_that_does_not_divide_suggests_one_that_does(name, count, fitting):
     with pytest.raises(ConfigError, match=f"does not divide by {name}={count}: use .*n_sample={fitting}"):
         compile_cartpole(f"{name}={count}")
 
@@ -93,7 +93,7 @@ def test_the_number_of_steps_that_the_message_names_is_accepted(envs, minibatche
                 assert not any(uneven(fitting, each, parts) for each in parts)
 
 
-def test_an_action_space_that_the_algorithm_cannot_act_in_is_refused():
+def test_an_algorithm_refuses_spaces_it_cannot_act_in():
     with pytest.raises(SpaceError, match=r"'sac' acts in box action spaces, but .* has a discrete space"):
         compile_cartpole("env.collector_env_num=1", algorithm="sac")
 
@@ -136,7 +136,7 @@ UPDATES = "policy.learn.update_per_collect={}"
         ("dqn", [*TIMES, UPDATES.format(3), f"{BUFFER}=5000"], [TIMES[1], BUFFER, "draws 6000"]),
     ],
 )
-def test_a_run_that_would_do_nothing_of_what_it_is_asked_for_is_refused(algorithm, overrides, both):
+def test_a_run_that_would_do_nothing_is_refused(algorithm, overrides, both):
     env_id = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
     with pytest.raises(ConfigError) as error:
         compile_run(Config(env={"env_id": env_id}, policy={"type": algorithm}), overrides)
@@ -150,7 +150,7 @@ def test_what_is_new_is_a_matter_of_one_agent():
         compile_run(squad, ["policy.other.rnd.weight=0.5"])
 
 
-def test_an_algorithm_of_actions_in_the_unit_box_refuses_other_limits():
+def test_an_algorithm_of_the_unit_box_refuses_other_limits():
     pendulum = Config(env={"env_id": "Pendulum-v1"}, policy={"type": "sac"})
     with pytest.raises(SpaceError, match=r"acts in \[-1, 1\], .* \[-2\.0\] and \[2\.0\]: set env.rescale_action=true"):
         compile_run(pendulum, ["env.rescale_action=false"])
@@ -166,13 +166,13 @@ def test_two_loads_of_a_preset_share_nothing():
 SAVED = {"seed": 7, "env": {"env_id": "CartPole-v1"}, "policy": {"type": "ppo"}}
 
 
-def test_a_saved_configuration_is_found_by_file_and_by_run_folder(tmp_path):
+def test_a_saved_configuration_is_found_by_file_and_folder(tmp_path):
     save_config(SAVED, tmp_path / "config.yaml")
     assert load_user_config(tmp_path / "config.yaml") == SAVED
     assert load_user_config(tmp_path) == SAVED
 
 
-def test_a_presets_name_means_the_preset_whatever_folder_has_that_name(tmp_path, monkeypatch):
+def test_a_presets_name_comes_before_a_folder_of_that_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("cartpole_ppo", "mine"):
         (tmp_path / name).mkdir()
@@ -184,7 +184,7 @@ def test_a_presets_name_means_the_preset_whatever_folder_has_that_name(tmp_path,
         assert load_user_config(folder) == SAVED
 
 
-def test_a_python_file_in_the_manner_of_di_engine_gives_its_main_config(tmp_path):
+def test_a_python_file_gives_its_main_config(tmp_path):
     path = tmp_path / "mine.py"
     settings = "main_config = dict(exp_name='mine', seed=7, policy=dict(type='ppo', learn=dict(gamma=0.5)))"
     path.write_text(f"from easydict import EasyDict\n{settings}\nmain_config = EasyDict(main_config)\n")
@@ -241,7 +241,7 @@ def test_listing_presets_imports_none_of_them():
         pytest.param("cartpole_ppo", "policy.learn.n_epoch=1", True, False, marks=needs_kernels),
     ],
 )
-def test_only_one_gradient_step_with_the_kernels_makes_a_short_update(name, override, compiled, short, monkeypatch):
+def test_only_one_gradient_step_with_kernels_is_a_short_update(name, override, compiled, short, monkeypatch):
     asked = []
     monkeypatch.setattr(kernels, "compiled", lambda: compiled)
     monkeypatch.setattr(runtime, "prepare", asked.append)
@@ -260,5 +260,5 @@ def test_only_one_gradient_step_with_the_kernels_makes_a_short_update(name, over
         ({"policy": {"type": "ppo"}, "run": {"target": 9}}, ["env.env_id=Acrobot-v1"], 9.0),
     ],
 )
-def test_a_target_belongs_to_the_environment_that_it_was_given_for(user, overrides, target):
+def test_a_target_belongs_to_its_environment(user, overrides, target):
     assert compile_run(user, overrides).run.target == target

@@ -73,13 +73,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("preset", "extra"), CASES)
-def test_without_staleness_every_preset_ends_as_its_synchronous_run(preset, extra, tmp_path, synchronous):
+def test_without_staleness_presets_end_as_synchronous_runs(preset, extra, tmp_path, synchronous):
     lanes = outcome(preset, tmp_path / "async", *extra, *ASYNC)
     assert different(lanes, synchronous(preset, *(key for key in extra if key not in THREADS))) == []
     assert lanes["guarantee"] == "exact"
 
 
-def test_through_a_server_one_collector_comes_to_what_it_does_alone(tmp_path, synchronous):
+def test_a_server_changes_nothing_for_one_collector(tmp_path, synchronous):
     # With a memory, and a graph in a process of its own. An evaluation on the way would need another one.
     keys = (*GRAPH, "policy.eval.freq=100000")
     lanes = outcome("tmaze_ppo", tmp_path / "async", *keys, *ASYNC, "lanes.inference=server")
@@ -92,7 +92,7 @@ def test_a_policy_that_acts_with_a_graph_is_refused_in_threads(tmp_path):
         outcome("cartpole_ppo", tmp_path, *GRAPH, *ASYNC, *THREADS)
 
 
-def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothing_had_happened(tmp_path, synchronous):
+def test_a_synchronous_run_goes_on_asynchronously_and_back(tmp_path, synchronous):
     whole = synchronous("cartpole_ppo")
     parts = [(("run.max_step=2",), None), (("run.max_step=4", *ASYNC), "latest"), ((), "latest")]
     for extra, resume in parts:
@@ -101,7 +101,7 @@ def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothin
 
 
 @pytest.mark.parametrize("preset", ["cartpole_dqn", "cartpole_ppo"])
-def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(preset, tmp_path):
+def test_a_run_with_staleness_repeats_itself_to_the_bit(preset, tmp_path):
     # Evaluations come when they are there.
     lanes = ("lanes.async_mode=true", "lanes.max_staleness=2", "lanes.collectors=2", "policy.eval.freq=100000")
     first, second = (outcome(preset, tmp_path / name, *lanes) for name in ("first", "second"))

@@ -47,7 +47,7 @@ def whole(tmp_path_factory):
     return play(folder / "runs", photograph=(7, folder / "copy")), folder / "copy"
 
 
-def test_without_staleness_a_resumed_run_is_the_one_that_was_never_stopped(whole, tmp_path):
+def test_without_staleness_a_resumed_run_is_an_unbroken_one(whole, tmp_path):
     first = play(tmp_path / "runs", EXACT, photograph=(7, tmp_path / "copy"))
     assert first.rows == whole[0].rows
     _, manifest = newest(tmp_path / "copy")
@@ -72,7 +72,7 @@ def test_a_checkpoint_of_one_kind_of_run_resumes_as_the_other(direction, whole, 
 
 
 @pytest.mark.slow
-def test_rollouts_under_way_are_collected_anew_and_none_is_counted_twice(tmp_path):
+def test_rollouts_under_way_are_collected_again_and_count_once(tmp_path):
     first = play(tmp_path / "runs", AHEAD, photograph=(7, tmp_path / "copy"))
     state, manifest = newest(tmp_path / "copy")
     assert (manifest["guarantee"], manifest["total_step"], manifest["train_iter"]) == ("in-flight", 6, 12)
@@ -96,7 +96,7 @@ def test_rollouts_under_way_are_collected_anew_and_none_is_counted_twice(tmp_pat
 
 
 @pytest.mark.parametrize("lanes", [EXACT, None], ids=["asynchronous", "synchronous"])
-def test_a_checkpoint_of_several_collectors_is_not_one_of_a_single_one(lanes, tmp_path):
+def test_a_checkpoint_of_several_collectors_needs_as_many(lanes, tmp_path):
     play(tmp_path, {**AHEAD, "transport": "threads"}, steps=4)
     _, manifest = newest(tmp_path)
     assert manifest["identity"]["lanes.collectors"] == 2

@@ -40,7 +40,7 @@ def synchronous():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("staleness", [0, 2])
-def test_a_function_before_the_estimator_changes_no_number_of_an_asynchronous_run(staleness, synchronous):
+def test_a_function_before_the_estimator_changes_no_number(staleness, synchronous):
     # Which lane computes them is the same in threads, which start faster.
     lanes = {"async_mode": True, "lanes": {"max_staleness": staleness, "transport": "threads"}}
     together, apart = returns([], **lanes), returns([nothing], **lanes)

@@ -29,7 +29,7 @@ def test_a_preset_whose_environment_is_not_installed_is_left_out(monkeypatch, tm
     assert "pong_ppo: left out: env.env_id='ALE/Pong-v5' needs the package 'ale-py'" in capsys.readouterr().err
 
 
-def test_a_job_takes_about_forty_checkpoints_and_fills_its_buffer():
+def test_a_job_takes_forty_checkpoints_and_fills_its_buffer():
     job = kill_proofs.make_job("cartpole_dqn", env_step=5000)
     assert job.overrides[1:3] == ("run.max_env_step=5000", "run.ckpt_freq=48")
     assert job.overrides[-1] == "policy.other.buffer_size=2500"

@@ -19,7 +19,7 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("setting", "algorithm"), CASES)
-def test_over_a_thousand_updates_are_the_same_with_a_resume_and_without(setting, algorithm, monkeypatch):
+def test_a_thousand_updates_are_the_same_with_a_resume(setting, algorithm, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ":".join(entry for entry in sys.path if entry))
     command = [sys.executable, str(SCRIPT), setting, algorithm]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -115,7 +115,7 @@ def check_exact_resume(cfg, tmp_path, photographed, *moments):
         for name in CASES
     ],
 )
-def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, tmp_path, photographed):
+def test_a_killed_run_ends_as_if_it_went_on(name, tmp_path, photographed):
     cfg = settings(*CASES[name], tmp_path)
     # Iterations after the last checkpoint: before the first middleware, and before one in the middle.
     replays = has(cfg.policy.type, "other.buffer_size") and not is_offline(cfg.policy.type)
@@ -124,7 +124,7 @@ def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, 
     check_exact_resume(cfg, tmp_path, photographed, *earlier, (late, 3))
 
 
-def test_a_run_that_has_no_checkpoint_but_its_best_continues_from_that(tmp_path, photographed, monkeypatch):
+def test_a_run_with_only_its_best_checkpoint_continues(tmp_path, photographed, monkeypatch):
     cfg = settings(*CASES[TWICE[1]], tmp_path)
     cfg.run.ckpt_freq, cfg.policy.eval.freq = 10_000, 40
     cfg.policy.learn.update_per_collect = 2
@@ -218,7 +218,7 @@ OTHERS = [name for name in PRESETS if name not in BY_ENVIRONMENT.values()]
 @pytest.mark.slow
 @pytest.mark.eager
 @pytest.mark.parametrize("name", BY_ENVIRONMENT.values())
-def test_a_preset_of_each_environment_resumes_exactly_from_a_random_moment(name, tmp_path, photographed, monkeypatch):
+def test_a_preset_of_each_environment_resumes_exactly(name, tmp_path, photographed, monkeypatch):
     # MuJoCo writes a log into the current folder.
     monkeypatch.chdir(tmp_path)
     cfg = short_preset(name, tmp_path)
@@ -229,7 +229,7 @@ def test_a_preset_of_each_environment_resumes_exactly_from_a_random_moment(name,
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_every_other_preset_builds_a_policy_and_a_chain_that_fits(name, tmp_path):
+def test_every_other_preset_builds_a_policy_and_a_chain(name, tmp_path):
     cfg, task = short_preset(name, tmp_path), Task()
     with task.start(ctx=get_chain(cfg.chain).context()):
         training.build(task, cfg)
@@ -244,7 +244,7 @@ def kill_a_collector(ctx):
 
 @pytest.mark.slow
 @pytest.mark.shared_graphs
-def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_path, photographed, caplog):
+def test_self_play_in_lanes_resumes_exactly_with_its_pool(tmp_path, photographed, caplog):
     lanes = ["lanes.async_mode=true", "lanes.max_staleness=0", "lanes.shards=2"]
     often = ["pool.freq=2", "pool.last=2", "league.size=3", "run.ckpt_freq=20", "run.max_step=13"]
     small = [

@@ -26,7 +26,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_stored_row_counts_once_and_acting_knows_those_of_the_warm_up(case, tmp_path, monkeypatch):
+def test_each_stored_row_counts_once_with_those_of_the_warm_up(case, tmp_path, monkeypatch):
     algorithm, env_id, extra = CASES[case]
     extra = [f"policy.other.data={recorded(env_id)}" if key == "data" else key for key in extra]
     keys = [*SMALL, *short_run(algorithm), *NORMALIZED, *extra, f"run.out_dir={tmp_path}"]

@@ -488,7 +488,7 @@ def test_every_key_has_a_table():
     assert lanes == {f"lanes.{key}" for key in RUN_SCHEMA["lanes"]}
 
 
-def test_the_tables_of_backends_wrappers_and_guarantees_are_whole():
+def test_tables_of_backends_wrappers_and_guarantees_are_whole():
     assert set(first_words(DOCS / "reference" / "environment_packages.md", "`env.backend`")) == set(
         config_schema()["backend"].allowed
     )
@@ -496,7 +496,7 @@ def test_the_tables_of_backends_wrappers_and_guarantees_are_whole():
     assert first_words(DOCS / "reliability.md", "guarantee") == list(GUARANTEES)
 
 
-def test_the_threshold_of_the_native_backend_is_the_one_of_the_code():
+def test_the_threshold_of_the_native_backend_is_the_codes():
     from minding.envs import making
 
     (row,) = [
@@ -611,7 +611,7 @@ def test_the_files_in_which_ppo_is_read_define_what_its_gradient_step_calls():
     assert len(called) > 4
 
 
-def test_the_drawing_of_the_architecture_names_middleware_and_fields():
+def test_the_drawing_names_middleware_and_fields():
     drawing = ElementTree.parse(DOCS / "images" / "architecture.svg")
     groups = [each for each in drawing.iter("{http://www.w3.org/2000/svg}g") if "Mono" in each.get("font-family", "")]
     named = {text.text for group in groups for text in group}

@@ -227,7 +227,7 @@ def test_another_word_is_found():
     assert variants("代理把数据存进经验池。") == ["代理: 智能体", "经验池: 经验回放缓冲区"]
 
 
-def test_the_first_paragraphs_of_algorithms_are_typeset_well_and_name_what_exists():
+def test_first_paragraphs_are_typeset_well_and_name_what_exists():
     when = json.loads((DOCS / "zh" / "algorithms.json").read_text(encoding="utf-8"))
     assert [name for name in when if not (DOCS / "algorithms" / f"{name}.md").is_file()] == []
     assert [found for text in when.values() for found in (*variants(text), *slips(text))] == []

@@ -34,7 +34,7 @@ def test_a_piecewise_schedule_begins_with_the_whole_value(share, expected):
     assert left("piecewise", share, [[0, 0.5], [1, 0.5]]) == 0.5
 
 
-def test_points_that_make_no_schedule_or_are_not_read_are_refused():
+def test_invalid_or_idle_points_of_a_schedule_are_refused():
     wrong = [[], [[0, 1], [0, 0]], [[1, 1], [0, 0]], [[0, -1]], [[0, 1, 2]], [0, 1], [[0, True]], [[0, float("nan")]]]
     refuses(
         ConfigError,

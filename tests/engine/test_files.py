@@ -79,7 +79,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(folder, monkeypatch):
     assert (folder.path / "a").read_bytes() == b"one"
 
 
-def test_what_is_appended_is_whole_and_no_copy_and_no_link_is_written_in_place(folder, outside):
+def test_appends_are_whole_and_links_are_not_written_through(folder, outside):
     assert folder.append("a", b"one") == 3
     os.link(folder.path / "a", folder.path / "copy")
     assert folder.append("a", b"two") == 6
@@ -102,7 +102,7 @@ def test_everything_is_discarded_but_what_links_lead_to(folder, outside):
 
 
 @pytest.mark.parametrize("odd", ["link", "dangling", "pipe", "folder"])
-def test_an_odd_file_is_neither_opened_nor_waited_for_but_replaced(folder, outside, odd):
+def test_an_odd_file_is_replaced_without_opening_it(folder, outside, odd):
     put(odd, folder.path / "a", outside)
     for flags in (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_RDWR):
         with pytest.raises(OSError, match=r"symbolic link|not a regular file"):
@@ -261,7 +261,7 @@ def test_no_writer_of_a_run_follows_a_link_or_waits_for_a_pipe(name, place, odd,
         signal.signal(signal.SIGALRM, earlier)
 
 
-def test_a_run_in_whose_folder_are_links_is_refused_before_anything_is_written(tmp_path, outside):
+def test_a_run_whose_folder_has_links_is_refused_first(tmp_path, outside):
     for place in ("ckpt", "metrics.csv"):
         run = tmp_path / f"run {place}"
         run.mkdir()

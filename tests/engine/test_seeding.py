@@ -17,7 +17,7 @@ ENV_SEEDS = [1223826980, 2093511061, 1766229787]
 ACT_NUMBERS = [98, 678, 985, 426]
 
 
-def test_the_same_seed_and_name_give_the_same_numbers_for_ever_and_others_others():
+def test_the_same_seed_and_name_give_the_same_numbers():
     assert SeedStreams(0).integers("env", 3) == ENV_SEEDS
     assert SeedStreams(0).generator("act").integers(0, 1000, 4).tolist() == ACT_NUMBERS
     streams = [SeedStreams(seed).integers(name, 4) for seed in (0, 1) for name in ("env", "eval", "env2")]
@@ -42,7 +42,7 @@ def test_a_generator_goes_on_where_its_saved_state_stood(kind):
     assert other.random(5).tolist() == generator.random(5).tolist()
 
 
-def test_a_damaged_state_and_the_state_of_another_kind_of_generator_are_refused():
+def test_a_damaged_or_foreign_generator_state_is_refused():
     other, damaged = (generator_state(np.random.Generator(kind(1))) for kind in (np.random.MT19937, np.random.PCG64))
     del damaged["state"]["inc"]
     fresh = np.random.default_rng(1)

@@ -45,14 +45,14 @@ def test_an_environment_that_ignores_its_seed_is_found():
         ("Shortening", "end"),
     ],
 )
-def test_an_environment_that_does_not_repeat_an_episode_after_others_is_found(world, what):
+def test_an_environment_that_does_not_repeat_is_found(world, what):
     told = f"after others, an episode with the same seed and actions has another {what}"
     found = troubles(getattr(worlds, world))[f"a resumed run begins new episodes: {told}"]
     assert "set policy.model.normalize_obs=true" in found.fix
     assert "env.normalize_reward=true" in found.fix
 
 
-def test_environments_without_end_or_with_infinite_bounds_are_found():
+def test_endless_environments_and_infinite_bounds_are_found():
     def endless():
         return Torque(np.inf)
 
@@ -89,7 +89,7 @@ def test_large_numbers_are_found_before_training():
     assert troubles(worlds.Queue, 1000, normalize_reward=True) == {}
 
 
-def test_spaces_without_an_array_form_and_old_signatures_are_errors():
+def test_odd_spaces_and_old_signatures_are_errors():
     class Text(Counter):
         def __init__(self):
             super().__init__()
@@ -104,7 +104,7 @@ def test_spaces_without_an_array_form_and_old_signatures_are_errors():
 
 
 @pytest.mark.parametrize("space", [spaces.Text(2), spaces.Sequence(spaces.Discrete(2))])
-def test_the_fix_for_actions_that_no_policy_decides_is_another_space(space):
+def test_the_fix_for_undecidable_actions_is_another_space(space):
     class Odd(Counter):
         def __init__(self):
             super().__init__()
@@ -134,7 +134,7 @@ def test_an_environment_that_hangs_is_an_error_of_the_check():
     assert "step() did not return within 0.2 s (env.step_timeout)" in found.text
 
 
-def test_an_environment_that_raises_in_close_is_fit_with_a_warning():
+def test_an_environment_that_raises_in_close_has_a_warning():
     class Busy(Small):
         def close(self):
             raise OSError("device busy")
@@ -155,7 +155,7 @@ class HangsInClose(Counter):
 
 
 @pytest.mark.parametrize("quick", [0, 1])
-def test_an_environment_that_hangs_in_close_is_not_fit_and_is_closed_no_more(quick, monkeypatch):
+def test_an_environment_that_hangs_in_close_is_not_fit(quick, monkeypatch):
     monkeypatch.setattr(HangsInClose, "closed", 0)
     monkeypatch.setattr(HangsInClose, "quick", quick)
     last = check_env({"step_timeout": 0.2}, 10, env_fn=HangsInClose)[-1]
@@ -176,7 +176,7 @@ class Pausing(Counter):
 
 
 @pytest.mark.parametrize(("pauses", "level"), [(8, "ok"), (10_000, "warn")])
-def test_a_slow_environment_is_told_from_a_machine_that_paused_once(pauses, level, monkeypatch):
+def test_a_slow_environment_is_not_a_machine_that_paused(pauses, level, monkeypatch):
     make = check.make_env_manager
 
     def make_and_pause(settings, num_envs, *args, **kwargs):
@@ -234,7 +234,7 @@ class Clock:
         return Slow
 
 
-def test_the_check_of_a_slow_environment_keeps_its_limit_and_says_what_was_shortened(monkeypatch):
+def test_the_check_keeps_its_limit_and_states_what_is_shortened(monkeypatch):
     clock = Clock(monkeypatch)
     findings = check_env({}, 1000, env_fn=clock.environment(step=0.034), seconds=30)
     assert 20 < clock.now < 30

@@ -9,7 +9,7 @@ from minding.envs import config_schema, default_config, make_env_manager
 from minding.envs.config import env_settings
 
 
-def test_defaults_are_fresh_plain_values_with_a_line_of_documentation_each():
+def test_defaults_are_fresh_plain_values_with_documentation():
     defaults = default_config()
     assert defaults["collector_env_num"] == 8
     defaults["env_kwargs"]["x"] = 1

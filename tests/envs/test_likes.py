@@ -61,7 +61,7 @@ def test_transitions_are_chains_of_true_successors(world):
         manager.close()
 
 
-def test_declared_numbers_of_their_infos_travel_and_texts_are_refused():
+def test_declared_numbers_travel_and_texts_are_refused():
     manager = make_env_manager({"info_keys": ["is_success", "action"]}, 2, 0, env_fn=Parking)
     manager.reset()
     step = manager.step(np.full((2, 2), 0.5, np.float32))

@@ -50,7 +50,7 @@ def play(manager, steps=12):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_first_worker_steps_the_same_environments_and_each_other_one_its_own(case, closing):
+def test_the_first_worker_keeps_its_environments(case, closing):
     manager = closing(make_env_manager(CASES[case], 2, seed=7))
     here = play(manager)
     # Made anew, however far the manager of this process has come.
@@ -60,7 +60,7 @@ def test_the_first_worker_steps_the_same_environments_and_each_other_one_its_own
     assert len({tuple(map(str, rows)) for rows in (here, *others)}) == 3
 
 
-def test_a_shard_has_its_share_of_the_environments_and_steps_them_as_all_would_be(closing):
+def test_a_shard_steps_its_share_as_all_would_be(closing):
     # Eight are stepped by the vector version, two by themselves would not be.
     manager = closing(make_env_manager({"env_id": "CartPole-v1"}, 8, seed=7))
     shards = [closing(manager.factory()(LaneContext(index, {}, shards=4))) for index in (0, 1)]
@@ -75,7 +75,7 @@ def test_a_shard_has_its_share_of_the_environments_and_steps_them_as_all_would_b
 
 
 @pytest.mark.parametrize("backend", ["sync", "subprocess"])
-def test_a_fault_in_a_shard_names_the_environment_by_its_number_in_the_run(backend, closing):
+def test_a_fault_in_a_shard_has_the_runs_number(backend, closing):
     cfg = {"env_id": "worlds:Faulty", "env_kwargs": {"kind": "nan", "at": 1}, "backend": backend, "workers": 1}
     manager = closing(make_env_manager(cfg, 6, seed=7))
     for index, number in ((1, 2), (2, 4), (4, 2)):
@@ -84,7 +84,7 @@ def test_a_fault_in_a_shard_names_the_environment_by_its_number_in_the_run(backe
             shard.step(np.zeros(2, np.int64))
 
 
-def test_a_fault_in_a_shard_of_a_vector_environment_has_its_number_in_the_run(closing):
+def test_a_fault_in_a_vector_shard_has_the_runs_number(closing):
     manager = closing(make_env_manager(CASES["native"], 6, seed=7))
     shard = closing(manager.factory()(LaneContext(2, {}, shards=3)))
     shard.reset()
@@ -148,7 +148,7 @@ def test_an_environment_of_a_function_travels_with_it(closing):
     assert ends == [False, False, True]
 
 
-def test_a_manager_says_that_it_travels_as_a_factory_and_needs_no_weights(closing):
+def test_a_manager_travels_as_a_factory_without_weights(closing):
     manager = closing(make_env_manager(CASES["sync"], 2, seed=0))
     assert isinstance(manager, Shippable)
     assert manager.weights() == {}
@@ -176,7 +176,7 @@ def one_and_the_same(*wrappers):
 
 
 @pytest.mark.parametrize("wrappers", [(), (lambda env: gymnasium.wrappers.TimeLimit(env, 9),)])
-def test_a_function_that_returns_the_same_environment_again_is_refused(wrappers):
+def test_a_function_that_returns_the_same_again_is_refused(wrappers):
     make = one_and_the_same(*wrappers)
     # The first one is closed by then.
     describe_env({"env_id": env_objects.id_of(make)})
@@ -189,7 +189,7 @@ def test_a_function_that_returns_the_same_environment_again_is_refused(wrappers)
     assert make().reset(seed=0)
 
 
-def test_one_environment_taken_in_turns_is_no_fault_and_neither_are_many_of_one_class(closing):
+def test_one_environment_taken_in_turns_is_no_fault(closing):
     single = {"single_instance": True}
     make = one_and_the_same()
     collector, evaluator = (closing(make_env_manager(single, 1, 0, env_fn=make)) for _ in range(2))

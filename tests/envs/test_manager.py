@@ -32,7 +32,7 @@ def equal_streams(left, right):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_final_observations_are_true_successors_and_episodes_are_counted(make, backend):
+def test_final_observations_are_true_successors(make, backend):
     manager = make("Counter", 3, backend=backend, workers=2)
     obs = manager.obs
     running = np.zeros(3)
@@ -63,7 +63,7 @@ def test_termination_wins_over_truncation_in_the_same_step(make):
     assert step.truncated.tolist() == [False, False]
 
 
-def test_the_same_seed_gives_the_same_stream_and_another_seed_another(make):
+def test_the_seed_decides_the_stream(make):
     streams = [play(make("Counter", seed=seed), 30) for seed in (7, 7, 8)]
     assert equal_streams(streams[0], streams[1])
     assert not equal_streams(streams[0], streams[2])
@@ -81,7 +81,7 @@ def test_sync_and_subprocess_give_the_same_stream(make):
     assert all(np.array_equal(a, b) for a, b in zip(*streams))
 
 
-def test_reset_with_a_seed_begins_that_stream_again_and_without_one_goes_on(make):
+def test_reset_with_a_seed_begins_its_stream_again(make):
     manager = make("Counter", seed=5)
     first = manager.reset().copy()
     play(manager, 20)
@@ -120,7 +120,7 @@ def test_nested_observations_become_trees_of_stacked_arrays(make, backend):
     assert play_on[-1].obs.joint.position.tolist() == [[0.0] * 3] * 2
 
 
-def test_box_actions_are_mapped_from_unit_range_to_the_bounds_and_clipped(make):
+def test_box_actions_are_mapped_to_the_bounds_and_clipped(make):
     manager = make("Torque", 3)
     manager.reset()
     step = manager.step(np.array([[-1.0, 0.0], [0.5, 1.0], [9.0, -9.0]]))
@@ -144,7 +144,7 @@ def test_actions_of_a_wrong_shape_or_dtype_are_refused(make):
         manager.step(np.zeros(2))
 
 
-def test_discrete_actions_and_observations_count_from_zero_on_the_policy_side():
+def test_discrete_actions_count_from_zero_for_the_policy():
     class Offset(gymnasium.Env):
         observation_space = gymnasium.spaces.Discrete(20, start=5)
         action_space = gymnasium.spaces.Discrete(3, start=7)
@@ -161,7 +161,7 @@ def test_discrete_actions_and_observations_count_from_zero_on_the_policy_side():
     manager.close()
 
 
-def test_stepping_before_reset_resets_and_stepping_after_close_is_an_error(make):
+def test_stepping_resets_first_and_is_an_error_after_close(make):
     manager = make("Counter")
     assert manager.step(ZEROS).next_obs[:, 1].tolist() == [1.0, 1.0]
     manager.close()
@@ -187,7 +187,7 @@ def test_bad_requests_are_config_errors(env, num_envs, word):
 
 
 @pytest.mark.parametrize(("clip", "largest"), [(None, 10.0), (20.0, 20.0), (float("inf"), np.inf)])
-def test_a_first_success_after_zeros_is_clipped_at_10_unless_the_settings_say_otherwise(make, clip, largest):
+def test_a_first_success_after_zeros_is_clipped_at_10(make, clip, largest):
     manager = make("Late", 1, env_kwargs={"zeros": 999}, normalize_reward=True, reward_clip=clip)
     manager.reset()
     rewards = [manager.step(np.zeros(1, np.int64)).reward.item() for _ in range(1000)]
@@ -196,7 +196,7 @@ def test_a_first_success_after_zeros_is_clipped_at_10_unless_the_settings_say_ot
     assert rewards[-1] == pytest.approx(min(largest, 1.0 / np.std([0.0] * 1000 + [1.0])))
 
 
-def test_normalized_rewards_leave_episode_returns_as_they_are_and_spare_evaluation(make):
+def test_normalized_rewards_leave_returns_and_evaluation(make):
     manager = make("Counter", 2, normalize_reward=True, reward_clip=0.5)
     manager.reset()
     ends, largest = [], 0.0
@@ -234,7 +234,7 @@ def test_a_restored_manager_goes_on_as_if_nothing_had_happened(make, world, env)
     ]
 
 
-def test_an_environment_that_ignores_its_seed_resumes_at_an_episode_boundary(make, caplog):
+def test_an_ignored_seed_resumes_at_an_episode_boundary(make, caplog):
     original = make("Unseeded", 2, seed=1)
     original.reset()
     play(original, 1)
@@ -284,7 +284,7 @@ def test_the_guarantee_is_known_before_the_first_step(make, world, guarantee):
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("raise", "sync"), ("hang", "sync"), ("die", "subprocess")])
-def test_an_environment_with_faults_is_taken_to_repeat_its_episodes(make, kind, backend):
+def test_faults_do_not_count_as_ignoring_the_seed(make, kind, backend):
     limit = 0.2 if kind == "hang" else 30.0
     manager = make("Faulty", 1, env_kwargs={"kind": kind}, step_timeout=limit, backend=backend)
     assert (manager.resume_guarantee, manager.fault_count) == ("exact", 0)

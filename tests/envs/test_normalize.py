@@ -16,7 +16,7 @@ from minding.envs.random_play import RandomPlay
 from minding.envs.spaces.layout import ObsLayout
 
 
-def test_rewards_are_divided_by_the_deviation_of_the_discounted_return():
+def test_rewards_are_divided_by_the_deviation_of_returns():
     scaler = RewardScaler((2,), gamma=0.5)
     # Returns: (0, 0) to begin with, (1, 3), then (2.5, 1.5).
     first = scaler(np.array([1.0, 3.0], np.float32), None)
@@ -28,7 +28,7 @@ def test_rewards_are_divided_by_the_deviation_of_the_discounted_return():
 
 @pytest.mark.parametrize("reward", [1.0, -1.0, 1e-7, 3e6])
 @pytest.mark.parametrize("shape", [(1,), (16,), (2, 3)])
-def test_environments_that_begin_with_equal_rewards_begin_on_the_scale_of_those_that_follow(reward, shape):
+def test_equal_first_rewards_do_not_set_the_scale(reward, shape):
     scaler = RewardScaler(shape, gamma=1.0)
     scaled = [scaler(np.full(shape, reward, np.float32), None) for _ in range(3)]
     # Deviations of (0, 1), (0, 1, 2) and (0, 1, 2, 3), in units of the reward.
@@ -43,7 +43,7 @@ def test_rewards_pass_unchanged_while_nothing_but_zero_was_met():
     assert scaler.scale == 1.0
 
 
-def test_ended_episodes_begin_a_new_return_and_invalid_rows_do_not_count():
+def test_ended_episodes_begin_a_new_return():
     scaler = RewardScaler((2,), gamma=1.0)
     scaler(np.array([1.0, 5.0], np.float32), None)
     scaler.forget(np.array([1]))
@@ -79,7 +79,7 @@ def measured(numbers, rewards=(0.0,), steps=100, **kwargs):
         ([0.0, 101.0], "observation[1] is of about 1e+02, and"),
     ],
 )
-def test_observations_with_large_or_very_different_numbers_are_named(numbers, trouble):
+def test_large_or_very_different_observations_are_named(numbers, trouble):
     found = measured(numbers).observation_trouble()
     assert found.startswith(trouble)
     assert bool(found) == bool(trouble)
@@ -97,7 +97,7 @@ def test_only_numbers_that_a_network_takes_as_they_are_count():
     assert made.observation_trouble().startswith("observation 'tank'[0, 1] is of about 3e+02, and")
 
 
-def test_rewards_are_large_where_returns_vary_by_more_than_a_thousand():
+def test_rewards_are_large_if_returns_vary_by_a_thousand():
     # A constant reward r leads from r to 100 r with gamma 0.99: the returns of 100 steps vary by 18.5 r.
     assert measured([1, 1], rewards=[54.0]).troubles() == {}
     ((trouble, remedy),) = measured([1, 1], rewards=[55.0]).troubles().items()
@@ -109,7 +109,7 @@ def test_rewards_are_large_where_returns_vary_by_more_than_a_thousand():
         assert measured([1, 1], rewards=[1e5], **settings).troubles() == {}
 
 
-def test_the_first_thousand_steps_and_a_hundred_rounds_are_measured():
+def test_a_thousand_steps_and_a_hundred_rounds_are_measured():
     for num_envs, rounds in ((1, 1000), (4, 250), (64, 100)):
         made = meter(num_envs)
         zeros = np.zeros(num_envs)
@@ -132,7 +132,7 @@ def warnings_of(caplog, algorithm, env_id, *settings, resumed=False):
     return [message for message in caplog.messages if "slowly" in message]
 
 
-def test_a_run_warns_once_of_large_numbers_and_names_the_switches(caplog):
+def test_a_run_warns_once_of_large_numbers(caplog):
     (stock,) = warnings_of(caplog, "a2c", "worlds:Stock")
     assert re.search(r"worlds:Stock: rewards are large.*: set env.normalize_reward=true, .*; observation\[0\]", stock)
     assert "set policy.model.normalize_obs=true" in stock

@@ -68,7 +68,7 @@ def test_a_caption_is_readable_below_an_image_of_any_size():
         assert (image[shown:].max(axis=(0, 2)) > 180).sum() > 20
 
 
-def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture_with_its_return(tmp_path, monkeypatch):
+def test_every_step_is_a_picture_with_its_return(tmp_path, monkeypatch):
     env = {
         "env_id": "test_video:Painted",
         "wrappers": [{"frame_stack": {"size": 2}}],
@@ -87,7 +87,7 @@ def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture_with_it
     assert end.info == {"success": 1.0}
 
 
-def test_a_film_ends_where_its_images_fill_the_memory_and_the_episode_goes_on(tmp_path, monkeypatch, caplog):
+def test_a_film_ends_where_its_images_fill_the_memory(tmp_path, monkeypatch, caplog):
     # Two images of 8 x 8 x 3 bytes.
     monkeypatch.setattr(video, "_MOST_BYTES", 300)
     env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
@@ -97,7 +97,7 @@ def test_a_film_ends_where_its_images_fill_the_memory_and_the_episode_goes_on(tm
     assert "a.gif ends after 2 images, which take 0.0 GB of memory" in caplog.text
 
 
-def test_a_gif_is_narrow_and_has_at_most_33_images_a_second_but_takes_as_long(tmp_path):
+def test_a_gif_is_narrow_and_keeps_its_duration(tmp_path):
     # A white bar that moves over black, a green field that appears late, and red in a single image.
     frames = [np.zeros((300, 480, 3), np.uint8) for _ in range(8)]
     for number, frame in enumerate(frames):
@@ -127,7 +127,7 @@ def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     assert shades(tmp_path / "c.gif")[0] == [0, 40, 0, 40]
 
 
-def test_whether_an_environment_can_be_filmed_is_known_without_making_one():
+def test_filming_is_decided_without_an_environment():
     ids = ("CartPole-v1", "test_video:Painted", "minding/Battle-v0", "test_video:Unseen", "worlds:Permit")
     answers = [env_factory(env_settings({"env_id": env_id})).renders for env_id in ids]
     assert answers == [True, True, True, False, False]

@@ -132,7 +132,7 @@ def test_the_readme_shows_the_lines_of_both_chains(name, chain):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
-def test_a_printed_program_is_ended_continues_and_solves_its_task(name, tmp_path):
+def test_a_printed_program_is_continued_and_solves_its_task(name, tmp_path):
     """It is ended by a signal after its first checkpoint, started again, and started once more after its end."""
     (tmp_path / "program.py").write_text(printed_programs()[name])
     command = [sys.executable, "program.py"]
@@ -196,7 +196,7 @@ def test_the_on_policy_example_runs_and_prints_its_result(trained):
 
 
 @pytest.mark.slow
-def test_the_offline_example_learns_from_what_is_recorded_and_is_resumed(copied):
+def test_the_offline_example_learns_and_is_resumed(copied):
     record(copied, 500)
     arguments = ["--data", "runs/on_policy/data", "--max-train-iter", "100"]
     printed, _ = run_example("offline.py", *arguments, folder=copied)
@@ -229,7 +229,7 @@ def test_the_processes_of_kaiwu_train_and_keep_versions(tmp_path):
     assert 1 < len(index.read_text().splitlines()) <= 6
 
 
-def test_the_realm_of_kaiwu_is_an_environment_whose_best_return_is_stated(monkeypatch):
+def test_the_realm_of_kaiwu_is_an_environment(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
     from kaiwu import BEST, LIMIT, SIZE, Realm
 
@@ -276,7 +276,7 @@ def test_the_custom_environment_is_solved_at_the_defaults(tmp_path):
     assert "final_episodes: 50" in config.read_text()
 
 
-def test_the_game_of_your_own_is_played_by_search_and_is_an_environment(tmp_path, monkeypatch):
+def test_the_game_of_your_own_is_played_by_search(tmp_path, monkeypatch):
     printed, _ = run_example("connect_three.py", "--simulations", "20", "--games", "10", folder=tmp_path)
     results = re.findall(r"uct:20 against (\w+): mean outcome (-?\d\.\d\d) first, (-?\d\.\d\d) second", printed)
     assert [name for name, *_ in results] == ["random", "minimax"]
@@ -288,7 +288,7 @@ def test_the_game_of_your_own_is_played_by_search_and_is_an_environment(tmp_path
     assert {each.level for each in findings if "steps/s" not in each.text} == {"ok"}
 
 
-def test_the_search_example_answers_a_corner_with_the_center_and_plays(tmp_path):
+def test_the_search_example_answers_a_corner_with_the_center(tmp_path):
     printed, _ = run_example("uct_search.py", "--simulations", "400", "--games", "3", folder=tmp_path)
     assert "it answers a corner with square 4; 4 is the center\n" in printed
     results = re.findall(r"uct:400 against (\w+): (\d) won, (\d) drawn, (\d) lost\n", printed)
@@ -298,7 +298,7 @@ def test_the_search_example_answers_a_corner_with_the_center_and_plays(tmp_path)
 
 
 @pytest.mark.slow
-def test_the_imitation_example_learns_beside_what_is_recorded_and_is_resumed(copied):
+def test_the_imitation_example_learns_and_is_resumed(copied):
     record(copied, 300)
     arguments = ["--data", "runs/on_policy/data", "--max-env-step", "1600"]
     printed, _ = run_example("sqil.py", *arguments, folder=copied)

@@ -94,7 +94,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_disk_that_fails_until_the_end_costs_no_step_and_no_earlier_checkpoint(disk, fault, caplog):
+def test_a_failing_disk_costs_no_step_and_no_checkpoint(disk, fault, caplog):
     begin, end, reason = FAULTS[fault]
     # A file system with a file open for writing cannot be made read-only.
     run_dir = train(disk, {11: lambda: begin(disk)}, loggers=["tensorboard"] * (fault == "full"))
@@ -121,7 +121,7 @@ def test_once_the_disk_works_again_everything_is_written_again(disk, fault, capl
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "metrics", "checkpoints", "path"])
-def test_what_is_removed_during_the_run_comes_back_and_training_goes_on(tmp_path, name):
+def test_what_is_removed_comes_back_and_training_goes_on(tmp_path, name):
     def remove():
         path = getattr(RunDir(tmp_path / "runs" / "run"), name)
         path.unlink() if path.is_file() else shutil.rmtree(path)

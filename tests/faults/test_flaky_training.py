@@ -69,7 +69,7 @@ def test_replay_holds_only_true_transitions(counting_config, backend, kind, nste
 
 
 @pytest.mark.slow
-def test_a_worker_that_kills_itself_cuts_the_trajectories_of_its_environments(counting_config):
+def test_a_killed_worker_cuts_its_trajectories(counting_config):
     cfg = counting_config(**{"policy.collect.n_sample": ENVS * STEPS})
     env, buffer = flaky_envs("subprocess", "die", share=0.03), Recorder()
     ctx = run(StepCollector(cfg, AgePolicy(value=False).collect_mode, env), data_pusher(cfg, buffer), iterations=2)
@@ -124,7 +124,7 @@ def test_whole_episodes_are_played_without_a_cut(counting_config, backend, kind)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_without_restart_the_run_ends_with_one_message_that_names_the_environment(counting_config, kind):
+def test_without_restart_one_message_names_the_environment(counting_config, kind):
     cfg = counting_config(**{"policy.collect.n_sample": ENVS * STEPS})
     env = make_env_manager({"env_kwargs": {"kind": kind, "share": 0.2}}, ENVS, 0, env_fn=Flaky)
     buffer = Recorder()

@@ -73,7 +73,7 @@ def start(tmp_path):
         run.process.stdout.close()
 
 
-def test_the_first_signal_saves_closes_and_leaves_also_when_the_whole_group_gets_it(start):
+def test_the_first_signal_saves_closes_and_leaves(start):
     run = start()
     os.killpg(run.process.pid, signal.SIGINT)
     code, seconds, output = run.end()
@@ -88,7 +88,7 @@ def test_the_first_signal_saves_closes_and_leaves_also_when_the_whole_group_gets
     assert last_row.startswith(f"{manifest['env_step']},")
 
 
-def test_a_signal_does_not_wait_for_the_evaluation_that_is_running(start):
+def test_a_signal_does_not_wait_for_an_evaluation(start):
     # A million episodes: without a signal this evaluation takes hours.
     run = start("policy.eval.freq=512", "policy.eval.n_episode=1000000")
     seen = [0]

@@ -73,7 +73,7 @@ def test_every_opening_is_played_from_both_sides():
     assert set(info_means(games)) == {"score_noting_1"}
 
 
-def test_fewer_games_than_openings_are_spread_over_them_and_more_repeat_them():
+def test_games_are_spread_over_openings_and_repeat_them():
     game, noting = ConnectFour(), Noting()
     arena(settings(game, simulations=0, opening_plies=1), Prefers(1.0), game, [noting], 5)
     # Of the 7 columns, three where the agent moves first and two where it moves second.

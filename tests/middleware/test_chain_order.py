@@ -81,7 +81,7 @@ def found(*declarations, context=OnlineRLContext, reads=True):
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_exactly_the_wrong_orders_of_two_middleware_are_refused_by_a_text_that_names_both(words):
+def test_exactly_the_wrong_orders_of_two_are_refused(words):
     wrong = {}
     for first, second in itertools.product(DECLARED, repeat=2):
         for text in found(DECLARED[first], DECLARED[second]):
@@ -101,7 +101,7 @@ def test_a_chain_with_a_wrong_order_does_not_start():
 
 
 @pytest.mark.parametrize("name", ["nstep_reward_enhancer", "priority_calculator"])
-def test_what_changes_a_rollout_that_nothing_reads_afterwards_is_refused(name):
+def test_a_changed_rollout_that_nothing_reads_is_refused(name):
     chain = [DECLARED["StepCollector"], DECLARED["data_pusher"], DECLARED[name]]
     assert found(*chain, reads=False) == [
         f"{name} at position 2 changes ctx.trajectories, which nothing after it reads; move it before data_pusher at "
@@ -127,7 +127,7 @@ def test_returns_of_one_step_are_rewards_as_they_were(counting_config):
     assert len(found(*chain(3))) == 1
 
 
-def test_a_limit_without_a_value_to_reach_needs_no_evaluation_before_it():
+def test_a_limit_without_a_target_needs_no_evaluation():
     def first(**limits):
         return declaration_of(library.termination_checker(1, task=Task(), **limits))
 
@@ -143,7 +143,7 @@ def test_undeclared_middleware_may_read_and_write_anything():
     assert found(unknown, DECLARED["StepCollector"], unknown, DECLARED["eps_greedy_handler"]) == []
 
 
-def test_members_of_parallel_and_second_halves_run_when_others_do():
+def test_members_and_second_halves_run_when_others_do():
     last = Declared(Declaration("last", reads=("trajectories",)))
     one, other = (Declared(Declaration(name, writes=("trajectories",))) for name in ("one", "other"))
     parallel = Task().parallel(one, other)
@@ -157,7 +157,7 @@ def test_members_of_parallel_and_second_halves_run_when_others_do():
     assert list(order_problems(chain_nodes(chain), OnlineRLContext)) == []
 
 
-def test_a_field_that_the_context_does_not_have_is_not_about_the_order():
+def test_an_unknown_field_is_not_about_the_order():
     checker = DECLARED["termination_checker"]
     assert found(checker, DECLARED["offline_data_fetcher"]) == []
     assert found(DECLARED["offline_data_fetcher"], checker, context=OfflineRLContext) == []

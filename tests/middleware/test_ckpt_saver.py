@@ -116,14 +116,14 @@ def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):
     assert written == [("best", True, 10), ("best", True, 20), ("iter_20", True, 20), ("iter_30", True, 30)]
 
 
-def test_without_a_frequency_only_the_end_is_saved_and_without_final_nothing(run):
+def test_without_a_frequency_only_the_end_is_saved(run):
     assert names(run(train_freq=None).folder) == ["iter_50"]
     assert not run(train_freq=None, final=False, max_step=3).folder.joinpath("iter_30").exists()
 
 
 @pytest.mark.parametrize("saver_first", [False, True])
 @pytest.mark.parametrize("end", ["max_step", "finish", "exception", "SIGINT", "SIGTERM"])
-def test_the_last_state_is_saved_however_the_run_ends_and_wherever_the_saver_stands(run, tmp_path, end, saver_first):
+def test_the_last_state_is_saved_however_the_run_ends(run, tmp_path, end, saver_first):
     def stop(task, ctx):
         if end == "finish":
             task.finish = True
@@ -145,7 +145,7 @@ def test_the_last_state_is_saved_however_the_run_ends_and_wherever_the_saver_sta
     assert manifest["guarantee"] == ("mid-iteration" if end == "exception" else "exact")
 
 
-def test_after_the_end_of_a_learner_the_newest_checkpoint_is_an_exact_one(run, tmp_path):
+def test_after_a_learners_end_the_newest_checkpoint_is_exact(run, tmp_path):
     def stop(task, ctx):
         raise LearnerError("learner 1 has ended")
 
@@ -174,9 +174,7 @@ class Keeps:
 
 @pytest.mark.parametrize("unsavable", [{1}, np.array([None]), {"a": {2: 1}}, "x" * (1 << 22)])
 @pytest.mark.parametrize(("late", "calls"), [(False, 0), (True, 1)])
-def test_a_state_that_cannot_be_saved_ends_the_run_before_the_first_step_or_after_it(
-    run, tmp_path, late, calls, unsavable
-):
+def test_a_state_that_cannot_be_saved_ends_the_run(run, tmp_path, late, calls, unsavable):
     keeps = Keeps(0 if late else unsavable, unsavable)
     with pytest.raises(CheckpointError, match=r"cannot be saved|bytes of JSON, at most"):
         run(lambda task: keeps, max_step=50, train_freq=None)
@@ -211,7 +209,7 @@ def test_the_best_evaluation_is_kept_beside_the_others(run):
 
 
 @pytest.mark.parametrize(("failing", "unsaved"), [(6, True), (4, False)])
-def test_it_knows_whether_the_last_state_of_the_run_could_be_saved(run, monkeypatch, caplog, failing, unsaved):
+def test_it_knows_whether_the_last_state_could_be_saved(run, monkeypatch, caplog, failing, unsaved):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
@@ -226,7 +224,7 @@ def counts(folder):
     return {path.name: load_checkpoint(path)[0]["policy"]["value"].tolist() for path in sorted(folder.iterdir())}
 
 
-def test_a_new_run_sets_the_checkpoints_of_an_earlier_one_aside_and_never_mixes_with_them(run, tmp_path, caplog):
+def test_a_new_run_never_mixes_with_an_earlier_one(run, tmp_path, caplog):
     earlier = counts(run(evaluate(9.0), max_step=8, keep_last=9).folder)
     saver = run(evaluate(1.0), max_step=4, keep_last=1)
     assert counts(saver.folder) == {"best": [10.0], "iter_40": [40.0]}
@@ -286,7 +284,7 @@ class Count:
 
 
 @pytest.mark.parametrize("saver_first", [False, True])
-def test_a_checkpoint_holds_the_state_at_the_end_of_the_iteration_wherever_the_saver_stands(run, saver_first):
+def test_a_checkpoint_holds_the_end_of_the_iteration(run, saver_first):
     saver = run(lambda task: Count(), max_step=2, saver_first=saver_first)
     state, manifest = load_checkpoint(saver.folder / "iter_20")
     (count,) = (each["count"] for each in state["task"]["middleware"].values() if "count" in each)
@@ -294,7 +292,7 @@ def test_a_checkpoint_holds_the_state_at_the_end_of_the_iteration_wherever_the_s
 
 
 @pytest.mark.parametrize(("at", "saved"), [(2, ["iter_20"]), (0, [])])
-def test_what_broke_off_before_anything_was_learned_does_not_replace_the_checkpoint_before_it(tmp_path, at, saved):
+def test_an_abort_before_learning_replaces_no_checkpoint(tmp_path, at, saved):
     def collect(ctx):
         if ctx.total_step == at:
             raise RuntimeError("broken")
@@ -309,7 +307,7 @@ def test_what_broke_off_before_anything_was_learned_does_not_replace_the_checkpo
     assert all(read_manifest(saver.folder / name)["guarantee"] == "exact" for name in saved)
 
 
-def test_the_manifest_says_what_was_saved_when_and_with_which_libraries(run):
+def test_the_manifest_states_what_when_and_libraries(run):
     manifest = read_manifest(run().folder / "iter_40")
     expected = {"env_step": 400, "train_iter": 40, "total_step": 4}
     assert {key: manifest[key] for key in expected} == expected
@@ -357,7 +355,7 @@ def test_a_resume_with_another_kernel_of_matrix_products_says_so(run, resume, ca
     assert f"(exact, but with another BLAS kernel, {here['blas']} in place of openblas Prescott: " in caplog.messages[0]
 
 
-def test_what_came_after_the_checkpoint_that_was_named_is_set_aside(run, resume, tmp_path, caplog):
+def test_what_came_after_the_named_checkpoint_is_set_aside(run, resume, tmp_path, caplog):
     run(max_step=5)
     saver, _, _ = resume(tmp_path / "run" / "ckpt" / "iter_20", max_step=3)
     assert names(saver.folder) == ["iter_20", "iter_30"]
@@ -366,7 +364,7 @@ def test_what_came_after_the_checkpoint_that_was_named_is_set_aside(run, resume,
     assert "iter_50 is newer than the checkpoint that is resumed" in caplog.text
 
 
-def test_latest_is_the_newest_run_in_the_folder_also_where_an_earlier_one_got_further(run, resume, tmp_path, caplog):
+def test_latest_is_the_newest_run_in_the_folder(run, resume, tmp_path, caplog):
     run(max_step=8)
     run(max_step=4)
     saver, weights, _ = resume(max_step=5)
@@ -401,7 +399,7 @@ def test_changed_settings_are_listed_and_hold(run, resume, caplog):
         ({"seed": 5}, "seed is None there and 5 here"),
     ],
 )
-def test_a_checkpoint_of_another_run_is_refused_with_both_sides_and_nothing_is_loaded(run, resume, override, message):
+def test_another_runs_checkpoint_is_refused_with_both_sides(run, resume, override, message):
     folder = run(max_step=4).folder
     weights = Weights(**override)
     with pytest.raises(CheckpointError, match=message):

@@ -57,7 +57,7 @@ def test_ends_keep_their_kind_and_their_true_final_observation(collect):
     assert (ctx.env_step, ctx.env_episode) == (8, 3)
 
 
-def test_reset_rows_are_marked_and_not_counted_and_ends_before_them_are_kept(collect):
+def test_reset_rows_are_marked_and_not_counted(collect):
     _, _, ctx = collect(CountingEnv(lengths=(3, 2), reset_rows=True))
     rollout = ctx.trajectories
     assert rollout.valid.tolist() == [[True, True], [True, True], [True, False], [False, True]]
@@ -83,7 +83,7 @@ def test_the_first_steps_are_random_as_configured(collect):
     assert [kwargs["random"] for kwargs in policy.kwargs] == [True] * 8 + [False] * 4
 
 
-def test_a_rollout_that_does_not_divide_is_refused_before_the_first_step(counting_config):
+def test_a_rollout_that_does_not_divide_is_refused_first(counting_config):
     env = CountingEnv()
     collector = StepCollector(counting_config(**{"policy.collect.n_sample": 7}), AgePolicy().collect_mode, env)
     with Task().start(ctx=OnlineRLContext()) as task:
@@ -93,7 +93,7 @@ def test_a_rollout_that_does_not_divide_is_refused_before_the_first_step(countin
     assert env.actions == []
 
 
-def test_the_environments_are_part_of_the_state_and_are_closed_at_the_end(collect):
+def test_the_environments_are_part_of_the_state(collect):
     env = CountingEnv(lengths=(9, 9))
     collector, _, _ = collect(env)
     restored = CountingEnv(lengths=(9, 9))
@@ -108,7 +108,7 @@ def test_the_environments_are_part_of_the_state_and_are_closed_at_the_end(collec
 
 
 @pytest.mark.parametrize("reset_rows", [False, True])
-def test_what_is_remembered_begins_anew_with_the_row_after_an_end(counting_config, reset_rows):
+def test_a_memory_begins_anew_after_an_end(counting_config, reset_rows):
     env, policy = CountingEnv(lengths=(3, 2), reset_rows=reset_rows), CountingPolicy()
     collector = StepCollector(counting_config("ppo"), policy.collect_mode, env)
     for _ in range(4):
@@ -126,7 +126,7 @@ def test_what_is_remembered_begins_anew_with_the_row_after_an_end(counting_confi
             remembered = remembered + 1
 
 
-def test_bootstrap_values_are_those_of_what_is_remembered_at_the_time(counting_config):
+def test_bootstrap_values_use_the_memory_at_the_time(counting_config):
     collector = StepCollector(counting_config("ppo"), CountingPolicy().collect_mode, CountingEnv(lengths=(3, 2)))
     ctx = OnlineRLContext()
     collector(ctx)
@@ -137,7 +137,7 @@ def test_bootstrap_values_are_those_of_what_is_remembered_at_the_time(counting_c
     assert rollout.next_value().T.tolist() == [[110.0, 220.0, 330.0, 110.0], [110.0, 220.0, 110.0, 220.0]]
 
 
-def test_environments_that_begin_a_new_episode_on_resume_are_forgotten(counting_config):
+def test_restarted_environments_are_forgotten_on_resume(counting_config):
     env, policy = CountingEnv(lengths=(9, 9)), CountingPolicy()
     collector = StepCollector(counting_config("ppo"), policy.collect_mode, env)
     collector(OnlineRLContext())
@@ -147,7 +147,7 @@ def test_environments_that_begin_a_new_episode_on_resume_are_forgotten(counting_
     assert ctx.trajectories.record["memory"][..., 0].T.tolist() == [[4, 5, 6, 7], [0, 1, 2, 3]]
 
 
-def test_an_episode_that_begins_with_a_rollout_is_told_from_one_that_goes_on(counting_config):
+def test_an_episode_may_begin_with_a_rollout_or_go_on(counting_config):
     collector = StepCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(lengths=(4, 3)))
     begun = []
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_each_environment_plays_its_share_of_whole_episodes(counting_config, res
     assert (ctx.env_step, ctx.env_episode, env.resets) == (16, 8, 2)
 
 
-def test_the_share_of_whole_episodes_stays_where_environments_are_divided(counting_config):
+def test_the_share_of_whole_episodes_stays_if_divided(counting_config):
     collector = EpisodeCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv((3, 1, 2)), n_episode=6)
     # As a shard of an asynchronous run gets it.
     collector._env = CountingEnv((4,), ("terminated",))

@@ -17,7 +17,7 @@ def context(cfg, env):
     return ctx
 
 
-def test_transitions_are_ordered_by_time_then_environment_with_true_successors(counting_config):
+def test_transitions_are_ordered_by_time_then_environment(counting_config):
     flat = transitions(context(counting_config(), CountingEnv(lengths=(3, 2))).trajectories)
     assert flat["obs"].tolist()[:4] == [[0, 0, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]]
     assert flat["next_obs"][:, 2].tolist() == [1, 1, 2, 2, 3, 1, 1, 2]
@@ -59,7 +59,7 @@ def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save
 
 
 @pytest.mark.parametrize("save_buffer", [True, False])
-def test_beta_goes_on_from_the_minibatches_drawn_also_where_the_buffer_is_refilled(counting_config, save_buffer):
+def test_beta_continues_from_the_minibatches_drawn(counting_config, save_buffer):
     cfg = counting_config(**{"policy.other.save_buffer": save_buffer})
     buffer, fresh = (ReplayBuffer(50, COUNTING_FIELDS, priority=Priority(beta=0.4, beta_steps=10)) for _ in range(2))
     pusher, resumed = data_pusher(cfg, buffer), data_pusher(cfg, fresh)
@@ -73,7 +73,7 @@ def test_beta_goes_on_from_the_minibatches_drawn_also_where_the_buffer_is_refill
 
 
 @pytest.mark.parametrize("reset_rows", [False, True])
-def test_a_buffer_of_sequences_gets_whole_episodes_over_the_borders_of_rollouts(counting_config, reset_rows):
+def test_a_buffer_of_sequences_gets_whole_episodes(counting_config, reset_rows):
     cfg = counting_config("dqn")
     env, lengths = CountingEnv(lengths=(3, 5), reset_rows=reset_rows), (3, 5)
     collector = StepCollector(cfg, AgePolicy(value=False).collect_mode, env)

@@ -97,7 +97,7 @@ def counted(learned):
     return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1.0)
 
 
-def test_fitted_q_evaluation_finds_the_values_of_fixed_policies_in_a_solved_mdp():
+def test_fitted_q_evaluation_finds_the_values_of_an_mdp():
     transitions, rewards, data, cfg = mdp_setup()
     real = get_policy_class("discrete_cql")(cfg)
     learned, held = hold_out(data, 0.2, cfg.seed)
@@ -175,7 +175,7 @@ def test_values_travel_further_than_a_recorded_episode():
 
 
 @pytest.mark.parametrize(("limit", "gamma", "steps"), [(10, 0.98, 4000), (10_000, 1.0, 6000)])
-def test_values_that_end_within_an_episode_and_those_of_a_policy_that_never_ends_one(limit, gamma, steps):
+def test_values_end_with_an_episode_or_go_on_if_it_never_ends(limit, gamma, steps):
     cfg, data = small_fit(corridor(600, limit), gamma, steps)
     act = [1]
     one = Judged(lambda obs: np.full(len(obs), act[0]), fitted=get_policy_class("discrete_cql")(cfg).fitted_q)
@@ -234,7 +234,7 @@ def test_distance_td_error_and_first_value_by_hand(terminated, scale, td_error):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_discrete_actions_are_compared_by_the_share_of_others_and_an_algorithm_without_values_has_no_more():
+def test_discrete_actions_are_compared_by_their_share():
     one = log(4, [0, 1, 1, 2], obs=np.zeros((5, 1)))
     data = dataset([one, one], space_of(1), choices(3))
     cfg = tiny_config("bc", space_of(1), discrete(3), **{"policy.other.holdout": 0.5})
@@ -273,7 +273,7 @@ def test_the_last_policy_is_judged_once_and_what_is_due_stays(last, judged):
     assert ctx.last_data_eval_iter == before
 
 
-def test_an_error_that_ends_the_run_judges_nothing_and_a_signal_aborts_the_fit_which_is_due_again():
+def test_an_error_judges_nothing_and_a_signal_aborts_the_fit():
     _, _, data, cfg = mdp_setup(**{"policy.eval.freq": 10})
     endless = types.SimpleNamespace(restart=lambda: None, learn=lambda *_: task.interrupt("SIGTERM"))
     one, task = Judged(lambda obs: np.ones(len(obs), np.int64), fitted=lambda *_: endless), Task()
@@ -297,7 +297,7 @@ def test_an_error_that_ends_the_run_judges_nothing_and_a_signal_aborts_the_fit_w
         (1.0, 5000, "no recorded episode terminates, .* set policy.learn.gamma below 1"),
     ],
 )
-def test_a_fit_that_is_too_short_for_its_values_is_refused_with_the_steps_that_it_needs(gamma, steps, told):
+def test_a_fit_too_short_for_its_values_is_refused(gamma, steps, told):
     cfg, data = small_fit(endless(10), gamma, steps)
     (problem,) = dataset_evaluator(cfg, Judged(None), data).requirements()
     assert re.search(told, problem)
@@ -317,7 +317,7 @@ def test_what_does_not_fit_is_told_before_the_first_step():
 
 
 @pytest.mark.parametrize("algorithm", ["td3_bc", "iql", "awac", "cql", "discrete_cql"])
-def test_action_values_are_those_of_the_critics_for_any_number_of_rows(algorithm):
+def test_action_values_are_the_critics_for_any_number_of_rows(algorithm):
     policy, rng = get_policy_class(algorithm)(tiny_config(algorithm)), np.random.default_rng(0)
     obs = rng.normal(size=(1030, 4)).astype(np.float32)
     of_discrete = policy.spec["action"]["kind"] == "discrete"

@@ -263,9 +263,7 @@ READERS = [
 
 @pytest.mark.parametrize("value", [None, [1]])
 @pytest.mark.parametrize(("name", "field"), READERS)
-def test_a_field_that_others_replaced_is_an_error_that_names_who_reads_it_and_what_was_expected(
-    name, field, value, settings, tmp_path
-):
+def test_a_replaced_field_names_who_reads_it(name, field, value, settings, tmp_path):
     cfg = settings(name)
     middleware, ctx = MIDDLEWARE[name](cfg, tmp_path), full_context(cfg)
     setattr(ctx, field, value)
@@ -279,7 +277,7 @@ def test_a_field_that_others_replaced_is_an_error_that_names_who_reads_it_and_wh
     assert (type(copy), str(copy), copy.field) == (FieldError, text, field)
 
 
-def test_the_error_of_a_replaced_field_names_all_that_may_have_set_it():
+def test_a_replaced_field_names_all_that_may_have_set_it():
     @declare(reads=("trajectories",), writes=("train_output",))
     class Declared:
         def __call__(self, ctx): ...

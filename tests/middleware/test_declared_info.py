@@ -38,7 +38,7 @@ def cfg(counting_config):
     return counting_config("ppo", **{"policy.collect.n_sample": 80, "policy.eval.freq": 1, "policy.eval.n_episode": 8})
 
 
-def test_a_rollout_holds_masks_with_their_observations_and_info_with_its_steps(cfg, env):
+def test_a_rollout_holds_masks_and_info_with_its_steps(cfg, env):
     ctx = OnlineRLContext()
     StepCollector(cfg, FirstLegal(), env)(ctx)
     rollout = ctx.trajectories

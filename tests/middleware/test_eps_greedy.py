@@ -33,7 +33,7 @@ def test_eps_follows_its_schedule(counting_config, kind, env_step, eps):
     assert given == {"other": 1}
 
 
-def test_it_takes_the_random_actions_of_the_schedule_away_and_nothing_else(counting_config):
+def test_it_takes_only_the_schedules_random_actions_away(counting_config):
     given = {"other": 1}
     ctx = OnlineRLContext(env_step=0, collect_kwargs=given)
     eps_greedy_handler(counting_config())(ctx)

@@ -25,7 +25,7 @@ def evaluator(counting_config):
 
 
 @pytest.mark.parametrize("reset_rows", [False, True])
-def test_every_environment_plays_its_quota_although_short_episodes_end_first(evaluator, reset_rows):
+def test_every_environment_plays_its_quota(evaluator, reset_rows):
     middleware, policy = evaluator(CountingEnv(lengths=(3, 1), reset_rows=reset_rows))
     ctx = OnlineRLContext(env_step=100, train_iter=5)
     middleware(ctx)
@@ -58,7 +58,7 @@ def test_an_environment_is_forgotten_at_the_end_of_its_episode(reset_rows):
         assert len(play_episodes(Checking().eval_mode, env, 6, max_steps=100)) == 6
 
 
-def test_a_policy_is_told_the_rewards_of_an_episode_before_it_forgets_it():
+def test_a_policy_is_told_rewards_before_it_forgets():
     told = []
 
     class Told:
@@ -103,7 +103,7 @@ def test_it_does_not_repeat_while_no_gradient_step_is_made(evaluator):
     assert (ctx.eval_value, ctx.last_eval_clock) == (4.5, 400)
 
 
-def test_its_environments_are_closed_at_the_end_and_part_of_the_state(evaluator):
+def test_its_environments_are_closed_and_part_of_the_state(evaluator):
     env = CountingEnv()
     middleware, _ = evaluator(env)
     middleware(OnlineRLContext(env_step=100, train_iter=1))
@@ -131,7 +131,7 @@ class Signalled(CountingEnv):
         return super().step(action)
 
 
-def test_a_signal_breaks_an_evaluation_off_as_if_it_had_not_been_begun(evaluator):
+def test_a_signal_aborts_an_evaluation_without_a_trace(evaluator):
     task = Task().start()
     env = Signalled(task)
     middleware, policy = evaluator(env, task=task)
@@ -147,7 +147,7 @@ def test_a_signal_breaks_an_evaluation_off_as_if_it_had_not_been_begun(evaluator
     assert middleware.resume_guarantee == "mid-iteration"
 
 
-def test_without_a_signal_a_task_that_ends_lets_the_evaluation_end_first(evaluator):
+def test_a_task_that_ends_lets_the_evaluation_end_first(evaluator):
     task, values = Task().start(ctx=OnlineRLContext(env_step=100, train_iter=1)), []
     middleware, _ = evaluator(CountingEnv(), task=task)
     task.use(lambda ctx: setattr(task, "finish", True)).use(middleware).use(lambda ctx: values.append(ctx.eval_value))
@@ -155,7 +155,7 @@ def test_without_a_signal_a_task_that_ends_lets_the_evaluation_end_first(evaluat
     assert (values, middleware.resume_guarantee) == ([4.5], "exact")
 
 
-def test_episodes_that_never_end_are_cut_off_and_their_returns_so_far_count(caplog):
+def test_endless_episodes_are_cut_off_with_their_returns(caplog):
     env = CountingEnv(lengths=(3, 10**9))
     episodes = play_episodes(AgePolicy().eval_mode, env, 4, max_steps=5)
     assert [(end.env_id, end.episode_length) for end in episodes] == [(0, 3), (1, 5), (0, 3), (1, 5)]
@@ -187,7 +187,7 @@ class Broken(CountingEnv):
         )
 
 
-def test_an_environment_that_loses_every_episode_to_faults_ends_the_evaluation(monkeypatch):
+def test_losing_every_episode_to_faults_ends_the_evaluation(monkeypatch):
     monkeypatch.setattr(Broken, "steps", 0)
     with pytest.raises(EnvError, match="environment 0 has lost 20 episodes in a row to faults, and none ended"):
         play_episodes(AgePolicy().eval_mode, Broken(lengths=(1000, 1000)), 2, max_steps=500)

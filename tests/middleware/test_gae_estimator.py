@@ -33,7 +33,7 @@ def by_env(data, name, env):
     return data[name].reshape(4, 2, -1)[:, env, 0].tolist()
 
 
-def test_reset_rows_are_marked_and_change_no_advantage_of_the_others(estimate):
+def test_reset_rows_change_no_advantage_of_the_others(estimate):
     plain = estimate(CountingEnv(lengths=(3, 2)), gae_lambda=1.0).train_data
     data = estimate(CountingEnv(lengths=(3, 2), reset_rows=True), gae_lambda=1.0).train_data
     assert by_env(data, "valid", 0) == [True, True, True, False]
@@ -111,7 +111,7 @@ def test_each_agent_has_its_own_advantages_and_rows(estimate_agents):
     assert not {"obs.alive", "obs.state"} & set(data)
 
 
-def test_an_agent_that_leaves_has_no_future_and_no_rows_until_it_is_back(estimate_agents):
+def test_an_agent_that_leaves_has_no_future_and_no_rows(estimate_agents):
     alive = [BOTH, (True, False), (True, False)]
     data = estimate_agents(agents_rollout([[1, 2], [3, 0], [5, 0]], alive, (True, False)), gae_lambda=1.0)
     assert data["valid"].reshape(3, 2).tolist() == [[True, True], [True, False], [True, False]]
@@ -120,7 +120,7 @@ def test_an_agent_that_leaves_has_no_future_and_no_rows_until_it_is_back(estimat
     assert data["advantage"][1] == 2 - 20
 
 
-def test_at_a_time_limit_only_those_who_are_still_there_bootstrap(estimate_agents):
+def test_at_a_time_limit_only_present_agents_bootstrap(estimate_agents):
     rollout = agents_rollout([[1, 2], [3, 4]], [BOTH, BOTH], BOTH, (True, False), [(0, 0)], truncated=True)
     data = estimate_agents(rollout, gae_lambda=1.0)
     assert data["advantage"].tolist() == [1 + 0.5 * 20 - 10, 2 - 20, -2, -6]

@@ -73,7 +73,7 @@ def test_a_single_row_whose_goal_is_missed_tells_the_form():
     np.testing.assert_array_equal(rule(ACHIEVED, DESIRED, {"effort": EFFORT}), EXPECTED)
 
 
-def test_a_rule_that_fails_says_so_and_names_a_key_that_is_missing():
+def test_a_failing_rule_names_a_key_that_is_missing():
     with pytest.raises(EnvError) as caught:
         GoalRule(Arrays(), "compute_reward")(ACHIEVED, DESIRED, {"cost": EFFORT})
     assert str(caught.value) == (

@@ -102,7 +102,7 @@ def goals_of(rows):
     return {action: {g for a, g in zip(rows["action"], goals, strict=True) if a == action} for action in rows["action"]}
 
 
-def test_goals_are_what_was_reached_at_this_or_a_later_step_of_the_same_episode(config_of):
+def test_goals_are_reached_at_this_or_a_later_step(config_of):
     buffer, _ = enhanced(config_of(), rollout())
     assert [len(batch["reward"]) for batch in buffer.batches] == [60, 60]
     assert goals_of(buffer.rows()) == {0: {1, 2}, 1: {2}, 2: {4, 5}, 3: {5}}
@@ -164,7 +164,7 @@ def episodes_of(stream):
     resets=st.booleans(),
     saved=st.booleans(),
 )
-def test_any_partition_into_rollouts_pushes_the_same_copies_of_whole_episodes(config_of, seed, lengths, resets, saved):
+def test_any_partition_pushes_the_same_copies(config_of, seed, lengths, resets, saved):
     stream, cfg = Stream(seed, sum(lengths), resets=resets), config_of(k=3)
     whole, _ = enhanced(cfg, with_goals(stream, 0, stream.steps), env=Plane())
     buffer, middleware = enhanced(cfg, env=Plane())
@@ -224,7 +224,7 @@ def test_it_continues_exactly_from_a_checkpoint(config_of, tmp_path):
         assert {name: x.tobytes() for name, x in mine.items()} == {name: x.tobytes() for name, x in theirs.items()}
 
 
-def test_an_episode_that_a_resumed_run_gives_up_is_over_with_what_was_reached(config_of):
+def test_an_abandoned_episode_ends_with_what_was_reached(config_of):
     running = rollout(truncated=(1,))
     fresh = np.zeros((STEPS, 1), bool)
     fresh[0] = True
@@ -233,7 +233,7 @@ def test_an_episode_that_a_resumed_run_gives_up_is_over_with_what_was_reached(co
     assert {goals[2] and frozenset(goals[2]) for goals in [goals_of(buffer.batches[1])]} == {frozenset({4, 5})}
 
 
-def test_an_episode_that_the_buffer_does_not_hold_is_taken_in_parts(config_of):
+def test_an_episode_larger_than_the_buffer_comes_in_parts(config_of):
     endless = rollout(truncated=())
     endless.final_obs = None
     # Three rows and their three copies each.
@@ -259,7 +259,7 @@ class Parking(Effort):
         return -np.power(np.abs(achieved_goal - desired_goal) @ np.array([1.0, 0.3, 0.0]), p)
 
 
-def test_without_compute_terminated_a_copy_ends_where_the_transition_ended(config_of):
+def test_without_compute_terminated_a_copy_ends_as_recorded(config_of):
     given = rollout()
     given.terminated, given.truncated = given.truncated, given.terminated
     buffer, _ = enhanced(config_of(), given, env=Parking())

@@ -162,7 +162,7 @@ def test_past_selves_act_for_the_opponents_as_they_were():
     assert np.array_equal(later[0::2], later[1::2])
 
 
-def test_what_past_selves_remember_is_of_the_episode_that_they_play():
+def test_past_selves_remember_only_their_episode():
     _, _, envs = league_of(0, 0, 0, policy=Counting)
     played = []
     for _ in range(40):
@@ -172,7 +172,7 @@ def test_what_past_selves_remember_is_of_the_episode_that_they_play():
     assert opponents(envs).tolist() == [[1] * 3, [2] * 3] * 20
 
 
-def test_episodes_tell_against_which_version_they_were_played_unless_it_was_replaced():
+def test_episodes_state_their_opponents_version():
     league, shelf, envs = league_of(7, size=1)
     assert [end.info["opponent"] for end in play(envs, 2)[1].episodes] == [1.0] * 3
     play(envs, 1)
@@ -217,7 +217,7 @@ def test_the_one_that_is_beaten_most_often_makes_room():
     assert set(opponents(envs).ravel()) == {7, 10, 9}
 
 
-def test_new_versions_of_the_pool_are_taken_into_play_and_stay_in_it(tmp_path):
+def test_new_versions_of_the_pool_come_into_play(tmp_path):
     pool, policy = ModelPool(tmp_path, last=1), Weighted({"w": np.array([0.0])})
     league = League(pool, policy, 2)
     middleware = past_selves(league)
@@ -249,7 +249,7 @@ def test_everything_is_restored():
     assert np.array_equal(one._env.taken[-9:], other._env.taken[-9:])
 
 
-def test_in_a_lane_versions_arrive_as_weights_and_each_collector_draws_its_own():
+def test_in_a_lane_versions_arrive_as_weights():
     league, shelf, here = league_of(7, 9)
     sent = {name: array.copy() for name, array in here.weights().items()}
     away = [here.factory()(LaneContext(index, sent)) for index in (0, 1)]

@@ -49,7 +49,7 @@ def test_it_waits_for_the_warm_up_and_says_so_once(parts, caplog):
     assert ctx.train_iter == 3
 
 
-def test_a_buffer_that_nobody_fills_is_named_once_the_warm_up_is_over(parts, caplog):
+def test_a_buffer_that_nobody_fills_is_named_once(parts, caplog):
     middleware, _, _ = parts()
     with caplog.at_level(logging.WARNING, "minding.learner"):
         for env_step in (8, 10, 12):
@@ -87,7 +87,7 @@ class Judge(ReadingLearner):
         return dataclasses.replace(output, priorities=numbers)
 
 
-def test_a_prioritized_buffer_learns_the_priorities_of_the_rows_that_were_drawn(counting_config):
+def test_a_prioritized_buffer_learns_the_drawn_rows_priorities(counting_config):
     learn = {"warmup": 4, "batch_size": 4, "update_per_collect": 3}
     cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
     buffer = ReplayBuffer(4, FIELDS, priority=Priority(alpha=1.0))
@@ -112,7 +112,7 @@ def trained(middleware, ctx, env_steps):
     return made
 
 
-def test_gradient_steps_follow_the_environment_steps_since_learning_could_begin_in_whole_calls(parts):
+def test_gradient_steps_follow_environment_steps(parts):
     middleware, _, buffer = parts(updates_per_step=0.5)
     ctx = OnlineRLContext()
     assert trained(middleware, ctx, (4, 8)) == [0, 0]
@@ -201,7 +201,7 @@ def test_metrics_are_means_over_the_calls_of_an_iteration(counting_config):
     assert ctx.train_output == {"before": 1.0, "loss": 2.0, "rare": 10.0, "grad_steps": 9}
 
 
-def test_a_ratio_in_replayed_rows_is_that_of_their_gradient_steps(parts):
+def test_a_ratio_in_replayed_rows_counts_their_steps(parts):
     # Sequences of 8 rows, 4 a step: one step replays 32 rows, due is 1 in 8 environment steps.
     middleware, _, buffer = parts(update_per_collect=1)
     cfg = types.SimpleNamespace(policy=Config({"learn": {"train_ratio": 4.0, "batch_size": 4, "length": 8}}))

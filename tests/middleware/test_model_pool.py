@@ -69,7 +69,7 @@ def told(pool):
     return [(each.iteration, each.env_step, each.score, pool.read(each)["net.w"].tolist()) for each in pool.versions]
 
 
-def test_a_version_is_what_was_measured_before_the_iteration_learned(tmp_path):
+def test_a_version_was_measured_before_the_iteration_learned(tmp_path):
     pool = train(tmp_path, 7)
     assert told(pool) == [
         (0, 0, None, [0.0]),
@@ -87,7 +87,7 @@ def test_another_score_takes_the_place_of_evaluations(tmp_path):
     assert [(each.iteration, each.score) for each in pool.versions] == [(0, 1.0), (2, 3.0), (4, 2.0)]
 
 
-def test_of_an_asynchronous_evaluation_it_is_the_weights_that_were_measured(tmp_path):
+def test_an_asynchronous_evaluation_measures_its_weights(tmp_path):
     policy, pool = Number(), ModelPool(tmp_path)
     policy.value += 7
     ctx = OnlineRLContext(env_step=70, eval_value=2.0, eval_params={"net.w": np.array([4.0])}, last_eval_clock=40)

@@ -65,7 +65,7 @@ def check_rows(parts, expected):
     resets=st.booleans(),
     saved=st.booleans(),
 )
-def test_any_partition_into_rollouts_gives_the_returns_of_the_whole_stream(config_of, seed, lengths, resets, saved):
+def test_any_partition_gives_the_returns_of_the_whole(config_of, seed, lengths, resets, saved):
     stream = Stream(seed, sum(lengths), resets=resets)
     estimator, parts, start = montecarlo_return_estimator(config_of(), NO_CRITIC), [], 0
     for length in lengths:
@@ -104,7 +104,7 @@ def test_rows_come_in_the_order_in_which_their_episodes_end(config_of):
     assert made[2]["return"][:4].tolist() == [8.0, 2.0, 6.0, 2.0]
 
 
-def test_of_an_episode_that_a_resumed_run_gives_up_nothing_is_learned(config_of):
+def test_nothing_is_learned_of_an_abandoned_episode(config_of):
     cfg, env, ctx = config_of(gamma=0.5), CountingEnv(lengths=(9, 4)), OnlineRLContext()
     collector, estimator = StepCollector(cfg, NO_CRITIC, env), montecarlo_return_estimator(cfg, NO_CRITIC)
     collector(ctx)
@@ -150,7 +150,7 @@ def learned_returns(cfg, iterations, **lanes):
     return found
 
 
-def test_in_lanes_each_collector_has_the_returns_of_its_own_environments(config_of):
+def test_in_lanes_each_collector_has_its_own_returns(config_of):
     (sync,) = learned_returns(config_of(), 6).values()
     lanes = learned_returns(config_of(), 12, collectors=2, max_staleness=1, transport="threads")
     assert lanes == {0: sync, 1: sync}
@@ -192,7 +192,7 @@ def bootstrapped(rollout):
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000), steps=st.integers(1, 12), resets=st.booleans())
-def test_with_a_critic_time_limits_and_borders_bootstrap_and_true_ends_do_not(config_of, seed, steps, resets):
+def test_time_limits_and_borders_bootstrap_with_a_critic(config_of, seed, steps, resets):
     rollout = with_values(Stream(seed, 20, resets=resets).rollout(3, 3 + steps), np.random.default_rng(seed))
     data = estimated(montecarlo_return_estimator(config_of(), CRITIC), rollout)
     expected, valid = bootstrapped(rollout), data["valid"]

@@ -55,9 +55,7 @@ def check_rows(parts, expected):
     resets=st.booleans(),
     saved=st.booleans(),
 )
-def test_any_partition_into_rollouts_gives_the_rows_of_the_whole_stream(
-    config_of, seed, lengths, n, agents, resets, saved
-):
+def test_any_partition_gives_the_rows_of_the_whole(config_of, seed, lengths, n, agents, resets, saved):
     stream = Stream(seed, sum(lengths), agents=agents, resets=resets)
     enhancer, parts, start = nstep_reward_enhancer(config_of(n)), [], 0
     for length in lengths:
@@ -92,7 +90,7 @@ def test_collectors_that_take_turns_keep_their_rows_apart(config_of):
         check_rows(rows, stream.expected(3))
 
 
-def test_rows_that_wait_survive_a_checkpoint_with_nested_observations(config_of, tmp_path):
+def test_waiting_rows_survive_a_checkpoint(config_of, tmp_path):
     def nested(rollout):
         trees = {
             name: FastTreeValue({"a": value, "b": {"c": value[..., 0]}})
@@ -112,7 +110,7 @@ def test_rows_that_wait_survive_a_checkpoint_with_nested_observations(config_of,
         assert values.tobytes() == two[name].tobytes()
 
 
-def test_an_episode_that_a_resumed_run_gives_up_ends_with_what_was_seen_last(config_of):
+def test_an_abandoned_episode_ends_with_what_was_seen_last(config_of):
     cfg = config_of(3, gamma=0.5)
     ctx, enhancer = OnlineRLContext(), nstep_reward_enhancer(cfg)
     env = CountingEnv(lengths=(9, 9))
@@ -159,7 +157,7 @@ def rows_by_collector(cfg, iterations, **lanes):
     }
 
 
-def test_in_lanes_each_collector_hands_on_the_rows_of_its_own_environments(config_of):
+def test_in_lanes_each_collector_hands_on_its_own_rows(config_of):
     cfg = _four_steps(config_of(3))
     (sync,) = rows_by_collector(cfg, 5).values()
     lanes = rows_by_collector(cfg, 10, collectors=2, max_staleness=1, transport="threads")

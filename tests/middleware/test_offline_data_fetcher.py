@@ -57,7 +57,7 @@ def test_every_pass_takes_every_step_once(fetcher, steps, share, count):
     assert (ctx.train_epoch, ctx.epoch_row) == divmod(len(numbers), steps)
 
 
-def test_passes_have_orders_of_their_own_and_the_seed_decides_them(fetcher):
+def test_passes_have_orders_that_the_seed_decides(fetcher):
     batches, _ = drawn(fetcher(8, 8), 2)
     assert batches[0] != batches[1]
     assert drawn(fetcher(8, 8), 2)[0] == batches
@@ -75,7 +75,7 @@ def test_it_goes_on_from_the_counters_alone(fetcher, before):
 
 @settings(max_examples=50, deadline=None)
 @given(steps=st.integers(1, 40), share=st.floats(0, 1), per_call=st.integers(2, 50), calls=st.integers(1, 4))
-def test_the_minibatches_are_the_same_however_many_an_iteration_has(fetcher, steps, share, per_call, calls):
+def test_minibatches_do_not_depend_on_their_number(fetcher, steps, share, per_call, calls):
     batch_size = max(1, round(share * steps))
     one_by_one, expected = drawn(fetcher(steps, batch_size), calls * per_call)
     together, ctx = drawn(fetcher(steps, batch_size, steps_per_call=per_call), calls)
@@ -85,7 +85,7 @@ def test_the_minibatches_are_the_same_however_many_an_iteration_has(fetcher, ste
 
 # Two passes over ten steps end within the fifth minibatch of four.
 @pytest.mark.parametrize(("limits", "sizes"), [({"limit": 8}, [3, 3, 1, 1, 3]), ({"epochs": 2}, [3, 1, 1, 3, 3])])
-def test_the_last_steps_of_a_run_are_made_one_by_one_and_none_beyond_its_end(limits, sizes, fetcher):
+def test_the_last_steps_of_a_run_are_made_one_by_one(limits, sizes, fetcher):
     fetch, ctx, made = fetcher(10, 4, steps_per_call=3, **limits), OfflineRLContext(), []
     for _ in range(5):
         fetch(ctx)

@@ -68,7 +68,7 @@ def rows_of(data):
     )
 
 
-def test_every_row_of_the_run_is_there_once_with_its_true_successor(tmp_path, monkeypatch):
+def test_every_row_is_there_once_with_its_true_successor(tmp_path, monkeypatch):
     monkeypatch.setattr(offline_data_saver, "part_steps", 100)
     watch = Watch()
     data, beside = play(settings(tmp_path), tmp_path / "replay", 640, watch)

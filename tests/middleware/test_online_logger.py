@@ -69,7 +69,7 @@ def test_a_row_holds_the_means_since_the_row_before(tmp_path):
         ({"eval_value": "good"}, r"ctx\.eval_value to be a number, but found a str"),
     ],
 )
-def test_what_is_no_metric_is_named_with_its_key_and_who_may_have_set_it(tmp_path, fields, message):
+def test_an_invalid_metric_is_named_with_who_set_it(tmp_path, fields, message):
     def noisy(ctx):
         for name, value in fields.items():
             setattr(ctx, name, value)
@@ -94,7 +94,7 @@ def test_numbers_of_numpy_are_metrics(tmp_path):
     assert [rows(tmp_path)[0][name] for name in names] == ["2.0", "0.5", "3.0", "1.0"]
 
 
-def test_more_episodes_than_a_table_takes_at_a_time_all_have_a_line(tmp_path):
+def test_all_episodes_beyond_a_tables_size_have_a_line(tmp_path):
     logger = logger_in(tmp_path)
     logger(iteration(1, episode_stats=[EpisodeEnd(0, float(number), 1) for number in range(12_345)]))
     logger.close()
@@ -109,7 +109,7 @@ def test_references_normalize_evaluations(tmp_path):
     assert [(row["eval/return_mean"], row["eval/normalized"]) for row in rows(tmp_path)] == [("-450.0", "75.0")]
 
 
-def test_rows_reach_the_file_about_once_a_second_and_before_a_checkpoint(tmp_path, monkeypatch):
+def test_rows_reach_the_file_once_a_second(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     logger = logger_in(tmp_path, metrics_freq=4)
@@ -134,7 +134,7 @@ def test_returns_are_means_over_the_last_hundred_episodes(tmp_path):
     assert (row["collect/return_mean"], row["collect/length_mean"]) == ("49.5", "10.0")
 
 
-def test_an_evaluation_has_its_own_row_at_the_step_that_it_measured(tmp_path):
+def test_an_evaluation_has_a_row_at_the_step_it_measured(tmp_path):
     logger = logger_in(tmp_path)
     logger(iteration(1))
     logger(iteration(2))
@@ -144,7 +144,7 @@ def test_an_evaluation_has_its_own_row_at_the_step_that_it_measured(tmp_path):
     assert (row["env_step"], row["train_iter"], row["eval/return_mean"]) == ("4", "2", "480.0")
 
 
-def test_an_evaluation_has_the_spread_of_its_returns_and_the_mean_length_of_its_episodes(tmp_path):
+def test_an_evaluation_has_spread_and_mean_length(tmp_path):
     logger = logger_in(tmp_path)
     ends = [EpisodeEnd(0, value, length) for value, length in ((2.0, 10), (4.0, 20), (9.0, 60))]
     logger(iteration(1, eval_value=5.0, eval_output=ends, last_eval_iter=2, last_eval_clock=4))
@@ -170,7 +170,7 @@ def test_every_training_episode_has_a_line(tmp_path):
     assert 0.0 <= float(lines[1][3]) <= float(lines[3][3]) < 60.0
 
 
-def test_policy_lag_is_written_as_least_mean_and_most_since_the_row_before(tmp_path):
+def test_policy_lag_is_written_as_least_mean_and_most(tmp_path):
     logger = logger_in(tmp_path)
     for number, lag in ((1, 0), (2, 2), (3, 1)):
         logger(iteration(number, policy_lag={"min": lag, "mean": lag, "max": lag}))
@@ -206,7 +206,7 @@ def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
     assert (told, heard[0][2]["eval/return_mean"]) == ([1.0, 1.0, 1.0], None)
 
 
-def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, capsys):
+def test_a_win_rate_and_the_returns_of_agents_are_written(tmp_path, capsys):
     logger = online_logger(config(tmp_path, metrics_freq=4), tmp_path, progress=True)
     ends = [EpisodeEnd(0, 1.0, 5, {"battle_won": won, "return.a": 3.0}) for won in (1.0, 1.0, 0.0, 1.0)]
     logger(iteration(1, eval_value=1.0, eval_output=ends, last_eval_iter=2, last_eval_value=1.0, last_eval_clock=4))

@@ -20,7 +20,7 @@ def collected(counting_config):
     return ctx
 
 
-def test_the_buffer_takes_rows_up_with_what_the_function_says_of_them(collected, counting_config):
+def test_the_buffer_takes_rows_with_what_the_function_adds(collected, counting_config):
     before = collected.trajectories
     priority_calculator(lambda rollout: 10.0 * rollout.reward + 1.0)(collected)
     assert "priority" not in before.record

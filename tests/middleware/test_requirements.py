@@ -79,7 +79,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_run_is_refused_with_the_key_or_part_that_is_meant(case, counting_config):
+def test_what_cannot_run_is_refused_with_the_key_or_part(case, counting_config):
     make, words = REFUSED[case]
     assert [words in problem for problem in make(counting_config).requirements()] == [True]
 

@@ -37,7 +37,7 @@ def collected(counting_config):
     return ctx
 
 
-def test_rewards_are_added_with_their_weight_and_those_of_the_environment_stay(collected):
+def test_rewards_are_added_with_their_weight(collected):
     before = collected.trajectories
     reward_estimator(Steps(), 0.5)(collected)
     after = collected.trajectories
@@ -48,7 +48,7 @@ def test_rewards_are_added_with_their_weight_and_those_of_the_environment_stay(c
     assert collected.train_output == {"rnd_loss": 0.5}
 
 
-def test_rewards_of_the_environment_are_weighed_too_and_can_be_left_out(collected):
+def test_environment_rewards_are_weighed_and_can_be_left_out(collected):
     before = collected.trajectories
     reward_estimator(Steps(), 0.5, own=0.0)(collected)
     assert collected.trajectories.reward.tolist() == [[0.0, 0.0], [0.5, 0.5], [1.0, 1.0], [1.5, 1.5]]

@@ -48,7 +48,7 @@ def stream():
     return Stream(0, 6 * STEPS, envs=ENVS)
 
 
-def test_each_rollout_is_sampled_as_often_as_said_the_newest_first(stream):
+def test_each_rollout_is_sampled_as_often_as_stated(stream):
     found = [counted(ctx) for ctx in iterations(rollout_queue(3), stream, range(5))]
     own = [stream.rollout(k * STEPS, (k + 1) * STEPS).reward.tolist() for k in range(5)]
     assert found[0] == [own[0], None, None]

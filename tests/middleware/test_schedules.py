@@ -20,7 +20,7 @@ def config(**settings):
     return tiny_config("ppo", **overrides)
 
 
-def test_a_lengthened_run_whose_learning_rate_jumps_says_both_rates_and_the_setting_that_keeps_the_earlier_one():
+def test_a_lengthened_run_whose_learning_rate_jumps_is_told():
     jump = rate_jump(config(), config(**{"run.max_env_step": 2000}), clock=996)
     assert "the learning rate goes from 4e-06 to 0.000502 at env_step 996" in jump
     assert "policy.learn.anneal_steps=1000 keeps the earlier schedule" in jump

@@ -81,7 +81,7 @@ def replayed(game, actions):
 
 @pytest.mark.parametrize("search", ["puct", "gumbel"])
 @pytest.mark.parametrize("game", [TicTacToe(), ConnectFour()], ids=["tictactoe", "connect_four"])
-def test_games_are_by_the_rules_and_have_their_outcome_for_the_player_to_move(game, search):
+def test_games_follow_the_rules_and_have_their_outcome(game, search):
     games, stats, ctx = play(collector_of(game, search=search), 45)
     assert len(games) >= 3
     assert (ctx.env_step, ctx.env_episode) == (45 * 3, len(games))
@@ -102,7 +102,7 @@ def test_games_are_by_the_rules_and_have_their_outcome_for_the_player_to_move(ga
     assert -1 in outcomes
 
 
-def test_plies_after_the_sampled_ones_are_the_best_and_earlier_ones_follow_the_searched_policy():
+def test_plies_after_the_sampled_ones_are_the_best():
     noiseless = {"puct": {"c": 1.25, "dirichlet_alpha": 1.0, "dirichlet_fraction": 0.0}}
     best, _, _ = play(collector_of(TicTacToe(), sample_plies=0, **noiseless), 10)
     assert len({tuple(game["action"].tolist()) for game in best}) == 1
@@ -113,7 +113,7 @@ def test_plies_after_the_sampled_ones_are_the_best_and_earlier_ones_follow_the_s
     np.testing.assert_allclose(share, policy, atol=4 * np.sqrt(0.25 / len(drawn)))
 
 
-def test_the_searchs_value_has_its_share_in_what_a_position_learns():
+def test_the_searchs_value_has_its_share_in_learning():
     options = {"c": 1.25, "dirichlet_alpha": 1.0, "dirichlet_fraction": 0.0}
     game, settings = TicTacToe(), {"puct": options, "simulations": 30}
     (plain, _, _), (mixed, _, _) = (play(collector_of(game, value_share=x, **settings), 9) for x in (0.0, 0.25))
@@ -130,7 +130,7 @@ def test_the_searchs_value_has_its_share_in_what_a_position_learns():
 
 
 @pytest.mark.parametrize("wrong", [2.0, np.nan])
-def test_an_outcome_out_of_range_is_named_by_the_search_that_met_it_and_at_the_ply(wrong, monkeypatch):
+def test_an_outcome_out_of_range_is_named_at_its_ply(wrong, monkeypatch):
     class Doubling(TicTacToe):
         def play(self, state, action):
             state, over, outcome = super().play(state, action)
@@ -191,7 +191,7 @@ def test_each_worker_draws_its_own_numbers():
     assert streams[0] != streams[2]
 
 
-def test_shards_divide_the_games_and_states_of_another_number_are_refused():
+def test_shards_divide_the_games():
     games = RunningGames(TicTacToe(), 4, 3)
     shard = games.factory()(LaneContext(1, {}, shards=2))
     assert (shard.num_envs, len(shard.plies), len(shard.state[0])) == (2, 2, 2)

@@ -59,7 +59,7 @@ class Halves:
         return LearnOutput({}, len(batch.index), None)
 
 
-def test_half_of_each_minibatch_is_the_experts_in_a_chain_with_a_collector_of_each(cfg):
+def test_half_of_each_minibatch_is_the_experts(cfg):
     # As DI-engine writes it. The expert's environments are those from the second on.
     buffer, learner = MixedBuffer([(50, 0.5), (50, 0.5)], COUNTING_FIELDS), Halves()
     agent, expert = buffer.parts

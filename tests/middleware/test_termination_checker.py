@@ -33,7 +33,7 @@ def test_the_run_ends_when_a_limit_is_reached(task, limits, below, at, reason):
     assert (task.finish, checker.reason) == (True, reason)
 
 
-def test_recorded_data_end_a_run_by_passes_and_gradient_steps_but_never_by_environment_steps(task):
+def test_recorded_data_end_a_run_by_passes_and_gradient_steps(task):
     checker = termination_checker(max_train_iter=10, max_train_epoch=3, task=task)
     check_chain([checker], OfflineRLContext)
     checker(OfflineRLContext(train_iter=9, train_epoch=2))
@@ -76,7 +76,7 @@ def test_it_ends_the_global_task_by_default():
         ({"stop_value": 475.0}, {}, None),
     ],
 )
-def test_a_resumed_run_of_which_nothing_is_left_ends_at_once_and_says_so(task, caplog, limits, counters, reason):
+def test_a_resumed_run_with_nothing_left_ends_at_once(task, caplog, limits, counters, reason):
     checker = termination_checker(**limits, task=task)
     with caplog.at_level("INFO", "minding"):
         checker.resumed(OnlineRLContext(**counters))

@@ -22,7 +22,7 @@ def run_iteration(timer, clock, ctx, seconds):
     assert next(second_half, None) is None
 
 
-def test_epoch_timer_measures_whole_iterations_and_prints_every_so_many(caplog):
+def test_epoch_timer_measures_whole_iterations(caplog):
     caplog.set_level("INFO")
     clock = Clock()
     timer = epoch_timer(3, clock=clock)
@@ -45,7 +45,7 @@ def test_epoch_timer_refuses_a_frequency_below_one():
         epoch_timer(0)
 
 
-def test_reward_timer_notes_each_evaluation_and_the_first_that_reaches_the_target(caplog):
+def test_reward_timer_notes_the_first_evaluation_at_the_target(caplog):
     caplog.set_level("INFO")
     clock = Clock()
     timer = reward_timer(475.0, clock=clock)

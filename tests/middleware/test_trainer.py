@@ -52,7 +52,7 @@ def test_every_pass_takes_every_row_once_shuffled_anew(train):
     assert (ctx.train_iter, ctx.train_output, learner.progress) == (13, {"loss": 0.5, "grad_steps": 6}, [0.5])
 
 
-def test_reset_rows_are_never_learned_from_and_others_count_once_in_a_pass(train):
+def test_reset_rows_are_never_learned_from(train):
     _, steps, learner = train(data(8, invalid=(0, 5, 6)))
     # Minibatches keep their size; places that are left repeat rows of the same minibatch, and count for nothing.
     assert [len(step) for step in steps] == [4] * 6
@@ -108,7 +108,7 @@ COMPARED = {
 
 
 @pytest.mark.parametrize("case", COMPARED)
-def test_minibatches_of_one_row_are_refused_where_rows_are_compared(counting_config, case):
+def test_minibatches_of_one_row_are_refused_for_comparisons(counting_config, case):
     algorithm, factory, settings, instead = COMPARED[case]
     (problem,) = factory(counting_config(algorithm, **settings), ReadingLearner(FIELDS)).requirements()
     count = settings.get("policy.collect.n_sample", 8)
@@ -122,7 +122,7 @@ def test_minibatches_of_one_row_are_refused_where_rows_are_compared(counting_con
 
 
 @pytest.mark.parametrize("factory", [trainer, multistep_trainer])
-def test_rows_that_are_not_finite_or_missing_never_reach_the_learner(counting_config, factory):
+def test_rows_not_finite_or_missing_never_reach_the_learner(counting_config, factory):
     learner = ReadingLearner(FIELDS)
     middleware = factory(counting_config("ppo"), learner)
     bad = data(8)
@@ -152,7 +152,7 @@ def test_a_rollout_of_reset_rows_only_makes_no_gradient_step(make, counting_conf
     assert (learner.steps, ctx.train_iter, ctx.train_output) == ([], 7, None)
 
 
-def test_schedules_go_by_the_start_of_the_data_over_their_own_steps_where_they_are_set(counting_config):
+def test_schedules_go_by_the_start_of_the_data(counting_config):
     learner = ReadingLearner(FIELDS)
     cfg = counting_config("a3c", **{"run.max_env_step": 100, "policy.learn.anneal_steps": 400})
     learn, ctx = trainer(cfg, learner), OnlineRLContext()
@@ -195,7 +195,7 @@ def sequence_trainer(counting_config):
     return make
 
 
-def test_a_policy_with_memory_gets_whole_sequences_in_the_order_of_time(sequence_trainer):
+def test_a_policy_with_memory_gets_sequences_in_order_of_time(sequence_trainer):
     middleware, learner = sequence_trainer()
     middleware(context(train_data=sequence_data(3, 4, invalid=(5,))))
     assert len(learner.steps) == 6
@@ -210,7 +210,7 @@ def test_a_policy_with_memory_gets_whole_sequences_in_the_order_of_time(sequence
     assert passes[0] != passes[1] != passes[2]
 
 
-def test_environments_that_do_not_divide_into_minibatches_are_refused(sequence_trainer):
+def test_indivisible_environments_are_refused(sequence_trainer):
     middleware, learner = sequence_trainer(minibatches=3)
     (problem,) = middleware.requirements()
     assert problem.startswith("policy.learn.n_minibatch=3 does not divide the environments (env.collector_env_num=4)")
@@ -220,7 +220,7 @@ def test_environments_that_do_not_divide_into_minibatches_are_refused(sequence_t
     assert sequence_trainer(minibatches=2)[0].requirements() == []
 
 
-def test_with_memory_each_environment_is_a_minibatch_where_there_are_fewer_of_them_than_minibatches(sequence_trainer):
+def test_with_memory_there_is_no_minibatch_without_environments(sequence_trainer):
     middleware, learner = sequence_trainer(minibatches=16)
     assert middleware.requirements() == []
     middleware(context(train_data=sequence_data(3, 4)))
@@ -237,7 +237,7 @@ def test_data_that_are_no_whole_sequences_are_refused(sequence_trainer):
         middleware(context(train_data=rows))
 
 
-def test_a_rollout_is_written_into_its_tables_without_a_copy_between():
+def test_a_rollout_is_written_into_its_tables_without_a_copy():
     rows, image = 64, (4, 32, 32)
     store = RolloutStore({"image": Field(image, "uint8"), "number": Field(), "given": Field(default=2.0)}, "here")
     rng = np.random.default_rng(0)

@@ -30,7 +30,7 @@ def train(counting_config):
     return run
 
 
-def test_rows_are_in_the_order_of_time_with_their_true_successors(train):
+def test_rows_are_in_order_of_time_with_true_successors(train):
     # Episodes of 3 steps that end, and of 2 that are cut by a time limit.
     ctx, learner = train(CountingEnv())
     (rows,) = learner.steps
@@ -52,7 +52,7 @@ def test_rows_of_resets_are_marked_and_cut(train):
     assert rows["cut"].tolist() == [[0, 1], [0, 1], [1, 0], [1, 1]]
 
 
-def test_minibatches_are_the_rows_of_some_environments_in_a_new_order_for_each_pass(counting_config):
+def test_minibatches_take_environments_in_a_new_order_each_pass(counting_config):
     cfg = counting_config("coma", **{"policy.learn.n_epoch": 3, "policy.learn.n_minibatch": 2})
     cfg.env.collector_env_num = 4
     learner, ctx = ReadingLearner(FIELDS), OnlineRLContext()

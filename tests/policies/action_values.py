@@ -249,7 +249,7 @@ class ActionValueTests:
         check_gradients(bench.policy, loss_of, p)
         return rows, p, goals, output.metrics
 
-    def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(self, each):
+    def test_the_update_has_the_loss_and_gradient_of_its_formula(self, each):
         self.check_update(each)
 
     @pytest.mark.parametrize("double", [True, False])

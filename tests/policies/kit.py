@@ -295,7 +295,7 @@ class CriticTests:
     def test_metrics_and_gradients_are_those_of_the_formulas(self, bench):
         self.check_formulas(bench)
 
-    def test_what_follows_a_true_end_counts_for_nothing_and_what_follows_a_time_limit_counts(self, bench):
+    def test_a_time_limit_bootstraps_and_a_true_end_does_not(self, bench):
         start, losses = copy.deepcopy(bench.policy.state_dict()), {}
         for end in (0.0, 1.0):
             for successor in (0.0, 5.0):
@@ -309,7 +309,7 @@ class CriticTests:
         assert losses[1.0, 0.0] == losses[1.0, 5.0]
         assert abs(losses[0.0, 0.0] - losses[0.0, 5.0]) > 1e-2
 
-    def test_every_part_moves_and_targets_follow_by_their_share_of_the_networks_after_the_step(self, bench):
+    def test_every_part_moves_and_targets_follow_their_share(self, bench):
         rows = self.rows(bench)
         for _ in range(2):
             old = bench.params

@@ -210,7 +210,7 @@ class TeamTests:
         """Errors of the steps of an `Episode` by parameters and those of the targets, and how much each counts."""
         raise NotImplementedError
 
-    def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(self, bench):
+    def test_the_update_has_the_loss_and_gradient_of_its_formula(self, bench):
         policy = bench.policy
         rows, lengths = episodes(policy, TIME, np.random.default_rng(3))
         deaths = (rows["obs.alive"] & ~rows["next_obs.alive"]).any(-1) & (np.arange(TIME)[:, None] < lengths)
@@ -239,7 +239,7 @@ class TeamTests:
         kit.check_slopes(loss, p, names, found, rel=2e-4, abs=2e-4)
 
     @pytest.mark.slow
-    def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(self, built):
+    def test_places_after_an_episodes_end_change_no_loss(self, built):
         rows, _ = episodes(built().policy, TIME, np.random.default_rng(5))
         losses = []
         with warnings.catch_warnings():

@@ -55,7 +55,7 @@ def metrics_of(p, rows, advantage):
     }
 
 
-def test_losses_are_those_of_the_formula_and_gradients_their_finite_differences(bench):
+def test_losses_follow_the_formula_and_finite_differences(bench):
     p, rows = bench.params, bench.rows(action=3)
     advantage = rows["advantage"].astype(np.float64)
     kit.check_metrics(bench.learn(rows).metrics, metrics_of(p, rows, advantage))
@@ -84,7 +84,7 @@ def test_a_schedule_stays_at_its_end_beyond_the_run(bench):
     assert rates == pytest.approx([RATE, RATE, RATE * np.exp(-5.0), RATE * np.exp(-5.0)])
 
 
-def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count():
+def test_a_memorys_sequences_restart_at_ends():
     memory, steps, envs = {"policy.model.memory": "gru", "policy.model.memory_dim": 4}, 4, 3
     bench = kit.Bench(kit.make_policy("a2c", VECTOR, space_of(2), ADAM, **memory), steps * envs)
     policy = bench.policy
@@ -112,7 +112,7 @@ def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count():
     assert [metrics[name] for name in ("policy_loss", "value_loss", "loss")] == pytest.approx(expected, rel=1e-4)
 
 
-def test_rmsprop_is_the_method_by_default_and_the_gradient_is_bounded():
+def test_rmsprop_is_the_default_and_gradients_are_bounded():
     bench = kit.Bench(kit.make_policy("a2c", VECTOR, discrete(3), {"anneal_lr": False}), 12)
     rows, p = bench.rows(action=3), bench.params
     slopes = finite_differences(lambda x: metrics_of(x, rows, rows["advantage"])["loss"], p, "net")

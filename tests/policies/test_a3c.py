@@ -25,7 +25,7 @@ def metrics_of(p, rows, advantage):
     return {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "loss": loss}
 
 
-def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(bench):
+def test_the_update_has_the_loss_and_gradient_of_its_formula(bench):
     rows, p = bench.rows(), bench.params
     # No gradient flows through the advantages.
     advantage = rows["return"] - state_value(p, rows["obs"])

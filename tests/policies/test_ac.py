@@ -64,7 +64,7 @@ def test_gradients_are_those_of_the_book(bench, rows):
 
 
 @pytest.mark.parametrize(("progress", "share"), [(0.0, 1.0), (0.25, 0.75), (1.0, 0.0)])
-def test_actor_and_critic_have_their_own_step_size_which_falls_to_zero(bench, rows, progress, share):
+def test_step_sizes_of_actor_and_critic_fall_to_zero(bench, rows, progress, share):
     before = bench.params
     metrics = bench.learn(rows, progress=progress).metrics
     assert metrics["learning_rate_actor"] == pytest.approx(0.01 * share)

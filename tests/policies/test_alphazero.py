@@ -36,7 +36,7 @@ ALTERNATIVES = ("policy.model.net=residual", "policy.collect.search=gumbel")
 BATCH = 16
 
 
-def test_the_slope_of_the_cross_entropy_is_the_difference_of_the_policies():
+def test_the_slope_is_the_difference_of_the_policies():
     logits = np.array([[0.3, -1.2, 0.5], [2.0, 0.1, -1e30]])
     policy = np.array([[0.2, 0.7, 0.1], [0.9, 0.1, 0.0]])
     slope = ms.grad(lambda x: cross_entropy(x, t(*policy)).sum())(t(*logits)).asnumpy()
@@ -99,7 +99,7 @@ def np_losses(policy, values):
     return {"policy_loss": cross, "value_loss": of_value, "loss": cross + 0.5 * of_value}
 
 
-def test_the_update_computes_the_loss_of_its_formula_with_decay_and_lowers_it(each):
+def test_the_update_lowers_the_loss_of_its_formula_with_decay(each):
     values, before, losses = rows_of(each), each.params["net.policy.weight"], []
     each.learn(values)
     # The first step of Adam has the size of the rate wherever there is a gradient; the decay is added to it.

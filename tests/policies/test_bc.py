@@ -48,7 +48,7 @@ def expected_loss(case, p, rows):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_update_computes_the_loss_of_its_formula_and_lowers_it(case):
+def test_the_update_lowers_the_loss_of_its_formula(case):
     bench = bench_of(case)
     rows, losses = bench.rows(action=3), []
     for _ in range(30):
@@ -82,7 +82,7 @@ class Rows:
         return self.batches(self.values, index)
 
 
-def test_the_weights_are_equal_to_the_bit_however_many_steps_a_call_makes():
+def test_the_weights_do_not_depend_on_steps_per_call():
     found = []
     for steps_per_call in (1, 7):
         learn = {"batch_size": 8, "steps_per_call": steps_per_call}

@@ -65,7 +65,7 @@ def test_the_projection_by_hand(positions, expected):
 
 
 @pytest.mark.parametrize(("low", "high", "count"), [(-10.0, 10.0, 51), (9999.0, 10000.0, 51), (-3e5, -2e5, 21)])
-def test_atoms_lie_where_they_do_in_float64_however_far_from_0_the_support_is(low, high, count):
+def test_atoms_lie_where_they_do_in_float64(low, high, count):
     support, mean = np.linspace(low, high, count), SupportMean(low, high, count)
     decay = np.float32([0.99, 0.9801, 0.0])
     target = np.array([low + 0.3 * (high - low), high, low + 0.51 * (high - low)])
@@ -76,7 +76,7 @@ def test_atoms_lie_where_they_do_in_float64_however_far_from_0_the_support_is(lo
     np.testing.assert_allclose(found, (returns - low) / ((high - low) / (count - 1)), atol=0.02)
 
 
-def test_the_projection_equals_algorithm_1_and_keeps_sum_and_mean():
+def test_the_projection_equals_algorithm_1():
     rng = np.random.default_rng(0)
     probability = rng.dirichlet(np.ones(9), 50)
     x = rng.normal(-0.5, 0.8, (50, 9))
@@ -143,7 +143,7 @@ class TestUpdate(CategoricalTests):
     algorithm = "c51"
     model = SMALL
 
-    def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(self, each):
+    def test_the_update_has_the_loss_and_gradient_of_its_formula(self, each):
         rows, p, _, metrics = self.check_update(each)
         following = self.of_best(p, rows["next_obs"], self.best(each, p, rows["next_obs"]))
         returns = np_returns(rows, SUPPORT)

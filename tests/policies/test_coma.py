@@ -45,7 +45,7 @@ def hand(x):
 # By hand
 
 
-def test_an_advantage_is_what_is_gained_over_what_the_agent_does_on_average():
+def test_an_advantage_is_the_gain_over_the_average_action():
     # A team earns 8 for the actions (0, 0), 0 for (0, 1), 4 for (1, 0) and 2 for (1, 1), and did (0, 1).
     q = hand([[0.0, 2.0], [8.0, 0.0]])
     logits = hand(np.log([[0.75, 0.25], [0.5, 0.5]]))
@@ -61,7 +61,7 @@ def test_an_illegal_action_has_no_part_in_the_average():
     assert counterfactual_advantage(q, logits, to_device(np.int32([1]))).tolist() == [1.0]
 
 
-def test_returns_mix_all_lengths_and_stop_at_ends_and_time_limits():
+def test_returns_mix_all_lengths_and_stop_at_ends():
     reward, value = hand([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]), hand([[10.0, 10.0, 10.0], [20.0, 20.0, 20.0]])
     # The first goes on behind both steps, the second ends with the first one, the third is cut off there.
     terminated, going = hand([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]), hand([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
@@ -268,7 +268,7 @@ def test_losses_and_gradients_are_those_of_the_formulas(bench):
 
 
 @pytest.mark.parametrize("steps", [2, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_actor_follows_the_last_of_the_critics_steps_and_the_target_when_it_is_due(bench, steps):
+def test_the_actor_follows_the_critics_last_step(bench, steps):
     rows, before, places = rows_for(bench), bench.params, [slice(None)] * steps
     step = oracle_of(bench, rows)
     metrics, after = learn(bench, rows, places).metrics, bench.params
@@ -286,7 +286,7 @@ def test_the_actor_follows_the_last_of_the_critics_steps_and_the_target_when_it_
 
 
 @pytest.mark.slow
-def test_the_actor_takes_a_step_with_each_minibatch_of_the_last_pass(built):
+def test_the_actor_steps_with_each_minibatch_of_the_last_pass(built):
     bench = built("two minibatches")
     bench.hold_still()
     rows = rows_for(bench)
@@ -308,7 +308,7 @@ def test_without_the_state_the_critic_sees_the_same_but_for_it(built):
     kit.check_metrics(learn(bench, rows).metrics, step.critic(p, step.target(p)))
 
 
-def test_what_agents_do_and_see_that_are_not_there_changes_nothing(built):
+def test_absent_agents_change_nothing(built):
     found = []
     for absent in (False, True):
         bench = built()

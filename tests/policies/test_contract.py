@@ -170,7 +170,7 @@ def test_one_learn_call_changes_the_weights_and_counts_its_steps(policy, batch):
     assert len(differ(before, params(policy, "net."))) > len(before) / 2
 
 
-def test_learning_compiles_once_and_another_batch_size_or_buffer_is_reported(policy, batch):
+def test_learning_compiles_once_and_reports_other_shapes(policy, batch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(5):
@@ -246,13 +246,13 @@ def test_on_nan_is_a_setting_of_every_algorithm(tiny_config):
     assert_same(params(made), before)
 
 
-def test_rates_that_are_annealed_are_0_at_the_end_of_the_run_and_others_are_not(policy, batch):
+def test_annealed_rates_are_0_at_the_end_and_others_stay(policy, batch):
     metrics = policy.learn_mode.forward(batch, progress=1.0).metrics
     rates = [rate for name, rate in metrics.items() if name.startswith("learning_rate")]
     assert {rate == 0.0 for rate in rates} == {bool(policy.cfg.learn.anneal_lr)}
 
 
-def test_targets_begin_as_what_they_follow_and_several_critics_differ(built):
+def test_targets_begin_as_their_source_and_critics_differ(built):
     begun = built.started["params"]
     teacher = "critic." if any(name.startswith("critic.") for name in begun) else "net."
     followed = {"target_": "", "targets.": "critics.", "target.": teacher, "slow.": "critic."}
@@ -264,7 +264,7 @@ def test_targets_begin_as_what_they_follow_and_several_critics_differ(built):
             assert "norms" in name or not np.array_equal(array, begun[name.replace("q1", "q2")]), name
 
 
-def test_algorithms_that_are_not_compiled_here_have_the_policy_of_another_one():
+def test_algorithms_not_compiled_here_share_a_policy():
     assert {name: get_policy_class(name) for name in SAME} == {name: get_policy_class(SAME[name]) for name in SAME}
 
 
@@ -379,7 +379,7 @@ def test_a_state_round_trips_bit_by_bit_into_a_fresh_policy(policy, batch, build
     assert_same(fresh.collect_mode.forward(obs), policy.collect_mode.forward(obs))
 
 
-def test_a_policy_whose_graph_has_run_goes_on_from_a_loaded_state(policy, batch):
+def test_a_policy_that_has_learned_continues_from_a_state(policy, batch):
     policy.learn_mode.forward(batch)
     state, obs = copy.deepcopy(policy.state_dict()), observation(policy)
     expected = outcome(policy.learn_mode.forward(batch)), params(policy)
@@ -398,7 +398,7 @@ def test_a_saved_state_does_not_change_with_the_policy(policy, batch):
     assert_same(state["params"], kept)
 
 
-def test_the_state_of_another_network_is_refused_and_nothing_is_loaded(policy):
+def test_another_networks_state_is_refused_and_loads_nothing(policy):
     before, state = params(policy), copy.deepcopy(policy.state_dict())
     name = sorted(state["params"])[-1]
     state["params"] = {key: value + np.ones_like(value) for key, value in state["params"].items()}
@@ -476,7 +476,7 @@ def test_an_unknown_mode_is_an_error(build):
         ("gail", composite(2, numbers=1)),
     ],
 )
-def test_an_action_space_that_the_algorithm_cannot_act_in_is_an_error(tiny_config, algorithm, action):
+def test_an_action_space_it_cannot_act_in_is_an_error(tiny_config, algorithm, action):
     kind = action["kind"]
     with pytest.raises(
         SpaceError, match=f"'{algorithm}' acts in .* action spaces, but the environment has a {kind} space"
@@ -484,7 +484,7 @@ def test_an_action_space_that_the_algorithm_cannot_act_in_is_an_error(tiny_confi
         get_policy_class(algorithm)(tiny_config(algorithm, action=action))
 
 
-def test_the_settings_of_another_algorithm_are_an_error_that_names_both(tiny_config):
+def test_another_algorithms_settings_are_an_error_with_both(tiny_config):
     with pytest.raises(ConfigError, match=r"PPO was given the settings of policy\.type='dqn': .* policy\.type=ppo"):
         get_policy_class("ppo")(tiny_config("dqn"))
 

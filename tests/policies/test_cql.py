@@ -120,16 +120,16 @@ class TestCQL(kit.CriticTests):
         assert 0 < above.sum() < len(above)
         self.check_formulas(bench)
 
-    def test_what_follows_a_true_end_counts_for_nothing_and_what_follows_a_time_limit_counts(self, bench):
+    def test_a_time_limit_bootstraps_and_a_true_end_does_not(self, bench):
         # With observations of zeros the gap, too, would depend on what follows: by actions, but not by values.
         bench.root.net.torso.layers[0].weight.asnumpy()[...] = 0.0
-        super().test_what_follows_a_true_end_counts_for_nothing_and_what_follows_a_time_limit_counts(bench)
+        super().test_a_time_limit_bootstraps_and_a_true_end_does_not(bench)
 
     def test_steps_in_one_call_are_those_of_single_calls(self, bench):
         self.check_steps_in_a_call(bench)
 
     @pytest.mark.parametrize(("choose", "sign"), [(np.argmax, 1), (np.argmin, -1)])
-    def test_the_weight_falls_while_the_gap_is_below_the_one_allowed_and_rises_above_it(self, bench, choose, sign):
+    def test_the_weight_falls_below_the_allowed_gap_and_rises_above(self, bench, choose, sign):
         rows = self.rows(bench)
         for q in (bench.root.critics.q1, bench.root.critics.q2):
             q.value.weight.asnumpy()[...] *= 20.0
@@ -158,7 +158,7 @@ class TestCQL(kit.CriticTests):
             assert largest == pytest.approx(rate, rel=1e-3)
 
 
-def test_recorded_returns_are_discounted_to_the_end_of_their_episode():
+def test_recorded_returns_are_discounted_within_an_episode():
     end, cut = ({"terminated": over, "truncated": not over} for over in (True, False))
     data = Dataset.of_episodes(
         [
@@ -217,7 +217,7 @@ def test_the_log_integral_is_the_one_of_quadrature(size, count):
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_the_actions_drawn_for_the_gap_estimate_the_integral_of_the_critic(size):
+def test_the_drawn_actions_estimate_the_critics_integral(size):
     """Uniform ones, those of the policy here and those of the policy there, each with the density it was drawn with."""
     count, rng, policy = 30_000, np.random.default_rng(0), kit.make_policy("cql", action=space_of(size))
     policy.root.critics.q1.value.weight.asnumpy()[...] *= 5.0

@@ -154,12 +154,12 @@ class TestCrossQ(kit.CriticTests):
         # The critics normalize both halves of a batch together.
         assert len(step.kept) == 6
 
-    def test_every_part_moves_and_targets_follow_by_their_share_of_the_networks_after_the_step(self, bench):
+    def test_every_part_moves_and_targets_follow_their_share(self, bench):
         old = bench.params
         self.learn(bench, self.rows(bench))
         assert moved(old, bench.params) == {"net", "critics", "log_alpha"} == kit.parts_of(bench)
 
-    def test_the_actor_and_its_averages_move_in_the_steps_that_are_due_only(self, bench):
+    def test_actor_and_averages_move_only_in_steps_that_are_due(self, bench):
         bench.settings["policy_delay"] = 3
         rows, parts = self.rows(bench), []
         for k in range(4):
@@ -168,7 +168,7 @@ class TestCrossQ(kit.CriticTests):
             parts.append(moved(old, bench.params))
         assert parts == [{"critics"}, {"critics"}, {"critics", "net", "log_alpha"}, {"critics"}]
 
-    def test_what_follows_a_true_end_counts_for_nothing_and_what_follows_a_time_limit_counts(self, bench):
+    def test_a_time_limit_bootstraps_and_a_true_end_does_not(self, bench):
         """A successor is in the batch that is normalized, so only its value is left out."""
         start, losses = copy.deepcopy(bench.policy.state_dict()), {}
         for end in (0.0, 1.0):
@@ -184,7 +184,7 @@ class TestCrossQ(kit.CriticTests):
         assert losses[0.0, 0.0] == pytest.approx(losses[0.0, 5.0], rel=1e-4)
 
 
-def test_renormalization_with_the_moments_of_the_averages_is_the_form_of_acting():
+def test_renormalization_with_the_averages_is_the_acting_form():
     layer, x = BatchRenorm(3), np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
     layer.mean.asnumpy()[...] = x.mean(axis=0) + 0.3
     layer.variance.asnumpy()[...] = 1.7 * x.var(axis=0)

@@ -132,7 +132,7 @@ class TestDiscreteSAC(kit.CriticTests):
         self.check_formulas(bench)
         assert bench.params["log_alpha"] == np.float32(np.log(ALPHA))
 
-    def test_the_temperature_falls_while_the_entropy_is_above_its_target_and_rises_below(self, bench):
+    def test_the_temperature_moves_the_entropy_to_its_target(self, bench):
         rows, head = self.rows(bench), bench.policy.net.head.linear
         head.weight.asnumpy()[...] = 0.0
         for bias, sign in ((0.0, -1), (20.0, 1)):

@@ -110,7 +110,7 @@ def fresh(built):
     return bench
 
 
-def test_a_periodic_target_stays_until_it_is_due_and_then_is_the_online_network(fresh):
+def test_a_periodic_target_stays_until_it_is_due(fresh):
     start, before, rows = fresh.policy.state_dict(), weights(fresh.root.target.torso), random_rows(fresh)
     for done, changes, is_online in ((0, False, False), (1, False, False), (2, True, True), (3, True, False)):
         fresh.policy.load_state_dict({**start, "learn_steps": done})
@@ -151,7 +151,7 @@ def test_it_has_no_state_value(bench):
         bench.policy.collect_mode.value(np.zeros((1, 4), np.float32))
 
 
-def test_the_normalizer_learns_from_the_rows_that_were_sampled_only(bench):
+def test_the_normalizer_learns_from_sampled_rows_only(bench):
     values = random_rows(bench)
     values["obs"][BATCH:] = 1e6
     bench.learn(values, INDEX)

@@ -393,7 +393,7 @@ PARTS = ("observation_loss", "reward_loss", "continuation_loss", "to_prior", "to
 
 
 @pytest.mark.parametrize("kind", ["box", pytest.param("choice", marks=pytest.mark.slow)])
-def test_the_update_computes_the_losses_of_its_formulas_and_their_gradients(built, kind):
+def test_the_update_has_the_losses_of_its_formulas(built, kind):
     bench = built(kind)
     policy, batch = bench.policy, bench.buffer.sample(1, BATCH)
     oracle = Oracle(policy, batch)
@@ -502,7 +502,7 @@ def generator_numbers(policy, steps, count):
     return made
 
 
-def test_states_to_imagine_from_are_true_ones_and_each_is_drawn_as_often():
+def test_imagination_starts_are_true_states_drawn_evenly():
     filled = np.array([[True, True], [True, False], [True, False]])
     for starts in (3, 6, 12, 15):
         drawn = start_states(filled, starts, np.random.default_rng(starts))
@@ -529,7 +529,7 @@ def test_evaluation_takes_the_likeliest_latent_and_action(bench):
     assert not np.array_equal(*drawn)
 
 
-def test_the_slow_critic_and_the_range_of_returns_move_and_belong_to_the_state(bench):
+def test_slow_critic_and_return_range_belong_to_the_state(bench):
     before, tau = bench.params, bench.settings.tau
     bench.policy.learn_mode.forward(bench.buffer.sample(1, BATCH))
     after = bench.params
@@ -547,7 +547,7 @@ def chain(*overrides):
     return compile_run(user, [*small, "policy.model.hidden=[8]", "policy.collect.n_sample=16", *overrides])
 
 
-def test_replayed_sequences_hold_what_was_remembered_and_their_windows_close_with_the_successor():
+def test_replayed_sequences_hold_memories_and_the_successor():
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         training.build(task, chain("policy.collect.random_steps=20"))
@@ -581,12 +581,12 @@ def test_without_a_stored_context_nothing_remembered_is_stored(built):
         (["policy.learn.train_ratio=1e-4"], r"policy\.learn\.train_ratio=0\.0001"),
     ],
 )
-def test_settings_that_learn_nothing_are_refused_before_anything_is_built(settings, message):
+def test_settings_that_learn_nothing_are_refused_first(settings, message):
     with pytest.raises(ConfigError, match=message):
         training.check_runnable(chain(*settings))
 
 
-def test_choices_are_drawn_and_likely_as_their_product_says_and_only_where_they_are_allowed():
+def test_choices_are_drawn_from_their_product_where_allowed():
     head = MixedChoicesHead(4, list(COUNTS), 0.1, np.random.default_rng(0))
     rng, count = np.random.default_rng(1), 6
     x, number = rng.standard_normal((count, 4)).astype(np.float32), head.noise((count,), np.random.default_rng(2))

@@ -66,7 +66,7 @@ def expected_loss(p, rows, valid, scale, choices):
 
 
 @pytest.mark.parametrize("bench", ["numbers", pytest.param("choices", marks=pytest.mark.slow)], indirect=True)
-def test_the_update_computes_the_loss_of_its_formula_and_lowers_it(taught):
+def test_the_update_lowers_the_loss_of_its_formula(taught):
     rows, choices = taught.rows(action=3), 3 if taught.kind == "choices" else 0
     valid = np.ones((STEPS, COUNT), np.float32)
     # One sequence begins with the third step of the others.
@@ -81,7 +81,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_lowers_it(taught):
     assert losses[-1] < losses[0]
 
 
-def test_what_it_does_for_a_target_is_what_it_learned_for_such_returns(taught):
+def test_it_does_for_a_target_what_it_learned_for_such_returns(taught):
     """Its own actions, with the rewards that followed, are what it predicts."""
     taught.hold_still()
     mode, rng = taught.policy.eval_mode, np.random.default_rng(0)
@@ -103,7 +103,7 @@ def test_what_it_does_for_a_target_is_what_it_learned_for_such_returns(taught):
     assert loss["constant"] > 1e-5
 
 
-def test_the_target_is_the_best_recorded_return_or_that_of_the_settings(taught):
+def test_the_target_is_the_best_return_or_the_settings(taught):
     params = taught.policy.params
     assert [params[f"net.{name}"].asnumpy().tolist() for name in ("target", "scale")] == [[4.0], [8.0]]
     state = taught.policy.state_dict()

@@ -105,7 +105,7 @@ class TestUpdate(ActionValueTests):
         return loss, found, np.abs(expected - found)
 
 
-def test_fractions_descend_the_distance_between_the_quantile_function_and_its_steps(bench):
+def test_fractions_descend_the_distance_of_the_quantiles(bench):
     net, rng = bench.policy.net, np.random.default_rng(3)
     # Z = sum_j w_aj psi_j (1 - cos(pi tau)) rises with tau, as a quantile function does.
     for p in net.embedding.get_parameters():

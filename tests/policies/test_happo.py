@@ -118,7 +118,7 @@ def gain(p, m, rows, old, factor):
     return mean(factor * ratio * rows["advantage"] + ENTROPY * entropies(p, m, rows), rows)
 
 
-def test_each_agent_learns_with_the_ratios_of_the_agents_before_it(clipped):
+def test_each_agent_learns_with_earlier_agents_ratios(clipped):
     rows = rows_for(clipped)
     metrics, p, found = turns(clipped, rows, lambda: clipped.learn(rows, EACH))
     assert np.abs(found[2][2] - 1.0).max() > 0.05
@@ -169,7 +169,7 @@ def test_the_order_is_drawn_anew_and_goes_on_from_a_loaded_state(clipped, monkey
     kit.check_bits(clipped.policy.state_dict()["params"], after)
 
 
-def test_an_agent_without_rows_has_no_turn_and_the_first_one_learns_from_its_advantages(clipped):
+def test_an_agent_without_rows_has_no_turn(clipped):
     rows, p = rows_for(clipped), clipped.params
     output = clipped.learn(rows, np.arange(1, ROWS, AGENTS)[None])
     assert output.metrics["factor"] == 1.0
@@ -177,7 +177,7 @@ def test_an_agent_without_rows_has_no_turn_and_the_first_one_learns_from_its_adv
     assert {name.split(".")[3] for name in moved} == {"1"}
 
 
-def test_each_step_of_hatrpo_raises_its_objective_within_the_bound(made):
+def test_each_step_of_hatrpo_raises_its_objective(made):
     bench = made["trust region"].restore()
     rows = rows_for(bench)
     metrics, p, found = turns(bench, rows, lambda: bench.learn(rows, EACH))

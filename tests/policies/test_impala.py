@@ -77,7 +77,7 @@ def test_the_update_computes_the_loss_of_its_formula(bench):
     kit.check_metrics(output.metrics, expected, rel=1e-4, abs=1e-5)
 
 
-def test_a_time_limit_bootstraps_from_the_true_successor_and_a_true_end_does_not(built):
+def test_only_a_time_limit_bootstraps_from_the_successor(built):
     losses = {}
     for end in ("terminated", "truncated"):
         for successor in (0.0, 5.0):

@@ -112,7 +112,7 @@ class TestUpdate(ActionValueTests):
         np.testing.assert_allclose(found, self.quantiles(each.params, "net", obs, fractions), atol=1e-5)
 
 
-def test_every_row_and_step_draws_fractions_of_its_own_and_a_state_keeps_their_stream(bench):
+def test_every_row_and_step_draws_its_own_fractions(bench):
     policy = bench.policy
     state = copy.deepcopy(policy.state_dict())
     batch = bench.batch(random_rows(bench), INDEX)

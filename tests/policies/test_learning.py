@@ -61,7 +61,7 @@ def choice(policy, state):
 @pytest.mark.parametrize(
     "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in LEARNING]
 )
-def test_what_pays_later_is_chosen_and_states_are_worth_what_they_are(algorithm):
+def test_what_pays_later_is_chosen(algorithm):
     policy = train(algorithm)
     assert choice(policy, 0) == 1
     if "value" in policy.collect_mode.record_fields:

@@ -48,7 +48,7 @@ def benches(made):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_losses_and_gradients_are_those_of_the_formulas_and_targets_follow(benches, kind):
+def test_losses_follow_the_formulas_and_targets_follow(benches, kind):
     bench = benches[kind]
     noise = np.zeros((2, BATCH, AGENTS, 2))
     if kind != "box":
@@ -57,7 +57,7 @@ def test_losses_and_gradients_are_those_of_the_formulas_and_targets_follow(bench
     check_step(bench, rows, Step(bench.policy, rows, noise))
 
 
-def test_what_agents_do_and_see_that_are_not_there_changes_nothing(benches):
+def test_absent_agents_change_nothing(benches):
     bench = benches["discrete"]
     rows, start, found = rows_for(bench), copy.deepcopy(bench.policy.state_dict()), []
     gone = ~rows["obs.alive"]
@@ -87,7 +87,7 @@ def test_each_agent_acts_by_its_own_network(benches):
         assert len(np.unique(made[0], axis=0)) == AGENTS
 
 
-def test_discrete_actions_are_drawn_and_continuous_ones_have_noise(benches):
+def test_discrete_actions_are_drawn_and_others_have_noise(benches):
     policies = {kind: bench.policy for kind, bench in benches.items()}
     obs = {"observation": np.zeros((500, AGENTS, 4), np.float32), "alive": np.ones((500, AGENTS), bool)}
     noisy = policies["box"].collect_mode.forward(obs)["action"] - policies["box"].eval_mode.forward(obs)
@@ -98,7 +98,7 @@ def test_discrete_actions_are_drawn_and_continuous_ones_have_noise(benches):
     assert all(len(set(column)) == 1 for column in policies["discrete"].eval_mode.forward(obs).T)
 
 
-def test_critics_see_their_own_agent_alone_where_they_are_not_central(tiny_config):
+def test_critics_that_are_not_central_see_their_own_agent(tiny_config):
     cfg = tiny_config("maddpg", *SPACES["box"], **{"policy.model.central": False})
     critics = get_policy_class("maddpg")(cfg).root.critics
     assert [net.seen for net in critics.nets] == [(0,), (1,), (2,)]

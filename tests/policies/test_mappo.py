@@ -179,7 +179,7 @@ def moments_of(bench):
     return float(value.mean.asnumpy()[0]), float(value.deviation.asnumpy()[0])
 
 
-def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(bench):
+def test_the_update_has_the_loss_and_gradient_of_its_formula(bench):
     bench.hold_still()
     rows, index = rows_for(bench), index_of(bench.kind)
     metrics = bench.learn(rows, index).metrics
@@ -199,7 +199,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(bench):
         np.testing.assert_allclose(found, min(10.0 / norm, 1.0) * slope, rtol=2e-3, atol=2e-5)
 
 
-def test_what_agents_do_that_are_not_there_changes_nothing_and_their_returns_do(benches):
+def test_absent_agents_change_nothing_but_by_their_returns(benches):
     bench = benches["plain"]
     start, rows, found = copy.deepcopy(bench.policy.state_dict()), rows_for(bench), []
     gone, mask = rows["central.alive"] == 0, rows["obs.action_mask"]
@@ -217,7 +217,7 @@ def test_what_agents_do_that_are_not_there_changes_nothing_and_their_returns_do(
     assert "critic" in {name.split(".")[1] for name, x in found[0].items() if not np.array_equal(found[2][name], x)}
 
 
-def test_the_moments_take_in_each_return_once_and_leave_rows_of_resets_out(bench, monkeypatch):
+def test_the_moments_take_each_return_once_without_resets(bench, monkeypatch):
     rows, index, calls = rows_for(bench), index_of(bench.kind), []
     monkeypatch.setattr(bench.policy.net.critic.value, "update", lambda *given: calls.append(given), raising=False)
     bench.policy.inputs(bench.batch(rows, np.concatenate([index, index])), 0.0)
@@ -229,7 +229,7 @@ def test_the_moments_take_in_each_return_once_and_leave_rows_of_resets_out(bench
     assert decay == bench.settings.value_norm_decay
 
 
-def test_moments_are_those_of_all_updates_the_newest_counting_most():
+def test_moments_are_over_all_updates_the_newest_most():
     rng, decay = np.random.default_rng(0), 0.8
     head, given = PopArt(3, rng), [rng.normal(5.0 * k, 1.0 + k, 50).astype(np.float32) for k in range(4)]
     for returns in given:
@@ -242,7 +242,7 @@ def test_moments_are_those_of_all_updates_the_newest_counting_most():
     assert head.deviation.asnumpy() == pytest.approx(np.sqrt(square - mean**2), rel=1e-5)
 
 
-def test_the_first_rollout_is_clipped_around_the_values_that_were_recorded(benches):
+def test_the_first_rollout_is_clipped_around_recorded_values(benches):
     """Its moments are the first ones; before them the head, which they leave alone, spoke in units of the returns."""
     bench = benches["plain"]
     bench.hold_still()
@@ -263,7 +263,7 @@ def test_the_first_rollout_is_clipped_around_the_values_that_were_recorded(bench
     assert metrics["value_loss"] == pytest.approx(unclipped.mean(), rel=1e-5)
 
 
-def test_a_step_on_which_the_policy_has_moved_too_far_is_not_made():
+def test_a_step_after_too_large_a_change_is_not_made():
     bench = kit.Bench(MAPPO(team_config(**{"policy.learn.target_kl": 0.01}), modes=("learn",)), ROWS)
     before, output = bench.params, bench.learn(rows_for(bench), index_of("plain"))
     assert output.metrics["approx_kl"] > 0.015
@@ -274,7 +274,7 @@ def test_a_step_on_which_the_policy_has_moved_too_far_is_not_made():
     }
 
 
-def test_new_moments_leave_what_the_head_says_in_units_of_the_returns():
+def test_new_moments_keep_values_in_units_of_returns():
     rng = np.random.default_rng(0)
     head, x = PopArt(3, rng), rng.standard_normal((6, 3)).astype(np.float32)
     weight = head.linear.weight.asnumpy().copy()
@@ -294,7 +294,7 @@ def test_new_moments_leave_what_the_head_says_in_units_of_the_returns():
 # Acting
 
 
-def test_agents_act_by_their_own_observation_and_are_valued_by_the_state(benches):
+def test_agents_act_by_observation_and_are_valued_by_state(benches):
     for kind, bench in benches.items():
         policy = bench.policy
         obs, mode = team_obs(), policy.collect_mode
@@ -377,7 +377,7 @@ def test_the_moments_of_the_returns_are_weights_too(bench):
 
 
 @pytest.mark.parametrize("team_reward", [True, False])
-def test_where_a_team_has_one_reward_what_it_earns_later_belongs_to_who_has_left(team_reward):
+def test_a_teams_later_reward_belongs_to_who_has_left(team_reward):
     """One environment, three steps: agent 1 leaves after the first, and the episode ends."""
     alive = np.array([[1, 1], [1, 0], [1, 0]], bool)[:, None]
     reward = np.float32([[[1, 3]], [[5, 0]], [[7, 0]]])

@@ -61,7 +61,7 @@ class SoftStep(Step):
 
 
 @pytest.mark.parametrize("kind", ["box", "team"])
-def test_losses_and_gradients_are_those_of_the_formulas_and_targets_follow(kind):
+def test_losses_follow_the_formulas_and_targets_follow(kind):
     bench = make("masac", kind, {"temperature": 0.7, "target_entropy_share": 0.4})
     differ(bench)
     bench.root.log_alpha.asnumpy()[...] = np.log(ALPHAS)

@@ -26,7 +26,7 @@ def bench(made):
     return made
 
 
-def test_losses_and_gradients_are_those_of_the_formulas_and_targets_follow(bench):
+def test_losses_follow_the_formulas_and_targets_follow(bench):
     # The second step of the run is due.
     bench.policy.learn_steps = 1
     noise = bench.upcoming().standard_normal((1, BATCH, AGENTS, 2), dtype=np.float32)

@@ -183,7 +183,7 @@ def test_the_target_follows_the_network(bench):
     assert not np.array_equal(after[f"net.{name}"], before[f"net.{name}"])
 
 
-def test_acting_takes_the_best_action_of_a_search_and_records_its_policy(bench):
+def test_acting_takes_the_best_action_of_a_search(bench):
     obs = np.random.default_rng(5).standard_normal((7, *VECTOR["shape"])).astype(np.float32)
     actor, record = bench.policy.actors["collect"], bench.policy.collect_mode.forward(obs)
     assert record["search_policy"].shape == (7, ACTIONS)
@@ -230,7 +230,7 @@ def test_a_share_of_the_actions_is_random_and_recorded_as_such():
     assert not (record["action"] == 1).any()
 
 
-def test_policies_of_a_share_of_the_sequences_come_from_a_new_search(bench):
+def test_some_sequences_have_policies_of_a_new_search(bench):
     batch = bench.buffer.sample(1, BATCH)
     stored = bench.policy.targets(batch)["policy_target"]
     bench.settings.reanalysis = 1 / 3

@@ -103,7 +103,7 @@ class TestPDQN(kit.CriticTests):
         self.check_formulas(built("several passes"))
 
 
-def test_the_value_of_a_choice_depends_on_its_own_parameters_only_with_several_passes():
+def test_a_choices_value_depends_on_its_own_parameters():
     obs = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
     for several in (False, True):
         policy = kit.make_policy("pdqn", VECTOR, SPACE, modes=("eval",), **{"policy.model.multi_pass": several})
@@ -128,7 +128,7 @@ def test_exploration_is_noise_on_the_numbers_and_random_actions():
     assert np.abs(random[:, 1:]).max() <= 1.0
 
 
-def test_spaces_without_one_choice_or_a_box_for_each_of_its_values_are_an_error():
+def test_spaces_without_a_box_per_choice_are_an_error():
     def compiled(kind, *more):
         env = {"env_id": "fakes:Judge", "env_kwargs": {"kind": kind}}
         return compile_run(Config(env=env, policy={"type": "pdqn"}), more)

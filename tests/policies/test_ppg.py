@@ -74,7 +74,7 @@ def rows_for(bench, seed=0):
     return {**rows, "log_prob": log_prob.astype(np.float32)}
 
 
-def test_both_phases_compute_the_losses_of_their_formulas_and_the_gradients(bench):
+def test_both_phases_have_the_losses_of_their_formulas(bench):
     bench.hold_still()
     rows, p = rows_for(bench), bench.params
     output = bench.learn(rows)
@@ -100,7 +100,7 @@ def test_both_phases_compute_the_losses_of_their_formulas_and_the_gradients(benc
             np.testing.assert_allclose(found, slope, rtol=1e-3, atol=1e-5, err_msg=group)
 
 
-def test_an_auxiliary_phase_learns_from_all_rollouts_since_the_last_one(built):
+def test_an_auxiliary_phase_learns_from_all_its_rollouts(built):
     bench = built("more")
     bench.hold_still()
     rollouts = [rows_for(bench, seed) for seed in range(6)]
@@ -112,7 +112,7 @@ def test_an_auxiliary_phase_learns_from_all_rollouts_since_the_last_one(built):
             kit.check_metrics(output.metrics, {"auxiliary_loss": np.mean(found)}, rel=1e-4)
 
 
-def test_the_policy_moves_away_from_the_beginning_of_an_auxiliary_phase_and_its_head_only_there(built):
+def test_the_policy_moves_only_within_an_auxiliary_phase(built):
     bench = built("more")
     rows = rows_for(bench)
     for k in range(3):
@@ -124,6 +124,6 @@ def test_the_policy_moves_away_from_the_beginning_of_an_auxiliary_phase_and_its_
     assert metrics["divergence"] > 1e-6
 
 
-def test_the_divergence_holds_the_policy_where_an_auxiliary_phase_began(built):
+def test_the_divergence_holds_the_policy_of_the_phases_start(built):
     free, cloned = (built(kind).learn(rows_for(built(kind))).metrics["divergence"] for kind in ("free", "cloned"))
     assert 0.0 < cloned < 0.3 * free

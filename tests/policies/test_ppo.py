@@ -103,7 +103,7 @@ def test_the_update_computes_the_loss_of_its_formula(bench):
     check_update(bench, collected(bench, log_prob=old), lag=0)
 
 
-def test_data_of_an_older_policy_are_weighted_and_clipped_around_the_present_one(bench):
+def test_an_older_policys_data_are_weighted_and_clipped(bench):
     old = np.log(np.random.default_rng(1).uniform(0.05, 0.9, BATCH)).astype(np.float32)
     rows = collected(bench, log_prob=old, value=np.full(BATCH, 9.0, np.float32))
     log_prob, _ = categorical(scores(bench.params, "net.actor", rows["obs"]), rows["action"])
@@ -113,7 +113,7 @@ def test_data_of_an_older_policy_are_weighted_and_clipped_around_the_present_one
     assert check_update(bench, rows, lag=1, weight=weight)[0].steps == STEPS
 
 
-def test_the_first_step_on_its_own_data_has_no_kl_and_makes_all_steps(bench):
+def test_the_first_step_on_its_own_data_has_no_kl(bench):
     bench.hold_still()
     output = bench.learn(collected(bench), INDEX)
     metrics = output.metrics
@@ -123,7 +123,7 @@ def test_the_first_step_on_its_own_data_has_no_kl_and_makes_all_steps(bench):
 
 
 @pytest.mark.parametrize("steps", [1, STEPS])
-def test_a_step_on_which_the_policy_has_moved_too_far_is_not_made(bench, steps):
+def test_a_step_after_too_large_a_change_is_not_made(bench, steps):
     rows, before = collected(bench, log_prob=np.full(BATCH, -5.0, np.float32)), bench.policy.state_dict()["params"]
     output = bench.learn(rows, INDEX[:steps])
     assert output.steps == 0
@@ -148,7 +148,7 @@ def test_steps_end_before_the_one_that_finds_the_policy_too_far(built):
         np.testing.assert_allclose(found[0][name], values, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def test_every_step_on_older_data_is_that_on_data_of_the_policy_at_the_start(built, monkeypatch):
+def test_every_step_on_older_data_compares_with_the_start(built, monkeypatch):
     bench = built()
     bench.settings.normalize_advantage = False
     present = collected(bench)
@@ -171,7 +171,7 @@ def test_every_step_on_older_data_is_that_on_data_of_the_policy_at_the_start(bui
     assert all(np.array_equal(table, old) for table, old in zip(batch.tables.host, before))
 
 
-def test_values_and_log_probabilities_are_those_of_what_was_recorded(bench):
+def test_values_and_log_probabilities_are_those_recorded(bench):
     obs, mode = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32), bench.policy.collect_mode
     record = mode.forward(obs)
     assert np.array_equal(mode.value(obs), record["value"])
@@ -245,7 +245,7 @@ def penalized_loss(p, old, rows):
 
 @pytest.mark.shared_graphs
 @pytest.mark.parametrize("kind", ["discrete", "box"])
-def test_the_penalty_is_the_divergence_from_the_policy_before_the_first_step(penalized, kind):
+def test_the_penalty_is_the_divergence_from_before_step_one(penalized, kind):
     moments, params = [], []
     for steps in (1, 2):
         bench = penalized(kind)
@@ -266,9 +266,7 @@ def test_the_penalty_is_the_divergence_from_the_policy_before_the_first_step(pen
 
 @pytest.mark.shared_graphs
 @pytest.mark.parametrize(("divergence", "factor"), [(0.0, 0.5), (AIM / 1.4, 1.0), (1.4 * AIM, 1.0), (1.6 * AIM, 2.0)])
-def test_the_weight_of_the_penalty_is_halved_or_doubled_if_the_divergence_is_far_from_its_aim(
-    penalized, divergence, factor
-):
+def test_the_weight_of_the_penalty_is_halved_or_doubled(penalized, divergence, factor):
     bench = penalized("discrete")
     bench.policy._adapt(divergence)
     assert float(bench.root.kl_weight.asnumpy()) == factor * KL_WEIGHT

@@ -72,7 +72,7 @@ def test_only_what_is_remembered_before_the_first_rows_is_read(bench, rollout):
     assert bench.learn({**rollout, "memory": later}, HALVES).metrics == expected
 
 
-def test_the_update_computes_the_loss_of_its_formula_and_leaves_out_rows_of_resets(bench, rollout):
+def test_the_update_follows_its_formula_without_reset_rows(bench, rollout):
     bench.hold_still()
     rng = np.random.default_rng(1)
     old = rollout["log_prob"] + rng.uniform(-0.4, 0.4, ROWS).astype(np.float32)
@@ -98,7 +98,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_leaves_out_rows_of_rese
 
 
 @pytest.mark.slow
-def test_every_step_on_older_data_is_that_on_data_of_the_policy_at_the_start(built, rollout):
+def test_every_step_on_older_data_compares_with_the_start(built, rollout):
     log_prob = rollout["log_prob"] + np.random.default_rng(1).uniform(-1.0, 1.0, ROWS).astype(np.float32)
     weight = np.minimum(np.exp(rollout["log_prob"] - log_prob), 2.0)
     present = {**rollout, "advantage": rollout["advantage"] * weight}

@@ -41,7 +41,7 @@ def test_loss_and_gradient_are_those_of_the_formula(bench):
     kit.check_gradients(bench.policy, {"net": (loss, p, "net")})
 
 
-def test_the_returns_of_its_chain_are_the_lambda_returns_of_the_paper():
+def test_the_chains_returns_are_the_papers_lambda_returns():
     rng, steps, gamma, lam = np.random.default_rng(0), 12, 0.9, 0.65
     reward, value, following = (rng.standard_normal((steps, 2)).astype(np.float32) for _ in range(3))
     terminated = rng.random((steps, 2)) < 0.2

@@ -61,7 +61,7 @@ class TestUpdate(TeamTests):
         return value - lambda_returns(episode.reward, episode.decay, following, 0.7), np.ones(episode.length)
 
 
-def test_what_is_in_places_behind_the_end_of_an_episode_changes_no_bit_of_the_update(built):
+def test_places_after_an_episodes_end_change_no_update(built):
     made, behind = [], np.arange(TIME)[:, None]
     for number in (0.0, 1e3):
         bench = built()

@@ -51,7 +51,7 @@ def test_levels_are_the_middles_of_equal_shares():
 
 
 @pytest.mark.parametrize(("kappa", "samples"), [(0.3, 7), (1.0, 8), (4.0, 19)])
-def test_the_quantile_huber_loss_equals_the_formula_and_has_its_gradient(huber, kappa, samples):
+def test_the_quantile_huber_loss_equals_the_formula(huber, kappa, samples):
     rng = np.random.default_rng(0)
     target, levels = rng.normal(0.0, 2.0, (4, samples)).astype(np.float32), midpoints(QUANTILES)
     assert_gradient(
@@ -70,7 +70,7 @@ def test_nan_reaches_the_loss_of_its_row(huber):
 
 
 @pytest.mark.parametrize("fused", [False, pytest.param(True, marks=needs_kernels)])
-def test_no_gradient_flows_into_the_target_and_the_priority_is_the_error_of_the_mean(fused):
+def test_no_gradient_flows_into_the_target(fused):
     loss_of = QuantileLoss(1.0)
     if not fused:
         loss_of.fused = None

@@ -42,7 +42,7 @@ bench = each_of(KINDS)
 class TestUpdate(TeamTests):
     parts = 3
     # That of WQMIX has the same family.
-    test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss = None
+    test_places_after_an_episodes_end_change_no_loss = None
 
     def errors(self, own, fixed, episode):
         each, constant = (JointEpisode(p, fixed, episode, self.rows, self.settings) for p in (own, fixed))

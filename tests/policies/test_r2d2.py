@@ -175,7 +175,7 @@ WEIGHTS = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(built, kind):
+def test_the_update_has_the_loss_and_gradient_of_its_formula(built, kind):
     bench = built(kind)
     policy, p, batch = bench.policy, bench.params, bench.buffer.sample(STEPS, BATCH)
     if batch.weight is not None:
@@ -228,7 +228,7 @@ def test_what_fills_up_a_sequence_changes_nothing(bench):
         assert np.array_equal(expected[name][learned], other[name][learned])
 
 
-def test_the_values_of_what_it_collects_are_recorded_for_the_first_priorities(built):
+def test_collected_values_are_recorded_for_first_priorities(built):
     obs, mode = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32), built("gru").policy.collect_mode
     mode.reset()
     assert mode.record_fields == ("q_value", "value", "memory")
@@ -249,7 +249,7 @@ def chain(*overrides):
     return compile_run(user, [*small, *overrides])
 
 
-def test_replayed_sequences_hold_what_was_remembered_when_they_were_collected():
+def test_replayed_sequences_hold_the_collected_memory():
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         policy = training.build(task, chain())
@@ -267,7 +267,7 @@ def test_replayed_sequences_hold_what_was_remembered_when_they_were_collected():
     assert rows["memory"].any()
 
 
-def test_sequences_that_do_not_fit_are_refused_before_anything_is_built():
+def test_sequences_that_do_not_fit_are_refused_first():
     check = training.check_runnable
     for fits in ([], ["policy.other.priority.stride=3", "policy.other.replay=uniform"], ["env.max_episode_steps=4"]):
         check(chain(*fits))

@@ -95,7 +95,7 @@ class TestREDQ(kit.CriticTests):
     def test_critics_with_dropout_are_those_of_the_formulas(self, built):
         self.check_formulas(built("droq"))
 
-    def test_actor_and_temperature_move_in_the_steps_that_are_due_only_also_across_calls(self, bench):
+    def test_actor_and_temperature_move_in_due_steps_across_calls(self, bench):
         bench.settings["policy_delay"] = 3
         rows, parts = self.rows(bench), []
         for k in range(4):

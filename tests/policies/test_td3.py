@@ -74,7 +74,7 @@ class TestTD3(kit.CriticTests):
     Step = Step
 
     @pytest.mark.parametrize(("steps", "delay"), [(1, 3), pytest.param(3, 6, marks=pytest.mark.slow)])
-    def test_actor_and_targets_move_in_the_steps_that_are_due_only_also_across_calls(self, bench, steps, delay):
+    def test_actor_and_targets_move_in_due_steps_across_calls(self, bench, steps, delay):
         bench.settings.policy_delay = delay
         before, kinds, rows = bench.params, set(), self.rows(bench)
         for first in range(1, 6 * steps, steps):
@@ -87,9 +87,7 @@ class TestTD3(kit.CriticTests):
         assert kinds == {True, False}
 
     @pytest.mark.parametrize(("delay", "own"), [(2, 1), (1, 3)])
-    def test_steps_in_one_call_are_those_of_single_calls_and_the_actors_loss_is_the_mean_of_its_own(
-        self, bench, delay, own
-    ):
+    def test_steps_in_one_call_are_those_of_single_calls(self, bench, delay, own):
         bench.settings.policy_delay = delay
         start, rows = copy.deepcopy(bench.policy.state_dict()), self.rows(bench)
         single = [self.learn(bench, rows, k).metrics for k in range(kit.STEPS)]
@@ -103,7 +101,7 @@ class TestTD3(kit.CriticTests):
         assert together["actor_loss"] == pytest.approx(np.mean(losses), rel=1e-4, abs=1e-6)
         assert together["critic_loss"] == pytest.approx(np.mean([m["critic_loss"] for m in single]), rel=1e-4)
 
-    def test_the_noise_on_the_target_action_is_normal_within_its_limit(self, bench):
+    def test_the_target_noise_is_normal_within_its_limit(self, bench):
         draw = bench.batch(bench.rows(), np.zeros((4, 2000)))
         bench.settings.update(target_noise=0.4, noise_clip=0.6)
         noise = bench.policy.inputs(draw, 0.0).steps["noise"].astype(np.float64)

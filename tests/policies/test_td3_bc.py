@@ -69,7 +69,7 @@ def test_without_a_penalty_no_row_has_what_follows():
     assert not {"next_action", "next_known"} & {*kit.make_policy("td3_bc").learn_mode.fields}
 
 
-def test_actions_recorded_in_the_next_state_are_those_of_the_same_episode(bench):
+def test_recorded_next_actions_are_of_the_same_episode(bench):
     """Of two episodes of three steps, a true end and a time limit, and of one that recording cut."""
     action = np.linspace(-1.8, 1.8, 16, dtype=np.float32).reshape(8, 2)
     flags = np.zeros((2, 8), bool)

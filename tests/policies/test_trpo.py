@@ -108,7 +108,7 @@ def rows_for(bench):
 
 
 @pytest.mark.parametrize("bench", KINDS, indirect=True)
-def test_the_step_is_the_longest_of_the_quadratic_model_that_the_search_accepts(bench):
+def test_the_step_is_the_longest_that_the_search_accepts(bench):
     p, rows = bench.params, rows_for(bench)
     limit, searches = bench.settings.max_kl, bench.settings.line_search
     step = longest(p, rows, limit)

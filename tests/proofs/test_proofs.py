@@ -46,7 +46,7 @@ def results(tmp_path):
     return Results(tmp_path)
 
 
-def test_the_table_is_written_between_the_markers_and_the_curve_is_drawn(results, tmp_path):
+def test_the_table_is_written_and_the_curve_drawn(results, tmp_path):
     pytest.importorskip("matplotlib")
     proof_pages.update(results)
     assert "Not measured yet" in (tmp_path / "ppo.md").read_text()
@@ -108,7 +108,7 @@ def test_results_of_other_settings_are_left_out(results):
     assert [(each["seed"], each["eval_mean"]) for each in results.of("learning", "cartpole_ppo")] == [(1, 490.0)]
 
 
-def test_a_command_that_has_a_row_is_done_and_a_change_of_its_settings_is_said(results):
+def test_a_command_with_a_row_is_done_and_changes_are_told(results):
     row = {**record(1, 490.0), "command": JOB.command}
     results.append("learning", row)
     assert results.has(JOB)
@@ -122,7 +122,7 @@ def test_a_command_that_has_a_row_is_done_and_a_change_of_its_settings_is_said(r
     assert "1 of 1 rows are older than a change" in proof_pages.TABLES["seeds"](results)
 
 
-def test_a_run_stays_at_its_target_if_the_evaluations_of_the_next_50000_steps_do(results):
+def test_a_run_stays_at_its_target_for_50000_steps(results):
     steps = [10_000, 30_000, 60_000, 90_000]
     run = {"curve": {"env_step": steps, "eval_return": [9.0, 5.0, 7.0, 1.0]}, "env_step": 100_000, "eval_mean": 6.0}
     # The first one that is 50,000 steps later is the last one that counts.
@@ -166,7 +166,7 @@ def test_the_plan_has_all_seeds_of_what_is_asked_for():
     assert len(plan(parse_arguments([]))) == len(collected) + seeds + in_lanes + in_studies + on_data + 1
 
 
-def test_a_preset_that_learns_from_recorded_data_runs_for_its_own_gradient_steps():
+def test_a_preset_of_recorded_data_runs_its_own_steps():
     (job,) = plan(parse_arguments(["--only", "cartpole_bc", "--seeds", "1"]))
     assert job.overrides == ("seed=0",)
     assert LEARNING["cartpole_bc"].recorded == (Source("cartpole_ppo", 20_000),)

@@ -51,7 +51,7 @@ def stopped_at_a_checkpoint(process, run_dir):
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the system does not group processes by session")
-def test_a_session_that_the_queue_starts_has_its_low_priority_among_sessions(monkeypatch):
+def test_a_queued_session_has_its_low_priority(monkeypatch):
     monkeypatch.setattr(os, "nice", lambda step: 19)
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
         share_as_little(process.pid)
@@ -61,7 +61,7 @@ def test_a_session_that_the_queue_starts_has_its_low_priority_among_sessions(mon
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_and_continued_ends_as_without_a_stop(tmp_path, monkeypatch):
+def test_a_stopped_and_continued_run_ends_as_without_a_stop(tmp_path, monkeypatch):
     whole = run_learning(JOB, tmp_path / "whole")
     folder = tmp_path / "runs" / JOB.folder
     run_dir = RunDir(folder / JOB.preset)
@@ -78,7 +78,7 @@ def test_a_run_that_was_stopped_and_continued_ends_as_without_a_stop(tmp_path, m
     assert Results(tmp_path / "docs").has(JOB)
 
 
-def test_runs_with_a_lower_priority_number_are_first_and_others_in_the_order_of_the_list():
+def test_lower_priority_numbers_run_first_then_in_list_order():
     listed = [Queued("a", 0, 10, 1), Queued("b", 0, 10, 0), Queued("a", 1, 10, 1), Queued("b", 1, 10, 0)]
     assert [(job.preset, job.seed) for job in in_order(listed)] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
     presets = [job.preset for job in in_order()]
@@ -93,7 +93,7 @@ def test_a_preset_of_the_queue_is_not_trained_without_it(capsys):
     assert "also give --queue" in capsys.readouterr().err
 
 
-def test_what_has_a_row_is_not_run_again_and_a_failure_does_not_stop_the_queue(tmp_path, monkeypatch, capsys):
+def test_what_has_a_row_is_not_run_again(tmp_path, monkeypatch, capsys):
     ran = []
 
     def learn(job, runs, resume):

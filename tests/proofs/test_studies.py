@@ -115,7 +115,7 @@ def of(part, params):
     return {name: value for name, value in params.items() if name.startswith(f"{part}.")}
 
 
-def test_the_actor_steps_as_in_sac_with_critics_that_have_stepped(tiny_config, monkeypatch):
+def test_the_actor_steps_as_in_sac_after_its_critics(tiny_config, monkeypatch):
     raw = {"policy.learn.alpha": 0.2, "policy.model.normalize_obs": False}
     cfg = tiny_config("sac", VECTOR, space_of(2), **raw)
     policy = get_policy_class("sac")(cfg)
@@ -160,7 +160,7 @@ def test_a_run_is_better_with_the_share_of_pairs_that_it_wins():
     assert improvement([5.0], [1.0, 2.0, 3.0]) == 1.0
 
 
-def test_the_table_of_defaults_shows_both_sides_after_half_and_all_of_the_steps(tmp_path):
+def test_the_table_of_defaults_shows_both_sides_twice(tmp_path):
     results, name = Results(tmp_path), "ppo:LunarLander-v3"
     for side, seed, means in (("minding", 0, (-20, 200)), ("minding", 1, (0, 100)), ("SB3", 0, (-10, 50))):
         evaluations = [{"mean": mean, "seconds": 10 * k} for k, mean in enumerate(means, 1)]
@@ -176,7 +176,7 @@ def test_the_table_of_defaults_shows_both_sides_after_half_and_all_of_the_steps(
 
 
 @pytest.mark.parametrize("env", [Servers, Warehouse, Spot])
-def test_the_tasks_of_large_scales_are_environments_as_gymnasium_wants_them(env):
+def test_the_tasks_of_large_scales_are_gymnasium_environments(env):
     check_env(env(), skip_render_check=True)
 
 
@@ -203,7 +203,7 @@ def row(seed, mean, returns, steps=(50_000, 100_000), **more):
     return {**head, "eval_mean": mean, "env_step": 1_001_472, "best": best, "curve": curve, **more}
 
 
-def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
+def test_the_best_is_the_highest_mean_over_seeds():
     rows = [row(0, 0.0, [100.0, 300.0]), row(1, 0.0, [400.0, 240.0])]
     # The means over seeds are 250 and 270; the deviation at the second step is that of 300 and 240.
     assert best_of_means(rows) == (270.0, 30.0)
@@ -212,7 +212,7 @@ def test_the_best_is_the_highest_mean_over_seeds_not_the_mean_of_the_highest():
     assert best_of_means([row(0, 0.0, [1.0, 9.0]), row(1, 0.0, [3.0, 8.0], (50_000, 120_000))]) == (2.0, 1.0)
 
 
-def test_environments_are_put_together_in_units_of_the_published_means(tmp_path):
+def test_environments_are_joined_in_units_of_published_means(tmp_path):
     published = {"mujoco": {"Tianshou": {"scores": {"hopper_ppo": [200.0, 1.0], "ant_ppo": [100.0, 1.0]}}}}
     results = Results(tmp_path)
     for line in (
@@ -244,7 +244,7 @@ def test_the_grid_has_a_panel_for_each_pair(tmp_path):
 # Recorded data
 
 
-def test_a_medium_policy_is_a_third_of_the_way_from_random_play_to_the_expert():
+def test_a_medium_policy_is_a_third_of_the_way_to_the_expert():
     steps = np.array([10, 20, 30, 40])
     # (0 - -300) / 3 = 100 above random play, which is at -300.
     assert benchmark_sets.medium_step(steps, np.array([-201.0, -200.0, -50.0, 0.0]), random=-300.0) == 20
@@ -299,7 +299,7 @@ def test_coverage_is_drawn_of_the_data_of_presets(tmp_path):
 
 
 @pytest.mark.parametrize(("chain", "value"), [(plus_one, 1.0), (minus_one, -1.0)])
-def test_a_constant_takes_the_place_of_every_reward_in_the_chain_of_gail(chain, value):
+def test_a_constant_takes_the_place_of_gails_rewards(chain, value):
     estimate = Constant(value).estimate(types.SimpleNamespace(shape=(3, 2)))
     assert estimate.reward.dtype == np.float32
     np.testing.assert_array_equal(estimate.reward, np.full((3, 2), value))

@@ -88,7 +88,7 @@ def first_legal(game):
     return lambda state: (np.zeros((len(state[0]), game.actions)), np.zeros(len(state[0])))
 
 
-def test_a_game_that_does_not_say_where_its_stones_are_is_played_by_its_legal_actions():
+def test_a_game_without_places_is_played_by_its_legal_actions():
     outcome, lines = play(["4", "2", "6"], OnePlane(), first_legal(GAME))
     assert outcome == -1.0
     assert lines[1].startswith("no board is drawn: OnePlane has no method stones(state)")
@@ -97,7 +97,7 @@ def test_a_game_that_does_not_say_where_its_stones_are_is_played_by_its_legal_ac
     ]  # fmt: skip
 
 
-def test_a_game_with_more_actions_than_squares_shows_the_board_and_its_legal_actions():
+def test_a_game_with_more_actions_than_squares_shows_both():
     game = EachSquareTwice()
     outcome, lines = play(["13"], game, first_legal(game))
     assert outcome is None
@@ -122,7 +122,7 @@ def test_the_agent_moves_first_with_second():
     assert lines[-2:] == ["your move (O): ", "left after 1 ply"]
 
 
-def test_undo_takes_back_a_move_and_its_answer_and_hint_tells_the_best():
+def test_undo_takes_back_a_move_and_hint_tells_the_best():
     outcome, lines = play(["undo", "4", "undo", "4", "hint", "quit"])
     assert outcome is None
     assert "you have no move to take back" in lines
@@ -131,7 +131,7 @@ def test_undo_takes_back_a_move_and_its_answer_and_hint_tells_the_best():
     assert lines[-1] == "left after 2 plies"
 
 
-def test_moves_that_are_none_are_asked_for_again_with_one_line_each():
+def test_invalid_moves_are_asked_for_again():
     _, lines = play(["4", "4", "12", "-1", "x", ""])
     answers = [line for line in lines if "expected" in line]
     assert answers == [
@@ -233,7 +233,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_what_follows_the_end_of_the_input_of_a_terminal_begins_a_line(saved, printed, monkeypatch):
+def test_what_follows_the_end_of_the_input_begins_a_line(saved, printed, monkeypatch):
     monkeypatch.setattr("sys.stdin", Terminal())
     assert printed("play", saved.path).endswith("your move (X): \nleft after 0 plies\n")
 

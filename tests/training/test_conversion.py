@@ -87,7 +87,7 @@ def read(name, folder, **options):
     return load_dataset(folder), done
 
 
-def test_the_own_form_and_minari_give_back_every_row_of_a_thousand_episodes(episodes, tmp_path):
+def test_own_form_and_minari_give_back_a_thousand_episodes(episodes, tmp_path):
     data = joined(episodes, {"env": ENV})
     save_dataset(tmp_path / "own", data)
     export_minari(data, tmp_path / "minari", "toy/all-v0")
@@ -167,7 +167,7 @@ def test_d4rl_with_successors_gives_back_every_row(episodes, tmp_path):
 
 
 @pytest.mark.parametrize("horizon", [None, LIMIT])
-def test_d4rl_without_successors_loses_the_rows_whose_successor_nobody_knows(horizon, episodes, tmp_path):
+def test_d4rl_without_successors_loses_only_unknown_rows(horizon, episodes, tmp_path):
     """By `timeouts`, or by the horizon: then every episode that does not terminate has its length."""
     made = [each for each in episodes if horizon is None or each.terminated or each.truncated]
     write_d4rl(tmp_path / "set.hdf5", made, successors=False, timeouts=horizon is None)
@@ -197,14 +197,14 @@ def test_a_file_that_stops_within_an_episode_is_cut_there(tmp_path):
         assert (len(found), found.terminated.any(), found.truncated.any()) == (steps, False, False)
 
 
-def test_spaces_of_a_file_without_an_environment_are_made_of_its_arrays(tmp_path):
+def test_spaces_without_an_environment_come_from_the_arrays(tmp_path):
     write_d4rl(tmp_path / "walk.hdf5", generated(4), successors=True)
     found, _ = read(tmp_path / "walk.hdf5", tmp_path / "out")
     env = found.about["env"]
     assert (env["env_id"], env["observation"]["shape"], env["env_action"]["rescaled"]) == ("data", [2], False)
 
 
-def test_files_that_name_no_environment_are_joined_whatever_their_names(tmp_path):
+def test_files_that_name_no_environment_are_joined(tmp_path):
     first, second = generated(4), generated(3, seed=1)
     for name, made in (("one", first), ("two", second)):
         write_d4rl(tmp_path / f"{name}.hdf5", made, successors=True)
@@ -235,7 +235,7 @@ def damaged(kind, episodes):
 
 
 @pytest.mark.parametrize(("kind", "message"), [("NaN", "obs holds NaN"), ("action", r"the action of step 0 is \[7")])
-def test_damage_is_reported_with_file_episode_and_field_or_left_out_and_counted(kind, message, tmp_path):
+def test_damage_is_reported_or_left_out_and_counted(kind, message, tmp_path):
     made = generated(6)
     write_d4rl(tmp_path / "set.hdf5", damaged(kind, made), successors=True)
     with pytest.raises(DataError, match=rf"set.hdf5', episode 2: .*{message}.*--skip-damaged"):
@@ -296,7 +296,7 @@ def test_a_damaged_episode_of_a_minari_set_is_reported(message, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["set.hdf5", "set/data/main_data.hdf5"])
-def test_files_with_changed_bytes_are_damaged_or_read_and_never_a_traceback(form, tmp_path):
+def test_files_with_changed_bytes_never_give_a_traceback(form, tmp_path):
     if form == "set.hdf5":
         write_d4rl(tmp_path / form, generated(5), successors=True)
     else:
@@ -316,7 +316,7 @@ def test_files_with_changed_bytes_are_damaged_or_read_and_never_a_traceback(form
 
 
 @pytest.mark.parametrize("spec", ["[" * 50_000, "[1]", '{"additional_wrappers": [{"name": [1]}, 1]}', '{"id": 5}'])
-def test_a_spec_that_is_not_that_of_an_environment_counts_as_none(spec, tmp_path):
+def test_a_spec_of_no_environment_counts_as_none(spec, tmp_path):
     export_minari(joined(generated(5), {"env": ENV}), tmp_path / "set", "toy/five-v0")
     metadata = json.loads((tmp_path / "set" / "data" / "metadata.json").read_text())
     del metadata["minding"]

@@ -117,7 +117,7 @@ def test_actions_at_their_limits_are_pointed_out():
     )
 
 
-def test_a_description_says_sizes_ends_returns_and_the_fingerprint():
+def test_a_description_states_sizes_returns_and_fingerprint():
     data = load_dataset(recorded("Pendulum-v1"))
     rows = describe_dataset(data)
     assert (rows["environment"], rows["steps"], rows["fingerprint"]) == ("Pendulum-v1", "300", data.digest)
@@ -133,7 +133,7 @@ def test_episodes_of_one_length_have_one_length():
     assert describe_dataset(other)["episodes"] == "2, of 100 to 200 steps, mean 150.0"
 
 
-def test_rows_that_a_conversion_leaves_out_make_no_episode_end_early(pole):
+def test_rows_left_out_by_a_conversion_end_no_episode(pole):
     episodes, env = pole
     timed_out = [dataclasses.replace(episodes[0], terminated=False, truncated=True)]
     for shortened, expected in ((0, True), (1, False)):
@@ -143,7 +143,7 @@ def test_rows_that_a_conversion_leaves_out_make_no_episode_end_early(pole):
         assert any(note.startswith("truncated before the time limit") for note in notes) == expected
 
 
-def test_a_set_in_minaris_form_gets_an_id_by_which_minari_finds_it(tmp_path, refused):
+def test_a_set_in_minaris_form_gets_an_id(tmp_path, refused):
     for name in ("bad id", "pole", "/pole-v0", "a b/pole-v0", "../up-v0", "pole-v"):
         error = refused("data", "convert", "absent", "--out", tmp_path / "set", "--to-minari", name)
         assert error.startswith(f"minding: {name!r} is not the id of a Minari set: expected letters")
@@ -152,7 +152,7 @@ def test_a_set_in_minaris_form_gets_an_id_by_which_minari_finds_it(tmp_path, ref
         parse_dataset_id(name)
 
 
-def test_converting_says_nothing_but_the_result_where_there_is_no_terminal(tmp_path, capsys, monkeypatch):
+def test_converting_prints_only_the_result_in_a_pipe(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("minding.training.conversion.convert", told_thousands)
     assert run(["data", "convert", str(recorded("CartPole-v1")), "--out", str(tmp_path / "set")]) == 0
     printed = capsys.readouterr()
@@ -160,7 +160,7 @@ def test_converting_says_nothing_but_the_result_where_there_is_no_terminal(tmp_p
     assert printed.out.splitlines()[0] == "1 step of 1 episode, 1 row dropped: what followed is not known"
 
 
-def test_converting_says_that_ends_with_both_flags_count_as_terminated(tmp_path, capsys):
+def test_converting_tells_that_double_ends_are_terminated(tmp_path, capsys):
     h5py = pytest.importorskip("h5py")
     ends = np.arange(8) % 4 == 3
     with h5py.File(tmp_path / "both.hdf5", "w") as file:

@@ -58,7 +58,7 @@ def test_an_action_of_very_many_is_visible_and_counted():
 
 
 @pytest.mark.parametrize(("width", "kind"), [(1, "columns"), (4, "lines"), (17, "table")])
-def test_numbers_of_actions_are_columns_lines_or_a_table_by_their_count(width, kind):
+def test_actions_are_columns_lines_or_a_table_by_count(width, kind):
     action = np.linspace(-1, 1, STEPS * width, dtype=np.float32).reshape(STEPS, width)
     _, (_, _, actions, *others) = panels(data_of(action, {**space_of(width), "rescaled": True}))
     assert bool(actions.images) == (kind == "table")
@@ -69,7 +69,7 @@ def test_numbers_of_actions_are_columns_lines_or_a_table_by_their_count(width, k
         assert np.nansum(actions.images[0].get_array()) == 4 * STEPS * width
 
 
-def test_components_in_other_units_are_drawn_as_shares_of_their_ranges():
+def test_components_in_other_units_are_shares_of_their_ranges():
     action = np.linspace([0.0, -1.0, 0.0], [10.0, 1.0, 5000.0], 8)
     space = {"kind": "box", "shape": [3], "dtype": "float32", "low": [0.0, -1.0, 0.0], "high": [10.0, 1.0, 5000.0]}
     shares, name = _on_one_axis(action, space)

@@ -40,7 +40,7 @@ def made(cfg):
 
 
 @pytest.mark.parametrize(("algorithm", "kind", "rescale"), CASES)
-def test_eval_mode_plays_a_plain_environment_as_the_evaluator_does(algorithm, kind, rescale):
+def test_eval_mode_plays_as_the_evaluator_does(algorithm, kind, rescale):
     cfg = settings(algorithm, kind, rescale)
     policy = made(cfg)
     manager = make_evaluator_env(cfg)

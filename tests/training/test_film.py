@@ -107,7 +107,7 @@ def test_a_film_that_is_stopped_is_not_written(tmp_path):
     assert not file.exists()
 
 
-def test_a_run_is_filmed_after_its_final_evaluation_if_it_is_asked_for(tmp_path):
+def test_a_run_is_filmed_after_its_final_evaluation(tmp_path):
     small = ["policy.model.hidden=[8]", "policy.collect.n_sample=64", "run.max_env_step=64", "run.final_episodes=1"]
     cfg = config(tmp_path, "Painted", *small, "run.video=true", "env.backend=sync")
     run_dir = RunDir.create(cfg)

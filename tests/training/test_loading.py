@@ -147,7 +147,7 @@ def test_a_policy_that_cannot_be_built_is_no_damage(mistake, make_run, monkeypat
 
 
 @pytest.mark.parametrize("share", [0.6, 0.67, 0.95])
-def test_a_configuration_that_was_cut_off_is_refused_with_the_keys_that_it_lacks(share, make_run, built, capsys):
+def test_a_truncated_configuration_is_refused_with_its_keys(share, make_run, built, capsys):
     run_dir = make_run("cut")
     cfg = run_dir.load_config()
     state = {"policy": {"params": {"w": np.zeros(1, np.float32)}}, "config": cfg}

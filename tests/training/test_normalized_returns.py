@@ -21,7 +21,7 @@ pytestmark = pytest.mark.shared_graphs
 
 
 @pytest.mark.parametrize("references", [References(20.0, 500.0), None], ids=["with references", "without"])
-def test_a_run_logs_and_shows_normalized_returns_if_its_data_carry_references(references, tmp_path):
+def test_a_run_logs_normalized_returns_if_data_have_references(references, tmp_path):
     data = load_dataset(recorded("CartPole-v1"))
     save_dataset(tmp_path / "data", dataclasses.replace(data, about=carrying(data.about, references)))
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
@@ -49,7 +49,7 @@ def test_a_run_logs_and_shows_normalized_returns_if_its_data_carry_references(re
     assert shown == f"{summary.eval_normalized:.1f} (random 0, expert 100)"
 
 
-def test_references_score_0_and_100_and_joined_sets_need_the_same():
+def test_references_score_0_and_100_and_joined_sets_agree():
     first = References(-1170.0, -136.0)
     assert [first.normalized(each) for each in (-1170.0, -136.0, -653.0)] == [0.0, 100.0, 50.0]
     assert common([None, first, first]) == first

@@ -143,7 +143,7 @@ def test_what_may_be_meant_is_noted(name, logs, printed):
     assert text in printed("data", "check", "spoiled")
 
 
-def test_an_end_that_is_missing_is_noticed_where_it_goes_back_to_the_start(tmp_path, monkeypatch, capsys, printed):
+def test_a_missing_end_is_noticed_by_a_jump_to_the_start(tmp_path, monkeypatch, capsys, printed):
     monkeypatch.chdir(tmp_path)
     data = load_dataset(recorded("CartPole-v1"))
     first, second, *rest = list(episodes_of(data))

@@ -80,7 +80,7 @@ def test_an_episode_of_a_run_is_filmed(trained, printed):
     assert ended == f"ppo on CartPole-v1: return {steps:.1f} in {steps} steps"
 
 
-def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(trained, tmp_path, printed, refused):
+def test_the_command_records_and_writes_over_nothing(trained, tmp_path, printed, refused):
     arguments = ["data", "record", str(trained.path), "--steps", "100", "--seed", "5", "--out", str(tmp_path / "data")]
     out = printed(*arguments, "--ckpt", newest_checkpoint(trained.checkpoints)).splitlines()
     data = load_dataset(tmp_path / "data")
@@ -107,7 +107,7 @@ def test_bad_input_of_the_command_is_one_line_and_exit_code_2(arguments, message
     assert not (trained.path / "data").exists()
 
 
-def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_path, refused, monkeypatch):
+def test_the_run_of_a_team_is_refused_first(tmp_path, refused, monkeypatch):
     cfg = compile_run(load_user_config("simple_spread_vdn"), [f"run.out_dir={tmp_path}", "exp_name=team"])
     run_dir = RunDir.create(cfg)
     # Neither the policy nor the environments are made.
@@ -120,7 +120,7 @@ def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_pa
     assert not (run_dir.path / "data").exists()
 
 
-def test_steps_without_a_whole_episode_are_recorded_and_pointed_out(trained, tmp_path, printed):
+def test_steps_without_a_whole_episode_are_recorded(trained, tmp_path, printed):
     assert "2 steps, no complete episode: record more steps to learn the returns" in printed(
         "data", "record", trained.path, "--steps", "2", "--out", tmp_path / "data"
     )

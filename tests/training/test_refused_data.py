@@ -48,9 +48,7 @@ def folders(tmp_path_factory):
     return parent
 
 
-def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_they_were(
-    folders, tmp_path, refused, monkeypatch
-):
+def test_converted_and_repaired_data_are_as_they_were(folders, tmp_path, refused, monkeypatch):
     (tmp_path / "my set").mkdir()
     (tmp_path / "my set" / "metadata.json").write_text("{}")
     (tmp_path / "pole.hdf5").write_bytes(b"rows")
@@ -110,9 +108,7 @@ def not_prepared(monkeypatch):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_command_and_a_script_get_the_error_before_mindspore_is_prepared_and_no_run_folder_stays(
-    name, folders, tmp_path, refused, not_prepared
-):
+def test_errors_come_before_mindspore_and_leave_no_folder(name, folders, tmp_path, refused, not_prepared):
     batch_size, message = REFUSED[name]
     settings = [f"policy.other.data={folders / name}", f"policy.learn.batch_size={batch_size}"]
     assert re.search(message, refused("train", "cartpole_bc", *settings, f"run.out_dir={tmp_path / 'runs'}"))
@@ -138,9 +134,7 @@ LATER = {
 
 
 @pytest.mark.parametrize("name", LATER)
-def test_what_is_known_only_from_the_arrays_is_refused_before_mindspore_is_prepared(
-    name, folders, tmp_path, refused, not_prepared
-):
+def test_errors_in_the_arrays_come_before_mindspore(name, folders, tmp_path, refused, not_prepared):
     more, damage, message = LATER[name]
     data = shutil.copytree(folders / "good", tmp_path / "data")
     if damage is not None:
@@ -164,9 +158,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("name", UNFIT)
-def test_settings_that_do_not_fit_are_refused_before_mindspore_is_prepared(
-    name, folders, tmp_path, refused, not_prepared
-):
+def test_settings_that_do_not_fit_are_refused_before_mindspore(name, folders, tmp_path, refused, not_prepared):
     arguments, message = UNFIT[name]
     if name == "fqe of several choices":
         data = Dataset.of_episodes([{**LOG, "action": [[0, 1], [1, 0], [1, 1]]}] * 2)
@@ -184,7 +176,7 @@ def test_settings_that_do_not_fit_are_refused_before_mindspore_is_prepared(
     assert not (tmp_path / "runs").exists()
 
 
-def test_equal_references_are_refused_before_mindspore_is_prepared(folders, tmp_path, not_prepared):
+def test_equal_references_are_refused_before_mindspore(folders, tmp_path, not_prepared):
     data = shutil.copytree(folders / "good", tmp_path / "data")
     manifest = read_manifest(data)
     manifest["about"]["references"] = {"random": 3.0, "expert": 3.0}

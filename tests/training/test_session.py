@@ -46,7 +46,7 @@ def test_a_run_has_the_context_of_its_chain(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)], ids=["SIGINT", "SIGTERM"]
 )
-def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error, monkeypatch, tmp_path, caplog):
+def test_a_signal_ends_the_callers_loop_once_the_run_is_saved(number, error, monkeypatch, tmp_path, caplog):
     build = session.build
 
     def build_and_signal(task, cfg, policy):
@@ -84,7 +84,7 @@ def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error,
     assert summary.stop_reason == number.name
 
 
-def test_a_logger_that_is_not_installed_ends_a_run_before_it_begins(tmp_path, monkeypatch):
+def test_a_missing_logger_ends_a_run_before_it_begins(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, run={"loggers": ["tensorboard", "wandb"]})
     cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
@@ -97,14 +97,14 @@ def test_a_logger_that_is_not_installed_ends_a_run_before_it_begins(tmp_path, mo
     ("key", "value", "message"),
     [("learning_rat", 0.5, "did you mean 'learning_rate'"), ("gamma", 5.0, r"expected a number in \[0, 1\]")],
 )
-def test_what_a_script_sets_after_compiling_is_checked_before_it_trains(key, value, message):
+def test_what_a_script_sets_late_is_checked_before_training(key, value, message):
     cfg = compile_run("cartpole_ppo")
     cfg.policy.learn[key] = value
     with pytest.raises(ConfigError, match=message):
         training.check_runnable(cfg)
 
 
-def test_more_collectors_than_the_learner_keeps_busy_are_refused_before_anything_is_built():
+def test_more_collectors_than_are_of_use_are_refused_first():
     # Its default: PPO states a staleness of 1.
     with pytest.raises(ConfigError, match=r"lanes\.collectors=3: with lanes\.max_staleness=1, at most 2 can work"):
         training.check_runnable(compile_run("cartpole_ppo", ["lanes.async_mode=true", "lanes.collectors=3"]))

@@ -57,7 +57,7 @@ def begun(learned, tmp_path_factory):
     return folder / "run", state
 
 
-def test_weights_targets_optimizer_moments_and_scale_are_those_of_the_other_run(learned, begun):
+def test_weights_targets_and_moments_are_the_other_runs(learned, begun):
     state, _ = load_checkpoint(newest_checkpoint(learned / "ckpt"))
     there, here = state["policy"], begun[1]
     assert there["params"].keys() == here["params"].keys()
@@ -99,7 +99,7 @@ def test_a_resumed_run_does_not_ask_for_the_other_one(learned, begun, tmp_path):
         (["policy.type=iql"], CheckpointError, "policy.type is 'awac' there and 'iql' here"),
     ],
 )
-def test_what_cannot_be_taken_over_is_refused_before_anything_is_built(more, error, message, learned, tmp_path):
+def test_what_cannot_be_taken_over_is_refused_first(more, error, message, learned, tmp_path):
     shutil.copytree(learned, tmp_path / "empty", ignore=lambda folder, names: [n for n in names if n == "ckpt"])
     algorithm = "iql" if more == ["policy.type=iql"] else "awac"
     more = [each.replace("EMPTY", str(tmp_path / "empty")) for each in more if "policy.type" not in each]
@@ -178,7 +178,7 @@ def test_a_saved_agent_is_begun_with_and_what_it_lacks_is_new(held_out, tmp_path
         training.check_begin(settings("policy.model.hidden=[8]", *HELD, f"run.begin_from={saved}"))
 
 
-def test_a_loaded_agent_continues_from_its_weights_and_not_from_what_they_began_with(held_out, tmp_path):
+def test_a_loaded_agent_continues_from_its_own_weights(held_out, tmp_path):
     run, saved, action = held_out
     cfg = load_config(saved / "config.yaml")
     cfg.run.begin_from = str(run)
@@ -191,7 +191,7 @@ def test_a_loaded_agent_continues_from_its_weights_and_not_from_what_they_began_
     np.testing.assert_array_equal(agent.predict(np.zeros(3, np.float32)), action)
 
 
-def test_an_agent_acts_where_its_data_are_gone_and_says_so_when_it_is_to_learn(held_out, tmp_path):
+def test_an_agent_acts_where_its_data_are_missing(held_out, tmp_path):
     run, saved, action = held_out
     for number, folder in enumerate((run, saved)):
         moved = shutil.copytree(folder, tmp_path / str(number))
@@ -213,7 +213,7 @@ def test_an_agent_acts_where_its_data_are_gone_and_says_so_when_it_is_to_learn(h
     assert "agent.evaluate" not in (saved / "README.md").read_text()
 
 
-def test_a_run_that_begins_with_recorded_data_takes_the_scale_of_rewards_from_them(tmp_path):
+def test_a_run_takes_the_reward_scale_of_recorded_data(tmp_path):
     cfg = settings(*ONLINE, f"run.out_dir={tmp_path}", "exp_name=run")
     training.train(cfg, RunDir.create(cfg), progress=False)
     state, _ = load_checkpoint(newest_checkpoint(tmp_path / "run" / "ckpt"))

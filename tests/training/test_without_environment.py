@@ -32,7 +32,7 @@ def settings(data, *more):
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_spaces_and_limits_are_those_of_the_environment_that_was_recorded(env_id):
+def test_spaces_and_limits_are_the_recorded_environments(env_id):
     expected = compile_run(Config(env={"env_id": env_id}, policy={"type": "bc"})).env.spec
     assert settings(recorded(env_id)).env.spec == expected
 
@@ -54,7 +54,7 @@ def trained(tmp_path_factory):
     return folder / "run", summary, dataset
 
 
-def test_data_that_stay_in_their_file_give_the_same_weights_and_moments(tmp_path):
+def test_data_read_from_their_file_give_the_same_weights(tmp_path):
     more = ["run.max_train_iter=40", "policy.learn.batch_size=32", "policy.model.normalize_obs=true"]
     more += ["policy.other.holdout=0.2", "policy.eval.freq=32"]
     data, states, judged = load_dataset(recorded("CartPole-v1")), [], []
@@ -86,7 +86,7 @@ def test_it_learns_and_is_evaluated_nowhere(trained):
     assert np.isnan(summary.eval_return)
 
 
-def test_the_policy_acts_where_there_is_an_environment_and_its_data_are_gone(trained):
+def test_the_policy_acts_where_its_data_are_missing(trained):
     folder, _, dataset = trained
     cfg, policy, _ = training.load_policy(RunDir.open(folder))
     assert set(policy.eval_mode.forward(dataset.obs[""][:50]).tolist()) <= {0, 1}
@@ -97,7 +97,7 @@ def test_the_policy_acts_where_there_is_an_environment_and_its_data_are_gone(tra
     assert (cfg.env.spec.max_episode_steps, cfg.env.spec.env_action.n) == (500, 2)
 
 
-def test_an_agent_acts_and_is_saved_and_loaded_without_an_environment(tmp_path):
+def test_an_agent_needs_no_environment_to_act_and_be_saved(tmp_path):
     settings = [f"policy.other.data={recorded('Pendulum-v1')}", f"run.out_dir={tmp_path}"]
     agent = minding.Agent("bc", "data", settings=settings, progress=False)
     action = agent.predict(np.zeros(3, np.float32))
@@ -114,7 +114,7 @@ def judged_rows(run_dir):
     return [(int(row["train_iter"]), float(row["eval/other_actions"])) for row in rows]
 
 
-def test_the_final_policy_is_judged_wherever_the_run_stops_and_a_resumed_run_has_the_rows_of_one_that_did_not(tmp_path):
+def test_the_final_policy_is_judged_wherever_the_run_stops(tmp_path):
     arguments = ["train", "bc", "env.env_id=data", f"policy.other.data={recorded('CartPole-v1')}", "run.loggers=[]"]
     arguments += ["policy.learn.batch_size=32", "policy.learn.steps_per_call=8", "policy.eval.freq=32"]
     arguments += ["policy.other.holdout=0.2", "policy.learn.anneal_steps=72", "--no-progress"]
@@ -132,7 +132,7 @@ def test_the_final_policy_is_judged_wherever_the_run_stops_and_a_resumed_run_has
     assert parts.figures()["data_eval"] == whole.figures()["data_eval"] == {"other_actions": judged_rows(whole)[-1][1]}
 
 
-def test_the_summary_says_what_the_data_say_and_draws_it_or_that_nothing_judges(tmp_path, capsys, printed):
+def test_the_summary_draws_recorded_data_or_says_nothing_judges(tmp_path, capsys, printed):
     arguments = ["train", "iql", "env.env_id=data", f"policy.other.data={recorded('Pendulum-v1')}", "run.loggers=[]"]
     arguments += ["policy.learn.batch_size=32", "run.max_train_iter=32", "policy.model.hidden=[8]", "--no-progress"]
     arguments += [f"run.out_dir={tmp_path}", "policy.learn.gamma=0.5", "policy.eval.fqe_steps=100"]
@@ -172,9 +172,7 @@ def test_spaces_are_found_again_from_their_descriptions():
         assert action_space(describe_actions(space, rescale=True)) == space
 
 
-def test_the_policy_is_judged_in_an_environment_that_has_the_spaces_of_its_data(
-    trained, capsys, tmp_path, refused, printed
-):
+def test_the_policy_is_judged_in_an_environment_of_its_spaces(trained, capsys, tmp_path, refused, printed):
     folder, _, _ = trained
     assert printed("eval", folder, "--env", "CartPole-v1", "--episodes", "5").startswith("bc on CartPole-v1: return ")
     assert run(["record", str(folder), "--env", "CartPole-v1", "--out", str(tmp_path / "pole.gif")]) == 0
@@ -188,7 +186,7 @@ def test_the_policy_is_judged_in_an_environment_that_has_the_spaces_of_its_data(
         assert message in refused("eval", folder, "--env", env_id)
 
 
-def test_bounds_of_observations_do_not_matter_and_those_of_actions_do_where_they_are_rescaled_to():
+def test_bounds_matter_only_for_actions_that_are_rescaled():
     cfg = compile_run("bc", ["env.env_id=Pendulum-v1"])
     cfg.env.spec.observation.high = [9.0, 9.0, 9.0]
     assert in_environment(cfg, "Pendulum-v1").env.spec.observation.high == [1.0, 1.0, 8.0]
@@ -222,7 +220,7 @@ def test_what_plays_says_that_there_is_no_environment(command, trained, refused)
         (["bc", "policy.other.data=DATA", "policy.learn.batch_size=301"], "exceeds the 300"),
     ],
 )
-def test_what_cannot_be_done_without_an_environment_is_refused_in_one_line(arguments, message, refused, tmp_path):
+def test_what_needs_an_environment_is_refused_in_one_line(arguments, message, refused, tmp_path):
     given = [text.replace("DATA", str(recorded("CartPole-v1"))) for text in arguments]
     assert message in refused("train", *given, "env.env_id=data", f"run.out_dir={tmp_path / 'runs'}")
     assert not (tmp_path / "runs").exists()

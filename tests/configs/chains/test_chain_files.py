@@ -38,7 +38,7 @@ def test_each_file_is_a_chain_and_says_what_it_runs_on():
         ("self_play", "dqn", "policy.collect.search"),
     ],
 )
-def test_a_chain_for_other_algorithms_is_refused_with_the_setting_that_it_reads(chain, algorithm, key):
+def test_a_chain_for_other_algorithms_is_refused(chain, algorithm, key):
     env_id = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
     cfg = compile_run(Config(chain=chain, env={"env_id": env_id}, policy={"type": algorithm}))
     problem = f"chain='{chain}' with policy.type='{algorithm}': the chain reads {key}, which the algorithm"
@@ -61,7 +61,7 @@ def test_the_steps_of_an_iteration_fit_into_the_replay_buffer():
         compile_run(user, [*sizes, "policy.collect.n_sample=16"])
 
 
-def test_the_rows_of_all_gradient_steps_of_an_iteration_fit_into_memory():
+def test_the_rows_of_an_iterations_steps_fit_into_memory():
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
     sizes = ["policy.learn.batch_size=1000", "policy.learn.update_per_collect=100000"]
     compile_run(user, sizes)
@@ -81,7 +81,7 @@ def test_the_rows_of_all_gradient_steps_of_an_iteration_fit_into_memory():
         ),
     ],
 )
-def test_a_limiter_that_is_too_narrow_for_a_call_is_widened_by_its_own_setting(limiter, settings, key):
+def test_a_limiter_too_narrow_for_a_call_is_widened(limiter, settings, key):
     table = ["policy.other.replay=table", f"policy.other.table.limiter={limiter}", *settings]
     cfg = compile_run("cartpole_dqn", [*table, "policy.learn.warmup=1"])
     samples = cfg.policy.learn.update_per_collect * cfg.policy.learn.batch_size
@@ -107,7 +107,7 @@ def goal_settings(env_id, algorithm="dqn", *overrides):
         ("minding/BitFlip-v0", "dqn", "env.normalize_reward=true", "env.reward_clip"),
     ],
 )
-def test_it_refuses_what_has_no_goals_or_no_replay_before_anything_is_built(env_id, algorithm, override, message):
+def test_no_goals_or_no_replay_is_refused_first(env_id, algorithm, override, message):
     with pytest.raises(ConfigError, match=message):
         check_chain(goal_settings(env_id, algorithm, override))
 
@@ -115,7 +115,7 @@ def test_it_refuses_what_has_no_goals_or_no_replay_before_anything_is_built(env_
 @pytest.mark.parametrize(
     ("env_id", "algorithm", "k"), [("minding/BitFlip-v0", "dqn", 4), ("minding/PointReach-v0", "td3", 2)]
 )
-def test_every_transition_is_stored_and_again_with_k_goals_when_its_episode_is_over(env_id, algorithm, k, monkeypatch):
+def test_transitions_are_stored_and_again_with_k_goals(env_id, algorithm, k, monkeypatch):
     made = []
     make = hindsight.replay_buffer
     monkeypatch.setattr(hindsight, "replay_buffer", lambda *args, **kw: made.append(make(*args, **kw)) or made[-1])
@@ -172,7 +172,7 @@ def board_settings(env_id="minding/TicTacToe-v0", algorithm="alphazero", *overri
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[random,uct:5,random]", "'random' is named twice"),
     ],
 )
-def test_what_cannot_play_itself_is_refused_before_anything_is_built(env_id, algorithm, override, message):
+def test_what_cannot_play_itself_is_refused_first(env_id, algorithm, override, message):
     with pytest.raises(ConfigError, match=message):
         check_chain(board_settings(env_id, algorithm, override))
 
@@ -191,7 +191,7 @@ def test_it_is_the_chain_of_the_algorithm():
     assert get_chain(cfg.chain).evaluate is not None
 
 
-def test_an_opponent_that_cannot_play_the_game_is_refused_before_the_first_ply(monkeypatch):
+def test_an_opponent_that_cannot_play_is_refused_first(monkeypatch):
     monkeypatch.setattr(solution, "LIMIT", 2000)
     with pytest.raises(ConfigError, match=r"policy\.eval\.opponents='minimax': .* and ConnectFour has more than 2,000"):
         check_chain(board_settings("minding/ConnectFour-v0", "alphazero", "policy.eval.opponents=[random,minimax]"))

@@ -57,7 +57,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_minibatches_hold_each_field_of_their_steps_and_true_successors(name):
+def test_minibatches_hold_all_fields_and_true_successors(name):
     leaves = LEAVES[name]
     tables = DatasetTables(recorded(leaves), fields_of(leaves))
     index = np.array([[8, 0, 2], [3, 7, 1]])
@@ -98,7 +98,7 @@ def test_mapped_data_give_the_rows_that_are_drawn(name):
 
 
 @pytest.mark.parametrize("kind", [DatasetTables, MappedTables])
-def test_sequences_end_with_the_drawn_steps_and_lie_in_one_episode(kind):
+def test_sequences_end_with_the_drawn_steps_in_one_episode(kind):
     data, fields = recorded(LEAVES["vector"]), fields_of(LEAVES["vector"])
     tables = kind(data, fields, 9) if kind is MappedTables else kind(data, fields)
     batch = tables.batch(np.array([[8, 1, 3]]), 3)

@@ -89,7 +89,7 @@ def test_spare_places_of_final_observations_grow_and_are_reused(monkeypatch):
     assert 16 < once.ring.tables.spare < 90
 
 
-def test_only_images_of_observations_are_stored_once_and_take_half_the_memory():
+def test_images_are_stored_once_and_take_half_the_memory():
     fields = {
         "obs.n": Field((3,)),
         "obs.i": Field((2,), "uint8"),

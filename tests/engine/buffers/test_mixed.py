@@ -22,7 +22,7 @@ def mixed(pushed=(5, 3), parts=((4, 0.75), (6, 0.25)), seed=0):
     return made
 
 
-def test_every_minibatch_has_its_share_of_each_part_and_samples_it_evenly():
+def test_every_minibatch_has_its_share_of_each_part():
     batch = mixed().sample(500, 16)
     assert (batch.index.shape, batch.index.dtype) == ((500, 16), np.int32)
     found = numbers(batch)
@@ -33,7 +33,7 @@ def test_every_minibatch_has_its_share_of_each_part_and_samples_it_evenly():
         assert evenly(counts)
 
 
-def test_a_part_is_a_buffer_of_its_own_and_learning_waits_for_each():
+def test_learning_waits_for_each_part():
     made = mixed()
     first, second = made.parts
     assert (len(first), first.capacity, len(second), second.capacity) == (4, 4, 3, 6)
@@ -44,7 +44,7 @@ def test_a_part_is_a_buffer_of_its_own_and_learning_waits_for_each():
     assert lengths == [0, 0, 2, 5, 3, 10]
 
 
-def test_each_part_restores_its_rows_and_the_random_stream_of_all():
+def test_each_part_restores_its_rows_and_the_random_stream():
     made = mixed()
     made.sample(3, 8)
     other = mixed(pushed=(0, 0), seed=9)
@@ -94,7 +94,7 @@ PUSHES = {"one by one": [1] * 5, "several at a time": [1, 3, 1], "more at a time
 
 
 @pytest.mark.parametrize("pushes", PUSHES.values(), ids=PUSHES)
-def test_every_set_of_rows_is_equally_likely_to_be_held_however_they_come(pushes):
+def test_every_set_of_rows_is_equally_likely_to_be_held(pushes):
     draws, sets = 1500, list(itertools.combinations(range(5), 2))
     counts, made = dict.fromkeys(sets, 0), buffer(capacity=2)
     start = made.state_dict()
@@ -127,7 +127,7 @@ def test_the_seed_decides_which_rows_are_held_and_samples_do_not():
     assert found[0] == found[1] != found[2]
 
 
-def test_a_checkpoint_restores_it_and_the_next_one_links_unchanged_blocks(tmp_path, monkeypatch):
+def test_a_checkpoint_restores_it_and_links_unchanged_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(device_tables, "BLOCK_BYTES", 8)  # Two rows of the numbers, four of the images.
     made = buffer(capacity=8, pushes=(8,))
     before = held(made)

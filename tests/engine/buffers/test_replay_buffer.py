@@ -21,7 +21,7 @@ def buffer(capacity=8, held=5, seed=0, **priority):
     return made
 
 
-def test_only_rows_that_are_held_are_sampled_each_about_as_often_as_the_seed_decides():
+def test_rows_held_are_sampled_equally_as_the_seed_decides():
     made = buffer()
     batch = made.sample(500, 20)
     assert (batch.index.shape, batch.index.dtype, batch.tables) == ((500, 20), np.int32, made.ring.tables)
@@ -34,7 +34,7 @@ def test_only_rows_that_are_held_are_sampled_each_about_as_often_as_the_seed_dec
     assert samples[0] == samples[1] != samples[2]
 
 
-def test_a_checkpoint_restores_it_and_the_next_one_links_unchanged_blocks(tmp_path, monkeypatch):
+def test_a_checkpoint_restores_it_and_links_unchanged_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(device_tables, "BLOCK_BYTES", 8)  # Two rows of the numbers, four of the images.
     made, other = buffer(), buffer(held=0, seed=7)
     made.sample(1, 4)
@@ -63,7 +63,7 @@ print((peak() - before) / (rows * 8 * 4))
 
 
 @pytest.mark.slow
-def test_tables_take_their_own_size_when_they_are_made_and_not_twice_that():
+def test_tables_are_made_without_a_second_copy():
     assert 0.8 < float(run_fresh(PEAK, quiet=False)[-1]) < 1.3
 
 
@@ -95,14 +95,14 @@ def of(*index):
     return IndexedBatch(RowLayout(FIELDS), None, np.array([index], np.int32))
 
 
-def test_a_row_without_a_priority_is_never_sampled_wherever_rounding_leads():
+def test_a_row_without_a_priority_is_never_sampled():
     made = Priorities(8, Priority(alpha=1.0, beta=0.0, beta_steps=1))
     made.begin(np.array([1, 4]), np.array([3.0, UNKNOWN]))
     made._tree.find = lambda mass: np.array([[0, 1, 3, 4, 7]])
     assert made.draw(1, 5, np.random.default_rng(0))[0].tolist() == [[1, 1, 1, 4, 4]]
 
 
-def test_rows_are_sampled_in_proportion_to_their_priority_with_the_weights_of_the_formula():
+def test_rows_are_sampled_in_proportion_to_their_priority():
     made = buffer(4, 4, alpha=1.0)
     made.update(of(0, 1, 2, 3), np.array([[1.0, 2.0, 3.0, 4.0]], np.float32))
     index = made.sample(1000, 10).index

@@ -69,7 +69,7 @@ def test_a_compiled_graph_sees_every_push_and_every_load():
     assert seen() == ([8, 5, 5], [8, 5, 5])
 
 
-def test_a_push_with_a_nan_writes_nothing_and_what_does_not_fit_is_refused():
+def test_a_refused_push_writes_nothing():
     buffer = ring()
     buffer.push(rows(1, 2))
     bad = rows(3, 4)
@@ -97,7 +97,7 @@ def saved_versions(buffer):
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(capacity=st.integers(1, 9), pushes=st.lists(st.integers(0, 9), min_size=1, max_size=12))
-def test_the_version_of_a_block_changes_if_and_only_if_one_of_its_rows_is_written(capacity, pushes):
+def test_a_blocks_version_changes_if_a_row_is_written(capacity, pushes):
     buffer, pushed = ring(capacity), 0
     with pytest.MonkeyPatch.context() as patch:
         # Rows of table 0 have one float32: two of them make a block.
@@ -111,7 +111,7 @@ def test_the_version_of_a_block_changes_if_and_only_if_one_of_its_rows_is_writte
             assert changed == written
 
 
-def test_a_loaded_ring_shares_no_version_with_the_one_it_was_loaded_from():
+def test_a_loaded_ring_shares_no_version_with_its_source():
     buffer, other = ring(), ring()
     buffer.push(rows(1, 2, 3))
     other.load_state_dict(buffer.state_dict())

@@ -149,7 +149,7 @@ def test_a_window_has_burn_in_and_rows_of_one_episode_in_order(history, length, 
 
 @settings(deadline=None, derandomize=True, max_examples=80)
 @given(history=histories())
-def test_whole_episodes_have_ended_and_are_stored_from_their_first_row_on(history):
+def test_whole_episodes_are_stored_from_their_first_row(history):
     made, stored, episodes = fill(history, buffer(history[1], 12, whole=True))
     whole = [e["rows"] for e in episodes if e["ended"] and set(e["rows"]) <= set(stored) and len(e["rows"]) <= 12]
     assert made.ready == bool(whole)
@@ -178,7 +178,7 @@ def priorities(made):
     return found
 
 
-def test_sequences_without_errors_have_the_highest_priority_and_learning_sets_theirs():
+def test_sequences_begin_with_the_highest_priority():
     world, made = World(1), prioritized(length=2, stride=2, eta=0.25, burn_in=1)
     made.push(world.rows([["go"], ["go"], ["go"], ["go"]]))
     assert priorities(made) == {(1000, 2): 1.0, (1002, 2): 1.0}
@@ -196,7 +196,7 @@ def test_sequences_without_errors_have_the_highest_priority_and_learning_sets_th
         made.update(batch, errors[None])
 
 
-def test_learning_sets_the_priorities_of_sequences_that_are_still_held():
+def test_priorities_are_set_for_sequences_that_are_held():
     world, made = World(1), prioritized(4, length=2, stride=1, eta=0.0)
     made.push(world.rows([["go"], ["go"], ["go"]]))
     assert list(priorities(made)) == [(1000, 2), (1000, 1), (1001, 2), (1002, 2)]
@@ -210,7 +210,7 @@ def test_learning_sets_the_priorities_of_sequences_that_are_still_held():
 
 @settings(deadline=None, derandomize=True, max_examples=80)
 @given(history=histories(), length=st.integers(1, 6), part=st.integers(1, 6), burn_in=st.integers(0, 2))
-def test_equal_priorities_sample_each_row_of_an_episode_equally_often(history, length, part, burn_in):
+def test_equal_priorities_sample_each_row_equally_often(history, length, part, burn_in):
     stride = length // part if part <= length and length % part == 0 else 1
     made = prioritized(100, length=length, stride=stride, burn_in=burn_in)
     made, stored, _ = fill(history, made)

@@ -76,7 +76,7 @@ def test_the_settings_offer_every_selector():
 @pytest.mark.parametrize("name", SELECTORS)
 @settings(max_examples=40, deadline=None)
 @given(steps=STEPS)
-def test_a_selector_chooses_as_a_plain_list_does_also_after_it_was_restored(name, steps):
+def test_a_selector_chooses_as_a_list_does_also_when_restored(name, steps):
     selector, plain, rng = make_selector(name, 8, 1.0, "sampler"), Listed(), np.random.default_rng(0)
     places = set()
     for kind, place, priority in steps:
@@ -101,7 +101,7 @@ def test_a_selector_chooses_as_a_plain_list_does_also_after_it_was_restored(name
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-def test_many_places_at_once_give_the_same_as_one_after_the_other(name):
+def test_many_places_at_once_are_one_after_the_other(name):
     many, single = (make_selector(name, 16, 0.6, "sampler") for _ in range(2))
     priorities = np.random.default_rng(1).random(16)
     # A place that is given twice keeps the last priority.
@@ -148,7 +148,7 @@ def test_a_full_table_removes_what_its_remover_chooses(remover, left):
     assert (len(table), table.inserted) == (4, 6)
 
 
-def test_a_row_that_was_sampled_often_enough_is_removed_and_stays_readable_until_the_next_push():
+def test_a_row_sampled_often_enough_stays_until_the_next_push():
     table = Table(4, FIELDS, "fifo", "fifo", max_times_sampled=2)
     table.push(rows(0, 1, 2))
     batch = table.sample(1, 4)
@@ -171,7 +171,7 @@ def test_a_queue_and_a_stack_give_each_row_once(kind, order):
     assert sampled(table) == [3]
 
 
-def test_rows_that_are_removed_are_passed_on_with_the_number_of_their_samples():
+def test_removed_rows_are_passed_on_with_their_samples():
     removed = []
 
     def note(fields, times):
@@ -186,7 +186,7 @@ def test_rows_that_are_removed_are_passed_on_with_the_number_of_their_samples():
     assert removed == [([0], [2]), ([1], [1])]
 
 
-def test_importance_weights_follow_the_formula_and_updates_change_the_samples():
+def test_importance_weights_follow_the_formula():
     table = Table(4, FIELDS, "prioritized", priority=Priority(1.0, 0.5, 2))
     table.push(rows(0, 1, priority=[1.0, 3.0]))
     batch = table.sample(1, 64)
@@ -210,7 +210,7 @@ OPERATIONS = st.lists(PUSHES | UPDATES | st.just(("sample", 0)), max_size=40)
 @pytest.mark.parametrize("kind", ["table", "table with a limit of samples", "ring"])
 @settings(max_examples=60, deadline=None)
 @given(operations=OPERATIONS)
-def test_an_update_reaches_the_rows_that_were_sampled_and_no_row_that_replaced_them(kind, operations):
+def test_an_update_reaches_sampled_rows_and_not_their_successors(kind, operations):
     if kind == "ring":
         buffer = ReplayBuffer(4, FIELDS, priority=Priority(1.0))
     else:
@@ -256,7 +256,7 @@ def test_the_largest_priority_leaves_the_weights_finite():
             buffer.push(rows(4, priority=[1e308]))
 
 
-def test_tables_share_rows_and_a_row_stays_as_long_as_one_of_them_refers_to_it():
+def test_tables_share_a_row_until_the_last_lets_it_go():
     store = Rows(8, FIELDS)
     recent = Table(2, store, "fifo", "fifo", max_times_sampled=1)
     best = Table(3, store, "max_heap", "min_heap")
@@ -307,7 +307,7 @@ def plain(state):
     return {**state, "tables": {name: np.array(blocks.array) for name, blocks in state["tables"].items()}}
 
 
-def test_settings_and_rows_that_do_not_fit_are_refused_and_change_nothing():
+def test_refused_settings_and_rows_change_nothing():
     table, full = Table(2, FIELDS), Table(4, FIELDS, limiter=limiters.ratio(1.0, 1, 2.0))
     for each in (table, full):
         each.push(rows(0, 1))
@@ -332,7 +332,7 @@ def test_settings_and_rows_that_do_not_fit_are_refused_and_change_nothing():
     assert held(table) == [0, 1]
 
 
-def test_the_chain_has_the_configured_table_and_refuses_a_queue_that_gives_rows_twice(tiny_config):
+def test_the_chain_has_the_configured_table(tiny_config):
     changes = {"replay": "table", "table.sampler": "lifo", "table.remover": "lifo", "table.limiter": "stack"}
     overrides = {f"policy.other.{key}": value for key, value in changes.items()}
     policy = types.SimpleNamespace(learn_mode=types.SimpleNamespace(fields=FIELDS))

@@ -72,7 +72,7 @@ def test_a_factory_puts_its_declaration_on_what_it_returns():
     assert eps_greedy_handler.__doc__ == "Sets eps."
 
 
-def test_a_class_declares_for_its_instances_and_an_instance_may_say_otherwise():
+def test_an_instance_may_declare_other_than_its_class():
     @declare(role="learn", writes=["train_iter"])
     class Learner:
         def __call__(self, ctx): ...
@@ -84,7 +84,7 @@ def test_a_class_declares_for_its_instances_and_an_instance_may_say_otherwise():
     assert declaration_of(Learner()).role is Role.LEARN
 
 
-def test_every_callable_has_a_name_and_a_plain_function_declares_nothing():
+def test_every_callable_has_a_name_and_functions_declare_nothing():
     class Callable:
         def __call__(self, ctx): ...
 
@@ -94,7 +94,7 @@ def test_every_callable_has_a_name_and_a_plain_function_declares_nothing():
     assert declaration_of(pass_on) is None
 
 
-def test_a_wrong_declaration_and_a_factory_without_a_middleware_are_errors():
+def test_a_wrong_declaration_and_an_empty_factory_are_errors():
     @declare()
     def forgets_to_return(): ...
 
@@ -184,7 +184,7 @@ def test_a_problem_is_named_with_its_place_and_the_fix(name):
     assert fix in told
 
 
-def test_context_and_given_roles_count_and_all_problems_are_listed_at_once():
+def test_all_problems_are_listed_at_once():
     assert "reads ctx.data" in problem(dropped, context=Mine)
     assert "a at position 0 reads ctx.env_step, which OfflineRLContext does not have" in problem(
         make("a", reads=["env_step"]), context=OfflineRLContext
@@ -202,7 +202,7 @@ def test_context_and_given_roles_count_and_all_problems_are_listed_at_once():
 # View
 
 
-def test_the_pipeline_view_is_one_aligned_line_per_middleware_and_the_representation_of_a_task():
+def test_the_pipeline_view_is_one_aligned_line_per_middleware():
     view = pipeline_view([collector, Task().serial(gae, pass_on), logger, trainer])
     assert view.splitlines() == [
         "       middleware         role     reads -> writes",
@@ -233,7 +233,7 @@ def test_long_lists_of_fields_continue_below_themselves():
 
 
 @pytest.mark.parametrize("kind", [Config, dict])
-def test_a_setting_that_the_configuration_does_not_have_is_named_with_its_path(kind):
+def test_a_setting_that_is_missing_is_named_with_its_path(kind):
     """Factory and class alike, and other mistakes in attributes stay what they are."""
 
     @declare()

@@ -38,7 +38,7 @@ def test_renew_makes_a_fresh_instance_with_fresh_fields():
 
 
 @pytest.mark.parametrize("calls_super", [False, True])
-def test_a_subclass_keeps_its_fields_and_those_of_its_base_and_may_keep_more_during_a_run(calls_super):
+def test_a_subclass_keeps_inherited_and_added_fields(calls_super):
     @dataclasses.dataclass
     class Mine(OnlineRLContext):
         seen: int = 0
@@ -56,7 +56,7 @@ def test_a_subclass_keeps_its_fields_and_those_of_its_base_and_may_keep_more_dur
     assert (ctx.env_step, ctx.seen, ctx.later, ctx.kept[-2:]) == (4, 2, 9, ("seen", "later"))
 
 
-def test_kept_fields_and_the_clock_are_those_of_the_documentation():
+def test_kept_fields_and_the_clock_are_documented():
     learning = ("total_step", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock")
     assert OnlineRLContext().kept == (*learning, "env_step", "env_episode")
     assert OfflineRLContext().kept == (*learning, "train_epoch", "epoch_row", "last_data_eval_iter")
@@ -69,7 +69,7 @@ def test_kept_fields_and_the_clock_are_those_of_the_documentation():
     assert OfflineRLContext().optional("env_step", int) is None
 
 
-def test_a_field_that_there_is_not_or_that_is_read_as_an_item_is_an_error_with_the_nearest_name():
+def test_an_unknown_field_is_an_error_with_the_nearest_name():
     ctx = OnlineRLContext()
     refuses(
         AttributeError,
@@ -121,14 +121,14 @@ WRONG_TYPES = [("whole", "7"), ("whole", 0.5), ("whole", None), ("part", "7"), (
 
 
 @pytest.mark.parametrize(("field", "value"), [*WRONG_TYPES, ("part", np.zeros(1))])
-def test_a_wrong_type_in_a_kept_field_is_an_error_where_it_is_set(field, value):
+def test_a_wrong_type_in_a_kept_field_is_an_error_where_set(field, value):
     ctx = Declared()
     before = getattr(ctx, field)
     refuses(TypeError, (f"ctx.{field} is kept", lambda: setattr(ctx, field, value)))
     assert getattr(ctx, field) is before
 
 
-def test_kept_fields_take_the_values_of_their_types_and_no_collections():
+def test_kept_fields_take_values_of_their_types_only():
     ctx = Declared()
     for field, values in {
         "whole": (3, np.int64(3), True),
@@ -145,7 +145,7 @@ def test_kept_fields_take_the_values_of_their_types_and_no_collections():
         refuses(TypeError, (f"ctx.var1 is kept and holds a {type(value).__name__}", MyContext(var1=value).renew))
 
 
-def test_state_dict_holds_the_kept_fields_as_python_numbers_and_loads_into_another_context():
+def test_state_dict_holds_the_kept_fields_as_python_numbers():
     state = MyContext(total_step=4, var1=np.int32(2), var3=[1]).state_dict()
     assert state == {"total_step": 4, "var1": 2, "var2": 0}
     ctx = MyContext()
@@ -166,7 +166,7 @@ def test_contexts_can_be_pickled():
 
 
 @pytest.mark.parametrize("state", [{"total_step": 1}, {"total_step": 1, "var1": 1, "var2": 1, "other": 1}])
-def test_the_state_of_another_context_is_refused_and_nothing_is_set(state):
+def test_another_contexts_state_is_refused_and_sets_nothing(state):
     ctx = MyContext()
     refuses(CheckpointError, ("does not fit MyContext", lambda: ctx.load_state_dict(state)))
     assert ctx.total_step == 0

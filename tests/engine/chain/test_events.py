@@ -20,7 +20,7 @@ def run_in_threads(count, function):
         thread.join()
 
 
-def test_handlers_are_called_in_the_order_of_registration_with_all_arguments():
+def test_handlers_are_called_in_the_order_of_registration():
     bus, calls = EventBus(), []
     bus.on("saved", lambda *args, **kwargs: calls.append(("a", args, kwargs)))
     bus.on("saved", lambda *args, **kwargs: calls.append(("b", args, kwargs)))
@@ -72,7 +72,7 @@ def test_off_removes_exactly_one_registration_also_in_a_handler():
     assert seen == [("first", 1), ("second", 2)]
 
 
-def test_an_error_in_a_handler_is_raised_after_the_others_were_called():
+def test_a_handlers_error_is_raised_after_all_were_called():
     bus, seen = EventBus(), []
 
     def fail(value):
@@ -104,7 +104,7 @@ def test_wait_for_returns_the_arguments_of_the_next_emit():
     assert bus.handler_count("done") == 0
 
 
-def test_a_long_wait_logs_what_it_waits_for_and_leaves_nothing_behind(monkeypatch, caplog):
+def test_a_long_wait_logs_what_it_waits_for(monkeypatch, caplog):
     bus = EventBus()
     monkeypatch.setattr(events, "_FIRST_REPORT", 0.02)
     refuses(TimeoutError, ("'done' within 0.3 s", lambda: bus.wait_for("done", timeout=0.3)))

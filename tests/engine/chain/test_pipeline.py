@@ -45,7 +45,7 @@ def test_a_wrapped_middleware_runs_where_it_is_called(started):
     assert log[12:] == [5]
 
 
-def test_a_wrapped_middleware_whose_second_half_is_not_called_runs_it_with_the_chain(started):
+def test_a_wrapped_middlewares_second_half_runs_with_the_chain(started):
     log = []
     child = started.wrap(marker(log, 2))
 
@@ -100,7 +100,7 @@ def test_the_member_with_a_role_runs_in_the_calling_thread(started):
     assert threads["wait"] is not threading.main_thread()
 
 
-def test_the_first_error_of_parallel_is_raised_once_all_members_have_ended(started):
+def test_the_first_error_of_parallel_is_raised_after_all_ended(started):
     log, failed = [], threading.Event()
 
     def fail_and_tell(ctx):
@@ -124,7 +124,7 @@ def test_the_first_error_of_parallel_is_raised_once_all_members_have_ended(start
     ]
 
 
-def test_a_member_that_waits_for_an_event_ends_when_another_one_fails(started):
+def test_a_member_that_waits_ends_when_another_one_fails(started):
     closed = []
 
     def wait(ctx):
@@ -143,7 +143,7 @@ def test_a_member_that_waits_for_an_event_ends_when_another_one_fails(started):
 
 
 @pytest.mark.parametrize("emitter_first", [False, True])
-def test_a_member_receives_events_of_the_others_however_early_they_are_emitted(started, emitter_first):
+def test_a_member_receives_events_however_early(started, emitter_first):
     emitted, received = threading.Event(), []
 
     def wait(ctx):
@@ -164,7 +164,7 @@ def test_a_member_receives_events_of_the_others_however_early_they_are_emitted(s
         started.wait_for("ready", timeout=0.01)
 
 
-def test_members_of_a_nested_parallel_receive_outer_events_but_never_their_own(started):
+def test_nested_members_receive_outer_events_not_their_own(started):
     begun, received = threading.Event(), []
 
     def emit(ctx):
@@ -242,7 +242,7 @@ def factory(cfg):
     ("middleware", "word"),
     [(number, "returned 5"), (false, "returned False"), (coroutine, "async"), (factory, "factory(...)")],
 )
-def test_a_middleware_that_returns_something_is_an_error_that_names_it(started, middleware, word):
+def test_a_middleware_that_returns_something_is_named(started, middleware, word):
     for call in (lambda: started.use(middleware).run(max_step=1), lambda: started.forward(middleware)):
         with pytest.raises(MiddlewareError) as caught:
             call()
@@ -275,7 +275,7 @@ def test_a_generator_that_never_yields_is_fine(started):
     assert log == [1, 1]
 
 
-def test_an_exception_closes_open_generators_in_reverse_and_says_where(started):
+def test_an_exception_closes_open_generators_in_reverse(started):
     log = []
     started.use(Marker(log, 1)).use(started.serial(Marker(log, 2), started.wrap(Marker(log, 3))))
     started.use(lambda ctx: fail(ctx) if ctx.total_step == 1 else None)

@@ -24,7 +24,7 @@ from minding.middleware import EpisodeCollector, epoch_timer, multistep_trainer,
 # Misuse
 
 
-def test_a_task_runs_within_its_block_only_and_can_be_read_and_started_again_after_it():
+def test_a_task_runs_within_its_block_and_can_be_started_again():
     outer = Task()
     outside = [
         ("has not been started", lambda: outer.use(fail)),
@@ -128,7 +128,7 @@ def test_roles_have_the_names_of_both(started):
     assert [role.value for role in Role] == ["collect", "learn", "evaluate"]
 
 
-def test_middleware_take_the_arguments_of_di_engine_or_say_which_they_take():
+def test_middleware_take_the_arguments_of_di_engine():
     ctx = OnlineRLContext(train_iter=50)
     with Task().start(ctx=ctx) as task:
         checker = termination_checker(100, 50, task=task)
@@ -170,7 +170,7 @@ def test_finish_lets_the_rest_of_the_iteration_run_once(started):
     assert (started.ctx.total_step, started.stop_reason, started.finish) == (2, "finish", True)
 
 
-def test_finish_can_be_taken_back_within_the_iteration_and_does_not_bind_the_next_run(started):
+def test_finish_can_be_taken_back_and_binds_no_later_run(started):
     def finish_and_regret(ctx):
         started.finish = True
         started.finish = ctx.total_step == 3
@@ -203,7 +203,7 @@ class Hook:
         (fail, "exception", 0),
     ],
 )
-def test_hooks_and_the_finish_event_run_once_however_the_run_ends(end, reason, step):
+def test_hooks_and_the_finish_event_run_once_at_any_end(end, reason, step):
     log = []
     with task.start():
         task.on("finish", lambda: log.append("event"))
@@ -218,7 +218,7 @@ def test_hooks_and_the_finish_event_run_once_however_the_run_ends(end, reason, s
     assert task.stop_reason == reason
 
 
-def test_an_error_in_a_hook_stops_no_other_hook_and_does_not_hide_an_earlier_one(started):
+def test_a_failing_hook_stops_no_other_and_hides_no_error(started):
     log = []
     started.on("finish", lambda: log.append("event"))
     started.use(Hook(log, "a", OSError("disk full"))).use(Hook(log, "b", OSError("second")))
@@ -237,7 +237,7 @@ def test_an_error_in_a_hook_stops_no_other_hook_and_does_not_hide_an_earlier_one
 # Events, tasks, roles
 
 
-def test_an_error_in_a_handler_in_another_thread_ends_the_run_at_the_next_step(started):
+def test_a_handlers_error_in_a_thread_ends_the_run(started):
     seen = []
     started.on("tick", lambda: 1 / 0)
 
@@ -321,7 +321,7 @@ def build():
     return build_task
 
 
-def test_the_state_of_a_chain_can_be_loaded_into_another_task_and_into_no_other_chain(build):
+def test_the_state_of_a_chain_loads_into_the_same_chain_only(build):
     first, _ = build()
     first.run(max_step=3)
     state = first.state_dict()
@@ -347,7 +347,7 @@ def test_the_state_of_a_chain_can_be_loaded_into_another_task_and_into_no_other_
 # Boundaries and resuming
 
 
-def test_a_call_at_the_boundary_comes_once_after_both_halves_with_the_next_context(started):
+def test_a_call_at_the_boundary_comes_once_after_both_halves(started):
     log = []
 
     def ask(ctx):
@@ -358,7 +358,7 @@ def test_a_call_at_the_boundary_comes_once_after_both_halves_with_the_next_conte
     assert log == [1, -1, 1, -1, ("boundary", 2, False), 1, -1]
 
 
-def test_calls_at_the_boundary_come_in_order_and_a_failing_one_ends_the_run_with_a_note(started):
+def test_calls_at_the_boundary_come_in_order_or_end_the_run(started):
     log = []
 
     def save():
@@ -397,7 +397,7 @@ class Resumed(Hook):
         self.log.append((self.name, "resumed", ctx.total_step))
 
 
-def test_a_run_resumes_once_then_calls_the_hooks_and_the_event_or_does_nothing_and_tries_again():
+def test_a_run_resumes_once_then_calls_hooks_and_event():
     log = []
     with task.start(resume="latest"):
         task.on("resumed", lambda: log.append("event"))

@@ -10,7 +10,7 @@ from minding.engine import Task
 from minding.engine.chain.trace import Span, Trace
 
 
-def test_the_file_has_a_named_row_per_lane_and_times_from_the_first_span(tmp_path):
+def test_the_file_has_a_row_per_lane_and_times_from_the_start(tmp_path):
     trace = Trace()
     trace.add("main", [Span("learn", 100.5, 100.75)])
     trace.add("collector", [Span("collect", 100.25, 100.5), Span("explore", 100.5, 100.500001)])
@@ -26,7 +26,7 @@ def test_the_file_has_a_named_row_per_lane_and_times_from_the_first_span(tmp_pat
     ]
 
 
-def test_a_lane_on_another_machine_states_how_exact_its_times_are_and_the_first_spans_are_kept(tmp_path):
+def test_a_remote_lane_states_the_precision_of_its_times(tmp_path):
     trace = Trace()
     for error in (0.0002, 0.00045, 0.0003):
         trace.add("collector", [Span("collect", 1.0, 2.0)], error)

@@ -52,7 +52,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_checkpoints_are_listed_by_their_gradient_step_and_none_at_all_is_an_error(tmp_path):
+def test_checkpoints_are_listed_by_their_gradient_step(tmp_path):
     for name in ("iter_900", "iter_1000", "iter_20", "best", "iter_900.new", "iter_x", "iter_", ".iter_7.minding-tmp"):
         (tmp_path / name).mkdir()
     (tmp_path / "iter_1").write_text("a file")
@@ -110,7 +110,7 @@ def test_a_run_that_has_only_the_best_one_says_that_it_is_used(tmp_path, caplog)
     assert caplog.messages == [best]
 
 
-def test_a_save_removes_what_killed_processes_left_and_nothing_else(folder, tmp_path_factory):
+def test_a_save_removes_only_what_killed_processes_left(folder, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "precious").write_text("x")
     (folder / ".iter_2.minding-tmp" / "inner").mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_a_save_removes_what_killed_processes_left_and_nothing_else(folder, tmp_
     assert (elsewhere / "precious").exists()
 
 
-def test_the_oldest_are_removed_but_protected_ones_which_do_not_count(folder):
+def test_the_oldest_are_removed_and_protected_ones_not_counted(folder):
     prune_checkpoints(folder, keep_last=1, protect=[folder / "iter_1", folder / "iter_4"])
     assert names(folder) == ["iter_1", "iter_3", "iter_4"]
     prune_checkpoints(folder, keep_last=2)
@@ -160,7 +160,7 @@ def test_a_process_that_dies_at_any_call_breaks_no_promise():
 
 
 @pytest.mark.slow
-def test_random_damage_of_any_file_is_found_and_the_checkpoint_before_it_taken(tmp_path):
+def test_damage_is_found_and_the_checkpoint_before_it_taken(tmp_path):
     for n in (1, 2, 3):
         crash_scenario.save(f"iter_{n}", n).act(tmp_path)
     missed, seconds = find_damages(tmp_path, 200, seed=0)
@@ -168,7 +168,7 @@ def test_random_damage_of_any_file_is_found_and_the_checkpoint_before_it_taken(t
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_a_failing_save_raises_the_disks_error_and_leaves_nothing(tmp_path, number):
+def test_a_failing_save_raises_the_disks_error_and_leaves_none(tmp_path, number):
     save_checkpoint(tmp_path / "iter_1", {"n": 1}, {})
     before = CountingOs()
     with installed(before):
@@ -189,7 +189,7 @@ def test_a_disk_that_refuses_to_remove_old_ones_is_reported(tmp_path, caplog):
     assert load_checkpoint(tmp_path / "iter_1")[0] == {"n": 1}
 
 
-def test_a_device_is_not_taken_for_an_empty_file_and_a_changed_byte_of_a_file_that_is_not_loaded_is_found(tmp_path):
+def test_a_device_and_a_changed_byte_of_an_unread_file_are_found(tmp_path):
     entry = {"size": 0, "sha256": sha256(b"")}
     (tmp_path / "empty").write_bytes(b"")
     verify_file(tmp_path / "empty", entry)

@@ -73,7 +73,7 @@ def learn(**settings):
     return {"env": {"env_id": "CartPole-v1"}, "policy": {"learn": settings}}
 
 
-def test_defaults_come_from_the_policy_the_environment_and_the_run_and_overrides_win():
+def test_overrides_win_over_the_defaults_of_all_parts():
     cfg = build()
     assert cfg.policy.learn.learning_rate == 1e-3
     assert cfg.policy.model.hidden == [64, 64]
@@ -129,7 +129,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("user", "key", "word"), WRONG)
-def test_a_wrong_setting_is_one_error_with_path_value_and_what_is_allowed(user, key, word):
+def test_a_wrong_setting_is_one_error_with_path_and_range(user, key, word):
     with pytest.raises(ConfigError) as error:
         build(user)
     assert key in str(error.value)
@@ -148,7 +148,7 @@ def test_a_wrong_override_is_one_clear_error():
     refuses(ConfigError, *((word, lambda text=text: build(None, text)) for text, word in wrong.items()))
 
 
-def test_overrides_are_yaml_values_and_numbers_take_the_type_of_their_setting():
+def test_overrides_are_yaml_and_take_the_type_of_their_setting():
     cfg = build(
         None,
         "policy.learn.learning_rate=1e-4",
@@ -177,7 +177,7 @@ def test_overrides_are_yaml_values_and_numbers_take_the_type_of_their_setting():
     assert (settings.gamma, settings.batch_size, settings.learning_rate) == (1.0, 16, 0.5)
 
 
-def test_settings_that_the_policy_or_the_environment_refuse_are_named():
+def test_settings_refused_by_policy_or_environment_are_named():
     saved = build()
     saved.env.spec.observation.shape = [6]
     refuses(
@@ -187,7 +187,7 @@ def test_settings_that_the_policy_or_the_environment_refuse_are_named():
     )
 
 
-def test_the_users_tree_is_not_changed_and_two_compiled_configs_share_nothing():
+def test_compiled_configs_share_nothing():
     user = Config(env={"env_id": "CartPole-v1", "env_kwargs": {"size": [1, 2]}})
     before = copy.deepcopy(user)
     first, second = build(user, "seed=3"), build(user)
@@ -230,7 +230,7 @@ def test_an_unreadable_file_is_one_clear_error(tmp_path, text, word):
     assert "\n" not in str(error.value)
 
 
-def test_options_are_checked_where_they_are_declared_and_their_defaults_are_fresh():
+def test_options_are_checked_where_they_are_declared():
     wrong = [(None,), (2.0, "[0, 1]"), (1, "0..1"), ("a", ("b", "c")), ({1, 2},)]
     refuses(ConfigError, *(("", lambda args=args: opt(*args)) for args in wrong))
     schema = {"a": {"hidden": opt([1], "[1, inf)")}}

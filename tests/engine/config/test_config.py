@@ -47,7 +47,7 @@ def test_what_is_written_in_any_way_is_read_in_any_way(cfg, write):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda cfg: pickle.loads(pickle.dumps(cfg))])  # noqa: S301
-def test_copies_and_pickles_are_the_same_kind_with_parts_of_their_own(cfg, copied):
+def test_copies_and_pickles_are_of_the_same_kind(cfg, copied):
     other = copied(cfg)
     assert other == cfg
     assert type(other) is Config
@@ -89,7 +89,7 @@ class Slow(Sizes):
             raise ConfigError(f"count={self.count}")
 
 
-def test_a_section_gives_its_settings_and_a_subclass_changes_a_part_of_them():
+def test_a_subclass_changes_some_settings_of_a_section():
     rate = opt(None, "(0, 1]", "a rate", type=float)
     own = {"rate": rate, "kinds": opt(["a"], ("a", "b"), "kinds"), "count": opt(3, "[1, 9]", "a count")}
     assert Sizes.options() == {**own, "inner": {"rate": dataclasses.replace(rate, default=0.25)}}
@@ -136,7 +136,7 @@ def declared(section):
             yield from declared(field)
 
 
-def test_every_setting_has_a_meaning_and_the_type_of_its_annotations():
+def test_every_setting_has_a_meaning_and_its_annotated_type():
     for kind in (Config, *(algorithm.settings for algorithm in ALGORITHMS.values())):
         for path, option, texts in declared(kind):
             assert option.doc, path

@@ -85,7 +85,7 @@ def test_a_run_is_another_one_with_another(tiny_config, override, path):
     assert bool(differences(saved, other, POLICY)) is acting
 
 
-def test_parameters_belong_to_what_an_action_does_in_the_environment(tiny_config):
+def test_parameters_belong_to_what_an_action_does(tiny_config):
     saved = identity(tiny_config("sac"))
     other = tiny_config("sac", env={"low": -2.0, "high": 2.0})
     for paths in (RUN, POLICY):
@@ -93,7 +93,7 @@ def test_parameters_belong_to_what_an_action_does_in_the_environment(tiny_config
         assert found == ["env.spec.env_action.low", "env.spec.env_action.high"]
 
 
-def test_the_division_among_collectors_is_part_of_a_run_where_it_is_known(tiny_config):
+def test_a_known_division_among_collectors_is_part_of_a_run(tiny_config):
     def lanes(**settings):
         return tiny_config("ppo", **{f"lanes.{name}": str(value) for name, value in settings.items()})
 

@@ -61,7 +61,7 @@ WRONG = {
 }
 
 
-def test_a_space_that_cannot_be_searched_or_names_code_is_refused_with_the_place(tmp_path, monkeypatch):
+def test_an_invalid_space_is_refused_with_the_place(tmp_path, monkeypatch):
     refuses(ConfigError, *((word, lambda text=text: read(tmp_path, text)) for text, word in WRONG.items()))
     monkeypatch.setattr(space, "CODE_KEYS", {"policy.model.encoder": None})
     schema = {"policy": {"model": {"encoder": opt("", None, "")}}}

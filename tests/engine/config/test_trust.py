@@ -77,7 +77,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("key", "value", "reason"), REFUSED)
-def test_code_that_a_run_folder_names_is_refused_and_not_even_looked_for(project, key, value, reason):
+def test_code_that_a_run_folder_names_is_not_even_looked_for(project, key, value, reason):
     run, path, modules = run_of(settings_with(key, value), project / "runs" / "maze"), [*sys.path], {*sys.modules}
     with pytest.raises(TrustError, match=rf"{key}.*{reason}\. .*give --trust"):
         RunDir.open(run).load_config(learns=True)
@@ -105,7 +105,7 @@ def test_plain_names_and_plain_data_need_no_trust(project, settings):
     assert sys.path == path
 
 
-def test_a_yaml_file_is_held_to_the_same_wherever_it_lies_and_what_the_user_types_is_his_own(project):
+def test_a_yaml_file_is_trusted_alike_wherever_it_lies(project):
     for place in (project, project / "downloads"):
         place.mkdir(exist_ok=True)
         (place / "some.yaml").write_text("policy: {type: ppo}\nenv: {env_id: 'own_maze:Maze'}\n")
@@ -119,7 +119,7 @@ def test_a_yaml_file_is_held_to_the_same_wherever_it_lies_and_what_the_user_type
     assert load_code("own_maze:Maze", "policy.type").__name__ == "Maze"
 
 
-def test_a_run_that_was_just_made_and_what_a_program_passes_are_its_makers_own(project):
+def test_a_run_just_made_and_what_a_program_passes_are_ones_own(project):
     cfg = Config(exp_name="maze", run={"out_dir": "runs"}, env={"env_id": "os:system"}, policy={"type": "ppo"})
     assert RunDir.create(cfg).load_config() == cfg
     name = name_of_code(Passed, "encoder")
@@ -133,7 +133,7 @@ class Passed:
     """Is passed to an agent by this program."""
 
 
-def test_a_setting_that_the_caller_replaces_may_name_anything_and_no_other(project):
+def test_a_setting_that_the_caller_replaces_may_name_anything(project):
     run = RunDir.open(run_of({"env": {"env_id": "os:system"}, "use": []}, project / "run"), own=["env.env_id"])
     assert run.load_config().env.env_id == "os:system"
     run_of({"env": {"env_id": "os:system"}, "use": ["os:system"]}, project / "run")
@@ -167,7 +167,7 @@ def choices(option):
     return option.allowed if isinstance(option.allowed, tuple) else ()
 
 
-def test_every_setting_that_takes_any_text_says_whether_it_reaches_out_of_the_run():
+def test_settings_of_any_text_declare_whether_they_reach_out():
     assert reaching_settings().keys() == REACHING.keys()
     schemas = [{**RUN_SCHEMA, "env": config_schema()}]
     schemas += [{"policy": algorithm.config_schema()} for algorithm in ALGORITHMS.values()]
@@ -180,7 +180,7 @@ def test_every_setting_that_takes_any_text_says_whether_it_reaches_out_of_the_ru
 
 
 @pytest.mark.parametrize(("key", "value"), REACHING.items())
-def test_a_file_of_somebody_else_starts_no_run_that_reaches_out_of_its_folder(project, key, value):
+def test_anothers_file_starts_no_run_outside_its_folder(project, key, value):
     run = run_of(settings_with(key, value), project / "run")
     for source in (run, run / "config.yaml"):
         with pytest.raises(TrustError, match=rf"{key}=.*{reaching_settings()[key].reaches}"):
@@ -288,14 +288,14 @@ def test_a_signed_run_asks_again_once_anything_differs(own_run, project, forge, 
     assert "own_pack" not in sys.modules
 
 
-def test_a_run_of_somebody_else_does_not_become_ones_own_by_being_trusted_once(project):
+def test_anothers_run_is_not_ones_own_by_being_trusted_once(project):
     run = RunDir.open(run_of({"env": {"env_id": "own_maze:Maze"}}, project / "run"), trust=True)
     run.update_config(Config({**run.load_config(), "seed": 3}))
     with pytest.raises(TrustError):
         RunDir.open(run.path).load_config()
 
 
-def test_the_source_shows_a_name_without_being_run_and_digests_are_those_of_the_named_modules(project):
+def test_source_and_digests_are_shown_without_running_them(project):
     (project / "own_pack").mkdir()
     for name in ("__init__", "inner"):
         (project / "own_pack" / f"{name}.py").write_text(RAN.format(place=str(project)) + "from own_maze import Maze\n")
@@ -327,7 +327,7 @@ def shadowed(project):
 
 
 @pytest.mark.parametrize("env_id", PACKAGES.values())
-def test_a_folder_called_like_the_package_of_an_environment_is_not_that_package(shadowed, env_id):
+def test_a_folder_is_not_the_package_of_an_environment(shadowed, env_id):
     RunDir.open(".").load_config()
     with pytest.raises(ConfigError, match="needs the package"):
         env_factory(env_settings({"env_id": env_id}))
@@ -338,7 +338,7 @@ def test_a_folder_called_like_the_package_of_an_environment_is_not_that_package(
 
 
 @pytest.mark.parametrize("name", [*LOGGERS, "envpool"])
-def test_a_folder_called_like_a_logger_or_backend_is_not_that_package(shadowed, name):
+def test_a_folder_is_not_the_package_of_a_logger_or_backend(shadowed, name):
     if is_installed(name):
         pytest.skip(f"{name} is installed")
     with pytest.raises(MissingExtraError):
@@ -348,7 +348,7 @@ def test_a_folder_called_like_a_logger_or_backend_is_not_that_package(shadowed, 
     assert not (shadowed / "ran").exists()
 
 
-def test_an_installed_package_is_imported_though_a_folder_of_its_name_is_nearer(shadowed, tmp_path_factory):
+def test_an_installed_package_comes_before_a_nearer_folder(shadowed, tmp_path_factory):
     places = tmp_path_factory.mktemp("places")
     (places / "smac").mkdir()
     (places / "smac" / "__init__.py").write_text("WHERE = 'installed'\n")
@@ -375,7 +375,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 looks in the current folder first")
-def test_processes_that_minding_starts_import_nothing_from_the_current_folder(project, tmp_path_factory):
+def test_processes_import_nothing_from_the_current_folder(project, tmp_path_factory):
     for name in ("multiprocessing", "ctypes", "click"):
         (project / f"{name}.py").write_text(RAN.format(place=str(project)))
     script = tmp_path_factory.mktemp("scripts") / "starts.py"
@@ -385,7 +385,7 @@ def test_processes_that_minding_starts_import_nothing_from_the_current_folder(pr
     assert not (project / "ran").exists()
 
 
-def test_the_module_as_a_command_imports_nothing_from_the_current_folder(project):
+def test_the_module_imports_nothing_from_the_current_folder(project):
     (project / "click.py").write_text(RAN.format(place=str(project)))
     done = subprocess.run([sys.executable, "-m", "minding", "--version"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

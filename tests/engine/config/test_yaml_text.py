@@ -64,7 +64,7 @@ def test_hostile_settings_are_one_clear_error_within_a_second(tmp_path, text, me
     assert str(path) in str(caught.value)
 
 
-def test_a_key_that_is_not_a_text_is_one_error_in_python_and_in_overrides_too():
+def test_a_key_that_is_no_text_is_one_error_everywhere():
     for key in (True, 1, None, 1.5):
         for user in ({key: {"a": 1}}, {"env": {key: 1}}, {"env": {"env_kwargs": {"a": [{key: 1}]}}}):
             call = functools.partial(fill_schema, {"env": opt({}, "open")}, user)
@@ -72,7 +72,7 @@ def test_a_key_that_is_not_a_text_is_one_error_in_python_and_in_overrides_too():
     refuses(ConfigError, ("the key 'on' is not a string", lambda: parse_overrides(["env.env_kwargs={on: 1}"])))
 
 
-def test_aliases_of_a_usual_size_are_settings_and_messages_are_short(tmp_path):
+def test_usual_aliases_are_settings_and_messages_are_short(tmp_path):
     (tmp_path / "c.yaml").write_text("a: &a {b: 1e-3}\nc: *a\nd: &d {<<: *a, e: 2}\nf: {<<: *d, e: 3}\n")
     own = {"b": 0.001}
     assert load_config(tmp_path / "c.yaml") == {"a": own, "c": own, "d": {**own, "e": 2}, "f": {**own, "e": 3}}

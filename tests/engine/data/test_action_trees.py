@@ -25,7 +25,7 @@ def described(space=SPACE, rescale=True):
     return describe_actions(JoinedActions(space), rescale=rescale)
 
 
-def test_a_row_has_the_choices_of_all_parts_and_then_their_numbers():
+def test_a_row_has_all_choices_and_then_their_numbers():
     found = described()
     tree = found.pop("tree")
     assert [path for path, _ in parts_of(tree)] == ["0", "1", "2.a", "2.b", "2.c"]

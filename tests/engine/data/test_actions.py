@@ -16,7 +16,7 @@ def adapter_of(space, rescale=True):
     return ActionAdapter(describe_actions(space, rescale=rescale))
 
 
-def test_scaled_actions_stay_inside_bounds_in_spite_of_rounding_and_infinity():
+def test_scaled_actions_stay_inside_bounds():
     space = spaces.Box(np.float32(-0.1), np.float32(0.7), (1,), np.float32)
     adapter = adapter_of(space)
     for action in adapter(np.array([[1.0], [-1.0], [np.inf], [-np.inf]], np.float32)):
@@ -26,7 +26,7 @@ def test_scaled_actions_stay_inside_bounds_in_spite_of_rounding_and_infinity():
     assert starting(np.array([[0, 0], [2, 1]])).tolist() == [[10, -1], [12, 0]]
 
 
-def test_actions_that_are_the_environments_already_are_clipped_and_not_scaled():
+def test_native_actions_are_clipped_and_not_scaled():
     adapter = adapter_of(spaces.Box(-2.0, 4.0, (1,), np.float64))
     given = np.array([[0.5], [4.5]], np.float32)
     adopted = adapter.adopt(given)

@@ -113,7 +113,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changes", "message"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
-def test_an_episode_whose_parts_do_not_fit_is_named_with_the_part_and_the_step(changes, message):
+def test_a_misfit_episode_is_named_with_part_and_step(changes, message):
     with pytest.raises(DataError, match=f"^episode 1: {message}") as caught:
         Dataset.of_episodes([log(1, [0]), {**log(2, [0, 1]), **changes}])
     assert "\n" not in str(caught.value)
@@ -183,7 +183,7 @@ def test_a_mask_that_does_not_fit_the_actions_is_refused(episode, message):
 
 
 @pytest.mark.parametrize("true", [True, np.True_, 1, np.int64(1), 1.0, np.array(True), [0, 1], np.array([False, True])])
-def test_flags_are_bools_or_0_and_1_for_the_episode_or_for_each_step(true):
+def test_flags_are_bools_or_0_and_1_per_episode_or_step(true):
     data = Dataset.of_episodes([log(2, [0, 1], terminated=0, truncated=true)])
     assert (data.terminated.tolist(), data.truncated.tolist()) == ([False, False], [False, True])
 
@@ -279,14 +279,14 @@ def test_an_environment_may_be_named_given_or_made(form):
         ("FrozenLake-v1", r"episode 0: obs has rows of the shape \(3,\), the environment's \(\)"),
     ],
 )
-def test_what_is_no_environment_or_another_one_is_refused_in_one_line(env, message):
+def test_a_wrong_environment_is_refused_in_one_line(env, message):
     with pytest.raises((DataError, ConfigError), match=message) as caught:
         Dataset.of_episodes([pendulum()], env=env)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("action", [[0, 1], [[0, 1], [1, 0]], [[0.1], [0.2]]], ids=["one", "several", "box"])
-def test_a_damaged_description_of_the_environment_is_refused_in_one_line(action):
+def test_a_damaged_environment_description_is_refused(action):
     env = Dataset.of_episodes([log(2, action)]).about["env"]
     absent = object()
     for key in env["env_action"]:

@@ -73,7 +73,7 @@ def test_rows_have_true_successors_and_the_units_of_policies():
     assert toy().returns().tolist() == [3.0]
 
 
-def test_the_digest_is_that_of_the_contents_and_a_folder_is_not_written_over(saved, tmp_path):
+def test_the_digest_is_that_of_the_contents(saved, tmp_path):
     save_dataset(tmp_path / "again", toy())
     save_dataset(tmp_path / "other", toy(reward=np.float32([1, 2, 3, 4, 6])))
     digests = [load_dataset(tmp_path / name).digest for name in ("data", "again", "other")]
@@ -150,7 +150,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_arrays_that_do_not_fit_together_are_refused_even_with_right_checksums(tmp_path, name):
+def test_misfit_arrays_are_refused_even_with_right_checksums(tmp_path, name):
     data = toy(**FORGED[name])
     save_unchecked(tmp_path / "data", data)
     of_manifest = {"no space": "its manifest does not describe an environment", "nothing": "its manifest does not say"}
@@ -226,7 +226,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_value_outside_its_space_is_named_by_folder_episode_and_row(name, tmp_path):
+def test_a_value_outside_its_space_is_named_with_its_row(name, tmp_path):
     data, message = OUTSIDE[name]
     if name == "bits":
         data = dataclasses.replace(data, final_obs={"": np.ones((2, 2), np.float32)})
@@ -254,7 +254,7 @@ def test_values_at_the_limits_of_their_spaces_are_accepted(tmp_path):
 
 
 @pytest.mark.parametrize("of_final", [False, True])
-def test_observations_are_held_to_the_limits_of_their_box_where_asked(of_final):
+def test_observations_are_held_to_their_box_where_asked(of_final):
     inside, outside = np.full((5, 2), 1 + 9e-6, np.float32), np.full((5, 2), 1 + 2e-5, np.float32)
     parts = {"obs": {"": inside}, "final_obs": {"": inside[:2]}}
     check_dataset(toy(**parts), limits=True)
@@ -277,7 +277,7 @@ def test_another_state_is_refused(tmp_path, state):
     check_refused(tmp_path / "data")
 
 
-def test_a_checkpoint_and_another_number_of_steps_than_the_manifest_says_are_refused(tmp_path):
+def test_a_checkpoint_and_a_wrong_number_of_steps_are_refused(tmp_path):
     save_checkpoint(tmp_path / "data", {"policy": {}}, {})
     with pytest.raises(DataError, match="is a checkpoint, not recorded data"):
         load_dataset(tmp_path / "data")
@@ -292,7 +292,7 @@ def refusal(data=None, **env):
     return str(found.value)
 
 
-def test_data_of_another_environment_are_refused_with_a_few_differences():
+def test_data_of_another_environment_are_refused():
     check_fits(toy(), ENV, "data")
     assert refusal(env_id="X") == (
         "the data in 'data' come from another environment: record data of this one with `minding data record`, or "
@@ -320,7 +320,7 @@ def test_data_of_another_environment_are_refused_with_a_few_differences():
     assert len(told) < 700
 
 
-def test_data_of_other_conditions_are_learned_from_with_a_warning_that_names_both_values(caplog):
+def test_data_of_other_conditions_are_warned_of(caplog):
     check_fits(toy(), ENV, "data")
     assert caplog.messages == []
     check_fits(toy(), {**ENV, "env_kwargs": {"g": 9.0}, "spec": {**SPEC, "max_episode_steps": 50}}, "data")

@@ -60,7 +60,7 @@ def test_every_row_is_in_one_part_as_it_is_in_the_whole(lengths, share, seed):
     assert sorted(seen) == list(range(len(data)))
 
 
-def test_the_seed_chooses_and_a_larger_share_holds_out_more_of_the_same():
+def test_the_seed_chooses_and_a_larger_share_holds_more():
     data = numbered([3] * 20)
     few, many = (set(hold_out(data, share, 1)[1].episodes.tolist()) for share in (0.1, 0.4))
     assert (len(few), len(many), few < many) == (2, 8, True)
@@ -72,7 +72,7 @@ def test_the_seed_chooses_and_a_larger_share_holds_out_more_of_the_same():
         hold_out(numbered([3]), 0.1, 0)
 
 
-def test_tables_of_a_part_hold_its_rows_alone_on_the_device_and_mapped():
+def test_tables_of_a_part_hold_its_rows_alone():
     data = numbered([4, 3, 5, 2, 6])
     learned, held = hold_out(data, 0.4, 0)
     device, mapped = DatasetTables(learned, FIELDS), MappedTables(learned, FIELDS, len(learned))

@@ -20,7 +20,7 @@ def same(left, right):
     return all(a[0] == b[0] and np.array_equal(a[1], b[1]) for a, b in pairs)
 
 
-def test_leaves_come_in_sorted_key_order_with_dotted_paths_and_back():
+def test_leaves_come_in_sorted_order_with_dotted_paths():
     assert [path for path, _ in obs_trees.leaves(nested())] == ["arm.position", "camera"]
     assert [path for path, _ in obs_trees.leaves(np.zeros(2))] == [""]
     assert same(obs_trees.unflatten(obs_trees.leaves(nested())), nested())
@@ -65,7 +65,7 @@ def test_importing_the_module_does_not_import_treevalue():
     assert run_fresh(code) == ["False"]
 
 
-def test_conversion_to_an_unknown_backend_and_without_the_extra_are_refused(monkeypatch):
+def test_an_unknown_backend_or_a_missing_extra_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "treetensor.numpy", None)
     with pytest.raises(MissingExtraError, match=r"\.\[treetensor\]"):
         obs_trees.to_treetensor(nested())

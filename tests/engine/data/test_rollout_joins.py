@@ -93,7 +93,7 @@ def of_stream(seed, steps, envs, *, agents=0, tree=False, memory=False, n=1):
     tree=st.booleans(),
     n=st.sampled_from([1, 3]),
 )
-def test_rollouts_side_by_side_are_the_one_that_they_were_cut_from(seed, steps, envs, shards, tree, n):
+def test_rollouts_side_by_side_are_the_one_they_were_cut_from(seed, steps, envs, shards, tree, n):
     whole = of_stream(seed, steps, envs * shards, tree=tree, n=n)
     parts = cut(whole, envs)
     joined = side_by_side(parts, envs)
@@ -128,7 +128,7 @@ def test_shards_that_say_nothing_of_their_rows_are_filled_in():
 
 
 @pytest.mark.parametrize("agents", [0, 2])
-def test_rows_of_train_data_are_joined_and_their_sequences_are_those_of_the_whole(agents):
+def test_joined_train_data_have_the_sequences_of_the_whole(agents):
     whole = of_stream(5, 4, 6, agents=agents, memory=True)
     if agents:
         whole.action, whole.info = whole.action[:, :, None] + np.arange(2), {}
@@ -209,7 +209,7 @@ def rollout(obs, last_obs, ends=(), final_obs=None, truncated=()):
 OBS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 
 
-def test_the_successor_is_the_next_row_and_at_an_end_the_final_observation_also_in_trees():
+def test_the_successor_is_the_next_row_or_the_final_observation():
     ended = rollout(OBS, np.array([7, 8], np.float32), [(0, 1), (2, 0)], np.array([40, 70], np.float32))
     assert ended.next_obs().tolist() == [[3, 40], [5, 6], [70, 8]]
     assert OBS.tolist() == [[1, 2], [3, 4], [5, 6]]

@@ -24,7 +24,7 @@ from minding.training.formats import export_minari
 EPISODES = [log(2, [0, 1])]
 
 
-def test_the_second_writer_of_a_name_is_told_who_writes_and_the_first_one_finishes(tmp_path):
+def test_the_second_writer_of_a_name_is_refused(tmp_path):
     with Scratch(tmp_path / "out") as first:
         (first.folder / "part").write_text("whole")
         with pytest.raises(DataError, match=rf"out' is being written by process {os.getpid()} on .*: wait for it"):

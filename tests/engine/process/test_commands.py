@@ -31,7 +31,7 @@ def started(folder):
     return sorted(path.name for path in folder.glob("started-*") if path.read_text())
 
 
-def test_as_many_run_at_a_time_as_are_asked_for_and_a_failure_ends_no_other(tmp_path):
+def test_as_many_run_as_asked_for_and_a_failure_ends_no_other(tmp_path):
     commands, together = toys(tmp_path, 0, 3, 0), []
 
     def watch():
@@ -45,7 +45,7 @@ def test_as_many_run_at_a_time_as_are_asked_for_and_a_failure_ends_no_other(tmp_
     assert len(started(tmp_path)) == 3
 
 
-def test_the_next_one_is_asked_for_when_the_one_before_it_has_ended(tmp_path):
+def test_the_next_is_asked_for_when_the_one_before_has_ended(tmp_path):
     (tmp_path / "go").touch()
     made = toys(tmp_path, 0, 3, 0)
     seen = []
@@ -96,7 +96,7 @@ run_commands([Command("seed_toys:until_told", [sys.argv[1], "0", "0"], Path(sys.
 """
 
 
-def test_they_end_with_the_process_that_started_them_even_if_both_were_stopped_and_that_is_killed(tmp_path):
+def test_they_end_with_their_parent_even_if_both_were_stopped(tmp_path):
     with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path]) as parent:
         deadline = time.monotonic() + 60
         while not started(tmp_path):

@@ -26,7 +26,7 @@ OURS = (*runtime.environment(), *runtime.CONVOLUTION_ENVIRONMENT)
 run_fresh = functools.partial(fresh.run_fresh, quiet=False, without=OURS)
 
 
-def test_the_process_is_prepared_before_mindspore_loads_and_the_users_settings_stay(tmp_path):
+def test_the_process_is_prepared_before_mindspore_loads(tmp_path):
     script = """
 import gc, os
 from minding.engine.errors import SetupError
@@ -59,7 +59,7 @@ print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["
     assert lines == expected
 
 
-def test_mindspore_prints_nothing_when_the_user_imported_it_first_and_onednn_keeps_its_instructions():
+def test_mindspore_prints_nothing_when_it_was_imported_first():
     # Its warning is that of a machine with fewer cores than threads; any other text would do as well.
     script = """
 import os, sys
@@ -75,7 +75,7 @@ print("said", os.environ.get("ONEDNN_MAX_CPU_ISA"), file=sys.stderr)
     assert run_fresh(script) == ["said None"]
 
 
-def test_algorithms_are_known_without_mindspore_which_prints_nothing_where_it_computes_nothing():
+def test_algorithms_are_known_without_loading_mindspore():
     script = """
 import sys
 import minding.policies, minding.middleware, minding.engine.buffers, minding.configs
@@ -107,7 +107,7 @@ def test_short_graphs_are_dispatched_by_one_thread(settings, threads, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_process_that_was_forked_after_mindspore_computed_is_refused_in_one_sentence_and_does_not_hang():
+def test_a_fork_after_mindspore_computed_is_refused():
     script = """
 import os, sys
 from minding.engine.errors import SetupError
@@ -149,9 +149,7 @@ print(np.array_equal(product.asnumpy(), x @ x))
         ({"XDG_CACHE_HOME": "", "HOME": None}, "this user has no home folder"),
     ],
 )
-def test_without_a_usable_cache_folder_there_is_a_warning_and_a_temporary_one(
-    variables, reason, tmp_path, monkeypatch, caplog
-):
+def test_without_a_cache_folder_there_is_a_temporary_one(variables, reason, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
@@ -170,7 +168,7 @@ def test_without_a_usable_cache_folder_there_is_a_warning_and_a_temporary_one(
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root becomes another user")
-def test_a_user_without_a_home_and_without_an_entry_gets_through_the_self_test(tmp_path):
+def test_a_user_without_a_home_gets_through_the_self_test(tmp_path):
     # It may read everything, because Python itself may lie in somebody's home, and write nothing.
     user = "setpriv --reuid=54321 --regid=54321 --clear-groups --inh-caps=+dac_read_search"
     command = [*user.split(), "--ambient-caps=+dac_read_search", sys.executable, "-m", "minding", "doctor"]
@@ -191,13 +189,13 @@ def test_a_user_without_a_home_and_without_an_entry_gets_through_the_self_test(t
         (os, "environ", {"MS_COMPILER_CACHE_ENABLE": "1"}, "unset MS_COMPILER_CACHE_ENABLE"),
     ],
 )
-def test_an_installation_that_does_not_fit_is_refused_with_the_fix(owner, name, value, fix, monkeypatch):
+def test_an_unfit_installation_is_refused_with_the_fix(owner, name, value, fix, monkeypatch):
     runtime.check_versions()
     monkeypatch.setattr(owner, name, value)
     refuses(SetupError, (fix, runtime.check_versions))
 
 
-def test_an_unknown_device_is_refused_and_a_loaded_one_cannot_be_changed():
+def test_an_unknown_device_or_a_change_of_it_is_refused():
     assert runtime.device() == "CPU"
     runtime.prepare(runtime.Settings("CPU"))
     runtime.prepare(runtime.Settings("auto"))
@@ -234,7 +232,7 @@ def test_a_device_on_which_minding_was_not_run_is_told_once(asked, present, told
         assert re.match(told, caplog.messages[0])
 
 
-def test_arrays_go_to_the_device_without_a_copy_also_read_only_ones():
+def test_arrays_go_to_the_device_without_a_copy():
     array = np.zeros(3, np.float32)
     tensor = to_device(array)
     array[1] = 5.0
@@ -256,7 +254,7 @@ def ones(*shape, dtype=np.float32):
     return to_device(np.ones(shape, dtype))
 
 
-def test_inputs_of_known_shape_run_silently_new_ones_are_reported_and_constants_refused():
+def test_inputs_of_new_shapes_are_reported():
     double = Compiled(Double(), "double", expected=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -365,7 +363,7 @@ def line_of(text):
         (Stacked, "For 'Stack', the len of x_shape", "return ms.ops.stack("),
     ],
 )
-def test_a_cell_of_the_user_that_does_not_compile_is_one_line_with_its_place(cell, reason, line, capfd):
+def test_a_users_cell_that_does_not_compile_is_one_line(cell, reason, line, capfd):
     place = rf"\({re.escape(__file__)}:{line_of(line)}\)"
     told = rf"^{__name__}:{cell.__name__} does not compile: .*{reason}.* {place}"
     with pytest.raises(CodeError, match=told) as found:
@@ -385,7 +383,7 @@ def test_a_cell_of_minding_that_does_not_compile_keeps_its_error(monkeypatch):
 # The check of an installation by a compiled gradient and by denormal numbers
 
 
-def test_the_self_test_takes_a_gradient_and_reports_what_it_found():
+def test_the_self_test_takes_a_gradient_and_reports():
     found = self_test.self_test()
     assert found["mindspore"].startswith("2.10")
     assert found["device"] == "CPU"
@@ -397,7 +395,7 @@ def sum_of_cubes(x):
     return (x * x * x).sum()
 
 
-def test_the_self_test_notices_a_wrong_gradient_and_denormal_numbers_that_are_kept(monkeypatch):
+def test_the_self_test_notices_wrong_gradients_and_denormals(monkeypatch):
     with monkeypatch.context() as change:
         change.setattr(self_test, "_sum_of_squares", sum_of_cubes)
         refuses(SetupError, ("[3.0, 12.0, 27.0], expected [2, 4, 6]", self_test.self_test))

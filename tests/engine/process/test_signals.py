@@ -25,7 +25,7 @@ def _handlers_are_restored():
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_only_asks_and_after_it_both_have_the_systems_own_effect(number):
+def test_the_first_signal_asks_and_the_next_act_as_usual(number):
     asked = []
     with SignalGuard(asked.append):
         signal.raise_signal(number)
@@ -33,7 +33,7 @@ def test_the_first_signal_only_asks_and_after_it_both_have_the_systems_own_effec
     assert asked == [number.name]
 
 
-def test_a_guard_within_another_one_shares_its_handlers_and_its_thread_and_tells_it(capfd):
+def test_a_nested_guard_shares_handlers_and_thread(capfd):
     asked, before = [], threading.active_count()
     with SignalGuard(asked.append, "stopping outside"):
         handler = signal.getsignal(signal.SIGINT)
@@ -103,7 +103,7 @@ def test_a_signal_lets_the_iteration_end_and_the_hooks_run_once(number):
     assert after == [0, 1]
 
 
-def test_a_signal_reaches_every_running_task_and_is_not_taken_back():
+def test_a_signal_reaches_every_running_task():
     outer_steps, inner_reasons = [], []
 
     def run_inner(ctx):
@@ -170,7 +170,7 @@ def test_a_process_that_gets_a_signal_saves_closes_and_leaves():
 
 
 @pytest.mark.parametrize(("waits_in", "second"), [("iteration", signal.SIGTERM), ("save", signal.SIGINT)])
-def test_a_second_signal_ends_the_process_at_once_and_without_hooks(waits_in, second):
+def test_a_second_signal_ends_the_process_without_hooks(waits_in, second):
     with script(waits_in) as process:
         if waits_in == "save":
             process.send_signal(signal.SIGTERM)
@@ -192,7 +192,7 @@ with task.start():
 """
 
 
-def test_the_first_signal_is_answered_at_once_and_the_second_ends_the_process_also_in_compiled_code():
+def test_signals_are_answered_also_in_compiled_code():
     command = [sys.executable, "-c", BUSY]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV) as process:
         killer = threading.Timer(10.0, process.kill)
@@ -224,7 +224,7 @@ def test_the_notice_comes_once_and_nothing_remains_of_the_watch(capfd):
     assert (asked, left, signal.set_wakeup_fd(-1)) == (["SIGINT", "SIGINT"], set(), -1)
 
 
-def test_what_a_forked_process_receives_is_not_taken_for_a_signal_to_this_one(capfd):
+def test_a_forked_process_receives_its_own_signals(capfd):
     with SignalGuard(lambda name: None, "stopping"):
         handler = signal.getsignal(signal.SIGTERM)
         child = os.fork()

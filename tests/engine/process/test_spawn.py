@@ -25,7 +25,7 @@ def tell(connection):
     connection.send((set(before), handlers, set(after), threads, main, "mindspore" in sys.modules))
 
 
-def test_a_worker_is_spared_the_main_script_threads_and_signals_from_its_first_moment(monkeypatch):
+def test_a_worker_is_spared_the_main_script_and_signals(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)

@@ -24,7 +24,7 @@ def column(*scores):
         ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 70.0, 80.0], 4.5),
     ],
 )
-def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end(scores, expected):
+def test_the_interquartile_mean_leaves_out_a_quarter_each_side(scores, expected):
     assert interquartile_mean(column(*scores)) == pytest.approx([expected])
 
 
@@ -37,7 +37,7 @@ def test_the_interval_is_that_of_the_binomial_distribution():
     assert found.n == 5
 
 
-def test_draws_are_made_within_each_task_and_figure_also_in_parts(monkeypatch):
+def test_draws_are_made_within_each_task_and_figure(monkeypatch):
     tasks = [column(0.0, 0.0, 0.0), column(10.0, 10.0, 10.0)]
     assert [float(end[0]) for end in bootstrap_interval(tasks, mean)] == [5.0, 5.0]
     # Where one task alone varies, its half of the runs does: the mean of its draws is 0, 1/2 or 1.
@@ -59,7 +59,7 @@ def test_one_seed_has_no_spread_and_none_or_nan_say_nothing():
     refuses(NonFiniteError, ("nan", lambda: aggregate([1.0, float("nan")])))
 
 
-def test_the_interval_of_scores_stays_in_range_and_narrows_with_the_games():
+def test_the_interval_of_scores_narrows_with_the_games():
     # Wilson with z^2 = 3.841459: 10 of 10 won is [10 / (10 + z^2), 1]; of 100 games, center 0.5 and
     # half z sqrt(0.25 / 100 + z^2 / 40000) / (1 + z^2 / 100) = 0.0961685.
     assert score_interval(np.array([1.0, 0.0]), 10) == (

@@ -69,7 +69,7 @@ def start(tmp_path):
         run.checkpoints.close()
 
 
-def test_a_checkpoint_is_named_by_its_gradient_step_and_its_manifest_says_of_what_it_is(start):
+def test_a_checkpoint_is_named_by_its_gradient_step(start):
     run = start()
     assert [run.save(step, keep_last=2).name for step in (5, 10, 15)] == ["iter_5", "iter_10", "iter_15"]
     assert run.names() == ["iter_10", "iter_15"]
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_named_by_its_gradient_step_and_its_manifest_says_of_wha
     assert read_manifest(run.save(2))["processors"] == ["A", "B"]
 
 
-def test_what_is_saved_is_restored_from_the_newest_or_the_one_that_is_named(start, tmp_path):
+def test_the_newest_or_named_checkpoint_is_restored(start, tmp_path):
     run = start()
     for step in (5, 10, 20):
         run.save(step)
@@ -111,7 +111,7 @@ def test_the_best_can_have_other_weights_than_the_current_ones(start, tmp_path):
         start().checkpoints.restore("absent")
 
 
-def test_a_run_that_begins_sets_the_checkpoints_of_an_earlier_one_aside_unless_it_owns_them(start, tmp_path):
+def test_a_new_run_sets_an_earlier_runs_checkpoints_aside(start, tmp_path):
     earlier = start()
     earlier.save(5)
     earlier.checkpoints.close()
@@ -148,7 +148,7 @@ def test_a_folder_that_was_removed_is_made_and_locked_again_once(start, tmp_path
     assert run.save(5).is_dir()
 
 
-def test_a_save_that_fails_is_reported_and_a_policy_with_nan_is_not_saved(start, monkeypatch, caplog):
+def test_a_failed_save_is_reported_and_nan_is_not_saved(start, monkeypatch, caplog):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 

@@ -37,7 +37,7 @@ def test_the_best_comes_first_with_what_differs_and_nothing_else(tmp_path):
     assert {len(each.settings) for each in found} == {1}
 
 
-def test_of_several_algorithms_a_setting_is_compared_among_those_that_have_it():
+def test_a_setting_is_compared_among_algorithms_that_have_it():
     ppo = {"seed": 1, "env": {"env_kwargs": {"size": 3}}, "policy": {"type": "ppo", "learn": {"gamma": 0.9, "a": 1}}}
     dqn = {"seed": 2, "env": {"env_kwargs": {}}, "policy": {"type": "dqn", "learn": {"gamma": 0.99, "b": 1}}}
     assert differing_settings([ppo, dqn]) == [
@@ -70,7 +70,7 @@ def test_the_command_prints_one_table(tmp_path, capsys, caplog):
     assert "left out: no run folder" in caplog.text
 
 
-def test_a_second_table_has_a_row_for_each_configuration_of_several_seeds(tmp_path, capsys):
+def test_a_second_table_has_a_row_per_configuration(tmp_path, capsys):
     def seed(name, number, value, gamma):
         figures = {**FIGURES, "eval_return": value, "eval_std": 1.5, "n_eval_episodes": 100}
         return made_run(tmp_path, name, figures=figures, seed=number, policy={"learn": {"gamma": gamma}}).path
@@ -87,7 +87,7 @@ def test_a_second_table_has_a_row_for_each_configuration_of_several_seeds(tmp_pa
     ]
 
 
-def test_seeds_are_compared_one_by_one_and_damaged_figures_count_as_none(tmp_path):
+def test_seeds_are_compared_and_damaged_figures_left_out(tmp_path):
     folder = tmp_path / "some-seeds"
     paths = [make_run(folder, f"seed_{seed}", 1.0) for seed in (0, 1)]
     (folder / "settings.yaml").write_text("seed: 0\n")
@@ -102,7 +102,7 @@ def test_seeds_are_compared_one_by_one_and_damaged_figures_count_as_none(tmp_pat
     "change",
     [{"eval_return": "487"}, {"env_step": "many"}, {"wall_time": "3 s"}, {"n_eval_episodes": [3]}, {"unit": 1}],
 )
-def test_figures_of_a_wrong_type_are_refused_and_the_run_is_shown_without_them(change, tmp_path, capsys, caplog):
+def test_figures_of_a_wrong_type_are_left_out(change, tmp_path, capsys, caplog):
     path = make_run(tmp_path, "a", 10.0)
     figures = json.loads((path / "summary.json").read_text())
     (path / "summary.json").write_text(json.dumps({**figures, **change}))
@@ -135,7 +135,7 @@ def test_without_a_run_there_is_nothing_to_compare(tmp_path):
         ("env: {env_id: CartPole-v1}\npolicy: {}\n", "algorithm"),
     ],
 )
-def test_a_truncated_configuration_is_named_wherever_a_run_is_read(tmp_path, text, lacks):
+def test_a_truncated_configuration_is_named(tmp_path, text, lacks):
     folder = make_run(tmp_path, "a")
     (folder / "config.yaml").write_text(text)
     message = rf"config\.yaml' is not the configuration of a run: it names no {lacks}"

@@ -27,7 +27,7 @@ def run(folder, batch):
     return notes_of(caught.value)
 
 
-def test_rows_metrics_and_counters_are_written_and_a_note_says_where(tmp_path):
+def test_rows_metrics_and_counters_are_written_with_a_note(tmp_path):
     notes = run(tmp_path / "nan", BATCH)
     path = tmp_path / "nan" / "iter_12.safetensors"
     assert f"the batch was kept in {path}" in notes
@@ -41,7 +41,7 @@ def test_rows_metrics_and_counters_are_written_and_a_note_says_where(tmp_path):
     assert about["error"] == "loss is nan"
 
 
-def test_without_a_batch_there_is_no_folder_and_a_batch_that_cannot_be_written_hides_no_error(tmp_path):
+def test_without_a_writable_batch_no_error_is_hidden(tmp_path):
     run(tmp_path / "nan", {})
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "nan").write_text("in the way")

@@ -42,7 +42,7 @@ def other():
         process.stdout.close()
 
 
-def test_a_second_process_is_told_who_has_the_run_until_that_one_dies(tmp_path, other):
+def test_a_second_process_learns_who_has_the_run(tmp_path, other):
     holder = other(tmp_path)
     lock = RunLock(tmp_path)
     with pytest.raises(RunInUseError, match=rf"in use by process {holder.pid} on \S+: wait for it to end"):
@@ -53,7 +53,7 @@ def test_a_second_process_is_told_who_has_the_run_until_that_one_dies(tmp_path, 
         assert (tmp_path / ".lock").read_text() == f"process {os.getpid()} on {os.uname().nodename}\n"
 
 
-def test_a_process_has_one_lock_on_a_run_and_the_outermost_object_gives_it_back(tmp_path):
+def test_a_process_has_one_lock_on_a_run(tmp_path):
     first, second = RunLock(tmp_path), RunLock(tmp_path / "." / "")
     first.acquire()
     first.acquire()
@@ -85,7 +85,7 @@ def test_a_folder_that_was_made_for_the_lock_alone_goes_with_it(tmp_path):
     assert (tmp_path / "run").is_dir()
 
 
-def test_what_took_the_place_of_a_removed_folder_is_not_written_before_it_is_locked(tmp_path, other):
+def test_what_replaced_a_removed_folder_is_locked_first(tmp_path, other):
     folder = tmp_path / "run"
     writer = CsvWriter(folder / "metrics.csv")
     with RunLock(folder) as lock:

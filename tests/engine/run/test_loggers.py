@@ -47,7 +47,7 @@ def scalars(folder):
     return [(event.step, value.tag, value.simple_value) for event in events(folder) for value in event.summary.value]
 
 
-def test_tensorboard_shows_the_settings_as_a_text_and_as_hyperparameters(tmp_path):
+def test_tensorboard_shows_the_settings(tmp_path):
     writer = TensorBoardWriter(tmp_path / "tb")
     policy = {"type": "ppo", "learn": {"learning_rate": 3e-4}, "model": {"hidden": [64, 64]}}
     writer.open({"seed": 3, "env": {"spec": {"obs": {"shape": [4]}}}, "policy": policy}, step=0)
@@ -68,7 +68,7 @@ def test_tensorboard_shows_the_settings_as_a_text_and_as_hyperparameters(tmp_pat
     }
 
 
-def test_tensorboard_discards_what_came_after_the_step_of_a_resume(tmp_path):
+def test_tensorboard_discards_what_came_after_a_resume(tmp_path):
     writer = TensorBoardWriter(tmp_path / "tb")
     writer.purge_after(1000, rows=4)
     writer.close()
@@ -106,7 +106,7 @@ def test_tensorboard_that_cannot_write_warns_once_and_goes_on(tmp_path, caplog):
     assert len(caplog.records) == 1
 
 
-def test_plain_progress_prints_at_most_one_line_every_five_seconds_with_returns_and_nan():
+def test_plain_progress_prints_a_line_every_five_seconds():
     clock, out = Clock(), io.StringIO()
     progress = Progress(1000, "cartpole", file=out, clock=clock)
     for second in range(11):
@@ -134,7 +134,7 @@ def test_progress_shows_nothing_more_once_its_output_was_closed(terminal):
     progress.close()
 
 
-def test_progress_of_self_play_shows_games_plies_and_the_score_against_each_opponent():
+def test_progress_of_self_play_shows_games_and_scores():
     clock, out = Clock(), io.StringIO()
     progress = Progress(1000, "four", file=out, clock=clock)
     scores = {"score_random": 1.0, "score_uct_100": 0.755}
@@ -146,7 +146,7 @@ def test_progress_of_self_play_shows_games_plies_and_the_score_against_each_oppo
     )
 
 
-def test_a_terminal_gets_a_bar_that_close_leaves_at_the_last_status(monkeypatch):
+def test_a_terminal_gets_a_bar_that_stays_at_the_last_status(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
     clock, out = Clock(), Terminal()

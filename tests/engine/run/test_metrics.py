@@ -13,7 +13,7 @@ from minding.engine.run import metrics
 from minding.engine.run.metrics import CsvWriter, read_metrics, read_table
 
 
-def test_csv_has_one_row_a_write_and_later_columns_are_added_to_earlier_rows(tmp_path):
+def test_csv_adds_later_columns_to_earlier_rows(tmp_path):
     writer = CsvWriter(tmp_path / "metrics.csv")
     for row in ({"env_step": 128}, {"env_step": 256, "eval, mean": math.nan}, {"env_step": 384, "eval, mean": None}):
         writer.write(row)
@@ -71,7 +71,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_resumed_run_cuts_damage_behind_its_checkpoint_off_without_a_word(name, tmp_path, caplog):
+def test_a_resumed_run_cuts_damage_off_silently(name, tmp_path, caplog):
     path = tmp_path / "metrics.csv"
     path.write_bytes(WHOLE + DAMAGES[name][0])
     writer = CsvWriter(path)
@@ -83,7 +83,7 @@ def test_a_resumed_run_cuts_damage_behind_its_checkpoint_off_without_a_word(name
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_file_that_is_continued_without_a_checkpoint_is_repaired(name, tmp_path, caplog):
+def test_a_file_continued_without_a_checkpoint_is_repaired(name, tmp_path, caplog):
     path = tmp_path / "metrics.csv"
     path.write_bytes(WHOLE + DAMAGES[name][0])
     whole = len(read_table(path).rows)
@@ -102,7 +102,7 @@ def test_whole_rows_of_a_damaged_file_are_read(name, tmp_path, caplog):
     assert (f": {DAMAGES[name][1]} of " in caplog.text) is (DAMAGES[name][1] > 0)
 
 
-def test_rows_counted_by_the_checkpoint_that_are_damaged_are_named_and_removed(tmp_path, caplog):
+def test_damaged_rows_before_the_checkpoint_are_named(tmp_path, caplog):
     path = tmp_path / "metrics.csv"
     path.write_bytes(b"env_step\n1\n\xff\n3\n4\n")
     writer = CsvWriter(path)
@@ -112,7 +112,7 @@ def test_rows_counted_by_the_checkpoint_that_are_damaged_are_named_and_removed(t
     assert path.read_bytes() == b"env_step\n1\n3\n4\n"
 
 
-def test_columns_and_rows_of_a_resumed_file_are_those_of_the_checkpoint(tmp_path):
+def test_a_resumed_file_is_that_of_the_checkpoint(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text("loss,new,env_step\n0.5,,1\n0.25,7.0,2\n")
     CsvWriter(path).load_state_dict({"rows": 1, "columns": ["env_step", "loss", "lag"]})
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_table_is_set_aside(tmp_path, caplog):
     assert aside.read_bytes().startswith(b"\x89PNG")
 
 
-def test_half_a_line_that_a_failing_disk_left_is_repaired_before_the_next_row(tmp_path, caplog):
+def test_half_a_line_is_repaired_before_the_next_row(tmp_path, caplog):
     path = tmp_path / "metrics.csv"
     writer = CsvWriter(path)
     writer.write({"env_step": 1})
@@ -146,7 +146,7 @@ def test_half_a_line_that_a_failing_disk_left_is_repaired_before_the_next_row(tm
     assert writer.rows == 2
 
 
-def test_a_resumed_file_on_a_failing_disk_is_cut_back_before_the_next_row_is_written(tmp_path, monkeypatch, caplog):
+def test_a_resumed_file_is_cut_back_on_a_failing_disk(tmp_path, monkeypatch, caplog):
     path = tmp_path / "metrics.csv"
     path.write_text("env_step\n1\n2\n3\n")
     writer = CsvWriter(path)

@@ -70,7 +70,7 @@ def make_run(folder, name="a", *, value=100.0, **settings):
     return made_run(folder, name, metrics=ROWS, figures=figures, run={"max_env_step": 2048}, **settings)
 
 
-def test_a_page_has_the_result_with_its_deviation_the_pictures_and_what_to_do_next(tmp_path):
+def test_a_page_has_result_pictures_and_what_to_do_next(tmp_path):
     made = make_run(tmp_path / "runs")
     (made.path / "trace.json").write_text(json.dumps(TRACE))
     made.video.write_bytes(GIF)
@@ -94,7 +94,7 @@ def test_a_page_has_the_result_with_its_deviation_the_pictures_and_what_to_do_ne
     assert f"minding resume {made.path}" in page.text
 
 
-def test_a_run_without_an_environment_shows_what_recorded_data_say_and_how_its_policy_plays(tmp_path):
+def test_a_run_without_an_environment_shows_recorded_data(tmp_path):
     made = make_run(tmp_path / "runs", env_id="data")
     made.metrics.write_text("train_iter,eval/return_mean,eval/action_distance\n100,,0.5\n200,,0.25\n")
     figures = {"unit": "train_iter", "train_iter": 200, "wall_time": 3.0, "stop_reason": "max_train_iter"}
@@ -108,7 +108,7 @@ def test_a_run_without_an_environment_shows_what_recorded_data_say_and_how_its_p
     assert "Learning curve" in [name for name, *_ in page.pictures]
 
 
-def test_a_page_needs_no_other_file_and_runs_nothing_whatever_names_it_shows(tmp_path):
+def test_a_page_needs_no_other_file_and_runs_nothing(tmp_path):
     made = make_run(tmp_path, "<script>", env_id='"><img src=x onerror=alert(1)>')
     write_page([made.path], tmp_path / "page.html", lambda cfg: [Setting("<b>", "<i>", "&amp;")])
     page = Page(tmp_path / "page.html")
@@ -121,7 +121,7 @@ def test_a_page_needs_no_other_file_and_runs_nothing_whatever_names_it_shows(tmp
     assert all(value.startswith("data:") for value in addresses)
 
 
-def test_seeds_are_averaged_with_their_interval_and_settings_say_whose_they_are(tmp_path):
+def test_seeds_are_averaged_with_their_interval(tmp_path):
     learn = [{"learn": {"gamma": gamma}} for gamma in (0.9, 0.5)]
     values = enumerate((80.0, 90.0, 130.0))
     runs = [make_run(tmp_path, f"seed_{n}", seed=n, value=v, policy=learn[0]).path for n, v in values]
@@ -137,7 +137,7 @@ def test_seeds_are_averaged_with_their_interval_and_settings_say_whose_they_are(
     assert ["g", "0.9 (seed_2), 0.5 (other), 0.9 (seed_1), 0.9 (seed_0)", "1"] in page.rows
 
 
-def test_a_trace_with_names_of_any_length_is_drawn_and_one_with_any_number_of_lanes_is_not(tmp_path):
+def test_a_trace_of_reasonable_size_is_drawn(tmp_path):
     made = make_run(tmp_path)
     long = [{**event, "name": "$" + event["name"] * 40_000} for event in TRACE["traceEvents"][2:]]
     lanes = [{"ph": "M", "tid": lane, "args": {"name": "x" * 300_000}} for lane in range(2)]
@@ -153,7 +153,7 @@ def test_a_trace_with_names_of_any_length_is_drawn_and_one_with_any_number_of_la
     assert "it is not a timeline of minding" in Page(tmp_path / "page.html").text
 
 
-def test_a_run_that_has_not_ended_and_files_that_are_damaged_are_said(tmp_path):
+def test_unfinished_runs_and_damaged_files_are_stated(tmp_path):
     made = make_run(tmp_path)
     made.summary.unlink()
     made.metrics.write_text("env_step,train/loss\n1024,1.0\n")
@@ -167,7 +167,7 @@ def test_a_run_that_has_not_ended_and_files_that_are_damaged_are_said(tmp_path):
     assert f"minding record {made.path} makes one" in page.text
 
 
-def test_no_run_is_one_line_with_exit_code_2_and_an_earlier_page_stays(tmp_path, capsys):
+def test_no_run_is_one_line_and_an_earlier_page_stays(tmp_path, capsys):
     page = tmp_path / "page.html"
     page.write_text("earlier")
     assert run(["report", str(tmp_path / "absent"), "-o", str(page)]) == 2

@@ -42,7 +42,7 @@ def test_empty_cells_are_nan_and_left_out_of_a_series(tmp_path):
 JUDGED = "train_iter,eval/return_mean,eval/action_distance,eval/td_error\n100,,0.5,2.0\n200,,0.25,3.0\n"
 
 
-def test_without_returns_the_curve_is_what_recorded_data_say_with_the_final_policy_as_a_star(tmp_path, figures):
+def test_without_returns_the_curve_is_of_recorded_data(tmp_path, figures):
     paths = [make_run(tmp_path, f"s{seed}", "iql", JUDGED, seed, env_id="data") for seed in (0, 1)]
     for path in paths:
         ended = {"unit": "train_iter", "train_iter": 200, "eval_return": float("nan")}
@@ -72,7 +72,7 @@ def test_a_run_without_a_curve_says_what_would_make_one(tmp_path):
     )
 
 
-def test_the_mean_is_taken_over_the_steps_that_all_seeds_have_with_the_interval_of_their_mean():
+def test_the_mean_is_over_the_steps_that_all_seeds_have():
     short = (np.array([0.0, 100.0]), np.array([0.0, 10.0]))
     long = (np.array([50.0, 250.0]), np.array([25.0, 125.0]))
     curve = mean_curve("ppo", [short, long])
@@ -86,7 +86,7 @@ def test_the_mean_is_taken_over_the_steps_that_all_seeds_have_with_the_interval_
     assert one.low.tolist() == one.mean.tolist() == one.high.tolist() == [1.0, 2.0]
 
 
-def test_a_long_series_is_drawn_by_the_ends_of_what_each_column_shows():
+def test_a_long_series_is_drawn_by_extremes_of_its_columns():
     rng = np.random.default_rng(0)
     steps = np.sort(rng.integers(0, 10**6, 50_000)).astype(np.float64)
     values = rng.normal(size=50_000)
@@ -129,7 +129,7 @@ def drawn(paths):
     return [(curve.env_id, curve.label, curve.kind, curve.n_runs) for curve in learning_curves(paths)]
 
 
-def test_runs_that_differ_in_nothing_but_the_seed_and_where_they_are_are_one_curve(tmp_path):
+def test_runs_that_differ_only_in_the_seed_are_one_curve(tmp_path):
     paths = [make_run(tmp_path, seed=0), make_run(tmp_path, "moved", seed=1), make_run(tmp_path, "b", "dqn")]
     paths.append(make_run(tmp_path, env_id="A-v0"))
     assert drawn(paths) == [
@@ -154,7 +154,7 @@ def make_seeds(folder, returns):
     return folder
 
 
-def test_a_folder_of_seeds_stands_for_its_runs_and_shows_their_final_evaluations(tmp_path):
+def test_a_folder_of_seeds_stands_for_its_runs(tmp_path):
     folder = make_seeds(tmp_path / "cartpole-seeds", {0: 480.0, 2: 500.0, 10: float("nan")})
     (curve,) = learning_curves([folder])
     assert (curve.n_runs, curve.finals, curve.seeds) == (3, (480.0, 500.0), "mean of 3 seeds, range")
@@ -166,7 +166,7 @@ def test_a_folder_of_seeds_stands_for_its_runs_and_shows_their_final_evaluations
     assert four.seeds == "mean of 4 seeds, 95 % interval"
 
 
-def test_labels_name_the_curves_in_the_order_in_which_they_were_given(tmp_path):
+def test_labels_name_the_curves_in_their_order(tmp_path):
     paths = [make_run(tmp_path, gamma=gamma, seed=seed) for gamma in (0.9, 0.99) for seed in (0, 1)]
     assert [curve.label for curve in learning_curves(paths, ["short", "long"])] == ["short", "long"]
     with pytest.raises(ConfigError, match=r"1 labels for 2 curves.*gamma=0.9 \(2 runs\)"):
@@ -180,7 +180,7 @@ def test_one_seed_twice_is_not_two_seeds(tmp_path, caplog):
     assert f"left out: {paths[0]}: {why}" in caplog.text
 
 
-def test_seeds_are_compared_by_one_kind_of_return_and_the_curve_says_which(tmp_path):
+def test_seeds_are_compared_by_one_kind_of_return(tmp_path):
     training = "env_step,collect/return_mean\n100,20.0\n200,25.0\n"
     (curve,) = learning_curves([make_run(tmp_path), make_run(tmp_path, seed=1, metrics=training)])
     assert (curve.kind, curve.n_runs, curve.mean[-1]) == ("training", 2, 25.0)
@@ -198,7 +198,7 @@ def test_folders_that_cannot_be_read_are_left_out_with_a_warning(tmp_path, caplo
         learning_curves(broken)
 
 
-def test_pictures_are_written_and_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
+def test_pictures_are_written_or_the_extra_is_named(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     paths = [make_run(tmp_path), make_run(tmp_path, seed=1), make_run(tmp_path, env_id="B-v0")]
     plot_curves(learning_curves(paths), tmp_path / "curves.png")
@@ -213,7 +213,7 @@ def lines_of(axes, style="-"):
     return [line for line in axes.get_lines() if line.get_linestyle() == style]
 
 
-def test_curves_begin_at_step_0_and_show_single_seeds_faintly_the_target_and_the_final_evaluation(tmp_path, figures):
+def test_curves_begin_at_step_0_with_seeds_and_target(tmp_path, figures):
     later = METRICS.replace("\n0,10.0,\n", "\n")
     paths = [make_run(tmp_path, seed=seed, metrics=later + "400,50.0,\n", target=475.0) for seed in range(3)]
     for number, path in enumerate(paths):
@@ -247,7 +247,7 @@ def test_curves_begin_at_step_0_and_show_single_seeds_faintly_the_target_and_the
     ]
 
 
-def test_the_axis_of_returns_begins_at_0_and_that_of_a_metric_makes_no_cliff_of_noise(tmp_path, figures):
+def test_axes_begin_at_0_for_returns_and_not_for_noise(tmp_path, figures):
     table = "env_step,eval/return_mean,train/entropy\n0,495.0,0.69\n100,500.0,0.68\n"
     path = make_run(tmp_path, metrics=table)
     plot_curves(learning_curves([path]), tmp_path / "curve.png")
@@ -270,7 +270,7 @@ def test_each_panel_has_the_targets_of_its_curves_once(tmp_path, figures):
     assert [[line.get_label() for line in lines_of(axes, "--")] for axes in figures[0].axes] == [["target 1"], []]
 
 
-def test_the_picture_of_one_run_begins_at_step_0_with_its_target_and_its_final_evaluation(tmp_path, figures):
+def test_the_picture_of_one_run_begins_at_step_0(tmp_path, figures):
     metrics = read_metrics(make_run(tmp_path) / "metrics.csv")
     plot_run(metrics, "ppo on CartPole-v1, seed 0", tmp_path / "run.png", target=-0.5, final=(300.0, 35.0))
     (axes,) = figures[0].axes
@@ -336,7 +336,7 @@ def test_a_lane_without_a_bar_has_a_row_of_its_own(begin, end, tmp_path, figures
     assert [len(colors) for colors in _colors_along_the_rows(figures[0], 3)] == [1, 1, 0]
 
 
-def test_each_entry_in_the_legend_of_a_time_line_has_its_own_color(tmp_path, monkeypatch):
+def test_each_entry_of_a_time_line_has_its_own_color(tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: figures.append(figure))
     trace = Trace()

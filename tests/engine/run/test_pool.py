@@ -51,7 +51,7 @@ def test_versions_are_added_found_and_read(tmp_path):
     assert numbers(pool) == [1, 2, 3]
 
 
-def test_the_newest_the_best_the_pinned_the_held_and_each_so_many_stay(tmp_path):
+def test_newest_best_pinned_held_and_periodic_ones_stay(tmp_path):
     pool = filled(tmp_path, [0.0, 9.0, 1.0, 1.0], last=2)
     assert numbers(pool) == [2, 3, 4]
     assert pool.pin(3).pinned
@@ -116,7 +116,7 @@ class KillingOs(CountingOs):
             raise Killed
 
 
-def test_a_kill_at_any_call_leaves_the_pool_before_or_after_and_nothing_that_disturbs(tmp_path):
+def test_a_kill_leaves_the_pool_before_or_after(tmp_path):
     count = CountingOs()
     filled(tmp_path / "count", [5.0, None], last=1)
     with installed(count):
@@ -150,7 +150,7 @@ def test_a_full_disk_leaves_the_pool_as_it_was(tmp_path):
     assert files(pool) == [before[0], "version_1.safetensors", "version_3.safetensors"]
 
 
-def test_a_pool_returns_to_a_checkpoint_whatever_was_added_and_removed_since(tmp_path):
+def test_a_pool_returns_to_a_checkpoint_after_any_changes(tmp_path):
     pool = filled(tmp_path / "models", [None, 3.0, None], last=2)
     for step in (1, 2, 3):
         previous = tmp_path / f"iter_{step - 1}" if step > 1 else None

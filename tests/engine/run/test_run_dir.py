@@ -27,7 +27,7 @@ def test_a_new_run_never_takes_the_folder_of_an_earlier_one(tmp_path):
     assert names == ["cartpole", "cartpole-1", "cartpole-2"]
 
 
-def test_a_program_that_is_started_again_opens_the_folder_of_its_run_once_there_is_a_checkpoint(tmp_path):
+def test_a_restarted_program_opens_the_folder_of_its_run(tmp_path):
     cfg = config(tmp_path)
     started = RunDir.open_or_create(cfg)
     assert (started.path.name, cfg.exp_name, started.resume) == ("cartpole", "cartpole", None)
@@ -46,7 +46,7 @@ def test_a_program_that_is_started_again_opens_the_folder_of_its_run_once_there_
         RunDir.open_or_create(Config(config(tmp_path), run={"out_dir": str(tmp_path), "max_env_step": 100}))
 
 
-def test_the_summary_holds_numbers_as_numbers_and_what_is_not_finite_as_null(tmp_path):
+def test_the_summary_holds_numbers_and_null_if_not_finite(tmp_path):
     run_dir = RunDir(tmp_path)
     nan = float("nan")
     figures = {
@@ -98,7 +98,7 @@ def test_the_summary_holds_numbers_as_numbers_and_what_is_not_finite_as_null(tmp
         ('{"n_eval_episodes": 3, "eval_return": 1.0}', "n_eval_episodes=3 without eval_std"),
     ],
 )
-def test_a_damaged_summary_is_left_out_with_a_warning_and_a_missing_one_without(text, reason, tmp_path, caplog):
+def test_a_damaged_summary_is_left_out_with_a_warning(text, reason, tmp_path, caplog):
     run_dir = RunDir.create(config(tmp_path))
     assert run_dir.figures() == {}
     assert caplog.text == ""
@@ -108,7 +108,7 @@ def test_a_damaged_summary_is_left_out_with_a_warning_and_a_missing_one_without(
     assert reason in caplog.text
 
 
-def test_a_missing_run_names_the_nearest_one_and_a_folder_that_is_none_is_a_clear_error(tmp_path):
+def test_a_missing_run_names_the_nearest_one(tmp_path):
     RunDir.create(config(tmp_path))
     (tmp_path / "cartpo").write_text("a file is none")
     refuses(
@@ -120,7 +120,7 @@ def test_a_missing_run_names_the_nearest_one_and_a_folder_that_is_none_is_a_clea
     )
 
 
-def test_the_newest_run_of_an_experiment_is_the_one_with_the_highest_number(tmp_path):
+def test_the_newest_run_has_the_highest_number(tmp_path):
     assert RunDir.earlier(config(tmp_path / "runs")) == []
     for name in ("cartpole", "cartpole-2", "cartpole-10", "cartpole-30", "cartpole-a", "other-40"):
         (tmp_path / name).mkdir()

@@ -46,7 +46,7 @@ def make_run(tmp_path, seed=0, scores=(0.9, 0.4), chain="self_play", metrics=Non
     ).path
 
 
-def test_each_opponent_has_a_curve_whose_interval_is_that_of_the_games(tmp_path):
+def test_each_opponent_has_a_curve_with_an_interval(tmp_path):
     mean, random, uct = learning_curves([make_run(tmp_path)])
     assert (mean.measure, mean.kind, mean.mean.tolist(), mean.target) == (
         "mean score", "over all opponents", [0.5, 0.65], 0.7,
@@ -61,7 +61,7 @@ def test_each_opponent_has_a_curve_whose_interval_is_that_of_the_games(tmp_path)
     assert (random.finals, uct.finals, uct.final_step, uct.counted) == ((1.0,), (0.5,), 400.0, "plies")
 
 
-def test_several_seeds_have_the_wider_interval_of_their_games_together_and_of_the_seeds(tmp_path):
+def test_several_seeds_have_the_wider_interval(tmp_path):
     _, random, uct = learning_curves([make_run(tmp_path, seed, scores) for seed, scores in enumerate(ALIKE_AND_APART)])
     assert random.mean[-1] == pytest.approx(0.9)
     # Alike seeds: Wilson, 90 of 100 games. Seeds apart: both of them.
@@ -73,7 +73,7 @@ def test_several_seeds_have_the_wider_interval_of_their_games_together_and_of_th
 ALIKE_AND_APART = ((0.9, 0.1), (0.9, 0.9))
 
 
-def test_outcomes_of_games_against_oneself_and_keys_of_info_in_other_runs_are_no_curve(tmp_path):
+def test_games_against_oneself_are_no_curve(tmp_path):
     path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,0.1\n200,0.2\n")
     with pytest.raises(ConfigError, match="holds no returns yet"):
         learning_curves([path])
@@ -82,7 +82,7 @@ def test_outcomes_of_games_against_oneself_and_keys_of_info_in_other_runs_are_no
     assert len(learning_curves([make_run(tmp_path, chain="on_policy")])) == 1
 
 
-def test_one_run_has_one_panel_of_scores_with_error_bars_and_several_have_one_for_each_opponent(tmp_path, figures):
+def test_scores_have_error_bars_and_a_panel_per_opponent(tmp_path, figures):
     paths = [make_run(tmp_path, search=search) for search in ("puct", "gumbel")]
     plot_curves(learning_curves(paths[:1]), tmp_path / "one.png")
     plot_curves(learning_curves(paths), tmp_path / "two.png")
@@ -95,7 +95,7 @@ def test_one_run_has_one_panel_of_scores_with_error_bars_and_several_have_one_fo
     assert np.array(ends)[:, 1] == pytest.approx([0.786397, 0.956524], abs=1e-6)
 
 
-def test_the_final_scores_have_an_interval_and_the_number_of_games(tmp_path):
+def test_the_final_scores_have_an_interval_and_a_count(tmp_path):
     cfg = RunDir.open(make_run(tmp_path)).load_config()
     assert {name: str(score) for name, score in final_scores(cfg, FIGURES).items()} == {
         "random": "1.000 [0.912, 1.000], 95 % interval of 40 games",
@@ -105,7 +105,7 @@ def test_the_final_scores_have_an_interval_and_the_number_of_games(tmp_path):
     assert final_scores(cfg, {**FIGURES, "eval_info": {"score_random": "much"}}) == {}
 
 
-def test_comparisons_and_pages_show_scores_plies_and_the_best_of_each_environment(tmp_path, capsys):
+def test_comparisons_and_pages_show_scores_and_plies(tmp_path, capsys):
     runs = [make_run(tmp_path / name) for name in ("a", "b")]
     other = Config(
         exp_name="other", seed=0, run={"out_dir": str(tmp_path)}, env={"env_id": "Pendulum-v1"}, policy={"type": "ppo"}
@@ -132,7 +132,7 @@ def test_comparisons_and_pages_show_scores_plies_and_the_best_of_each_environmen
     assert "-150.0 ± " in html
 
 
-def test_an_evaluation_of_games_tells_the_score_against_each_opponent():
+def test_an_evaluation_of_games_has_a_score_per_opponent():
     cfg = Config(chain="self_play", policy={"eval": {"opponents": ["random", "uct:100"]}})
     ends = [EpisodeEnd(n, 1.0, 9, {"score_random": 1.0}) for n in range(2)]
     ends += [EpisodeEnd(n, 0.5, 9, {"score_uct_100": 0.5}) for n in range(2)]

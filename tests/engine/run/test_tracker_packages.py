@@ -93,7 +93,7 @@ READERS = {"wandb": of_wandb, "mlflow": of_mlflow, "swanlab": of_swanlab}
 # MLflow uses a part of SQLAlchemy that is deprecated.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 @pytest.mark.parametrize("name", READERS)
-def test_each_row_is_in_the_tracker_once_after_a_kill_and_a_resume(name, tmp_path):
+def test_each_row_is_tracked_once_after_a_kill_and_a_resume(name, tmp_path):
     pytest.importorskip(name)
     offline = {"WANDB_MODE": "offline", "SWANLAB_MODE": "offline", "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/ml.db"}
     path = os.pathsep.join([str(Path(__file__).parents[3] / "src"), os.environ.get("PYTHONPATH", "")])

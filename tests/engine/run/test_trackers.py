@@ -77,9 +77,7 @@ def check_rows(sent, run_dir):
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-def test_a_tracker_gets_the_rows_of_the_file_also_where_a_disk_takes_no_count(
-    blocked, tmp_path, recorder, logger_in, caplog
-):
+def test_a_tracker_gets_the_rows_of_the_file(blocked, tmp_path, recorder, logger_in, caplog):
     if blocked:
         # In place of the folder.
         (tmp_path / "trackers").write_text("")
@@ -93,7 +91,7 @@ def test_a_tracker_gets_the_rows_of_the_file_also_where_a_disk_takes_no_count(
 
 
 @pytest.mark.parametrize("left", [0, 1, 2, 3, None])
-def test_a_resumed_run_goes_on_in_the_trackers_run_and_sends_each_row_once(tmp_path, recorder, logger_in, left):
+def test_a_resumed_run_continues_in_the_trackers_run(tmp_path, recorder, logger_in, left):
     # None: the tracker does not tell how many rows it has, and lost none.
     recorder.tells = left is not None
     killed = logger_in(tmp_path)
@@ -113,7 +111,7 @@ def test_a_resumed_run_goes_on_in_the_trackers_run_and_sends_each_row_once(tmp_p
     check_rows(recorder.runs["run-0"], RunDir(tmp_path))
 
 
-def test_a_run_that_is_not_resumed_is_another_one_for_the_tracker(tmp_path, recorder, logger_in):
+def test_a_run_that_is_not_resumed_is_new_to_the_tracker(tmp_path, recorder, logger_in):
     for _ in range(2):
         logger = logger_in(tmp_path)
         iterate(logger, 1, 3)
@@ -121,7 +119,7 @@ def test_a_run_that_is_not_resumed_is_another_one_for_the_tracker(tmp_path, reco
     assert [len(rows) for rows in recorder.runs.values()] == [1, 1]
 
 
-def test_a_tracker_that_fails_warns_once_and_a_resume_sends_what_is_missing(tmp_path, recorder, logger_in, caplog):
+def test_a_failing_tracker_warns_once_and_catches_up(tmp_path, recorder, logger_in, caplog):
     failing = logger_in(tmp_path)
     iterate(failing, 1, 3)
     failing._write_rows()
@@ -142,7 +140,7 @@ def test_a_tracker_that_fails_warns_once_and_a_resume_sends_what_is_missing(tmp_
     assert len(recorder.runs["run-0"]) == 4
 
 
-def test_a_tracker_that_failed_is_left_alone_for_minutes_and_then_gets_all_rows(tmp_path, recorder):
+def test_a_tracker_that_failed_is_left_alone_for_minutes(tmp_path, recorder):
     now = [0.0]
     tracker = Tracker("recorder", recorder, RunDir(tmp_path), clock=lambda: now[0])
     tracker.open({}, 0)
@@ -157,7 +155,7 @@ def test_a_tracker_that_failed_is_left_alone_for_minutes_and_then_gets_all_rows(
     assert [number for number, _, _ in recorder.runs["run-0"]] == [0, 1, 2]
 
 
-def test_rows_that_are_lost_with_a_folder_do_not_stop_what_follows(tmp_path, recorder, logger_in):
+def test_rows_lost_with_a_folder_do_not_stop_what_follows(tmp_path, recorder, logger_in):
     first = logger_in(tmp_path / "first")
     iterate(first, 1, 5)
     state = first.state_dict()
@@ -188,7 +186,7 @@ def test_each_metric_has_a_name_of_its_own_that_mlflow_accepts():
     assert [names.of(name) for name in ("a%", "a b", "é", "x/y.z-1")] == ["a_", "a b", "é", "x/y.z-1"]
 
 
-def test_rows_have_the_same_names_in_all_trackers_also_after_a_kill_and_a_resume(tmp_path, recorder, logger_in):
+def test_rows_have_the_same_names_in_all_trackers(tmp_path, recorder, logger_in):
     def iterate_oddly(logger, begin, end, names):
         for number in range(begin, end):
             metrics = {name: float(number) for name in names}

@@ -69,7 +69,7 @@ def test_minimax_refuses_games_that_are_too_large(monkeypatch):
     assert solution.Solution(FOUR).value(late).tolist() == [0.0]
 
 
-def test_minimax_loses_no_game_and_uct_wins_blocks_and_beats_random():
+def test_minimax_loses_no_game_and_uct_beats_random():
     rng, player = np.random.default_rng(1), opponents.uct(200)
     wins_or_blocks = connect_four("010101", "01010", "0101015")
     assert player(FOUR, wins_or_blocks, rng).tolist() == [0, 0, 1]
@@ -164,7 +164,7 @@ class Endless(Twig):
         return state, np.zeros(len(action), bool), np.zeros(len(action), int)
 
 
-def test_an_illegal_action_names_player_game_and_ply_and_a_game_ends_when_it_says():
+def test_an_illegal_action_names_player_game_and_ply():
     four, endless = ConnectFour(), Endless()
     refuses(
         GameError,
@@ -174,7 +174,7 @@ def test_an_illegal_action_names_player_game_and_ply_and_a_game_ends_when_it_say
     )
 
 
-def test_opponents_may_be_given_by_name_and_what_is_none_is_refused():
+def test_opponents_may_be_given_by_name():
     game = TicTacToe()
     outcomes = match(game, "minimax", "random", game.initial(20), np.random.default_rng(0)).outcomes
     assert (outcomes >= 0).all()

@@ -64,7 +64,7 @@ def test_the_arrays_hold_what_a_plain_tree_holds():
         assert np.allclose([found.tree.total[k, a] for a in root.legal], list(root.total.values()), rtol=0, atol=1e-12)
 
 
-def test_noise_mixes_the_legal_priors_of_the_root_alone_and_follows_the_generator():
+def test_noise_mixes_the_legal_priors_of_the_root_alone():
     state, options = connect_four("222222", "3"), PuctOptions(30, dirichlet_alpha=0.5, dirichlet_fraction=0.25)
     results = [puct(GAME, state, Uneven(), options, np.random.default_rng(k)) for k in (1, 1, 2)]
     quiet = puct(GAME, state, Uneven(), PuctOptions(30), RNG)

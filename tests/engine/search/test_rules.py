@@ -109,7 +109,7 @@ def test_each_mistake_is_named_with_method_and_ply(methods, method, word):
     assert word in str(caught.value)
 
 
-def test_outcomes_that_seem_to_have_the_wrong_sign_are_warned_of_and_environments_check_first():
+def test_outcomes_of_the_wrong_sign_are_warned_of():
     def play(self, state, action):
         state, over, outcome = RULES.play(state, action)
         return state, over, -outcome
@@ -120,7 +120,7 @@ def test_outcomes_that_seem_to_have_the_wrong_sign_are_warned_of_and_environment
         BoardEnv(changed(play=write))
 
 
-def test_a_class_of_rules_is_warned_of_once_however_many_environments_are_made(recwarn):
+def test_a_class_of_rules_is_warned_of_once(recwarn):
     game = changed(**play_with(lambda state, over, outcome: (state, over, -outcome)))
     for _ in range(3):
         BoardEnv(game)
@@ -128,7 +128,7 @@ def test_a_class_of_rules_is_warned_of_once_however_many_environments_are_made(r
     assert [str(each.message)[:13] for each in recwarn] == ["Changed.play:"]
 
 
-def test_stones_come_from_the_rules_or_from_two_planes_that_do_not_overlap():
+def test_stones_come_from_the_rules_or_from_two_planes():
     state, _, _ = RULES.play(RULES.initial(2), np.array([4, 0]))
     last = [[0, 0, 0, 0, -1, 0, 0, 0, 0], [-1, 0, 0, 0, 0, 0, 0, 0, 0]]
     assert stones_of(RULES, state).reshape(2, 9).tolist() == last

@@ -18,7 +18,7 @@ SEARCHES = pytest.mark.parametrize(
 
 
 @SEARCHES
-def test_evaluations_come_in_batches_of_all_games_and_no_finished_game_is_among_them(search, options):
+def test_evaluations_come_in_batches_of_unfinished_games(search, options):
     # In the first game most plies end it soon; the second is far from its end.
     state, evaluate = connect_four("334455", "3"), Uneven(4)
     before = [part.copy() for part in state]
@@ -46,7 +46,7 @@ def has_line(board):
 
 
 @SEARCHES
-def test_a_game_that_always_ends_at_once_is_judged_at_its_root_alone(search, options):
+def test_a_game_that_ends_at_once_is_judged_at_its_root(search, options):
     game, calls = Twig(), []
 
     def evaluate(state):
@@ -114,7 +114,7 @@ def test_a_running_game_without_a_legal_action_is_an_error(search, options):
 
 
 @SEARCHES
-def test_positions_options_and_answers_of_something_else_are_refused(search, options):
+def test_wrong_positions_options_and_answers_are_refused(search, options):
     other = PuctOptions(4) if isinstance(options, GumbelOptions) else GumbelOptions(4)
 
     def look(answer, state=None, options=options):

@@ -29,7 +29,7 @@ def test_the_visits_are_those_computed_by_hand():
                 assert found.best.tolist() == [0]
 
 
-def test_untried_actions_come_first_in_random_order_and_illegal_ones_never():
+def test_untried_legal_actions_come_first_in_random_order():
     found = uct(GAME, GAME.initial(200), UctOptions(3), np.random.default_rng(0))
     assert found.visits.max() == 1
     # Each of seven actions is among the first three of a game with probability 3/7: 86 of 200, deviation 7.
@@ -42,7 +42,7 @@ def test_untried_actions_come_first_in_random_order_and_illegal_ones_never():
     assert not found.visits[~GAME.legal(state)].any()
 
 
-def test_rollouts_end_games_fairly_and_give_the_outcome_of_the_player_to_move():
+def test_rollouts_give_the_outcome_of_the_player_to_move():
     rng = np.random.default_rng(0)
     # After this the player to move has one column left, and wins in it.
     state = Twig().play((np.full(2000, 1),), np.zeros(2000, np.int64))[0]

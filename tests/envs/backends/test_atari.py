@@ -108,7 +108,7 @@ def test_settings_that_the_vector_version_lacks_are_refused():
 
 
 @pytest.mark.slow
-def test_it_is_fit_for_training_and_a_single_game_resumes_exactly(monkeypatch):
+def test_it_is_fit_for_training_and_resumes_exactly(monkeypatch):
     # Its measurement loads the game another 28 times; other environments have one.
     monkeypatch.setattr(check, "_measure_speed", lambda *given: [])
     found = check_env(settings(max_episode_steps=160), steps=60)

@@ -36,7 +36,7 @@ def test_an_environment_that_envpool_lacks_is_a_config_error():
     ("env_id", "shape", "limit"),
     [("HalfCheetah-v5", [17], 1000), ("Pong-v5", [4, 84, 84], 27000), ("CartPole-v1", [4], 500)],
 )
-def test_environments_of_envpool_are_described_as_the_pool_has_them(env_id, shape, limit):
+def test_environments_of_envpool_are_described_as_the_pools(env_id, shape, limit):
     pytest.importorskip("envpool")
     described = describe_env(dict(CFG, env_id=env_id))
     assert (described["observation"]["shape"], described["max_episode_steps"]) == (shape, limit)
@@ -53,7 +53,7 @@ def test_collector_and_evaluator_of_envpool_play_one_game():
     np.testing.assert_array_equal(*rows)
 
 
-def test_a_pool_is_fit_for_training_and_says_that_a_resume_begins_new_episodes():
+def test_a_pool_is_fit_and_resumes_with_new_episodes():
     pytest.importorskip("envpool")
     found = check_env(dict(CFG, max_episode_steps=30), steps=100)
     assert [each for each in found if each.level == "error"] == []

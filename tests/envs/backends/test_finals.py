@@ -123,7 +123,7 @@ def test_what_is_unambiguous_is_taken_by_either_name(world, form, name):
         (lambda rows: {1: rows[0]}, "holds None for environment 0"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_the_form_that_is_expected(form, text):
+def test_unusable_answers_are_told_with_the_expected_form(form, text):
     manager = vector(Named, form)
     manager.reset()
     manager.step(np.zeros(N, np.int64))
@@ -133,7 +133,7 @@ def test_what_cannot_be_used_is_told_with_the_form_that_is_expected(form, text):
 
 
 @pytest.mark.parametrize("on_error", ["raise", "restart"])
-def test_missing_final_observations_end_the_run_and_what_info_holds_is_told(on_error):
+def test_missing_final_observations_end_the_run(on_error):
     manager = vector(Nested, None, name=None)
     manager = VectorEnvManager(manager._source._env, {"on_error": on_error})
     manager.reset()

@@ -42,7 +42,7 @@ def env_id(request):
 
 
 @pytest.mark.parametrize("limit", [None, 3])
-def test_a_vector_version_that_loses_the_time_limit_is_not_used_by_auto(env_id, limit, caplog):
+def test_auto_avoids_vector_versions_without_the_time_limit(env_id, limit, caplog):
     manager = make_env_manager({"env_id": env_id, "max_episode_steps": limit}, 8, 0)
     truncated = [manager.step(np.arange(8) % 2).truncated.all() for _ in range(limit or 4)]
     assert truncated == [False] * (len(truncated) - 1) + [True]
@@ -50,7 +50,7 @@ def test_a_vector_version_that_loses_the_time_limit_is_not_used_by_auto(env_id, 
     assert "env.backend=auto steps single environments" in caplog.text
 
 
-def test_a_vector_version_that_loses_the_time_limit_is_an_error_if_it_was_asked_for(env_id):
+def test_a_vector_version_without_the_time_limit_is_an_error(env_id):
     with pytest.raises(ConfigError, match=r"env.backend='native': .*time limit.*use 'sync' or 'auto'"):
         make_env_manager({"env_id": env_id, "backend": "native"}, 8, 0)
 

@@ -38,7 +38,7 @@ def transitions(manager, steps, action):
 
 
 @pytest.mark.parametrize("world", [Counter, Nested])
-def test_all_autoreset_modes_give_the_same_transitions_and_episodes(world):
+def test_all_autoreset_modes_give_the_same_transitions(world):
     action = np.zeros(3, np.int64) if world is Counter else np.ones((3, 2), np.int64)
     results = [transitions(VectorEnvManager(vector_env(world, mode), seed=4), 60, action) for mode in MODES]
     for env in range(3):
@@ -63,7 +63,7 @@ def test_termination_wins_over_truncation_in_the_same_step(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_faults_of_a_vector_environment_name_it_or_reset_all_of_it(mode):
+def test_faults_of_a_vector_environment_name_or_reset_it(mode):
     for kind, message in (
         ("nan", "environment 0, step 3 of its episode: observation is"),
         ("raise", "motor stalled"),
@@ -84,7 +84,7 @@ def test_faults_of_a_vector_environment_name_it_or_reset_all_of_it(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_vector_environment_that_fails_in_every_step_ends_the_run_in_spite_of_restart(mode):
+def test_vector_faults_in_every_step_end_the_run(mode):
     manager = VectorEnvManager(vector_env(Faulty, mode, kind="raise", at=1), {"on_error": "restart"})
     with pytest.raises(EnvError, match=r"SyncVectorEnv \(3 environments\): .*failed in 10 steps in a row"):
         transitions(manager, 100, np.zeros(3, np.int64))
@@ -113,7 +113,7 @@ class FailsInReset(Counter):
 @pytest.mark.parametrize(
     ("kind", "message"), [("raise", "OSError: no license"), ("nan", r"observation is \[nan nan\]")]
 )
-def test_a_fault_in_a_reset_of_a_vector_environment_is_never_acted_on(mode, kind, message):
+def test_a_fault_in_a_vector_reset_is_never_acted_on(mode, kind, message):
     manager = VectorEnvManager(vector_env(FailsInReset, mode, 1, kind=kind))
     action = np.zeros(1, np.int64)
     with pytest.raises(EnvError, match=message):
@@ -140,14 +140,14 @@ def test_a_vector_environment_that_fails_in_close_is_named(caplog):
     assert "failed in close: ZeroDivisionError" in caplog.text
 
 
-def test_a_vector_environment_that_hides_its_autoreset_mode_is_refused():
+def test_a_hidden_autoreset_mode_is_refused():
     env = vector_env(Counter, AutoresetMode.NEXT_STEP)
     env.metadata = {}
     with pytest.raises(ConfigError, match="autoreset_mode'\\] is None"):
         VectorEnvManager(env)
 
 
-def test_a_vector_environment_without_state_resumes_at_an_episode_boundary():
+def test_a_stateless_vector_environment_resumes_at_a_boundary():
     manager = VectorEnvManager(vector_env(Counter, AutoresetMode.SAME_STEP))
     manager.reset()
     manager.step(np.zeros(3, np.int64))
@@ -160,7 +160,7 @@ def test_a_vector_environment_without_state_resumes_at_an_episode_boundary():
     ("value", "message"),
     [(np.array([None]), "a ndarray of dtype object"), ({1}, "a set of dtype object"), (None, "a NoneType")],
 )
-def test_a_native_state_that_no_checkpoint_can_hold_is_found_in_the_first_reset(value, message):
+def test_an_unsavable_native_state_is_found_in_the_first_reset(value, message):
     env = vector_env(Counter, AutoresetMode.NEXT_STEP)
     env.native_state, env.odd = ("odd",), value
     with pytest.raises(EnvError, match=f"its native_state names 'odd', which is {message}"):

@@ -36,7 +36,7 @@ def start_script(body):
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_actions_reach_their_own_environment_and_observations_their_own_row_under_random_delays(make):
+def test_actions_reach_their_environment_under_random_delays(make):
     manager = make("Echo", 7, backend="subprocess", workers=3, rescale_action=False, env_kwargs={"delay": 0.003})
     rng = np.random.default_rng(0)
     obs = manager.reset()
@@ -100,7 +100,7 @@ def test_forgetting_to_close_leaves_no_process_behind():
     assert wait_for_end(pids)
 
 
-def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_along():
+def test_a_script_that_closes_nothing_ends_with_its_workers():
     script = start_script("""
         import sys, weakref
         # From now on, what is finalized at the end is so after multiprocessing has waited for children.
@@ -117,7 +117,7 @@ def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_
 
 
 @pytest.mark.parametrize(("kind", "stopped"), [("hang", False), ("none", True)])
-def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs_or_they_are_stopped(kind, stopped):
+def test_workers_end_when_the_parent_is_killed(kind, stopped):
     parent = start_script(f"""
         import numpy as np
         from minding.envs import make_env_manager
@@ -163,7 +163,7 @@ def dying(tmp_path, monkeypatch, make):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-def test_a_new_worker_that_is_lost_before_its_first_answer_is_replaced_too(dying, how):
+def test_a_new_worker_lost_before_its_first_answer_is_replaced(dying, how):
     manager = dying(2, how)
     lost = manager.step(np.zeros(2, np.int64))
     assert lost.valid.tolist() == [False, False]

@@ -31,7 +31,7 @@ def test_it_grows_and_drops_what_no_episode_needs():
     assert log.actions(1).tolist() == [-s for s in range(5000)] + [0, -1, -2]
 
 
-def test_at_the_limit_the_longest_episodes_are_forgotten_and_memory_is_bounded():
+def test_the_longest_episodes_are_forgotten_at_the_limit():
     log = ActionLog((2,), np.int64, max_steps=100)
     filled(log, 90)
     log.begin(1)

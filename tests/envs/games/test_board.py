@@ -30,7 +30,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_an_environment_has_rules_and_a_mask_and_passes_the_check(env_id):
+def test_an_environment_has_rules_and_a_mask_and_passes(env_id):
     env = gymnasium.make(env_id)
     game = env.unwrapped.game
     assert isinstance(game, IDS[env_id])
@@ -69,7 +69,7 @@ def test_the_reward_is_the_outcome_for_the_agent(first, replies, actions, reward
     assert not obs["action_mask"].any()
 
 
-def test_the_side_is_given_or_drawn_in_each_episode_from_the_seed():
+def test_the_side_is_given_or_drawn_from_the_seed():
     def opened(env, seed):
         return bool(env.reset(seed=seed)[0]["observation"].any())
 
@@ -82,7 +82,7 @@ def test_the_side_is_given_or_drawn_in_each_episode_from_the_seed():
     assert drawn == [opened(env, seed) for seed in range(60)]
 
 
-def test_an_illegal_action_of_the_agent_and_of_the_opponent_are_errors_that_name_game_and_ply():
+def test_an_illegal_action_of_either_side_names_game_and_ply():
     env = BoardEnv(ConnectFour(), Scripted(2, 2, 2), True)
     env.reset(seed=0)
     for _ in range(3):
@@ -112,14 +112,14 @@ def test_an_illegal_action_of_the_agent_and_of_the_opponent_are_errors_that_name
         ({"first": "alternate"}, "first='alternate'.* 'random'"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused_before_anything_is_built(kwargs, message):
+def test_meaningless_settings_are_refused_first(kwargs, message):
     user = Config(env={"env_id": "minding/TicTacToe-v0", "env_kwargs": kwargs}, policy={"type": "dqn"})
     with pytest.raises(ConfigError, match=message):
         compile_run(user, [])
 
 
 @pytest.mark.parametrize("opponent", ["random", "uct:10"])
-def test_the_vector_version_plays_by_the_same_rules_and_resumes_exactly(opponent):
+def test_the_vector_version_plays_alike_and_resumes_exactly(opponent):
     settings = {"env_id": "minding/ConnectFour-v0", "env_kwargs": {"opponent": opponent}, "backend": "native"}
     managers, game = [make_env_manager(settings, 8, seed) for seed in (0, 9)], ConnectFour()
     rng, ended = np.random.default_rng(0), []
@@ -160,7 +160,7 @@ def check_reply(game, planes, action, step, n):
     assert (step.terminated[n], step.reward[n]) == (matches[0][1][0], matches[0][2][0])
 
 
-def test_a_vector_environment_asks_the_opponent_once_per_step_for_all_games():
+def test_the_opponent_is_asked_once_per_step_for_all_games():
     calls = []
 
     class Counting(Scripted):
@@ -229,7 +229,7 @@ def test_pictures_ask_the_rules_for_the_stones(stones):
         assert np.flatnonzero(yellow).tolist() == [3]
 
 
-def test_an_agent_plays_both_sides_and_each_ply_is_a_step_of_the_player_to_move():
+def test_an_agent_plays_both_sides_one_ply_per_step():
     env = BoardEnv(TicTacToe(), "self")
     obs, _ = env.reset(seed=0)
     for k, action in enumerate([0, 3, 1, 4, 2]):
@@ -243,7 +243,7 @@ def test_an_agent_plays_both_sides_and_each_ply_is_a_step_of_the_player_to_move(
         env.step(0)
 
 
-def test_openings_have_any_number_of_plies_up_to_the_given_one_and_end_no_game():
+def test_openings_have_up_to_the_given_plies_and_end_no_game():
     games = BoardVector(600, TicTacToe(), "self:6")
     obs, _ = games.reset(seed=0)
     counts = np.bincount(obs["observation"].sum(axis=(1, 2, 3)).astype(int), minlength=8)

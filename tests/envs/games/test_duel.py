@@ -60,7 +60,7 @@ def test_who_falls_together_has_not_won():
     assert (step.score[0], step.over[0]) == (0.5, True)
 
 
-def test_the_rewards_of_both_teams_are_summed_where_one_is_asked_for():
+def test_the_rewards_of_both_teams_are_summed_where_asked():
     each, both = (DuelVector(6, team_reward=summed) for summed in (False, True))
     rng, paid = np.random.default_rng(0), 0
     obs, both_obs = each.reset(seed=2)[0], both.reset(seed=2)[0]

@@ -48,7 +48,7 @@ def played():
 
 
 @pytest.mark.parametrize("env_id", SINGLE)
-def test_the_vector_version_plays_the_games_of_single_environments(env_id, played):
+def test_the_vector_version_plays_as_single_environments_do(env_id, played):
     manager, play = played(env_id, SINGLE[env_id], 0)
     vector = manager._source._env
     singles = [gymnasium.make(env_id, **SINGLE[env_id].get("env_kwargs", {})).unwrapped for _ in range(8)]
@@ -204,7 +204,7 @@ def drive(point, seed):
             return rewards, terminated, truncated
 
 
-def test_a_controller_reaches_every_goal_in_time_and_that_ends_the_episode(point):
+def test_a_controller_reaches_every_goal_in_time(point):
     for seed in range(50):
         rewards, terminated, truncated = drive(point, seed)
         assert (terminated, truncated) == (True, False)
@@ -443,7 +443,7 @@ def test_legal_are_the_neighbors_that_were_not_visited():
         env.step(5)
 
 
-def test_a_picture_shows_the_walker_and_the_cells_that_were_visited():
+def test_a_picture_shows_the_walker_and_visited_cells():
     env = gymnasium.make("minding/MaskedGrid-v0", side=2, render_mode="rgb_array")
     env.reset(seed=0)
     games = env.unwrapped._games

@@ -77,7 +77,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_a_step_gives_wrongly_is_a_fault_in_training_and_in_the_check(case):
+def test_a_wrong_answer_of_a_step_is_a_fault(case):
     change, words, fix = WRONG[case]
 
     class Wrong(Counter):
@@ -92,7 +92,7 @@ def test_what_a_step_gives_wrongly_is_a_fault_in_training_and_in_the_check(case)
 
 
 @pytest.mark.parametrize("which", [2, 3])
-def test_ends_of_a_vector_environment_that_are_no_flags_are_faults(which):
+def test_vector_ends_that_are_no_flags_are_faults(which):
     class Vector(SyncVectorEnv):
         def step(self, actions):
             answer = list(super().step(actions))
@@ -136,7 +136,7 @@ def test_what_an_agent_is_told_wrongly_is_a_fault(place, value, text):
 
 
 @pytest.mark.parametrize(("place", "what"), [*enumerate(["observation", "reward", "termination", "truncation"])])
-def test_a_team_that_tells_no_dict_is_an_error_that_says_what_is_expected(place, what):
+def test_a_team_without_a_dict_is_told_what_is_expected(place, what):
     class Lists(Squad):
         def step(self, actions):
             answer = list(super().step(actions))
@@ -239,7 +239,7 @@ def test_info_that_is_none_is_told_where_a_key_is_declared(quiet):
 
 
 @pytest.mark.parametrize("quiet", [0, 1])
-def test_info_of_a_vector_environment_that_is_none_is_told_where_a_key_is_declared(quiet):
+def test_vector_info_that_is_none_is_told_if_declared(quiet):
     class Vector(SyncVectorEnv):
         steps = 0
 
@@ -257,7 +257,7 @@ def test_info_of_a_vector_environment_that_is_none_is_told_where_a_key_is_declar
         play()
 
 
-def test_a_reset_of_a_vector_environment_that_gives_one_value_is_told():
+def test_a_vector_reset_that_gives_one_value_is_told():
     class Vector(SyncVectorEnv):
         def reset(self, **kwargs):
             return super().reset(**kwargs)[0]

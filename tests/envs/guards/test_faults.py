@@ -55,7 +55,7 @@ def test_a_fault_names_environment_step_and_value(make, backend, kind):
 
 
 @pytest.mark.parametrize(("kind", "backend"), [("raise", "sync"), ("shape", "sync"), ("nan", "subprocess")])
-def test_with_restart_a_fault_costs_one_row_and_begins_a_new_episode(make, caplog, backend, kind):
+def test_with_restart_a_fault_costs_one_row(make, caplog, backend, kind):
     faults = {"kind": kind, "at": 3, "share": 0.5}
     manager = make("Faulty", 3, backend=backend, workers=1, on_error="restart", env_kwargs=faults)
     invalid = run(manager, 60)
@@ -64,7 +64,7 @@ def test_with_restart_a_fault_costs_one_row_and_begins_a_new_episode(make, caplo
     assert caplog.text.count("restarted after a fault") == 1
 
 
-def test_an_environment_that_cannot_reset_any_more_is_replaced_by_a_new_one():
+def test_an_environment_that_cannot_reset_is_replaced():
     class Worn(Counter):
         resets = 0
 
@@ -91,7 +91,7 @@ def test_a_reset_of_the_old_form_is_told_what_is_expected():
         make_env_manager({}, 1, 0, env_fn=Old).reset()
 
 
-def test_a_hang_is_an_error_that_names_the_environment_after_the_timeout(make):
+def test_a_hang_names_the_environment_after_the_timeout(make):
     faults = {"kind": "hang", "at": 2}
     manager = make("Faulty", 2, backend="subprocess", workers=1, step_timeout=0.5, env_kwargs=faults)
     manager.reset()
@@ -154,14 +154,14 @@ def persistent(make, backend, kind, num_envs=1, **env):
     return make("Faulty", num_envs, backend=backend, workers=1, on_error="restart", env_kwargs=faults, **env)
 
 
-def test_an_environment_that_fails_in_every_step_ends_the_run_in_spite_of_restart(make):
+def test_faults_in_every_step_end_the_run_despite_restart(make):
     manager = persistent(make, "sync", "raise", 2)
     with pytest.raises(EnvError, match=r"environment 0 .*motor stalled .*; it failed in 10 steps in a row"):
         run(manager, 100)
     assert manager.fault_count == 2 * 9
 
 
-def test_a_worker_that_dies_in_every_step_ends_the_run_in_spite_of_restart(make, monkeypatch):
+def test_deaths_in_every_step_end_the_run_despite_restart(make, monkeypatch):
     monkeypatch.setattr(FaultStreak, "limit", 3)
     manager = persistent(make, "subprocess", "die")
     with pytest.raises(EnvError, match=r"died with exit code 3; .* lost in 3 steps in a row"):
@@ -191,7 +191,7 @@ class DiesInClose(Counter):
         os._exit(7)
 
 
-def test_environments_that_fail_in_close_are_named_and_all_of_them_are_closed(caplog):
+def test_environments_that_fail_in_close_are_named(caplog):
     manager = make_env_manager({}, 2, 0, env_fn=Unclosable)
     manager.reset()
     caplog.clear()
@@ -207,7 +207,7 @@ class EndsInClose(Counter):
         sys.exit(3)
 
 
-def test_an_environment_that_is_only_looked_at_may_not_hang_or_exit_in_close(caplog):
+def test_a_probed_environment_may_not_hang_or_exit_in_close(caplog):
     describe_env({"step_timeout": 0.3}, env_fn=HangsInClose)
     assert "HangsInClose failed in close: close() did not return within 0.3 s (env.step_timeout)" in caplog.text
     describe_env({}, env_fn=EndsInClose)
@@ -227,7 +227,7 @@ def test_instances_with_other_actions_are_refused():
 
 
 @pytest.mark.parametrize("world", [pytest.param(HangsInClose, marks=pytest.mark.slow), DiesInClose])
-def test_a_worker_that_hangs_or_dies_in_close_ends_within_its_time(world):
+def test_a_worker_that_hangs_in_close_ends_within_its_time(world):
     manager = make_env_manager({"backend": "subprocess", "workers": 1}, 1, 0, env_fn=OnlyInWorkers(world))
     manager.reset()
     pids = manager.worker_pids
@@ -247,7 +247,7 @@ class OnlyInWorkers:
         return Counter() if os.getpid() == self.parent else self.world()
 
 
-def test_an_environment_that_cannot_be_made_a_second_time_says_why():
+def test_an_environment_not_made_a_second_time_says_why():
     made = []
 
     class Licensed(Counter):
@@ -267,7 +267,7 @@ def test_an_environment_that_cannot_be_made_a_second_time_says_why():
         run(manager, 100)
 
 
-def test_workers_leave_a_terminate_that_reaches_the_whole_group_to_their_parent(make):
+def test_workers_leave_a_terminate_to_their_parent(make):
     manager = make("Counter", 2, backend="subprocess", workers=2)
     manager.reset()
     pids = manager.worker_pids

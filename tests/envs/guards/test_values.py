@@ -18,7 +18,7 @@ from minding.envs.spaces.layout import ObsLayout
 ZEROS = np.zeros(2, np.int64)
 
 
-def test_large_values_are_usable_and_what_float32_cannot_square_nan_and_infinity_are_found_by_row():
+def test_unusable_values_are_found_by_row():
     values = ValueCheck(ObsLayout(spaces.Box(-np.inf, np.inf, (2,), np.float32)))
     obs = np.full((3, 2), 1e19, np.float32)
     assert values.bad_rows([obs], np.full(3, 1e30)) == []
@@ -82,7 +82,7 @@ ROUNDED = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_values_that_cannot_be_used_are_errors_in_training_and_in_the_check(kind):
+def test_unusable_values_are_errors_in_training_and_check(kind):
     space, obs, reward, text = BAD[kind]
 
     def env_fn():
@@ -98,7 +98,7 @@ def test_values_that_cannot_be_used_are_errors_in_training_and_in_the_check(kind
 
 
 @pytest.mark.parametrize("kind", ROUNDED)
-def test_values_that_float32_rounds_are_one_warning_in_training_and_in_the_check(kind, caplog):
+def test_rounded_values_are_one_warning_in_training_and_check(kind, caplog):
     space, obs, text = ROUNDED[kind]
 
     def env_fn():
@@ -151,7 +151,7 @@ class Overwrites(Counter):
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 3)])
-def test_an_environment_may_write_into_its_action_and_actions_of_several_axes_are_one_to_policies(shape):
+def test_an_environment_may_write_into_its_action(shape):
     manager = make_env_manager({"env_kwargs": {"shape": shape}}, 2, 0, env_fn=Overwrites)
     size = int(np.prod(shape))
     action = np.arange(2 * size).reshape(2, size) % 3
@@ -182,7 +182,7 @@ def test_a_reward_may_be_an_array_of_one_number(reward):
 
 
 @pytest.mark.parametrize("space", [BOX, spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Dict(x=BOX)])
-def test_numbers_beyond_float32_are_told_of_once_without_numpys_own_warning(space):
+def test_numbers_beyond_float32_are_told_once(space):
     huge = np.array([1e300]) if space.dtype != np.float32 else 1e300 * np.ones(1)
     obs = {"x": huge} if isinstance(space, spaces.Dict) else huge
 

@@ -33,7 +33,7 @@ def hanging(make):
     return make_hanging
 
 
-def test_a_hang_in_this_process_is_an_error_that_names_environment_call_and_line(hanging, caplog):
+def test_a_hang_in_this_process_names_call_and_line(hanging, caplog):
     manager = hanging()
     with pytest.raises(
         EnvError,
@@ -71,7 +71,7 @@ class Stuck(Counter):
                 continue
 
 
-def test_hangs_in_reset_are_found_and_no_except_in_the_environment_swallows_it():
+def test_no_except_in_the_environment_swallows_a_hang():
     manager = make_env_manager({"step_timeout": 0.2}, 1, 0, env_fn=Stuck)
     with pytest.raises(EnvError, match=r"environment 0 \(Stuck\).*reset\(\) did not return within 0.2 s"):
         manager.reset()
@@ -100,7 +100,7 @@ def test_a_vector_environment_that_hangs_is_an_error():
         manager.step(ZEROS)
 
 
-def test_slow_calls_within_the_limit_pass_and_their_times_do_not_add_up(make):
+def test_slow_calls_within_the_limit_pass(make):
     class Slow(Counter):
         def step(self, action):
             time.sleep(0.12)
@@ -146,7 +146,7 @@ manager.step(np.zeros(1, np.int64))
 """
 
 
-def test_a_call_that_cannot_be_interrupted_ends_the_process_with_exit_code_1():
+def test_a_call_that_cannot_be_interrupted_is_exit_code_1():
     script = COMPILED.format(folders=[str(folder) for folder in Path(__file__).parents[1:3]])
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30)
@@ -157,7 +157,7 @@ def test_a_call_that_cannot_be_interrupted_ends_the_process_with_exit_code_1():
     assert time.monotonic() - start < 10
 
 
-def test_workers_are_waited_for_by_name_and_each_environment_has_its_own_time(make, monkeypatch, caplog):
+def test_each_environment_of_a_worker_has_its_own_time(make, monkeypatch, caplog):
     monkeypatch.setattr("minding.envs.backends.processes.WARN_AFTER", 0.1)
     manager = make("Slowpoke", 3, backend="subprocess", workers=1, step_timeout=0.6, env_kwargs={"seconds": 0.35})
     manager.reset()

@@ -23,7 +23,7 @@ def step(manager):
 
 
 @pytest.mark.parametrize("garbage", [False, True])
-def test_after_a_true_end_the_last_state_stands_and_every_action_is_legal(garbage):
+def test_after_a_true_end_the_last_state_stands(garbage):
     manager = manager_of(length=2, garbage=garbage)
     start = manager.obs.state[0, 0]
     first, second = step(manager), step(manager)
@@ -37,7 +37,7 @@ def test_after_a_true_end_the_last_state_stands_and_every_action_is_legal(garbag
 
 
 @pytest.mark.parametrize(("garbage", "what"), [(False, "raised AttributeError: 'NoneType'"), (True, "returned None")])
-def test_a_time_limit_that_takes_the_state_away_is_a_fault_with_the_fix(garbage, what):
+def test_a_time_limit_without_the_state_is_a_fault(garbage, what):
     manager = manager_of({"global_state": True}, length=3, garbage=garbage)
     manager.reset()
     for _ in range(2):
@@ -47,7 +47,7 @@ def test_a_time_limit_that_takes_the_state_away_is_a_fault_with_the_fix(garbage,
 
 
 @pytest.mark.parametrize("length", [2, 3])
-def test_joined_observations_replace_a_missing_state_to_the_last_step(length):
+def test_joined_observations_replace_a_missing_state(length):
     manager = make_env_manager({"global_state": True}, 1, 0, env_fn=lambda: Mixed(length=length))
     start = manager.obs.state[0, 0]
     for _ in range(length):
@@ -97,7 +97,7 @@ def make_vector():
 
 
 @pytest.mark.parametrize("make", [make_single, make_vector])
-def test_a_mask_may_be_missing_where_an_episode_terminated_and_only_there(make):
+def test_a_mask_may_be_missing_only_where_terminated(make):
     def play(manager):
         manager.reset()
         for _ in range(60):

@@ -62,7 +62,7 @@ def test_the_time_limit_truncates_and_failure_terminates():
 
 
 @pytest.mark.parametrize("backend", ["sync", "subprocess"])
-def test_a_seed_gives_the_same_episodes_in_this_process_and_in_workers(backend):
+def test_a_seed_gives_the_same_episodes_in_workers(backend):
     cfg = {"env_id": WALKER, "wrappers": ["flatten"], "backend": backend, "workers": 1, "max_episode_steps": 20}
     manager = make_env_manager(cfg, 2, 0)
     try:

@@ -33,7 +33,7 @@ def fresh_registry(monkeypatch):
         ("Pendulum-v0", "; did you mean 'Pendulum-v1'?"),
     ],
 )
-def test_the_hint_names_what_was_meant_or_the_package_that_has_it(env_id, hint):
+def test_the_hint_names_what_was_meant_or_its_package(env_id, hint):
     assert hint in unknown_id(env_id)
 
 
@@ -43,7 +43,7 @@ def test_an_id_without_its_namespace_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize("env_id", ["nonsense-v0", "foo-v1", "abc-v0", "Nope-v5", "SuperMario-1-1-v0", "data"])
-def test_an_id_that_is_like_no_other_may_be_registered_by_a_package(env_id):
+def test_an_unknown_id_may_be_registered_by_a_package(env_id):
     assert unknown_id(env_id).endswith(f"is env.env_id='package:{env_id}'")
 
 

@@ -29,7 +29,7 @@ AIM = {"env_id": "minding/Aim-v0", "env_kwargs": {"blocked": 2}, "info_keys": ["
         pytest.param("dict", "subprocess", marks=pytest.mark.slow),
     ],
 )
-def test_every_backend_gives_the_environment_actions_of_its_space(kind, backend):
+def test_every_backend_gives_actions_of_the_space(kind, backend):
     cfg = {"env_id": "fakes:Judge", "env_kwargs": {"kind": kind}}
     if backend == "vector":
         manager = VectorEnvManager(gymnasium.vector.SyncVectorEnv([lambda: Judge(kind)] * 3))

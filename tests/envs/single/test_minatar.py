@@ -12,7 +12,7 @@ ours = pytest.importorskip("minding.envs.single.minatar", reason="needs the extr
 @pytest.mark.parametrize(("game", "kinds", "used"), [
     ("Asterix", 4, 5), ("Breakout", 4, 3), ("Freeway", 7, 3), ("Seaquest", 10, 6), ("SpaceInvaders", 6, 4),
 ])  # fmt: skip
-def test_a_game_is_described_with_a_plane_for_each_kind_of_object(game, kinds, used):
+def test_a_game_has_a_plane_for_each_kind_of_object(game, kinds, used):
     for version, actions in (("v0", 6), ("v1", used)):
         described = describe_env({"env_id": f"MinAtar/{game}-{version}"})
         assert (described["observation"]["dtype"], described["observation"]["shape"]) == ("uint8", [kinds, 10, 10])
@@ -34,7 +34,7 @@ def test_it_steps_as_the_package_itself_does():
             break
 
 
-def test_an_episode_begins_without_the_last_action_of_the_previous_one():
+def test_an_episode_begins_without_the_last_action():
     env = gymnasium.make("MinAtar/Breakout-v1", sticky_action_prob=1.0).unwrapped
     env.reset(seed=0)
     env.game.last_action = 1

@@ -36,7 +36,7 @@ def test_smaller_observations_end_with_zeros(mixed):
     assert obs.observation[:, 2].tolist() == [[start[n], 1, 2, 0] for n in range(2)]
 
 
-def test_fewer_actions_are_a_mask_and_each_agent_gets_its_own_numbers(mixed):
+def test_fewer_actions_are_a_mask_per_agent(mixed):
     manager = mixed(length=6, leave=1)
     legal = [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0]]
     assert manager.obs.action_mask[0].tolist() == [[bool(x) for x in row] for row in legal]
@@ -54,7 +54,7 @@ def test_an_action_that_an_agent_does_not_have_is_a_fault(mixed):
         act(manager, np.array([2, 0, 0]))
 
 
-def test_the_choices_of_a_multi_discrete_action_are_filled_up_each(mixed):
+def test_the_choices_of_a_multi_discrete_action_are_filled_up(mixed):
     manager = mixed(length=6, actions="pairs")
     # 2 of 4 and 3 of 3, 4 of 4 and 2 of 3, 3 of 4 and 1 of 3.
     assert manager.obs.action_mask[0].astype(int).tolist() == [
@@ -76,7 +76,7 @@ def test_numbers_of_other_bounds_are_mapped_to_each_agent_s_own(mixed):
     assert act(manager, np.ones((3, 3), np.float32)).reward.tolist() == [[1, 3, 8]]
 
 
-def test_a_mask_of_one_agent_alone_is_joined_with_what_the_others_have(mixed):
+def test_a_mask_of_one_agent_is_joined_with_the_others(mixed):
     manager = mixed(length=6, mask="b")
     assert manager.obs.action_mask[0].astype(int).tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [1, 1, 1, 0]]
     described = describe_env({"env_id": "worlds:Mixed", "env_kwargs": {"mask": "b"}})
@@ -86,7 +86,7 @@ def test_a_mask_of_one_agent_alone_is_joined_with_what_the_others_have(mixed):
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"mask": "b"}, {"actions": "pairs"}, {"actions": "pairs", "mask": "a"}])
-def test_the_own_view_of_an_agent_has_the_sizes_of_its_own_description(mixed, kwargs):
+def test_an_agents_own_view_has_its_own_sizes(mixed, kwargs):
     manager = mixed(2, length=6, **kwargs)
     spec = describe_env({"env_id": "worlds:Mixed", "env_kwargs": kwargs})
     for m, agent in enumerate(TEAM):
@@ -101,7 +101,7 @@ def test_the_own_view_of_an_agent_has_the_sizes_of_its_own_description(mixed, kw
         assert set(view) == set(described)
 
 
-def test_joined_observations_stand_in_for_a_state_that_is_not_offered(mixed):
+def test_joined_observations_stand_in_for_a_missing_state(mixed):
     assert mixed(length=6, mask="b", env={"global_state": True}).obs.state.shape == (1, 9)
     manager = mixed(length=6, leave=1, env={"global_state": True})
     start = manager.obs.state[0, 0]

@@ -97,7 +97,7 @@ def test_a_joined_state_has_zeros_for_one_that_leaves(squad):
         assert np.array_equal(state, step.next_obs.observation[0] * np.array(present)[:, None])
 
 
-def test_who_has_terminated_has_no_future_where_a_time_limit_stops_the_others(squad):
+def test_a_terminated_agent_has_no_future_at_a_time_limit(squad):
     manager = squad(1, leave=3, length=3)
     for _ in range(3):
         step = manager.step(actions(1))
@@ -117,7 +117,7 @@ def test_one_that_comes_late_has_nothing_before(squad):
     assert step.obs.alive.tolist() == [[True, True, True]]
 
 
-def test_an_end_counts_also_where_the_environment_goes_on_to_list_the_agent(squad):
+def test_an_end_counts_also_if_the_agent_is_still_listed(squad):
     manager = squad(1, length=3, odd="keeps")
     ends = [bool(manager.step(actions(1)).truncated[0]) for _ in range(3)]
     assert ends == [False, False, True]
@@ -133,7 +133,7 @@ def test_a_time_limit_of_ours_truncates_and_all_live_on(squad):
     assert describe_env({"env_id": "worlds:Squad", "max_episode_steps": 2})["max_episode_steps"] == 2
 
 
-def test_the_state_of_the_environment_joins_the_observation_where_asked_for(squad):
+def test_the_state_joins_the_observation_where_asked_for(squad):
     assert "state" not in dict(obs_trees.leaves(squad(1).obs))
     manager = squad(2, length=3, env={"global_state": True})
     assert manager.obs.state.shape == (2, 3)
@@ -158,7 +158,7 @@ def test_the_sum_of_individual_rewards_is_the_team_s(squad):
 
 
 @pytest.mark.parametrize("place", ["obs", "info"])
-def test_each_agent_has_its_mask_and_one_that_is_not_there_may_do_anything(squad, place):
+def test_each_agent_has_its_mask_and_absent_ones_a_full_one(squad, place):
     env = {"info_keys": ["action_mask"]} if place == "info" else {}
     manager = squad(1, leave=1, length=3, mask=place, env=env)
     entry = "observation" if place == "info" else "seen"
@@ -171,7 +171,7 @@ def test_each_agent_has_its_mask_and_one_that_is_not_there_may_do_anything(squad
     assert describe_env(env)["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [2]}
 
 
-def test_declared_info_has_the_axis_and_zeros_for_those_who_say_nothing(squad):
+def test_declared_info_has_zeros_for_silent_agents(squad):
     manager = squad(1, leave=1, length=3, env={"info_keys": ["load"]})
     loads = [manager.step(actions(1)).info["load"].tolist() for _ in range(2)]
     assert loads == [[[1, 101, 201]], [[2, 0, 202]]]

@@ -48,7 +48,7 @@ def none_is_left():
     assert Robot.live == 0
 
 
-def test_without_the_setting_it_is_said_how_many_there_are_and_what_uses_one():
+def test_without_the_setting_several_agents_are_told():
     with pytest.raises(EnvError, match=r"port 5000 is in use .*; 1 of it already exists in this process") as raised:
         make_env_manager({}, 2, 0, env_fn=Robot)
     assert ONE_EACH in str(raised.value)
@@ -68,7 +68,7 @@ def test_the_check_goes_on_with_one():
     assert {each.level for each in check_env(SINGLE, 200, env_fn=Robot)} == {"ok"}
 
 
-def test_whoever_resets_takes_the_instance_and_the_episode_of_the_other_is_cut():
+def test_a_reset_takes_the_instance_and_cuts_the_other():
     collect = make_env_manager(SINGLE, 1, 0, env_fn=Robot)
     evaluate = make_env_manager(SINGLE, 1, 1, training=False, env_fn=Robot)
     made = Robot.made
@@ -94,7 +94,7 @@ def test_whoever_resets_takes_the_instance_and_the_episode_of_the_other_is_cut()
     evaluate.close()
 
 
-def test_a_restored_one_begins_a_new_episode_and_promises_no_more():
+def test_a_restored_one_begins_a_new_episode():
     manager = make_env_manager(SINGLE, 1, 0, env_fn=Robot)
     assert manager.resume_guarantee == "episode-boundary"
     manager.reset()

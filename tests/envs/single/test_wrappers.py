@@ -116,7 +116,7 @@ class Camera(gymnasium.Env):
         return self.observation_space.sample(), 0.0, False, False, {}
 
 
-def test_images_with_their_channels_last_are_refused_with_the_wrapper_to_use():
+def test_images_with_channels_last_name_the_wrapper():
     with pytest.raises(SpaceError, match=r"observation last \(8, 9, 3\) .* channels last.*add channel_first"):
         describe_env({}, env_fn=Camera)
     (found,) = check_env({}, 10, env_fn=Camera)

@@ -34,7 +34,7 @@ def test_the_largest_numbers_of_a_dtype_are_no_bounds(high, dtype):
     assert policy_action_space(box(high, dtype), rescale=False).high.tolist() == [np.inf, np.inf]
 
 
-def test_the_limit_is_where_it_is_said_and_one_such_bound_is_enough():
+def test_the_limit_is_as_stated_and_one_bound_is_enough():
     below = np.nextafter(NO_BOUND, 0)
     assert describe_actions(box(below, np.float64), rescale=True)["rescaled"]
     assert not describe_actions(box(NO_BOUND, np.float64), rescale=True)["rescaled"]
@@ -71,7 +71,7 @@ class PushedFar(Pushed):
 
 
 @pytest.mark.parametrize("world", [Pushed, PushedFar])
-def test_actions_reach_the_environment_as_the_policy_decided_and_the_check_warns(world):
+def test_actions_arrive_as_decided_and_the_check_warns(world):
     assert make_env_manager({}, 1, 0, env_fn=world).obs.shape == (1, 2)
     manager = make_env_manager({}, 1, 0, env_fn=world)
     manager.reset()
@@ -86,7 +86,7 @@ def test_actions_reach_the_environment_as_the_policy_decided_and_the_check_warns
     assert (told.level, told.fix) == ("warn", "give the Box the limits of the actuators")
 
 
-def test_a_run_says_once_that_actions_are_not_rescaled_whatever_it_makes_of_the_environment(caplog):
+def test_a_run_says_once_that_actions_are_not_rescaled(caplog):
     collector = make_env_manager({}, 1, 0, env_fn=Pushed)
     collector.factory()(LaneContext(0, {}))
     collector.factory()(LaneContext(1, {}))
@@ -97,7 +97,7 @@ def test_a_run_says_once_that_actions_are_not_rescaled_whatever_it_makes_of_the_
     assert caplog.text.count("actions are not rescaled") == 1
 
 
-def test_an_algorithm_that_acts_between_limits_is_refused_with_the_fix():
+def test_an_algorithm_between_limits_is_refused_with_the_fix():
     described = describe_env({}, env_fn=Pushed)
     assert described["action"]["high"] == [np.inf, np.inf]
     with pytest.raises(SpaceError, match="give the action space finite bounds"):

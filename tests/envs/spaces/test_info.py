@@ -46,7 +46,7 @@ def manager(request, make, place):
 
 
 @pytest.mark.parametrize("place", ["info", "obs"])
-def test_the_mask_belongs_to_its_observation_also_after_resets_and_in_true_final_observations(manager):
+def test_the_mask_belongs_to_its_observation(manager):
     obs, ends = manager.obs, {"terminated": 0, "truncated": 0}
     for _ in range(40):
         # The environment raises at an illegal action.
@@ -83,7 +83,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("kind", "backend"), [*((kind, "sync") for kind in BAD), ("missing", "subprocess")])
-def test_a_mask_that_cannot_be_used_is_an_error_that_names_the_environment(make, backend, kind):
+def test_an_unusable_mask_names_the_environment(make, backend, kind):
     manager = single(make, backend, "info", bad=kind)
     manager.reset()
     with pytest.raises(EnvError, match=rf"environment \d \(worlds:Permit\), step \d of its episode: .*{BAD[kind]}"):
@@ -108,7 +108,7 @@ def test_a_restart_after_a_fault_brings_a_mask(make):
     assert manager.fault_count > 1
 
 
-def test_descriptions_say_what_the_mask_covers_and_what_info_holds():
+def test_descriptions_state_the_mask_and_info():
     description = describe_env({"env_id": "worlds:Permit", "info_keys": KEYS})
     assert description["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [3]}
     assert list(description["observation"]["spaces"]) == ["action_mask", "observation"]
@@ -130,14 +130,14 @@ def test_descriptions_say_what_the_mask_covers_and_what_info_holds():
         ({"env_id": "worlds:Echo", "info_keys": ["action_mask"]}, "an action mask needs Discrete, MultiDiscrete or"),
     ],
 )
-def test_declared_keys_that_are_not_there_are_refused_at_creation(env, message):
+def test_declared_keys_that_are_missing_are_refused(env, message):
     env = {"env_id": "worlds:Permit", **env}
     for create in (describe_env, lambda env: make_env_manager(env, 2, 0)):
         with pytest.raises((ConfigError, SpaceError), match=message):
             create(env)
 
 
-def test_an_entry_action_mask_that_does_not_fit_the_actions_is_refused():
+def test_an_action_mask_that_does_not_fit_is_refused():
     class Odd(Counter):
         def __init__(self):
             super().__init__()
@@ -164,7 +164,7 @@ def test_check_env_obeys_masks_and_reports_them():
 # Drawing
 
 
-def test_random_actions_are_legal_and_every_legal_one_is_as_likely():
+def test_random_actions_are_legal_and_equally_likely():
     rng = np.random.default_rng(0)
     mask = np.array([[0, 1, 0, 1, 1], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]], bool)
     drawn = np.stack([random_legal(mask, [5], rng) for _ in range(6000)])
@@ -186,7 +186,7 @@ def test_sampling_respects_starts_and_several_choices():
     assert Two.action_space.contains(action)
 
 
-def test_a_mask_joins_an_observation_in_the_form_that_the_policy_takes():
+def test_a_mask_joins_an_observation_in_the_policys_form():
     mask = np.ones((1, 2), bool)
     assert masked_obs(np.zeros((1, 4)), mask, ["action_mask", "observation"]).observation.shape == (1, 4)
     tree = masked_obs({"a": np.zeros(1), "b": np.ones(1)}, mask, ["a", "action_mask", "b"])
@@ -243,7 +243,7 @@ def test_keys_of_the_last_step_are_zero_in_the_others(backend, world):
     manager.close()
 
 
-def test_a_key_is_taken_for_a_number_when_no_episode_ends_in_time(monkeypatch, caplog):
+def test_a_key_counts_as_a_number_if_no_episode_ends(monkeypatch, caplog):
     monkeypatch.setattr("minding.envs.spaces.info._LONGEST", 50)
 
     class Endless(Counter):

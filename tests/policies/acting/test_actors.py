@@ -40,7 +40,7 @@ def passing(observation):
 
 
 @pytest.mark.parametrize("obs", [np.zeros(4), np.zeros((2, 5)), np.zeros((2, 4, 1)), {"a": np.zeros((2, 4))}, 1.0])
-def test_an_observation_of_another_shape_is_an_error_with_the_expected_one(obs):
+def test_an_observation_of_another_shape_is_an_error(obs):
     with pytest.raises(ShapeError, match=r"expected \(N, 4\), one row per environment, got .*") as error:
         passing(VECTOR).act(obs)
     assert ("obs[None]" in str(error.value)) == (np.shape(obs) == (4,))
@@ -91,7 +91,7 @@ def recalling(action, taken):
     ],
     ids=["discrete", "box"],
 )
-def test_the_action_that_was_taken_is_remembered_a_random_one_too_and_a_reset_zeroes_all(action, taken, rows):
+def test_the_taken_action_is_remembered_and_a_reset_zeroes(action, taken, rows):
     actor, obs = recalling(action, taken), np.ones((3, 4), np.float32)
     first = actor.collect(obs)
     assert not first["memory"].any()
@@ -110,7 +110,7 @@ def test_the_action_that_was_taken_is_remembered_a_random_one_too_and_a_reset_ze
     assert random["memory"][1].any()
 
 
-def test_random_numbers_come_before_what_is_remembered_and_only_to_explore():
+def test_random_numbers_come_first_and_only_to_explore():
     seen = []
 
     def network(leaves):

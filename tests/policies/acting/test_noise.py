@@ -42,7 +42,7 @@ def test_each_step_follows_from_the_one_before():
         np.testing.assert_allclose(found, x, rtol=1e-5, atol=1e-7)
 
 
-def test_environments_that_begin_anew_begin_at_zero_and_the_others_go_on():
+def test_environments_that_begin_anew_begin_at_zero():
     noise, twin = ou(), ou()
     for each in (noise, twin):
         path(each, 5, rng(1), envs=3)
@@ -53,7 +53,7 @@ def test_environments_that_begin_anew_begin_at_zero_and_the_others_go_on():
     assert not np.array_equal(found[1], whole[1])
 
 
-def test_what_was_drawn_stays_as_it_is_when_its_environment_begins_anew():
+def test_what_was_drawn_stays_when_its_environment_restarts():
     noise = ou()
     drawn = noise.draw((2, SIZE), rng())
     kept = drawn.copy()
@@ -87,7 +87,7 @@ def noisy(noise, output):
     return NoisyActor("noisy", network, spec, rng(), noise)
 
 
-def test_collected_actions_have_the_noise_and_stay_in_the_box_and_others_have_none():
+def test_only_collected_actions_have_noise_within_the_box():
     obs = np.zeros((4000, 4), np.float32)
     near = noisy(GaussianNoise(SIGMA), 0.25)
     drawn = near.collect(obs)["action"]

@@ -31,7 +31,7 @@ def team_obs(num_envs=4, seed=0):
     return FastTreeValue({"observation": seen, "alive": np.ones((num_envs, 2), bool)}), seen.reshape(-1, 3)
 
 
-def test_each_agent_acts_as_a_single_one_with_the_same_network_does(policies):
+def test_each_agent_acts_as_a_single_one_does(policies):
     team, single = policies
     obs, rows = team_obs()
     rows = FastTreeValue({"observation": rows})
@@ -53,7 +53,7 @@ def test_observations_of_another_number_of_agents_are_refused(policies):
         policies[0].eval_mode.forward({"observation": np.zeros((4, 3, 3), np.float32)})
 
 
-def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment():
+def test_a_memory_belongs_to_each_agent_and_its_environment():
     memory = {"policy.model.memory": "gru", "policy.model.memory_dim": 4}
     mode = PPO(team_config(**memory), modes=("collect",)).collect_mode
     obs, _ = team_obs()

@@ -107,14 +107,14 @@ def shipped(build, tmp_path_factory):
     return types.SimpleNamespace(here=here, elsewhere=elsewhere, process=process)
 
 
-def test_a_process_that_acts_with_shipped_modes_loads_no_mindspore(shipped):
+def test_a_process_with_shipped_modes_loads_no_mindspore(shipped):
     assert not shipped.process["mindspore"]
     assert shipped.process["kilobytes"] < 80_000
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_shipped_mode_answers_to_the_bit_as_here_before_and_after_its_weights_change(shipped, case, when):
+def test_a_shipped_mode_answers_to_the_bit(shipped, case, when):
     here, there = shipped.here[case][when], shipped.elsewhere[case, 0][when]
     assert here.keys() == there.keys()
     for name, array in here.items():
@@ -145,7 +145,7 @@ def test_the_modes_of_a_policy_are_shippable(build):
     assert isinstance(policy.eval_mode, Shippable)
 
 
-def test_the_shipped_weights_are_those_of_the_acting_network_alone(tiny_config):
+def test_only_weights_of_the_acting_network_are_shipped(tiny_config):
     policy = get_policy_class("sac")(tiny_config("sac", **{"policy.model.normalize_obs": True}))
     names = set(policy.collect_mode.weights())
     assert {name.split(".")[0] for name in names} == {"net"}
@@ -161,7 +161,7 @@ def test_the_factory_holds_no_weights(tiny_config):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mode_whose_network_is_elsewhere_needs_no_weights_and_answers_as_here(build, case):
+def test_a_mode_with_a_remote_network_needs_no_weights(build, case):
     policy = build(case)
     used(policy)
     shipment = shipment_of(policy)
@@ -223,7 +223,7 @@ def test_a_missing_weight_is_an_error_that_names_it(build):
         shipment["factories"][0](LaneContext(0, shipment["weights"]))
 
 
-def test_views_of_weights_are_pickled_by_name_and_other_arrays_as_they_are():
+def test_views_of_weights_are_pickled_by_name():
     weights = {"empty": np.zeros(0, np.float32), "w": np.arange(6, dtype=np.float32).reshape(2, 3)}
     data = dumps([weights["w"].T, weights["w"][1:, ::2], np.arange(6, dtype=np.float32)], weights)
     mine = {"empty": weights["empty"], "w": np.zeros((2, 3), np.float32)}
@@ -234,7 +234,7 @@ def test_views_of_weights_are_pickled_by_name_and_other_arrays_as_they_are():
     assert other.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_compiled_actor_is_rebuilt_takes_over_new_weights_and_answers_to_the_bit_as_that_of_the_learner(build):
+def test_a_compiled_actor_takes_over_weights_to_the_bit(build):
     policy = build("several choices", MODES, **{"policy.collect.backend": "graph"})
     used(policy)
     answers = acting_process.act(shipment_of(policy))
@@ -244,7 +244,7 @@ def test_a_compiled_actor_is_rebuilt_takes_over_new_weights_and_answers_to_the_b
 
 
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("graph", marks=pytest.mark.slow)])
-def test_the_first_worker_goes_on_remembering_and_the_others_begin_anew(build, backend):
+def test_the_first_worker_goes_on_remembering(build, backend):
     policy = build("memory", **{"policy.collect.backend": backend})
     obs = observation(policy.spec["observation"])
     used(policy)

@@ -41,7 +41,7 @@ class Asked(Exception):
 
 @needs_kernels
 @pytest.mark.parametrize("case", CASES)
-def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the_learner_did(case, monkeypatch):
+def test_scripts_commands_and_workers_prepare_mindspore_alike(case, monkeypatch):
     algorithm, observation, overrides, settings = CASES[case]
     cfg = tiny_config(algorithm, observation, **overrides, **{"policy.collect.backend": "graph"})
     factory = get_policy_class(algorithm)(cfg, modes=("collect",)).collect_mode.factory()
@@ -65,7 +65,7 @@ def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the
 
 @pytest.mark.slow
 @needs_kernels
-def test_a_script_that_imports_a_policy_first_gets_what_its_configuration_says(monkeypatch):
+def test_a_script_that_imports_a_policy_first_is_prepared(monkeypatch):
     script = """
 from minding.policies import PPO
 import mindspore
@@ -85,7 +85,7 @@ print(asked)
 
 @needs_kernels
 @pytest.mark.parametrize(("settings", "of_mindspore"), [({}, 1), (OWN_ENCODER, 3)])
-def test_no_more_threads_than_cores_compute_and_that_is_said_once(settings, of_mindspore, monkeypatch, caplog):
+def test_no_more_threads_than_cores_compute(settings, of_mindspore, monkeypatch, caplog):
     asked = []
     monkeypatch.setattr(prepare_process, "cores", lambda: [0, 2, 5])
     monkeypatch.setattr(runtime, "prepare", lambda settings: asked.append(settings.threads))
@@ -99,7 +99,7 @@ def test_no_more_threads_than_cores_compute_and_that_is_said_once(settings, of_m
     ]
 
 
-def test_another_preparation_than_that_of_the_process_is_reported_once(monkeypatch, caplog):
+def test_another_preparation_is_reported_once(monkeypatch, caplog):
     runtime.load()
     monkeypatch.setattr(runtime._state, "settings", Settings(short_graphs=True))
     runtime._warn_once.cache_clear()
@@ -114,7 +114,7 @@ def test_another_preparation_than_that_of_the_process_is_reported_once(monkeypat
     )
 
 
-def test_what_ran_before_the_preparation_is_an_error_with_the_fix(monkeypatch):
+def test_what_ran_before_the_preparation_is_an_error(monkeypatch):
     runtime.load()
     monkeypatch.setattr(runtime._state, "prepared", None)
     with pytest.raises(runtime.SetupError, match="build the policy before anything else computes with MindSpore"):

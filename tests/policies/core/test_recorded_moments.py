@@ -61,7 +61,7 @@ def blocks(monkeypatch):
     monkeypatch.setattr("minding.policies.core.base._BLOCK", 7)
 
 
-def test_they_are_those_of_the_data_in_float64_at_the_first_step_and_stay(blocks):
+def test_they_are_the_datas_in_float64_at_the_first_step(blocks):
     data, policy = recorded(), policy_of()
     tables = DatasetTables(data, policy.learn_mode.fields)
     first = np.arange(4).reshape(1, 4)
@@ -85,7 +85,7 @@ def test_the_first_step_sees_them(blocks):
     assert losses[0] == losses[1]
 
 
-def test_a_resumed_policy_and_one_that_is_trained_further_keep_what_they_have():
+def test_resumed_and_further_trained_policies_keep_theirs():
     policy = policy_of()
     policy.learn_mode.forward(DatasetTables(recorded(), policy.learn_mode.fields).batch(np.arange(8)[None]))
     found = moments(policy)

@@ -82,7 +82,7 @@ def test_the_update_learns_from_rewards_in_their_scale(kind):
     assert policy.reward_scale.numbers() == (factor, offset)
 
 
-def test_the_numbers_are_saved_and_hold_for_what_is_collected_and_for_other_data():
+def test_the_numbers_are_saved_and_hold_for_other_data():
     policy = policy_of("return_range")
     policy.learn_mode.forward(DatasetTables(recorded(), policy.learn_mode.fields).batch(np.arange(8)[None]))
     state = copy.deepcopy(policy.state_dict())
@@ -144,7 +144,7 @@ def test_a_run_saves_the_numbers_and_evaluates_raw(tmp_path):
     assert -30 * 16.3 < summary.eval_return < 0.0
 
 
-def test_a_run_on_episodes_of_one_return_is_refused_before_its_first_step(tmp_path):
+def test_a_run_on_episodes_of_one_return_is_refused_first(tmp_path):
     data = load_dataset(of_algorithms.recorded("Pendulum-v1", WHOLE))
     even = dataclasses.replace(data, reward=np.zeros_like(data.reward), digest="")
     save_dataset(tmp_path / "data", even)

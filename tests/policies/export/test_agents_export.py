@@ -14,7 +14,7 @@ from minding.policies.export.reader import open_mindir
 from minding.policies.export.writer import export_policy
 
 
-def test_the_exported_network_acts_for_one_agent_and_is_not_evaluated_for_all(tmp_path):
+def test_the_exported_network_acts_for_one_agent(tmp_path):
     user = Config(env={"env_id": "agent_worlds:Parts"}, policy={"type": "ppo", "model": {"hidden": [16]}})
     cfg = compile_run(user, ["run.loggers=[]", f"run.out_dir={tmp_path}"])
     policy, path = training.make_policy(cfg, modes=("eval",)), tmp_path / "agent.mindir"

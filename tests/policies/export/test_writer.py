@@ -387,7 +387,7 @@ def test_an_onnx_file_names_its_inputs_and_outputs(export):
     assert [each.shape[0] for each in session.get_outputs()] == ["batch", "batch"]
 
 
-def test_a_damaged_file_and_one_without_its_description_are_refused(export, tmp_path):
+def test_damaged_and_undescribed_files_are_refused(export, tmp_path):
     source = export("ppo, discrete", "onnx")
     path, description = tmp_path / "policy.onnx", tmp_path / "policy.onnx.json"
     path.write_bytes(source.read_bytes())
@@ -439,7 +439,7 @@ def test_a_full_disk_never_leaves_a_file_that_acts_otherwise(made, tmp_path, mon
     assert {each.name for each in tmp_path.iterdir()} == {"policy.onnx", "policy.onnx.json"}
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(made, export, tmp_path, monkeypatch):
+def test_a_missing_package_is_named_with_its_extra(made, export, tmp_path, monkeypatch):
     path = export("ppo, discrete", "onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)

@@ -6,7 +6,7 @@ import pytest
 from minding.policies.families.actor_critic import moments, standardized
 
 
-def test_each_row_has_zero_mean_and_unit_variance_over_what_counts():
+def test_each_row_has_zero_mean_and_unit_variance():
     x = np.float32([[1, 3, 50], [2, 2, 8]])
     counted = np.array([[1, 1, 0], [1, 1, 1]], bool)
     found = standardized(x, counted)

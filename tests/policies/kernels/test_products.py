@@ -117,7 +117,7 @@ def new_threads(before, count):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_small_products_need_no_threads_and_large_ones_leave_them_asleep():
+def test_small_products_need_no_threads():
     before = os_threads()
     LIBRARY.use_threads(4)
     layer(64, 64, 64)
@@ -135,7 +135,7 @@ def test_small_products_need_no_threads_and_large_ones_leave_them_asleep():
     assert set(state.values()) == {"S"}
 
 
-def test_helpers_compute_in_the_floating_point_mode_of_their_caller():
+def test_helpers_compute_in_their_callers_float_mode():
     LIBRARY.use_threads(2)
     ones, zero = np.full((256, 256), 1e-20, np.float32), np.zeros(256, np.float32)
     denormal = np.full((256, 256), 1e-22, np.float32)
@@ -200,7 +200,7 @@ def parameters(policy):
 
 @pytest.mark.slow
 @pytest.mark.shared_graphs
-def test_updates_continue_with_another_number_of_threads_to_the_bit():
+def test_updates_continue_with_other_threads_to_the_bit():
     def build(count):
         return get_policy_class("sac")(tiny_config("sac", VECTOR, space_of(2), **SIZES, **{"run.jit_threads": count}))
 

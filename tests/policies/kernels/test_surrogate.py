@@ -228,7 +228,7 @@ def test_nan_in_any_input_shows(kernel, name):
 
 
 @KERNELS
-def test_rows_of_weight_zero_count_for_nothing_and_the_mean_over_no_rows_is_nan(kernel):
+def test_rows_of_weight_zero_count_for_nothing(kernel):
     given = rows_of_a_loss(16)
     given["weight"][:] = 0.0
     assert not loss_of(kernel, given)[1:].any()
@@ -344,7 +344,7 @@ class AdvantageSlopes(nn.Cell):
 
 
 @pytest.mark.parametrize(("entropies", "weights"), [(True, False), pytest.param(False, True, marks=pytest.mark.slow)])
-def test_a_graph_with_the_kernel_of_plain_policy_gradients_computes_the_plain_form(entropies, weights):
+def test_the_kernel_of_plain_policy_gradients_is_the_plain_form(entropies, weights):
     given = rows_of_a_loss(13, entropies=entropies)
     batch = dict(zip(FIELDS, [given[name] for name in NAMES[3:]]))
     if not weights:

@@ -37,7 +37,7 @@ def build(algorithm, action, settings):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_step_on_a_rollout_with_dead_rows_is_that_on_the_others_alone(case):
+def test_dead_rows_change_no_step(case):
     cfg, policy = build(*CASES[case])
     middleware = trainer(cfg, policy.learn_mode)
     rows = rows_of(middleware._store._layout, ROWS, np.random.default_rng(0), {"action": 3, "central.agent_id": 2})
@@ -63,7 +63,7 @@ def test_a_step_on_a_rollout_with_dead_rows_is_that_on_the_others_alone(case):
 
 
 @pytest.mark.parametrize("case", ["ppo", "mappo"])
-def test_a_rollout_without_dead_rows_needs_no_second_graph_and_has_the_same_bits(case):
+def test_a_rollout_without_dead_rows_needs_no_second_graph(case):
     learned = []
     for dead in ([], DEAD):
         cfg, policy = build(*CASES[case])

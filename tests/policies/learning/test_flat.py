@@ -87,7 +87,7 @@ MOVES = {
 
 @needs_kernels
 @pytest.mark.parametrize("kind", ["soft", pytest.param("copy", marks=pytest.mark.slow)])
-def test_no_read_sees_an_early_or_late_value_in_many_steps_of_a_loop(kind, monkeypatch):
+def test_no_read_sees_an_early_or_late_value(kind, monkeypatch):
     target_kind, move = MOVES[kind]
     x = np.random.default_rng(2).standard_normal((ROWS, 3)).astype(np.float32)
     inputs = [to_device(x), to_device(np.array(RATE, np.float32)), to_device(move)]
@@ -110,7 +110,7 @@ def parameters(*shapes):
     return [ms.Parameter(ms.Tensor(np.full(s, k + 1, np.float32)), name=f"p{k}") for k, s in enumerate(shapes)]
 
 
-def test_parameters_of_a_block_keep_name_shape_and_value_and_begin_a_cache_line_each():
+def test_parameters_keep_name_shape_and_value_in_a_block():
     params = parameters((2, 3), (1,), (16,))
     whole = optim.Block(params).flat()
     assert [(p.name, p.shape) for p in params] == [("p0", (2, 3)), ("p1", (1,)), ("p2", (16,))]
@@ -120,7 +120,7 @@ def test_parameters_of_a_block_keep_name_shape_and_value_and_begin_a_cache_line_
     assert np.array_equal(whole.asnumpy(), expected)
 
 
-def test_what_is_assigned_to_a_parameter_is_in_the_flat_ones_and_back():
+def test_what_is_assigned_reaches_the_flat_ones_and_back():
     params = parameters((2, 3), (1,), (16,))
     block = optim.Block(params)
     whole, part = block.flat(), block.flat(params[1:])

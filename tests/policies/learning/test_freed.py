@@ -13,7 +13,7 @@ from minding.policies import get_policy_class
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "sac"])
-def test_a_policy_its_tables_and_its_graphs_are_freed_with_the_last_reference(algorithm, tiny_config):
+def test_policies_tables_and_graphs_are_freed(algorithm, tiny_config):
     from mindspore.graph import api
 
     def learn_and_drop(algorithm=algorithm):

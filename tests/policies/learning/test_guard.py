@@ -58,7 +58,7 @@ def batch():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_stop_names_the_metric_and_carries_the_rows_that_were_learned_from(batch, value):
+def test_stop_names_the_metric_and_carries_the_rows(batch, value):
     weights = Weights()
     weights.metrics = {"loss": 0.5, "grad_norm": value}
     message = f"dqn: grad_norm is {value} after this update: lower policy.learn.learning_rate"
@@ -82,7 +82,7 @@ def test_the_rows_of_an_error_do_not_change_with_the_buffer(batch):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_skip_finds_a_bad_parameter_although_all_metrics_are_finite(batch, value, caplog):
+def test_skip_finds_a_bad_parameter_with_finite_metrics(batch, value, caplog):
     weights = Weights()
 
     def learn(batch):

@@ -83,7 +83,7 @@ for policy, batch in [*made[1:], made[0]]:
 # With priorities, and with sequences of which some rows do not count. `proofs.learners` compares four learners, other
 # algorithms, and more updates.
 @pytest.mark.slow
-def test_two_learners_compute_what_one_computes_and_have_the_same_weights():
+def test_two_learners_compute_what_one_computes():
     names = ("dqn", "impala")
     out = run_fresh(SAME, "2", *names, quiet=False, limit=300, **{collectives.NODE_TIMEOUT: "60"})
     assert sorted(line for line in out if line in names) == sorted(names)
@@ -105,7 +105,7 @@ class Averaged(nn.Cell):
         return (*found["one"], *found["two"])
 
 
-def test_the_gradients_of_each_group_are_averaged_in_their_places():
+def test_gradients_of_each_group_are_averaged_in_place():
     shapes = {"a": (2,), "b": (2, 3), "c": (4,)}
     p = {name: ms.Parameter(ms.Tensor(np.zeros(shape, np.float32)), name=name) for name, shape in shapes.items()}
     optim = Optimizer(one=Group(params=[p["a"], p["b"]], rate=0.1), two=Group(params=[p["c"]], rate=0.1))
@@ -122,7 +122,7 @@ def batch_of(index):
     return IndexedBatch(layout, None, np.asarray(index, np.int32))
 
 
-def test_rows_and_what_belongs_to_them_are_divided_and_nothing_else():
+def test_only_rows_and_what_belongs_to_them_are_divided():
     batch = batch_of([[0, 1, 2, 3], [4, 5, 6, 7]])
     inputs = Inputs(
         {"noise": np.arange(16).reshape(2, 4, 2), "rate": np.array([0.1, 0.2])}, {"tau": 0.5, "levels": np.arange(4)}
@@ -147,7 +147,7 @@ def test_sequences_stay_whole():
     ]
 
 
-def test_a_part_weighs_as_much_as_it_has_of_the_rows_that_count_in_each_step():
+def test_a_part_weighs_as_much_as_its_share_of_rows():
     counted = np.array([[True, False, True, True], [False] * 4])
     parts = divided(batch_of([[0, 1, 2, 3], [4, 5, 6, 7]]), Inputs(), 2, counted)
     shares = [given.steps["share"] for _, given in parts]
@@ -177,7 +177,7 @@ def test_what_cannot_be_divided_says_so(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.eager
-def test_a_learner_that_is_killed_ends_the_run_with_one_message_and_a_checkpoint(tmp_path):
+def test_a_killed_learner_ends_the_run_with_a_checkpoint(tmp_path):
     limit = 3
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), collectives.NODE_TIMEOUT: str(limit)}
     # One gradient step per call: its graph has no loop, and compiles faster.

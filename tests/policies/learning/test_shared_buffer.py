@@ -36,7 +36,7 @@ def union(*policies):
 
 
 @pytest.mark.slow
-def test_two_policies_learn_from_one_buffer_what_each_learns_from_rows_of_its_own():
+def test_two_policies_learn_from_one_buffer_as_from_their_own():
     dqn, cloned = policy_of("dqn", **REPLAY), policy_of("bc")
     shared = ReplayBuffer(ROWS, union(dqn, cloned), seed=1)
     values = rows_of(RowLayout(shared.fields), ROWS, np.random.default_rng(0), {"action": 3})
@@ -53,7 +53,7 @@ def test_two_policies_learn_from_one_buffer_what_each_learns_from_rows_of_its_ow
         assert fingerprint(policy.state_dict()) == fingerprint(alone.state_dict())
 
 
-def test_rows_without_a_field_that_is_learned_from_are_refused_by_name():
+def test_rows_without_a_learned_field_are_refused_by_name():
     policy = policy_of("dqn", **REPLAY)
     fields = {name: field for name, field in policy.learn_mode.fields.items() if name != "terminated"}
     buffer = ReplayBuffer(ROWS, fields)
@@ -65,7 +65,7 @@ def test_rows_without_a_field_that_is_learned_from_are_refused_by_name():
     assert "data_pusher writes what the buffer was made for: give it the fields of all its learners" in problem
 
 
-def test_learners_that_expect_another_discount_in_one_field_are_refused():
+def test_learners_with_different_discounts_are_refused():
     one, other = (policy_of("dqn", **REPLAY, **{"policy.learn.gamma": gamma}) for gamma in (0.9, 0.8))
     (problem,) = OffPolicyLearner(
         other.config, other.learn_mode, ReplayBuffer(ROWS, one.learn_mode.fields)

@@ -83,7 +83,7 @@ class Errors(GradientStep):
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_each_drawn_row_gets_the_priority_of_the_step_that_used_it(steps):
+def test_each_drawn_row_gets_the_priority_of_its_step(steps):
     policy = types.SimpleNamespace(
         learn_mode=types.SimpleNamespace(fields={"number": Field()}), spec={"action": {"kind": "box"}}
     )
@@ -113,7 +113,7 @@ class Descend(nn.Cell):
 
 
 @pytest.mark.parametrize("form", ["kernels", "plain"])
-def test_each_group_is_moved_in_its_own_way_and_stays_where_it_is_not_named(form, monkeypatch):
+def test_each_named_group_is_moved_in_its_own_way(form, monkeypatch):
     if form == "plain":
         monkeypatch.setattr(kernels, "compiled", lambda: False)
     start = np.array([1.0, -2.0, 0.5], np.float32)

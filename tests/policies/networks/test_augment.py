@@ -29,7 +29,7 @@ def np_shift(x, shift):
     return made
 
 
-def test_images_are_moved_and_repeat_their_edges_and_other_leaves_stay():
+def test_images_are_moved_and_repeat_their_edges():
     leaves, rng = observation_leaves(BOTH), np.random.default_rng(0)
     values = [rng.integers(0, 256, (6, *leaf.field.shape)).astype(leaf.field.dtype) for leaf in leaves]
     cell = RandomShift(leaves, 3)
@@ -46,7 +46,7 @@ def test_images_are_moved_and_repeat_their_edges_and_other_leaves_stay():
 @pytest.mark.parametrize(
     ("algorithm", "action"), [("dqn", discrete(3)), pytest.param("sac", space_of(2), marks=pytest.mark.slow)]
 )
-def test_learning_sees_moved_images_and_a_state_keeps_how_they_move(algorithm, action):
+def test_learning_sees_moved_images_as_the_state_says(algorithm, action):
     settings = {"policy.model.cnn": [[4, 3, 2]], "policy.model.cnn_dim": 8}
     plain, moving = (
         kit.make_policy(algorithm, BOTH, action, **settings, **{"policy.model.augment": n}) for n in (0, 2)

@@ -28,7 +28,7 @@ def seed_of(number):
 
 @pytest.mark.parametrize("fused", [False, drops(True)])
 @pytest.mark.parametrize(("rate", "seed", "number"), [(0.01, 0, 0), (0.5, -1, 1), (0.9, 2**31 - 1, 7)])
-def test_the_dropped_numbers_are_those_of_the_stream_and_the_others_keep_the_mean(rate, seed, number, fused):
+def test_the_dropped_numbers_follow_the_stream(rate, seed, number, fused):
     layer = Dropout(rate, number)
     if fused:
         fuse_layers(layer)
@@ -52,7 +52,7 @@ def test_layers_seeds_and_rows_drop_independently():
 
 @pytest.mark.parametrize("activation", ["relu", "silu"])
 @pytest.mark.parametrize("norm", ["none", "layer"])
-def test_dropout_follows_each_linear_layer_and_precedes_its_normalization(norm, activation):
+def test_dropout_follows_linear_layers_before_normalization(norm, activation):
     net = MLP(3, [8, 5], activation, None, np.random.default_rng(0), norm, 0.4)
     x = np.random.default_rng(1).standard_normal((9, 3)).astype(np.float32)
     expected = x.astype(np.float64)

@@ -90,7 +90,7 @@ def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows
 
 
 @pytest.mark.parametrize(("activation", "hidden"), [("relu", [17, 8]), ("tanh", [8, 3]), ("silu", [9])])
-def test_normalized_layers_have_the_values_and_gradients_of_the_plain_ones(activation, hidden):
+def test_normalized_layers_equal_the_plain_ones(activation, hidden):
     x = to_device(np.random.default_rng(1).standard_normal((33, 5)).astype(np.float32))
     plain, fused = (Slope(Layers(5, hidden, activation, "layer")) for _ in range(2))
     fuse_layers(fused)
@@ -110,7 +110,7 @@ def test_normalized_layers_have_the_values_and_gradients_of_the_plain_ones(activ
     ],
 )
 @pytest.mark.parametrize("scale", [1.0, 1 / 255])
-def test_convolutions_have_the_values_and_gradients_of_the_plain_ones(shape, layers, scale):
+def test_convolutions_equal_the_plain_ones(shape, layers, scale):
     draw = np.random.default_rng(1)
     images = draw.integers(0, 256, (9, *shape)).astype(np.uint8)
     x = to_device(images if scale != 1.0 else draw.standard_normal(images.shape).astype(np.float32))
@@ -139,7 +139,7 @@ def with_biases(net):
         ((2, 5, 6), [(5, 3, 1)]),
     ],
 )
-def test_decoders_of_images_have_the_values_and_gradients_of_the_plain_ones(shape, layers):
+def test_decoders_of_images_equal_the_plain_ones(shape, layers):
     x = np.random.default_rng(2).standard_normal((9, 5)).astype(np.float32)
     plain, fused = (Slope(with_biases(ImageDecoder(5, shape, layers, np.random.default_rng(0)))) for _ in range(2))
     fuse_layers(fused)
@@ -153,7 +153,7 @@ def test_decoders_of_images_have_the_values_and_gradients_of_the_plain_ones(shap
     assert fused.net.fused is None
 
 
-def test_a_residual_tower_has_the_values_and_gradients_of_the_plain_one():
+def test_a_residual_tower_equals_the_plain_one():
     x = to_device(np.random.default_rng(1).standard_normal((6, 2, 3, 4)).astype(np.float32))
 
     def tower():
@@ -247,7 +247,7 @@ def test_networks_have_the_values_and_gradients_of_their_layers(network, spec, h
 
 
 @pytest.mark.parametrize("network", [ActionValue, DeterministicActor])
-def test_large_networks_have_the_values_and_gradients_of_their_layers(network, monkeypatch):
+def test_large_networks_equal_their_layers(network, monkeypatch):
     """From 2^20 multiplications on zeros are left out, and the slope of ReLU is a mask."""
     shapes = [(1,), (3,)] if network is ActionValue else [(3,)]
     rng = np.random.default_rng(9)
@@ -271,7 +271,7 @@ def test_the_log_deviation_of_a_fused_actor_keeps_its_bounds(monkeypatch):
         assert not any(gradient.asnumpy().any() for gradient in outputs[-2:])
 
 
-def test_the_objectives_of_critics_have_the_same_values_and_gradients(monkeypatch):
+def test_the_objectives_of_critics_equal_the_plain_ones(monkeypatch):
     rng = np.random.default_rng(8)
     q = to_device(rng.standard_normal((3, 9)).astype(np.float32))
     second, third, reward = (to_device(rng.standard_normal(9).astype(np.float32)) for _ in range(3))

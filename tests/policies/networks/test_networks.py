@@ -175,7 +175,7 @@ def test_tanh_and_its_gradient_are_exact_far_from_zero_too(kind):
 @needs_kernels
 @pytest.mark.parametrize("sizes", [(3, 5), (4, 64, 64), (33, 128, 16, 8), (130, 256, 70)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_a_network_that_acts_by_kernels_computes_what_float64_does_and_follows_its_parameters(sizes, activation):
+def test_a_network_of_kernels_computes_what_float64_does(sizes, activation):
     acting = MLP(sizes[0], sizes[1:], activation, 1.0, rng(3), "none").host()
     for net in (acting, deepcopy(acting)):
         for shape in ((1,), (4,), (7,), (8,), (2, 5), (200,)):
@@ -192,7 +192,7 @@ def test_a_network_that_acts_by_kernels_computes_what_float64_does_and_follows_i
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_kernels)])
-def test_a_convolution_of_a_board_is_that_of_float64_and_a_copy_has_its_own_weights(compiled, relu, monkeypatch):
+def test_a_convolution_of_a_board_is_that_of_float64(compiled, relu, monkeypatch):
     monkeypatch.setattr(numpy_encoders, "compiled", lambda: compiled)
     weight, bias = (rng(5).standard_normal(shape).astype(np.float32) for shape in ((32, 3, 3, 3), (32,)))
     x = rng(6).standard_normal((5, 4, 6, 3)).astype(np.float32)
@@ -233,7 +233,7 @@ def test_images_are_encoded_in_numpy_only_with_the_kernels(compiled, monkeypatch
             np.testing.assert_allclose(mine, expected, atol=1e-5)
 
 
-def test_convolutions_begin_orthogonal_so_that_an_image_counts_as_much_as_a_vector():
+def test_convolutions_begin_orthogonal():
     net = ConvNet((4, 84, 84), encoder.NATURE_CNN, 64, rng())
     for convolution in net.convolutions:
         weight = convolution.weight.asnumpy().reshape(len(convolution.weight), -1)
@@ -241,7 +241,7 @@ def test_convolutions_begin_orthogonal_so_that_an_image_counts_as_much_as_a_vect
         assert not convolution.bias.asnumpy().any()
 
 
-def test_convolutions_are_chosen_by_the_shorter_side_of_the_image():
+def test_convolutions_follow_the_shorter_side_of_the_image():
     model = Config(cnn=[])
     chosen = {side: list(encoder.layers_of((4, side, 90), model)) for side in (3, 15, 16, 63, 64)}
     grid, small, large = [(16, 3, 1)], [(16, 3, 2), (32, 3, 2)], [(32, 8, 4), (64, 4, 2), (64, 3, 1)]
@@ -275,7 +275,7 @@ def test_an_actor_compiles_at_most_once_for_each_power_of_two():
     assert act._compiled.signatures == 5
 
 
-def test_a_large_network_acts_by_graph_and_a_small_one_on_the_host():
+def test_a_large_network_acts_by_graph_and_a_small_one_by_numpy():
     small = network(ActorCritic, VECTOR, discrete(2))
     large = network(ActorCritic, VECTOR, discrete(2), hidden=[1500, 1500])
     assert not isinstance(acting_network(small, "auto", "act"), GraphNetwork)
@@ -308,7 +308,7 @@ class Squared(nn.Cell):
 LEAVES = observation_leaves(VECTOR)
 
 
-def test_a_network_that_overrides_what_its_numpy_form_is_of_acts_through_its_graph(caplog):
+def test_a_network_with_an_overridden_part_acts_by_graph(caplog):
     net = network(Doubled, VECTOR, discrete(2))
     act = acting_network(net, "auto", "mine.act", LEAVES)
     assert isinstance(act, GraphNetwork)
@@ -320,7 +320,7 @@ def test_a_network_that_overrides_what_its_numpy_form_is_of_acts_through_its_gra
         acting_network(net, "numpy", "mine.act", LEAVES)
 
 
-def test_a_network_that_computes_something_else_than_its_numpy_form_acts_through_its_graph(caplog):
+def test_a_network_unlike_its_numpy_form_acts_by_graph(caplog):
     net = network(Renamed, VECTOR, discrete(2))
     assert not isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
     before = [p.asnumpy().copy() for p in net.get_parameters()]
@@ -442,7 +442,7 @@ def test_an_encoder_that_does_anything_else_has_no_numpy_form_and_says_why(layer
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (1, 6)])
-def test_orthogonal_rows_or_columns_have_the_gain_as_their_length(shape):
+def test_orthogonal_rows_have_the_gain_as_their_length(shape):
     w = orthogonal(shape, 2.0, rng()).astype(np.float64)
     product = w @ w.T if shape[0] <= shape[1] else w.T @ w
     np.testing.assert_allclose(product, 4.0 * np.eye(min(shape)), atol=1e-6)
@@ -455,7 +455,7 @@ def test_the_uniform_start_stays_in_its_bound_and_fills_it():
     assert abs(w.mean()) < 0.02
 
 
-def test_a_linear_layer_starts_orthogonal_with_zero_bias_or_uniform():
+def test_a_linear_layer_starts_orthogonal_or_uniform():
     orthogonal_layer, uniform_layer = Linear(4, 3, 1.0, rng()), Linear(4, 3, None, rng())
     assert orthogonal_layer.bias.asnumpy().tolist() == [0.0, 0.0, 0.0]
     assert np.abs(uniform_layer.bias.asnumpy()).max() <= 0.5
@@ -465,7 +465,7 @@ def test_a_linear_layer_starts_orthogonal_with_zero_bias_or_uniform():
 # Normalizer
 
 
-def test_the_normalizer_scales_to_zero_mean_and_unit_variance_and_clips():
+def test_the_normalizer_scales_and_clips():
     normalizer = Normalizer(1)
     x = np.array([[1.0], [3.0], [1000.0]], np.float32)
     assert normalizer(to_device(x)).asnumpy().tolist() == [[1.0], [3.0], [10.0]]

@@ -63,7 +63,7 @@ def test_a_noisy_layer_by_hand():
     assert value(layer(to_device(x))).tolist() == layer.host()(x).tolist() == [[31.0, 63.0]]
 
 
-def test_a_noisy_layer_starts_with_uniform_means_and_one_deviation():
+def test_a_noisy_layer_starts_uniform_with_one_deviation():
     layer = NoisyLinear(16, 100, 0.5, rng())
     for mean in (layer.mean.weight.asnumpy(), layer.mean.bias.asnumpy()):
         assert 0.2 < np.abs(mean).max() <= 0.25
@@ -72,7 +72,7 @@ def test_a_noisy_layer_starts_with_uniform_means_and_one_deviation():
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_every_row_can_have_noise_of_its_own_and_each_layer_takes_its_part(activation):
+def test_every_row_can_have_noise_of_its_own(activation):
     net = NoisyMLP(3, [5, 4], activation, 0.5, rng())
     assert place_noise(net) == (3 + 5) + (5 + 4)
     x, noise, p = 3.0 * draw(6, 3), draw(6, 17, seed=2), parameters(net)
@@ -128,7 +128,7 @@ def policy(noisy):
     noisy.load_state_dict(state)
 
 
-def test_each_acting_step_and_each_row_has_noise_of_its_own_and_evaluation_none(policy):
+def test_each_acting_row_has_its_own_noise_but_evaluation_none(policy):
     same = np.repeat(OBS[:1], 200, axis=0)
     rows = policy.collect_mode.forward(same)["action"]
     assert len(np.unique(rows)) > 1

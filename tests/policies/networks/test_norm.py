@@ -31,7 +31,7 @@ def layer(x, weight, bias):
     return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-5) * weight + bias
 
 
-def test_the_normalization_comes_before_the_activation_and_forgets_mean_and_scale_of_a_row():
+def test_the_normalization_comes_before_the_activation():
     net = MLP(2, [2], "relu", None, np.random.default_rng(0), "layer")
     net.layers[0].weight.asnumpy()[...] = np.eye(2)
     net.layers[0].bias.asnumpy()[...] = 0.0
@@ -93,7 +93,7 @@ WITH_CRITICS = {
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_critics_alone_have_it_if_asked_for_and_where_there_are_none_it_is_refused(algorithm, tiny_config):
+def test_only_critics_are_normalized_if_asked_for(algorithm, tiny_config):
     if algorithm not in WITH_CRITICS:
         with pytest.raises(ConfigError, match=r"policy\.model\.norm.*'critics'"):
             tiny_config(algorithm, **{"policy.model.norm": "critics"})

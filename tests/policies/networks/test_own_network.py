@@ -53,7 +53,7 @@ def test_a_checkpoint_of_another_class_of_network_is_refused(monkeypatch):
     trained.load_state_dict(trained.state_dict())
 
 
-def test_a_network_of_the_package_is_known_by_its_class_so_that_its_file_can_move(monkeypatch):
+def test_a_network_of_the_package_is_known_by_its_class(monkeypatch):
     policy = policy_of(ActorCritic, monkeypatch)
     moved = "minding.policies.older.room:ActorCritic"
     policy.load_state_dict({**policy.state_dict(), "network": moved})
@@ -73,7 +73,7 @@ def test_a_network_of_the_user_is_known_by_its_module_and_class(monkeypatch):
             policy.load_acting_arrays(arrays, other)
 
 
-def test_a_network_of_the_running_script_is_known_by_the_scripts_file(monkeypatch):
+def test_a_network_of_the_script_is_known_by_its_file(monkeypatch):
     monkeypatch.setattr(Deeper, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "somewhere/my_script.py", raising=False)
     policy = policy_of(Deeper, monkeypatch)

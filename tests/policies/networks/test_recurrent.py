@@ -154,7 +154,7 @@ def test_both_forms_equal_the_formula(cell, scale):
 
 
 @pytest.mark.parametrize("preset", ["repeat_previous_ppo_gtrxl", "pendulum_dt"])
-def test_heads_that_do_not_divide_the_units_are_refused_with_a_number_that_fits(preset):
+def test_heads_that_do_not_divide_suggest_a_number(preset):
     message = r"memory_heads=5 with policy\.model\.memory_dim=32: .* use policy\.model\.memory_heads=4"
     with pytest.raises(ConfigError, match=message):
         compile_run(preset, ["policy.model.memory_heads=5"])
@@ -196,7 +196,7 @@ def test_what_is_remembered_is_what_the_network_last_returned(build, backend):
     assert not mode.forward(numbers(2, 4))["memory"].any()
 
 
-def test_collecting_and_evaluating_remember_their_own_environments(build):
+def test_collecting_and_evaluating_remember_their_own(build):
     policy = build()
     obs = numbers(3, 4)
     policy.collect_mode.forward(obs)
@@ -209,7 +209,7 @@ def test_collecting_and_evaluating_remember_their_own_environments(build):
     assert np.array_equal(policy.collect_mode.memory, remembered)
 
 
-def test_a_state_holds_what_is_remembered_in_the_middle_of_episodes(build):
+def test_a_state_holds_memories_in_the_middle_of_episodes(build):
     policy, other = build(), build(seed=1)
     obs = numbers(3, 4)
     policy.collect_mode.forward(obs)
@@ -224,7 +224,7 @@ def test_a_state_holds_what_is_remembered_in_the_middle_of_episodes(build):
     assert np.array_equal(state["acting"]["memory"]["rows"], following["memory"])
 
 
-def test_another_number_of_environments_is_an_error_that_says_what_to_do(build):
+def test_another_number_of_environments_is_an_error(build):
     mode = build().collect_mode
     mode.forward(numbers(3, 4))
     message = r"ppo\.collect_mode remembers 3 environments and was given 2 observations: .*call reset\(\) before"
@@ -284,7 +284,7 @@ class Unrolling(nn.Cell):
         pytest.param(GTrXL, "fused", 6, marks=needs_kernels),
     ],
 )
-def test_sequences_are_steps_one_after_another_with_their_gradients(kind, form, size):
+def test_sequences_are_consecutive_steps_with_gradients(kind, form, size):
     cell, one_step = drawn(kind, size), FORMULAS[kind]
     if form == "fused":
         fuse_layers(cell)
@@ -322,7 +322,7 @@ class TakingIn(nn.Cell):
 
 
 @pytest.mark.parametrize("kind", [GRU, LSTM, GTrXL])
-def test_what_is_taken_in_is_remembered_and_what_is_left_out_changes_nothing(kind):
+def test_what_is_left_out_of_a_memory_changes_nothing(kind):
     cell = built(kind, 6 if kind is GTrXL else SIZE)
     x, rows = numbers(STEPS, SEQUENCES, FEATURES, seed=8), memory_rows(SEQUENCES, cell)
     # All of the first sequence, the last two of the second, nothing of the third.

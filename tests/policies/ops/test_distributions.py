@@ -95,7 +95,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_log_probabilities_of_drawn_actions_equal_the_compiled_ones(name):
+def test_drawn_actions_have_the_compiled_log_probabilities(name):
     space, size = HEADS[name]
     head = make_action_head(space, 5, rng(), gain=1.0, log_std=-0.7)
     logits = rng(1).standard_normal((200, size)).astype(np.float32)

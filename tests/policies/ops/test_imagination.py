@@ -75,7 +75,7 @@ def test_gradients_flow_through_rewards_decays_and_values():
         assert_gradient(compiled, reference, (reward, decay, v)[k])
 
 
-def test_weights_are_the_chance_to_be_reached_and_begin_with_the_start_itself():
+def test_weights_are_the_chance_to_be_reached():
     found = value(reach_weights(device([1.0, 0.0]), device([[0.5, 0.5], [0.25, 1.0], [1.0, 1.0]])))
     assert found.tolist() == [[1.0, 0.0], [0.5, 0.0], [0.125, 0.0]]
     assert value(reach_weights(device([1.0]), device([[0.5]]))).tolist() == [[1.0]]
@@ -89,7 +89,7 @@ def test_percentiles_are_those_of_numpy(count):
     np.testing.assert_allclose(value(percentiles(device(x), shares)), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_scale_is_the_range_of_the_running_means_and_has_a_floor():
+def test_the_scale_is_the_range_of_the_means_with_a_floor():
     running, low, high = NO_RANGE, 0.0, 0.0
     weight, means = 0.0, np.zeros(2)
     for k, (low, high) in enumerate([(-1.0, 4.0), (-3.0, 9.0), (0.0, 2.0)]):
@@ -124,7 +124,7 @@ def test_a_share_of_the_probabilities_is_uniform():
     np.testing.assert_allclose(value(mixed(device([[90.0, 0.0]]), 0.1)), [[0.95, 0.05]], rtol=1e-6)
 
 
-def test_draws_follow_the_distribution_and_the_numpy_form_draws_the_same():
+def test_draws_follow_the_distribution_in_both_forms():
     rows, p = 20_000, np.array([0.1, 0.55, 0.05, 0.3])
     number = np.random.default_rng(1).random(rows, dtype=np.float32)
     hot = value(drawn(device(np.tile(p, (rows, 1))), device(number), device(BEFORE), device(TABLE)))
@@ -144,7 +144,7 @@ def test_a_draw_at_either_end_is_a_class():
     assert value(likeliest(device([[0.2, 0.5, 0.2, 0.1]]), device(TABLE))).tolist() == [[0, 1, 0, 0]]
 
 
-def test_gradients_flow_through_a_draw_as_through_the_probabilities():
+def test_gradients_flow_through_a_draw():
     number, weight = device([0.3, 0.9]), device(np.arange(8.0).reshape(2, 4))
 
     def weighted(p):
@@ -163,7 +163,7 @@ def test_the_divergence_and_the_entropy_of_whole_latents():
 
 
 @pytest.mark.parametrize(("side", "free"), [(0, 0.0), (1, 0.0), (0, 4.7), (1, 4.7)])
-def test_one_part_trains_the_prior_and_the_other_the_posterior_and_neither_below_the_free_nats(side, free):
+def test_prior_and_posterior_have_their_parts_of_the_divergence(side, free):
     fixed, moving = np_mixed(logits(0), 0.01), logits(2)
 
     def reference(x):

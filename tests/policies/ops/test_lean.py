@@ -20,7 +20,7 @@ def test_lean_forms_compute_what_their_names_say(function, inputs, expected):
     assert function(*[ms.Tensor(x) for x in inputs]).asnumpy().tolist() == expected
 
 
-def test_the_mean_of_a_scalar_is_itself_and_scalars_are_stacked_in_order():
+def test_the_mean_of_a_scalar_is_itself_and_scalars_stack():
     two, three = ms.Tensor(np.float32(2)), ms.Tensor(np.float32(3))
     assert float(primitives.mean(two)) == 2.0
     assert primitives.stacked((two, three)).asnumpy().tolist() == [2.0, 3.0]

@@ -126,7 +126,7 @@ def test_rewards_and_loss_are_those_of_the_formula(make, state_only, monkeypatch
         airl.estimate(given)
 
 
-def test_the_reward_of_a_small_process_is_recovered_up_to_shaping(make):
+def test_a_small_processs_reward_is_recovered_up_to_shaping(make):
     """The agent is soft-optimal for f after each rollout: exact in place of PPO."""
     log_pi = np.full((STATES, ACTIONS), -np.log(ACTIONS))
     airl, rng, every = make(log_pi), np.random.default_rng(0), np.eye(STATES)

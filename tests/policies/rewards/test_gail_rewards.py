@@ -177,7 +177,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_formula(make, penalty, monk
         np.testing.assert_allclose(found[name], wanted, rtol=1e-3, atol=2e-5, err_msg=name)
 
 
-def test_half_of_every_minibatch_is_the_experts_and_resets_are_no_steps(gail, monkeypatch):
+def test_experts_are_half_of_each_minibatch_and_resets_no_steps(gail, monkeypatch):
     batches = []
     update = gail._update
     monkeypatch.setattr(gail, "_update", lambda batch, inputs: (batches.append(batch), update(batch, inputs))[1])

@@ -61,7 +61,7 @@ def mlp(params, name, x):
     return x @ params[f"{name}.head.weight"].T.astype(np.float64) + params[f"{name}.head.bias"]
 
 
-def test_rewards_are_errors_before_learning_over_the_deviation_of_their_discounted_sums(rnd):
+def test_rewards_are_errors_over_the_deviation_of_their_sums(rnd):
     before, given = rnd.state_dict()["params"], rollout()
     found = rnd.estimate(given)
     after = given.next_obs()
@@ -89,7 +89,7 @@ def test_only_what_predicts_learns_and_its_errors_fall(rnd):
     assert not {name for name in moved if name.startswith("target.")}
 
 
-def test_equal_errors_in_the_first_steps_are_not_divided_by_their_lack_of_spread(rnd):
+def test_equal_first_errors_are_not_divided_by_their_spread(rnd):
     errors = np.full((1, ENVS), 0.25, np.float32)
     first = dataclasses.replace(rollout(), reward=errors, terminated=errors > 1)
     # Sums 0 and 0.25; without those of 0 the reward was 2,500.
@@ -209,7 +209,7 @@ def convolved(params, name, x):
     return x @ params[f"{name}.head.weight"].T.astype(np.float64) + params[f"{name}.head.bias"]
 
 
-def test_images_are_whitened_pixel_by_pixel_and_clipped_at_5_deviations(rnd_of_images):
+def test_images_are_whitened_by_pixel_and_clipped(rnd_of_images):
     before, given = rnd_of_images.state_dict()["params"], images()
     found = rnd_of_images.estimate(given).reward
     seen = given.next_obs().reshape(STEPS * ENVS, 2, 5, 5).astype(np.float64)

@@ -78,7 +78,7 @@ def params(model):
     return {name: value.asnumpy().astype(np.float64) for name, value in model.params.items()}
 
 
-def test_pairs_are_uniform_and_parts_are_of_equal_length_within_their_episodes(make):
+def test_pairs_are_uniform_and_of_equal_length(make):
     model = make()
     worse, better = model._pairs((4000, 1))
     assert (RETURNS[worse] < RETURNS[better]).all()
@@ -116,7 +116,7 @@ def test_loss_and_rewards_are_those_of_the_formula(make, output, monkeypatch):
     assert len(told) == 1
 
 
-def test_it_learns_what_ranks_tell_and_goes_on_exactly_from_what_it_saved(make):
+def test_it_learns_what_ranks_tell_and_resumes_exactly(make):
     model = make(**{"policy.other.trex.n_update": 200})
     assert model.state_dict()["fit"] == {}
     found = model.estimate(rollout(3.0))

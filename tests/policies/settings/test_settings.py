@@ -50,7 +50,7 @@ def test_the_settings_do_not_load_mindspore():
     assert done.stdout.split() == ["False", *ALGORITHMS]
 
 
-def test_an_algorithm_without_settings_is_an_error_that_names_the_file(tmp_path, monkeypatch):
+def test_an_algorithm_without_settings_names_the_file(tmp_path, monkeypatch):
     (tmp_path / "odd.py").write_text("")
     monkeypatch.setattr(minding.policies, "__path__", [*minding.policies.__path__, str(tmp_path)])
     with pytest.raises(ConfigError, match=r"policies/odd\.py has no settings"):
@@ -66,7 +66,7 @@ def test_only_algorithms_that_act_in_a_unit_box_need_its_limits():
 
 
 @pytest.mark.parametrize("kind", ANY_ACTIONS)
-def test_the_error_of_an_action_space_names_algorithms_that_act_in_it(kind):
+def test_a_wrong_action_space_names_algorithms_that_fit(kind):
     for entry in ALGORITHMS.values():
         if kind not in entry.actions:
             with pytest.raises(SpaceError, match=f"a {kind} space: choose another algorithm, such as") as error:
@@ -76,7 +76,7 @@ def test_the_error_of_an_action_space_names_algorithms_that_act_in_it(kind):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_each_algorithm_is_searched_over_values_that_its_settings_can_have(name):
+def test_each_algorithm_is_searched_over_valid_values(name):
     schema = {**RUN_SCHEMA, "env": config_schema(), "policy": ALGORITHMS[name].config_schema()}
     space = ALGORITHMS[name].search_space()
     assert check_space(space, schema, name) == space
@@ -151,7 +151,7 @@ def test_a_convolution_has_channels_kernel_and_stride(layer):
     compile_run(user, ["policy.model.cnn=[[8, 3, 1]]"])
 
 
-def test_the_sizes_that_may_fill_memory_are_told_from_the_largest_on():
+def test_sizes_that_fill_memory_are_told_from_the_largest_on():
     user = Config(policy={"type": "dqn"}, env={"env_id": "CartPole-v1"})
     few = ["run.max_env_step=100000000", "policy.model.hidden=[64, 1024]", "policy.learn.batch_size=100"]
     assert largest_sizes(compile_run(user, [])) == ""

@@ -101,7 +101,7 @@ def test_the_dead_have_nothing_but_the_action_of_the_dead():
     assert not battles.units[0, 0].any()
 
 
-def test_the_script_shoots_at_the_nearest_and_comes_near_round_others():
+def test_the_script_shoots_at_the_nearest():
     battles = placed((1, 1, 40, 0), (1, 4, 40, 0), (4, 4, 40, 0), (8, 1, 40, 0))
     orders = attack_nearest(battles.field, survey(battles.field, battles.units))
     assert orders.target.tolist() == [[1, -1]]
@@ -173,7 +173,7 @@ def legal_actions(mask, rng):
     return np.where(mask, rng.random(mask.shape), -1).argmax(axis=-1)
 
 
-def test_battles_that_begin_anew_change_nothing_that_is_seen_in_others():
+def test_battles_that_begin_anew_change_no_others():
     rng = np.random.default_rng(0)
     vector = BattleVector(5, "3v3", global_state=True)
     obs, _ = vector.reset(seed=1)

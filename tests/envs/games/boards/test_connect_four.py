@@ -18,7 +18,7 @@ def after(columns):
     return state, over[0], outcome[0]
 
 
-def test_stones_fall_to_the_bottom_and_planes_show_the_player_to_move_first():
+def test_stones_fall_and_planes_show_the_player_to_move_first():
     state, over, outcome = after([3, 3, 0])
     own, other = GAME.planes(state)[0]
     assert (np.argwhere(own).tolist(), np.argwhere(other).tolist()) == ([[4, 3]], [[5, 0], [5, 3]])

@@ -51,7 +51,7 @@ class Squares:
         return np.stack([marks == 1 + player, marks == 2 - player]).astype(np.float32)
 
 
-def test_a_game_of_histories_is_the_game_whatever_positions_are_kept(monkeypatch):
+def test_a_game_of_histories_is_the_game(monkeypatch):
     monkeypatch.setattr(histories, "_HELD", 3)
     ours, theirs, rng = TicTacToe(), HistoryGame(Squares(), 9), np.random.default_rng(0)
     check_rules(theirs)

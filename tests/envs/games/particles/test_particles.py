@@ -104,7 +104,7 @@ def test_steps_are_those_of_mpe2_bit_by_bit(game):
     single.close()
 
 
-def test_spread_ends_when_all_landmarks_are_covered_unless_time_is_up():
+def test_spread_ends_when_covered_or_out_of_time():
     vector = simple_spread(3, max_cycles=4, terminate_on_success=True, N=2)
     vector.reset(seed=0)
     vector.positions[:] = [[0, 0], [5, 5], [5, 5.05], [0, 0.05]]
