@@ -51,6 +51,10 @@ class CodeError(ConfigError):
     """A setting names user code that cannot be loaded, or that fails when a run is built with it."""
 
 
+class UnfilmableError(ConfigError):
+    """The environment cannot render images, at all or on this machine."""
+
+
 class ChainError(MindingError):
     """The middleware of a chain do not fit together, or methods of `task` are called in the wrong order."""
 

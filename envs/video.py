@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 from minding.engine.console import console_logger
-from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.errors import ConfigError, MissingExtraError, UnfilmableError
 from minding.engine.files import Folder, hidden, replace
 from minding.engine.paths import anchored
 from minding.engine.process.packages import import_installed
@@ -25,6 +25,7 @@ from minding.envs.config import env_settings
 from minding.envs.guards.answers import brief
 from minding.envs.making import make_env_manager
 from minding.envs.single.factory import env_factory
+from minding.envs.single.rendering import reason_against
 
 _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
@@ -96,7 +97,8 @@ def record_episodes(
 
     Raises:
       MissingExtraError: if a package that the format needs is not installed.
-      ConfigError: if the environment cannot render images, or the format is unknown.
+      UnfilmableError: if the environment cannot render images here.
+      ConfigError: if the format is unknown, or the file cannot be written.
     """
     _use_no_screen()
     write = video_writer(path)
@@ -110,10 +112,14 @@ def record_episodes(
     except ConfigError as error:
         if "'render_mode'" not in str(error):
             raise
-        raise ConfigError(
+        raise UnfilmableError(
             f"{factory.name} cannot render images: its __init__ has no argument render_mode; add it, and a render() "
             "that returns an array (H, W, 3) for 'rgb_array'"
         ) from error
+    unable = reason_against(film.env)
+    if unable:
+        factory.close(film.env)
+        raise UnfilmableError(f"env.env_id={env_cfg['env_id']!r} cannot be filmed: {unable}")
     # The environment is made here and lent to the manager, because managers do not render.
     made: dict[str, Any] = {
         "wrappers": [],
@@ -165,7 +171,7 @@ def _play_episode(
     episode_return = 0.0
     for steps in range(max_steps):
         if film.fault:
-            raise ConfigError(
+            raise UnfilmableError(
                 f"env.env_id={env_id!r} cannot be filmed: after {steps} steps its render(), with "
                 f"render_mode='rgb_array', returned {film.fault}; expected an image, an array (H, W, 3) of uint8"
             )

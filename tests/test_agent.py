@@ -32,6 +32,7 @@ from minding.engine.errors import (
     ConfigError,
     MindingError,
     NonFiniteError,
+    RunInUseError,
     SetupError,
     ShapeError,
     TrustError,
@@ -71,6 +72,21 @@ class Corridor(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         return np.full(1, self.steps, np.float32), float(action), False, self.steps == 10, {}
+
+
+@pytest.mark.shared_graphs
+def test_a_run_has_one_session_of_a_process_at_a_time(tmp_path):
+    first = agent("ppo", tmp_path, *PARTS["ppo"])
+    first.learn(128)
+    second = minding.load(first.run_dir, progress=False)
+    with pytest.raises(RunInUseError, match=r"in use by another agent or session of this process: close\(\) it first"):
+        second.learn(128)
+    assert first.learn(128).env_step == 256
+    first.close()
+    second = minding.load(first.run_dir, progress=False)
+    assert second.learn(128).env_step == 384
+    steps = read_metrics(first.run_dir / "metrics.csv")["env_step"].tolist()
+    assert sorted(set(steps)) == steps
 
 
 @pytest.mark.shared_graphs

@@ -18,6 +18,8 @@ _IN_USE = (errno.EWOULDBLOCK, errno.EAGAIN)
 _MAX_OWNER = 200
 _held: dict[Path, int] = {}
 """Locks of this process: folder -> file descriptor."""
+_alone: set[Path] = set()
+"""The folders of the runs that have a session in this process."""
 
 
 class RunLock:
@@ -30,10 +32,11 @@ class RunLock:
 
     Args:
       folder: the run folder; `acquire` creates it if it is missing, and `release` removes it again if it is empty.
+      alone: whether no other object with this argument may take part, as two sessions would mix their steps.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = _key(folder)
+    def __init__(self, folder: str | os.PathLike[str], *, alone: bool = False) -> None:
+        self.folder, self._alone = _key(folder), alone
         self._owns = self._made = False
 
     def __enter__(self) -> RunLock:
@@ -41,21 +44,28 @@ class RunLock:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._alone:
+            _alone.discard(self.folder)
         self.release()
 
     def acquire(self) -> None:
         """Takes the lock; does nothing if this process has it already.
 
         Raises:
-          RunInUseError: another process holds the lock; names that process.
+          RunInUseError: another process holds the lock, or another session of this one; names it.
           ConfigError: a link leads out of the folder, see `engine.files.refuse_links`.
         """
-        if self.folder in _held:
-            return
-        descriptor = self._lock()
-        if descriptor is not None:
-            _held[self.folder] = descriptor
-            self._owns = True
+        if self._alone and self.folder in _alone:
+            raise RunInUseError(
+                f"the run {str(self.folder)!r} is in use by another agent or session of this process: close() it first"
+            )
+        if self.folder not in _held:
+            descriptor = self._lock()
+            if descriptor is not None:
+                _held[self.folder] = descriptor
+                self._owns = True
+        if self._alone:
+            _alone.add(self.folder)
 
     def release(self) -> None:
         """Releases the lock if this object took it."""

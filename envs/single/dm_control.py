@@ -6,9 +6,7 @@ which are those of Shimmy.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
 from typing import Any
 
 import gymnasium
@@ -17,24 +15,10 @@ from gymnasium import spaces
 
 from minding.engine.process.packages import import_installed
 from minding.engine.types import Array
+from minding.envs.single.rendering import choose_renderer
 
-
-def _choose_renderer() -> None:
-    """Chooses a renderer for MuJoCo that works without a display, unless there is a display or the user chose one."""
-    if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ:
-        return
-    for name, library in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8")):
-        try:
-            ctypes.CDLL(library)
-        except OSError:
-            continue
-        os.environ["MUJOCO_GL"] = name
-        return
-    os.environ["MUJOCO_GL"] = "off"
-
-
-# dm_control reads this choice when it is imported.
-_choose_renderer()
+# dm_control reads the choice when it is imported.
+choose_renderer()
 import_installed("dm_control")
 from dm_control import suite  # noqa: E402
 

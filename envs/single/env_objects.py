@@ -49,9 +49,9 @@ class GivenVector:
         self._env = env
         self._lent = False
 
-    def __call__(self) -> AnyEnv:
-        kwargs = {key: value for key, value in self.spec.kwargs.items() if key not in _OF_VECTORS}
-        env = gymnasium.make(self.spec.id, disable_env_checker=True, **kwargs)
+    def __call__(self, **kwargs: Any) -> AnyEnv:
+        given = {key: value for key, value in self.spec.kwargs.items() if key not in _OF_VECTORS}
+        env = gymnasium.make(self.spec.id, disable_env_checker=True, **{**given, **kwargs})
         for wrapper in self.spec.kwargs.get("wrappers") or ():
             env = wrapper(env)
         return env

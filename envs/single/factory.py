@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -20,6 +21,7 @@ from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
 from minding.engine.paths import anchored
 from minding.engine.process.packages import import_installed
+from minding.engine.process.runtime import silent
 from minding.envs.config import check_playable
 from minding.envs.envpool import SinglePool
 from minding.envs.guards import open_envs
@@ -31,6 +33,7 @@ from minding.envs.single.id_hints import newest, old_gym, unknown_id
 from minding.envs.single.joined_actions import join_actions
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
+from minding.envs.single.rendering import choose_renderer
 from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
@@ -244,7 +247,10 @@ class EnvFactory:
     def _new(self) -> Any:
         """An environment from the source; environments of several agents get the parallel interface."""
         if isinstance(self.source, EnvSpec):
-            return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
+            # MuJoCo warns about the files of its own models, each time that it compiles one.
+            quiet = silent(2) if "mujoco" in str(self.source.entry_point) else contextlib.nullcontext()
+            with quiet:
+                return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
         env = self.source(**self.kwargs)
         parallel = as_parallel(env, self.name)
         if parallel is not None:
@@ -308,6 +314,7 @@ def env_factory(
       MissingExtraError: if a package that the environment needs is not installed.
     """
     env_id = settings["env_id"]
+    choose_renderer()
     if env_fn is None:
         check_playable(settings)
     if env_fn is None and not env_id:

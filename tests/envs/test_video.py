@@ -8,9 +8,10 @@ import pytest
 from PIL import Image, ImageSequence
 from worlds import Permit
 
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, UnfilmableError
 from minding.envs import video
 from minding.envs.config import env_settings
+from minding.envs.single import env_objects, rendering
 from minding.envs.single.factory import env_factory
 
 
@@ -157,6 +158,35 @@ def test_what_renders_no_pictures_is_refused(name, tmp_path):
         ConfigError, match=rf"'test_video:{name}' cannot be filmed: after 0 steps its render\(\), .* returned None"
     ):
         video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_where_mujoco_cannot_draw_a_film_is_refused(vector, tmp_path, monkeypatch):
+    pytest.importorskip("mujoco")
+    for name in ("MUJOCO_GL", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(rendering, "_LIBRARIES", {"egl": "libnowhere.so"})
+    rendering.choose_renderer.__wrapped__()
+    made = gymnasium.make_vec("Hopper-v5", num_envs=2, vectorization_mode="sync") if vector else "Hopper-v5"
+    for _ in range(2):
+        with pytest.raises(UnfilmableError, match=r"cannot be filmed: MuJoCo .* without a display.*install libegl1"):
+            video.record_episodes(
+                env_objects.env_settings_of(made), FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5
+            )
+
+
+class Left:
+    def reset(self): ...
+
+    def forward(self, obs):
+        return np.zeros(len(obs), np.int64)
+
+
+def test_a_vector_environment_is_filmed(tmp_path):
+    env = env_objects.env_settings_of(gymnasium.make_vec("CartPole-v1", num_envs=2))
+    (end,) = video.record_episodes(env, Left(), tmp_path / "a.gif", seed=3, max_steps=5)
+    assert end.episode_length == 5
+    assert len(shades(tmp_path / "a.gif")) > 1
 
 
 GRAY = np.full((2, 5), 51)

@@ -102,7 +102,9 @@ def _is_bad_input(error: Exception) -> bool:
     folders = (errors.CheckpointError, errors.TrustError, errors.ExportError, errors.MissingExtraError)
     unread = isinstance(error, (*given, *folders)) and not runtime.is_loaded()
     # Others are found when the policy is built.
-    return unread or isinstance(error, (errors.NoCheckpointError, errors.CodeError, errors.SpaceError))
+    return unread or isinstance(
+        error, (errors.NoCheckpointError, errors.CodeError, errors.SpaceError, errors.UnfilmableError)
+    )
 
 
 def _fail(message: str, code: int) -> int:

@@ -61,19 +61,17 @@ def save_policy(
     Raises:
       ConfigError: the folder exists, or cannot be written.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     acting: Any = policy
     arrays, network = acting.acting_arrays()
     try:
         with Scratch(path) as scratch:
             evaluation = None if evaluate is None else evaluate()
-            save_file(
-                # Not `ascontiguousarray`, which turns a single number into an array with an axis.
-                {name: np.asarray(array, order="C") for name, array in arrays.items()},
-                scratch.folder / WEIGHTS,
-                metadata={"format": "minding", "version": __version__, "network": network},
-            )
+            # Not `ascontiguousarray`, which turns a single number into an array with an axis.
+            ordered = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+            about = {"format": "minding", "version": __version__, "network": network}
+            (scratch.folder / WEIGHTS).write_bytes(save(ordered, metadata=about))
             save_own(_shareable(cfg), scratch.folder / CONFIG)
             if clock is not None:
                 save_checkpoint(scratch.folder / LEARNER, {"policy": policy.state_dict()}, {"clock": clock})

@@ -176,7 +176,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         guard = SignalGuard(self.task.interrupt, "stopping before the first iteration")
         with sizes_named(cfg), guard, contextlib.ExitStack() as held:
             # The run is locked before anything is written, and until everything is.
-            held.enter_context(RunLock(self.run_dir.path))
+            held.enter_context(RunLock(self.run_dir.path, alone=True))
             held.enter_context(started)
             self.task.on("resumed", self._say)
             self.task.on("metrics", self._say_row)
