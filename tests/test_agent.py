@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import pickle
+import resource
 import shutil
 import signal
 import subprocess
@@ -549,6 +550,17 @@ def test_a_film_that_fails_costs_no_saved_agent(picture, reason, tmp_path, caplo
     files = ["README.md", "checksums.json", "config.yaml", "learner", "policy.safetensors"]
     assert sorted(os.listdir(folder)) == files
     assert minding.load(folder, trust=True).predict(np.zeros(1)) in (0, 1)
+
+
+def test_a_save_for_which_the_disk_has_no_room_is_one_sentence(pole, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, before[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"save: '.*saved' cannot be written: File too large"):
+            pole.save(tmp_path / "saved", evaluate=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGKILL)"])

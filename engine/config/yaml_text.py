@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -121,3 +122,9 @@ def _check_bounds(text: str) -> None:
         if values > _MAX_VALUES or characters > MAX_BYTES:
             what = f"{_MAX_VALUES:,} values" if values > _MAX_VALUES else f"{MAX_BYTES:,} characters"
             raise ValueError(f"more than {what}, with aliases expanded")
+
+
+def one_line(value: Any) -> str:
+    """A value as YAML on one line: JSON, but its escapes for characters beyond U+FFFF are pairs, which YAML refuses."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)

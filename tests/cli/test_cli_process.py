@@ -63,6 +63,13 @@ def test_output_that_cannot_be_written_does_not_end_the_program(output, message,
     assert (tmp_path / "file").read_text() == "done"
 
 
+def test_a_character_that_the_locale_lacks_is_replaced():
+    script = "from minding.cli.process import prepare_output; prepare_output(); print('1 \\xb1 0', flush=True)"
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=ENV | locale, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("1 ? 0\n", "", 0)
+
+
 WAITS = """
 import ctypes, sys, threading, time
 from minding.cli.process import end_at_signals

@@ -78,8 +78,8 @@ def prepare_output() -> None:
 def _stream(number: int, replaced: TextIO | None) -> TextIO:
     raw: Any = _Output(number, "wb", closefd=False)
     encoding, errors = ("utf-8", "replace") if replaced is None else (replaced.encoding, replaced.errors)
-    if errors == "strict":
-        # A terminal that lacks a character shows a replacement.
+    if errors != "backslashreplace":
+        # A terminal that lacks a character shows a replacement; in the locale C Python would raise.
         errors = "replace"
     if replaced is not None:
         replaced.flush()

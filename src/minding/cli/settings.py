@@ -40,6 +40,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
     """
     from minding.engine.config.compiler import parse_overrides
     from minding.engine.config.options import setting_at
+    from minding.engine.config.yaml_text import one_line
     from minding.engine.errors import ConfigError
 
     given = parse_overrides(overrides)
@@ -50,8 +51,8 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
     for option, key, value in wanted:
         if value is None or value is False:
             continue
-        # JSON is valid YAML, so that the name of a folder stays a string, whatever it looks like.
-        text = f"{key}={json.dumps(value)}"
+        # Quoted, so that the name of a folder stays a string, whatever it looks like.
+        text = f"{key}={one_line(value)}"
         said, meant = setting_at(given, key), setting_at(parse_overrides([text]), key)
         if said not in (None, meant):
             flag = _FLAGS.get(option, f"--{option}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.trust import own_text, save_own
+from minding.engine.config.yaml_text import one_line
 from minding.engine.errors import ConfigError
 from minding.engine.files import Folder
 from minding.engine.paths import absolute
@@ -105,7 +105,7 @@ class RunGroup:
           name: the name of the run's folder and experiment.
           changed: the settings that differ from `cfg`, as KEY=VALUE.
         """
-        placed = (f"exp_name={name}", f"run.out_dir={json.dumps(str(self.folder))}")
+        placed = (f"exp_name={name}", f"run.out_dir={one_line(str(self.folder))}")
         # The code that the settings name was already checked when the user's settings were compiled.
         args = ["train", str(self.settings), *changed, *placed, "--resume", "--trust"]
         return Command(_MINDING, args, self.logs / f"{name}.txt")

@@ -8,6 +8,7 @@ import pytest
 from fakes import refuses
 
 from minding.engine.config.compiler import fill_schema, load_config, opt, parse_overrides
+from minding.engine.config.yaml_text import one_line, parse_yaml
 from minding.engine.errors import ConfigError
 from minding.engine.files import read_bounded, read_text
 
@@ -103,3 +104,11 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
     (tmp_path / "latin").write_bytes(b"a: \xe9")
     with pytest.raises(OSError, match="not UTF-8"):
         read_text(tmp_path / "latin", 100)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "1e3", "null", "\U00020bb7\u00e9", "\U0001f600 '\"\\ud842\\", "\x7f\x85\u2028\t\n"]
+)
+def test_a_text_on_one_line_is_read_back_as_it_was(text):
+    assert "\n" not in one_line(text)
+    assert parse_yaml(one_line(text)) == text
