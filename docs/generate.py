@@ -68,8 +68,8 @@ def of_algorithm(name: str) -> str:
     lacking = ", ".join(f"`{path}`" for path in common if path not in own)
     but = f" but {lacking}" if lacking else ""
     text = (
-        f"Also the keys of [nearly all]({REFERENCE}#keys-of-nearly-all-algorithms){but} and of "
-        f"[several algorithms]({REFERENCE}#keys-of-several-algorithms), here with their default if it differs. {named}."
+        f"Also keys of [nearly all]({REFERENCE}#keys-of-nearly-all-algorithms){but} and "
+        f"[several algorithms]({REFERENCE}#keys-of-several-algorithms), with defaults that differ: {named}."
     )
     table = keys({path: option for path, option in own.items() if path not in others})
     wrapped = textwrap.fill(text, 120, initial_indent="\n", break_on_hyphens=False)

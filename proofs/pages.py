@@ -175,7 +175,7 @@ def _seeds(results: Results) -> str:
             "" if proof.target is None else f"{proof.target:g}",
             f"{sum(good):.0f} of {len(good)}" if good else f"{len(scores)}",
             _score(found.mean.value),
-            _score(found.iqm.value),
+            _score(found.iqm.value) if found.n > 3 else "",
             f"{_score(found.iqm.low)} to {_score(found.iqm.high)}"
             if found.n > 2 and found.iqm.low < found.iqm.high
             else "",
