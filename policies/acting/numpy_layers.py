@@ -56,7 +56,7 @@ EPSILON = 1e-5
 
 
 class Composition:
-    """What is made of layers and described once for MindSpore and NumPy, see `compositions`.
+    """A network or a part of one that is described once for MindSpore and NumPy, see `compositions`.
 
     A subclass names its parts, which are layers, arrays and settings, in `made_of`. In NumPy they are given by these
     names; a cell that is derived from the subclass has attributes of these names, from which it makes the NumPy form.

@@ -22,7 +22,7 @@ from minding.policies.acting import arrays, numpy_encoders, numpy_layers
 
 
 def traced_form(cell: Any, count: int) -> numpy_encoders.Steps:
-    """The NumPy form of an encoder that takes so many leaves.
+    """The NumPy form of an encoder that takes `count` leaves.
 
     Raises:
       AttributeError: if it does anything else than described above, with the reason.
