@@ -215,7 +215,11 @@ class Readers:
             compile_run(RunDir.open(self.run).load_config(learns=True))
             return "read"
         finally:
-            if (sys.path, {*sys.modules} - modules) != (path, set()):
+            more, here = {*sys.modules} - modules, [*sys.path]
+            for name in more:
+                del sys.modules[name]
+            sys.path[:] = path
+            if more or here != path:
                 raise AssertionError("a module was imported, or the path has changed")
 
     def _which(self, name: str) -> str:
