@@ -75,7 +75,7 @@ class ToyMode:
         return self.arrays["weight"] * obs + self.arrays["bias"] + eps * noise
 
     def factory(self):
-        return functools.partial(remake_mode, generator_state(self.rng), self.seed)
+        return functools.partial(remake_mode, type(self), generator_state(self.rng), self.seed)
 
     def weights(self):
         return self.arrays
@@ -87,11 +87,11 @@ class ToyMode:
         restore_generator(self.rng, state["rng"])
 
 
-def remake_mode(state, seed, lane):
+def remake_mode(kind, state, seed, lane, *own):
     rng = SeedStreams(seed).generator(f"act.{lane.index}")
     if lane.index == 0:
         restore_generator(rng, state)
-    return ToyMode(lane.weights, rng, seed)
+    return kind(lane.weights, rng, seed, *own)
 
 
 class ServedPolicy(ToyPolicy):
@@ -137,10 +137,7 @@ class ServedFactory:
         return ToyNetwork(lane.weights, self.event), frozenset({1})
 
     def on_network(self, lane, network):
-        rng = SeedStreams(self.seed).generator(f"act.{lane.index}")
-        if lane.index == 0:
-            restore_generator(rng, self.rng)
-        return ServedMode(lane.weights, rng, self.seed, self.event, network)
+        return remake_mode(ServedMode, self.rng, self.seed, lane, self.event, network)
 
 
 class ToyNetwork:

@@ -1,20 +1,19 @@
 """Iterations that several collectors share: the same on every transport, whoever dies, and from every checkpoint."""
 
 import dataclasses
-import functools
 import importlib.util
 
 import numpy as np
 import pytest
 from fakes import CountingEnv, refuses
-from lane_toys import plain
+from lane_toys import ToyMode, plain
 
 from minding.configs import compile_run, load_preset
 from minding.engine import ChainError, CheckpointError, OnlineRLContext, Task, declare
 from minding.engine.data.rollout_joins import join_shards
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.lanes.shipping import PickledMembers
-from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.seeding import SeedStreams
 from minding.engine.types import LaneContext
 from minding.envs import make_collector_env
 from minding.middleware import StepCollector, gae_estimator
@@ -29,13 +28,8 @@ def cfg():
     return compile_run(load_preset("cartpole_ppo"), settings)
 
 
-@dataclasses.dataclass(eq=False)
-class Mode:
+class Mode(ToyMode):
     """Pushes the cart by the sign of a product with two weights and noise; values a state at another one."""
-
-    arrays: dict
-    rng: np.random.Generator
-    seed: int = 0
 
     record_fields = ("value", "noise")
     memory = None
@@ -50,29 +44,10 @@ class Mode:
 
     def reset(self, env_ids=None): ...
 
-    def factory(self):
-        return functools.partial(remade, generator_state(self.rng), self.seed)
-
-    def weights(self):
-        return self.arrays
-
-    def state_dict(self):
-        return {"rng": generator_state(self.rng)}
-
-    def load_state_dict(self, state):
-        restore_generator(self.rng, state["rng"])
-
-
-def remade(state, seed, lane):
-    rng = SeedStreams(seed).generator(f"act.{lane.index}")
-    if lane.index == 0:
-        restore_generator(rng, state)
-    return Mode(lane.weights, rng, seed)
-
 
 def new_mode():
     arrays = {"w": np.array([0.1, 0.5, -0.2, 0.3]), "v": np.zeros(4)}
-    return Mode(arrays, SeedStreams(0).generator("act.0"))
+    return Mode(arrays, SeedStreams(0).generator("act.0"), 0)
 
 
 @declare(role="learn", reads=("trajectories", "train_data", "train_iter"), writes=("train_iter",))
