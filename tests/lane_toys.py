@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import os
 import signal
 import time
@@ -18,6 +19,12 @@ from minding.engine.seeding import SeedStreams, generator_state, restore_generat
 from minding.engine.types import EpisodeEnd
 
 STEPS = 4
+
+
+def has_ray():
+    """Whether the package is installed; a folder of tests has the same name and can be imported, too."""
+    spec = importlib.util.find_spec("ray")
+    return spec is not None and spec.origin is not None
 
 
 @dataclasses.dataclass

@@ -1,12 +1,11 @@
 """Iterations that several collectors share: the same on every transport, whoever dies, and from every checkpoint."""
 
 import dataclasses
-import importlib.util
 
 import numpy as np
 import pytest
 from fakes import CountingEnv, refuses
-from lane_toys import ToyMode, plain
+from lane_toys import ToyMode, has_ray, plain
 
 from minding.configs import compile_run, load_preset
 from minding.engine import ChainError, CheckpointError, OnlineRLContext, Task, declare
@@ -139,7 +138,7 @@ def test_rows_of_collectors_take_turns_and_each_has_its_own_number(cfg):
 @pytest.mark.parametrize("transport", ["processes", "ray"])
 def test_other_transports_give_the_same_result_as_threads(transport, cfg):
     # With a cluster that this run starts and takes down: Ray must not be imported before.
-    if transport == "ray" and importlib.util.find_spec("ray") is None:
+    if transport == "ray" and not has_ray():
         pytest.skip("needs the extra 'ray'")
     lanes = {"shards": 2, "collectors": 2, "max_staleness": 1}
     assert run(cfg, 4, {**lanes, "transport": transport})[0] == run(cfg, 4, {**lanes, "transport": "threads"})[0]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib
-import importlib.util
 import os
 import pickle
 import platform
@@ -16,7 +15,7 @@ import lane_toys as toys
 import numpy as np
 import pytest
 from fresh import run_fresh
-from lane_toys import ExitOnce, ServedPolicy, ToyContext, ToyPolicy, run
+from lane_toys import ExitOnce, ServedPolicy, ToyContext, ToyPolicy, has_ray, run
 
 from minding.engine import Task, declare
 from minding.engine import task as global_task
@@ -50,7 +49,7 @@ def test_every_transport_is_tested_made_from_the_options_and_imported_only_then(
 @pytest.fixture(scope="module")
 def cluster():
     """One for all tests of this module."""
-    if importlib.util.find_spec("ray") is None:
+    if not has_ray():
         pytest.skip("needs the extra 'ray'")
     made, before = RayTransport("local"), signals()
     made.store({}, 1)

@@ -1,7 +1,6 @@
 """Clusters: what a local one leaves behind and listens on, and what happens on machines that fail."""
 
 import importlib
-import importlib.util
 import os
 import re
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lane_toys import DieOnce, random_delay, run, toy_explorer
+from lane_toys import DieOnce, has_ray, random_delay, run, toy_explorer
 
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import supervised
@@ -23,7 +22,7 @@ from minding.engine.lanes.ray.code import pack, unpack
 from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.process.alive import start_ticks
 
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'ray'")
+needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra 'ray'")
 
 BEGINS = """
 import sys, time
@@ -67,7 +66,7 @@ def test_a_local_cluster_is_closed_to_others_and_ends_with_its_process_however_t
 @pytest.fixture(scope="module")
 def cluster():
     """A machine for the learner and two with a CPU each, simulated on this one."""
-    if importlib.util.find_spec("ray") is None:
+    if not has_ray():
         pytest.skip("needs the extra 'ray'")
     # For this process: later tests start local clusters.
     _stay_within_this_machine()

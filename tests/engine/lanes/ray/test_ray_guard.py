@@ -1,6 +1,5 @@
 """A run whose machine loses a process of Ray says so, saves its state and ends."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -10,11 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from lane_toys import has_ray
 
 from minding.engine.lanes.ray import reaper
 from minding.engine.process.alive import start_ticks
 
-needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'ray'")
+needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra 'ray'")
 SETTINGS = ["--async", "--cluster", "local", "--no-progress", "run.max_env_step=100000000", "lanes.collectors=1"]
 
 
