@@ -102,6 +102,8 @@ class MuZero(BasePolicy):
     name = "muzero"
     network_class = PlanningNetwork
     sequences = True
+    # The model is unrolled from the first row, whose return needs the rows after it.
+    from_each_row = True
     host_fields = ("reward", "terminated", "action", "search_policy", "strayed")
 
     def make_root(self, net: PlanningNetwork, rng: np.random.Generator) -> MuZeroCell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from minding.configs.chains import Chain
@@ -46,9 +47,11 @@ def sequence_buffer(cfg: Config, policy: Policy) -> Buffer:
     if _by_priority(cfg):
         settings = cfg.policy.other.priority
         priority = Priority(settings.alpha, settings.beta, settings.beta_steps, setting_at(settings, "eta"))
+    learn = policy.learn_mode
+    sequences = dataclasses.replace(_sequences(cfg), from_each_row=getattr(learn, "from_each_row", False))
     return ReplayBuffer(
-        cfg.policy.other.buffer_size, policy.learn_mode.fields, priority=priority, sequences=_sequences(cfg),
-        images_once=True, seed=cfg.seed,
+        cfg.policy.other.buffer_size, learn.fields, priority=priority, sequences=sequences, images_once=True,
+        seed=cfg.seed,
     )  # fmt: skip
 
 

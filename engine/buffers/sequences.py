@@ -31,12 +31,15 @@ class Sequences:
       stride: number of rows from the beginning of a sequence to the beginning of the next one, a divisor of `length`,
         for a buffer that samples by priority; with `length` itself, sequences do not overlap.
       whole: sample whole episodes, without burn-in.
+      from_each_row: begin at each stored row equally often, as learning needs that starts at the first row; otherwise
+        each stored row is learned from equally often. It concerns uniform sampling.
     """
 
     length: int
     burn_in: int = 0
     stride: int = 1
     whole: bool = False
+    from_each_row: bool = False
 
     def check(self, capacity: int, prioritized: bool = False) -> None:
         """Refuses sequences that do not fit into a buffer, or that skip rows.
@@ -136,6 +139,7 @@ class UniformWindows:
 
     A window may begin up to ``length - 1`` rows before the first stored row of an episode, and may reach beyond its
     end; it then contains only the rows that exist. So each row is in exactly `length` windows. With
+    ``Sequences.from_each_row``, a window begins at each stored row, and none before the first one. With
     ``Sequences.whole``, the windows are the episodes that ended and are still stored completely.
     """
 
@@ -156,7 +160,7 @@ class UniformWindows:
         """
         if self._sequences.whole:
             return self._draw_episodes(shape, rng), np.full(shape, self._sequences.length)
-        order, early = self._order, self._sequences.length - 1
+        order, early = self._order, 0 if self._sequences.from_each_row else self._sequences.length - 1
         size = order.added - order.oldest
         drawn = rng.integers(0, size + len(order.heads) * early, size=shape)
         first, count = order.oldest + drawn, np.full(shape, self._sequences.length)

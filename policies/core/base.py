@@ -83,6 +83,8 @@ class BasePolicy:
     """The class of the cell that learns: ``step_class(net, learn)``, unless `make_root` is overridden."""
     sequences: ClassVar[bool | None] = None
     """Whether learning takes sequences, see `LearnView.sequences`."""
+    from_each_row: ClassVar[bool] = False
+    """Whether these begin at each stored row equally often."""
     host_fields: ClassVar[tuple[str, ...]] = ()
     """Row fields that only `inputs` reads; gradient steps do not."""
     update_class: ClassVar[type[Update]] = Update
@@ -217,7 +219,9 @@ class BasePolicy:
     def learn_mode(self) -> LearnView:
         self._require("learn")
         observe = self.observe if self.normalizers else None
-        return LearnView(self.learn, self.row_fields, self.root.prioritized, self.sequences, observe)
+        return LearnView(
+            self.learn, self.row_fields, self.root.prioritized, self.sequences, self.from_each_row, observe
+        )
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:

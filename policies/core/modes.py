@@ -98,6 +98,8 @@ class LearnView:
     """Whether `forward` returns priorities."""
     sequences: bool | None = None
     """Whether `forward` takes sequences (K, T, B) of a buffer rather than single rows (K, B); None: unspecified."""
+    from_each_row: bool = False
+    """Whether sequences have to begin at each stored row equally often."""
     observe: Callable[[Mapping[str, Array]], None] | None = None
     """Tells the policy of new rows, whose observations it adds to its moments; None if it has none."""
 

@@ -114,9 +114,9 @@ class MuZeroModel(TwoHot, shared.Network):
 
 class MuZeroLearn(shared.NStep, shared.ValueWeight, SequenceLearn):
     learning_rate = 2e-3
-    length: int = setting(15, doc="transitions in a sequence: the model is unrolled for the first length - nstep")
-    nstep = 10
-    train_ratio = 384.0
+    length: int = setting(10, doc="transitions in a sequence: the model is unrolled for the first length - nstep")
+    nstep = 5
+    train_ratio = 256.0
     value_weight = 0.25
     tau: float = setting(
         0.05, doc="weight of the network in its moving average, whose values the targets use, per gradient step"

@@ -124,15 +124,16 @@ def all_windows(made):
 
 
 @settings(deadline=None, derandomize=True, max_examples=80)
-@given(history=histories(), length=st.integers(1, 5), burn_in=st.integers(0, 4))
-def test_a_window_has_burn_in_and_rows_of_one_episode_in_order(history, length, burn_in):
-    made, stored, episodes = fill(history, buffer(history[1], length, burn_in=burn_in))
+@given(history=histories(), length=st.integers(1, 5), burn_in=st.integers(0, 4), each=st.booleans())
+def test_a_window_has_burn_in_and_rows_of_one_episode_in_order(history, length, burn_in, each):
+    """It begins at each row or, so that each row is learned from equally often, also before the first ones."""
+    made, stored, episodes = fill(history, buffer(history[1], length, burn_in=burn_in, from_each_row=each))
     if not stored:
         return
     batch = all_windows(made)
     expected = []
     for kept in ([number for number in e["rows"] if number in stored] for e in episodes):
-        for start in range(1 - length, len(kept)) if kept else ():
+        for start in range(0 if each else 1 - length, len(kept)) if kept else ():
             first = max(start, 0)
             # All the burn-in that there is behind its first row again, and all the rows, then the last of them again.
             before, after = kept[max(0, first - burn_in) : first], kept[first : start + length]
