@@ -94,3 +94,20 @@ def folder_of(path: object, what: str) -> Path:
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
         raise ConfigError(f"{what}({path!r}): expected the path of a folder, such as 'runs/cartpole_ppo'")
     return expanded(path)
+
+
+def check_readable(path: Path) -> None:
+    """Refuses a run folder, or a folder of the runs of several seeds, that this user may not read.
+
+    Raises:
+      ConfigError: names the folder or file, and what to do.
+    """
+    try:
+        denied = [each for each in (path, path / "config.yaml") if each.exists() and not os.access(each, os.R_OK)]
+    except PermissionError as error:
+        denied = [Path(error.filename)]
+    if denied:
+        raise ConfigError(
+            f"{shown(denied[0])!r} cannot be read by this user: let its owner allow it, for example with "
+            f"chmod -R a+rX {shown(path)}, or copy the folder"
+        )

@@ -21,7 +21,7 @@ from minding.engine.config.trust import is_foreign, read_foreign, save_own
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, NoCheckpointError, nearest
 from minding.engine.files import json_text, read_text, replace
-from minding.engine.paths import absolute, expanded, folder_of, shown
+from minding.engine.paths import absolute, check_readable, expanded, folder_of, shown
 from minding.engine.run import zoo
 from minding.engine.run.run_summary import wrong_figure
 
@@ -82,9 +82,11 @@ class RunDir:
           trust, own: as in `RunDir`.
 
         Raises:
-          ConfigError: if there is no such folder or it contains no run; names the nearest run in the same folder.
+          ConfigError: if there is no such folder, it contains no run, or it cannot be read; names the nearest run
+            in the same folder.
         """
         path = zoo.located(folder_of(path, "RunDir.open"))
+        check_readable(path)
         if (path / "config.yaml").is_file():
             return cls(path, trust, (*own,))
         if path.is_dir():
@@ -325,6 +327,7 @@ def run_folders(path: str | os.PathLike[str]) -> list[Path]:
     """The run folders in a folder that ``minding train --seeds`` made, by seed; for any other folder, itself."""
     given = expanded(path)
     path = absolute(given)
+    check_readable(path)
     if (path / "config.yaml").is_file() or not (path / SEEDS_SETTINGS).is_file():
         return [given]
     seeds = [each for each in path.glob("seed_*") if re.fullmatch(r"seed_\d+", each.name)]

@@ -25,7 +25,7 @@ from minding.engine.config.trust import read_foreign
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, add_note
-from minding.engine.paths import absolute, folder_of
+from minding.engine.paths import absolute, check_readable, folder_of
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
@@ -454,6 +454,7 @@ def load(
       TrustError: the settings name other code, and `trust` is false.
     """
     path = zoo.located(folder_of(path, "load"))
+    check_readable(path)
     rate = [] if learning_rate is None else [f"policy.learn.learning_rate={learning_rate}"]
     if is_saved(path):
         return _of_saved(path, env, rate, trust, progress)

@@ -160,7 +160,7 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
 
         folder = Path(runs[0]) if len(runs) == 1 else Path()
         file = folder / "report.html" if out is None else Path(out)
-        replaced = file.exists()
+        replaced = os.path.exists(file)
         with writing("page", file):
             about = write_page(runs, file, changed_settings)
     echo(f"{len(about)} {'run' if len(about) == 1 else 'runs'}")

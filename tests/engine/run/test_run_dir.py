@@ -1,6 +1,10 @@
 """The run folder."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -118,6 +122,22 @@ def test_a_missing_run_names_the_nearest_one(tmp_path):
         ("not a run folder", lambda: RunDir.open(tmp_path)),
         ("run.out_dir", lambda: RunDir.create(config(tmp_path / "cartpo"))),
     )
+
+
+def test_a_folder_of_another_user_says_how_to_share_it(tmp_path):
+    run_dir = RunDir.create(config(tmp_path))
+    run_dir.path.chmod(0)
+    other = "setpriv --reuid=54321 --regid=54321 --clear-groups".split() if os.getuid() == 0 else []
+    if other and (shutil.which("setpriv") is None or subprocess.run([*other, sys.executable, "-c", "0"]).returncode):
+        pytest.skip("root cannot become another user who may run this Python")
+    code = "import sys\nfrom minding.engine.run.run_dir import RunDir, run_folders\n"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for call in ("RunDir.open", "run_folders"):
+        command = [*other, sys.executable, "-c", f"{code}{call}(sys.argv[1])", run_dir.path]
+        last = subprocess.run(command, capture_output=True, text=True, env=env).stderr.splitlines()[-1]
+        assert last.startswith("minding.engine.errors.ConfigError"), last
+        assert "cannot be read" in last and f"chmod -R a+rX {run_dir.path}" in last
+    run_dir.path.chmod(0o700)
 
 
 def test_the_newest_run_has_the_highest_number(tmp_path):
