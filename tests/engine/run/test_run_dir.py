@@ -127,7 +127,7 @@ def test_a_missing_run_names_the_nearest_one(tmp_path):
 def test_a_folder_of_another_user_says_how_to_share_it(tmp_path):
     run_dir = RunDir.create(config(tmp_path))
     run_dir.path.chmod(0)
-    other = "setpriv --reuid=54321 --regid=54321 --clear-groups".split() if os.getuid() == 0 else []
+    other = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"] if os.getuid() == 0 else []
     if other and (shutil.which("setpriv") is None or subprocess.run([*other, sys.executable, "-c", "0"]).returncode):
         pytest.skip("root cannot become another user who may run this Python")
     code = "import sys\nfrom minding.engine.run.run_dir import RunDir, run_folders\n"
@@ -136,7 +136,8 @@ def test_a_folder_of_another_user_says_how_to_share_it(tmp_path):
         command = [*other, sys.executable, "-c", f"{code}{call}(sys.argv[1])", run_dir.path]
         last = subprocess.run(command, capture_output=True, text=True, env=env).stderr.splitlines()[-1]
         assert last.startswith("minding.engine.errors.ConfigError"), last
-        assert "cannot be read" in last and f"chmod -R a+rX {run_dir.path}" in last
+        assert "cannot be read" in last
+        assert f"chmod -R a+rX {run_dir.path}" in last
     run_dir.path.chmod(0o700)
 
 
