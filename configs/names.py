@@ -14,7 +14,6 @@ from minding.engine.config.named import is_named
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
-from minding.other_names import relative
 
 if TYPE_CHECKING:
     from minding.policies import Algorithm
@@ -46,13 +45,14 @@ def is_name(text: str) -> bool:
 def unknown_name(name: str) -> str:
     """Suggestions for a name that is neither a preset nor an algorithm."""
     from minding.policies import ALGORITHMS
+    from minding.policies.settings.other_libraries import relative
 
     if not name.strip():
         return "it is empty: expected a preset, an algorithm, a file or a run folder; `minding list` shows presets"
     if _LIKE_AN_ENVIRONMENT.search(name):
         return f"an environment is given with an algorithm, as in `minding train ppo --env {name}`"
     begun = [preset for preset in PRESETS if preset.startswith(f"{name.lower()}_")]
-    near = relative(name) or nearest(name, [*PRESETS, *ALGORITHMS])
+    near = relative(name, ALGORITHMS) or nearest(name, [*PRESETS, *ALGORITHMS])
     hint = f"; did you mean one of {', '.join(begun)}?" if begun else near
     dot = "" if hint.endswith("?") else "."
     return f"neither a preset, an algorithm, a file nor a run folder{hint}{dot} `minding list` shows the first two"

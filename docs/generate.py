@@ -29,7 +29,6 @@ from minding.engine.config.identity import POLICY, RUN
 from minding.engine.config.options import Option
 from minding.engine.config.space import Range
 from minding.envs import config_schema
-from minding.other_algorithms import ANSWERS, LIBRARIES
 from minding.policies import ALGORITHMS, get_algorithm, summary_of
 
 DOCS = Path(__file__).resolve().parent
@@ -153,23 +152,6 @@ def algorithms() -> str:
     return _table(("algorithm", "`policy.type`", "what it is", "actions", "agents"), rows)
 
 
-_SETTING = re.compile(r"(?:policy|env|lanes)\.[\w.]+(?:=[\w\[\]]+)?|chain=\w+|\b\w+_\w+\b")
-"""A setting or the name of an algorithm in a sentence."""
-
-
-def coverage() -> str:
-    """The algorithms of other libraries, with what stands here for each."""
-    rows = []
-    for name, answer in sorted(ANSWERS.items(), key=lambda item: item[0].lower()):
-        where = ", ".join(library for library, names in LIBRARIES.items() if name in names.split())
-        if where:
-            page = f"[`{answer.ours}`]({answer.ours}.md)" if answer.ours else ""
-            here, nearest = (page, "") if answer.same else ("", page)
-            remark = _SETTING.sub(r"`\g<0>`", answer.remark)
-            rows.append((name.replace("_", " "), where, here, nearest, remark))
-    return _table(("algorithm", "in", "here", "nearest", "remark"), rows)
-
-
 def presets(algorithm: str) -> str:
     """The presets of an algorithm."""
     rows = []
@@ -288,7 +270,6 @@ def table(name: str) -> str:
         return spaces(of or "en")
     known = {
         "algorithms": algorithms,
-        "coverage": coverage,
         "commands": commands,
         "middleware": middleware,
         "identity": identity,

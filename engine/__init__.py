@@ -22,7 +22,6 @@ from minding.engine.errors import (
     SpaceError,
 )
 from minding.engine.lanes import lane_factory
-from minding.other_names import missing_name
 
 if TYPE_CHECKING:
     from minding.engine.config.compiler import compile_config
@@ -69,4 +68,4 @@ if not TYPE_CHECKING:
             from minding.engine.run.run_dir import RunDir
 
             return RunDir
-        raise missing_name(__name__, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

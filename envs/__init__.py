@@ -1,7 +1,5 @@
 """Environments: vectorised Gymnasium in one form, whatever the backend and its way to reset."""
 
-from typing import TYPE_CHECKING
-
 from minding.engine.process.packages import check_package
 
 # Before other modules import what an older version lacks.
@@ -22,7 +20,6 @@ from minding.envs.making import (
 from minding.envs.manager import VectorEnvManager
 from minding.envs.single.factory import register_env
 from minding.envs.spec import describe_env, describe_space
-from minding.other_names import missing_name
 
 __all__ = [
     "Finding",
@@ -85,9 +82,3 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
             vector_entry_point="minding.envs.games.board:RulesVector",
             kwargs={"rules": _rules},
         )
-
-if not TYPE_CHECKING:
-    # A type checker reports a missing name itself.
-
-    def __getattr__(name):
-        raise missing_name(__name__, name)

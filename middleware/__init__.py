@@ -1,7 +1,5 @@
 """Middleware: one concept per file, each a callable on the context."""
 
-from typing import TYPE_CHECKING
-
 from minding.middleware.arena_evaluator import arena_evaluator
 from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.collector import EpisodeCollector, StepCollector
@@ -28,7 +26,6 @@ from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
 from minding.middleware.trainer import multistep_trainer, trainer
 from minding.middleware.trajectory_trainer import trajectory_trainer
-from minding.other_names import missing_name
 
 __all__ = [
     "CkptSaver",
@@ -66,9 +63,3 @@ __all__ = [
     "trainer",
     "trajectory_trainer",
 ]
-
-if not TYPE_CHECKING:
-    # A type checker reports a missing name itself.
-
-    def __getattr__(name):
-        raise missing_name(__name__, name)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
-from minding.other_names import missing_name, relative
 from minding.policies import settings
 from minding.policies.settings import Algorithm
+from minding.policies.settings.other_libraries import relative
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -62,7 +62,7 @@ def get_algorithm(name: str) -> Algorithm:
         return dataclasses.replace(algorithm_of(kind), name=name, class_name=kind.__name__, variant_of="")
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
-        hint = relative(name) or nearest(name, ALGORITHMS)
+        hint = relative(name, ALGORITHMS) or nearest(name, ALGORITHMS)
         dot = "" if hint.endswith("?") else "."
         raise ConfigError(f"policy.type: unknown algorithm {name!r}{hint}{dot} Expected one of {known}")
     return ALGORITHMS[name]
@@ -122,7 +122,8 @@ def __getattr__(name: str) -> type[BasePolicy]:
     for algorithm in ALGORITHMS.values():
         if algorithm.class_name == name:
             return get_policy_class(algorithm.name)
+    found = [algorithm.class_name for algorithm in ALGORITHMS.values()]
     if name in ALGORITHMS:
         # After an AttributeError, `from minding.policies import sac` imports the module.
         raise AttributeError(f"module 'minding.policies' has no attribute {name!r} before its module is imported")
-    raise missing_name("minding.policies", name)
+    raise AttributeError(f"module 'minding.policies' has no attribute {name!r}{nearest(name, found)}")

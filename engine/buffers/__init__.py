@@ -1,7 +1,5 @@
 """Replay buffers: struct-of-arrays rings in device memory, sampled by index."""
 
-from typing import TYPE_CHECKING
-
 from minding.engine.buffers.base import BaseBuffer
 from minding.engine.buffers.dataset_rows import DatasetTables, MappedTables
 from minding.engine.buffers.device_tables import DeviceTables
@@ -12,7 +10,6 @@ from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.sequences import SequenceBatch, Sequences
 from minding.engine.buffers.table import Rows, Table, Tables
-from minding.other_names import missing_name
 
 __all__ = [
     "BaseBuffer",
@@ -30,9 +27,3 @@ __all__ = [
     "Table",
     "Tables",
 ]
-
-if not TYPE_CHECKING:
-    # Type checkers report missing names without this function.
-
-    def __getattr__(name):
-        raise missing_name(__name__, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, overload
@@ -31,7 +31,6 @@ from minding.engine.chain.trace import ProfileTable, Trace
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError, add_note, nearest
 from minding.engine.process.signals import Interrupted, SignalGuard
 from minding.engine.types import StateDict
-from minding.other_names import TASK_ARGUMENTS, TASK_ATTRIBUTES
 
 Wrapper = Callable[[Middleware[ContextT]], Middleware[ContextT]]
 _FnContext = TypeVar("_FnContext", bound=Context)
@@ -101,12 +100,12 @@ class Task(Generic[ContextT]):
     @overload
     def start(
         self, async_mode: bool = False, ctx: None = None, *, lanes: object = None, profile: bool = False,
-        trace: bool = False, resume: str | Path | None = None, **other: Any,
+        trace: bool = False, resume: str | Path | None = None,
     ) -> Task[OnlineRLContext]: ...  # fmt: skip
     @overload
     def start(
         self, async_mode: bool = False, ctx: _FnContext = ..., *, lanes: object = None, profile: bool = False,
-        trace: bool = False, resume: str | Path | None = None, **other: Any,
+        trace: bool = False, resume: str | Path | None = None,
     ) -> Task[_FnContext]: ...  # fmt: skip
     def start(
         self,
@@ -117,7 +116,6 @@ class Task(Generic[ContextT]):
         profile: bool = False,
         trace: bool = False,
         resume: str | Path | None = None,
-        **other: Any,
     ) -> Task[Any]:
         """Removes the last chain and prepares the task for a new one; use it in a ``with`` statement.
 
@@ -131,7 +129,7 @@ class Task(Generic[ContextT]):
             to that state at the start of `run`. None starts from the beginning.
         Raises:
           ChainError: a run is in progress, the block of an earlier start has not ended, `ctx` is not a context,
-            `resume` is not a path or name, or an argument is unknown.
+            or `resume` is not a path or name.
           ConfigError: `lanes` holds a value that is out of range.
         """
         if self._running:
@@ -139,7 +137,6 @@ class Task(Generic[ContextT]):
         if ctx is not None and not isinstance(ctx, Context):
             workers = f"; processes that collect: lanes={{'collectors': {ctx}}}" if isinstance(ctx, int) else ""
             raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}{workers}")
-        _refuse_arguments("start", other, ("async_mode", "ctx", "lanes", "profile", "trace", "resume"))
         if self._entered:
             raise ChainError("start: the block of an earlier start has not ended; use another Task() inside it")
         if resume is not None and not isinstance(resume, (str, Path)):
@@ -202,7 +199,6 @@ class Task(Generic[ContextT]):
         role: Role | str | None = None,
         before: str | None = None,
         optional: bool = False,
-        **other: Any,
     ) -> Task[ContextT]:
         """Adds a middleware to the end of the chain, or before another one; returns the task.
 
@@ -213,11 +209,10 @@ class Task(Generic[ContextT]):
             end.
           optional: whether a checkpoint of a chain without it, or with another one in its place, may be resumed.
         Raises:
-          ChainError: before `start`, during a run, with an unknown argument, or the chain has no middleware called
+          ChainError: before `start`, during a run, or the chain has no middleware called
             `before`.
           MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
         """
-        _refuse_arguments("use", other, ("role", "before", "optional"))
         self._require_started("use")
         self._require_idle("use")
         if self._lanes is not None:
@@ -273,13 +268,12 @@ class Task(Generic[ContextT]):
         """
         return Parallel(fns, self._bus)
 
-    def wrap(self, fn: Middleware[_FnContext], **other: Any) -> Callable[[_FnContext], Teardown]:
+    def wrap(self, fn: Middleware[_FnContext]) -> Callable[[_FnContext], Teardown]:
         """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
 
         `back` runs the second half, if there is one. If it is never called, the second half runs with the second
         halves of the chain.
         """
-        _refuse_arguments("wrap", other, ("fn",))
         return Wrapped(fn, self._open)
 
     def forward(self, fn: Middleware[_FnContext], ctx: _FnContext | None = None) -> Teardown | None:
@@ -518,10 +512,9 @@ class Task(Generic[ContextT]):
 
     def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
         """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
-        _refuse_arguments("emit", kwargs.keys() & {"only_remote", "only_local"}, ())
         self._events.emit(event, *args, **kwargs)
 
-    def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Arguments:
+    def wait_for(self, event: str, timeout: float | None = None) -> Arguments:
         """Blocks until another thread emits `event`; returns its positional and keyword arguments.
 
         A member of `parallel` also receives events that other members emitted since it began. The wait ends early
@@ -533,7 +526,6 @@ class Task(Generic[ContextT]):
         Raises:
           TimeoutError: no thread emitted the event in time.
         """
-        _refuse_arguments("wait_for", other, ("timeout",))
         return self._events.wait_for(event, timeout, lambda: self.interrupted_by is not None)
 
     # The roles that this process plays, for code that asks
@@ -653,16 +645,8 @@ class Task(Generic[ContextT]):
 
         def __getattr__(self, name: str) -> NoReturn:
             # Only called when the usual look-up fails.
-            hint = TASK_ATTRIBUTES.get(name)
             known = [each for each in dir(type(self)) if not each.startswith("_")]
-            raise AttributeError(f"task.{name}: {hint}" if hint else f"there is no task.{name}{nearest(name, known)}")
-
-
-def _refuse_arguments(method: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses arguments that a method does not have: names their replacements, or the nearest of `known`."""
-    for name in given:
-        hint = TASK_ARGUMENTS.get(name) or f"there is no argument {name!r}{nearest(name, known)}"
-        raise ChainError(f"{method}: {hint}")
+            raise AttributeError(f"there is no task.{name}{nearest(name, known)}")
 
 
 def _limit(max_step: int | None) -> int | None:

@@ -11,7 +11,7 @@ import difflib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import yaml
@@ -23,7 +23,6 @@ from minding.engine.config.section import Section
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text, replace
-from minding.other_names import setting_hint
 
 __all__ = [
     "RUN_SCHEMA",
@@ -42,6 +41,8 @@ __all__ = [
 
 Schema = Mapping[str, Any]
 """Nested mapping from key to `Option` or to a further Schema."""
+Hint = Callable[[str, Sequence[str]], str]
+"""From an unknown key and the paths of all settings to what to add to the message; empty for nothing."""
 
 
 def schema_defaults(schema: Schema) -> Section:
@@ -78,7 +79,9 @@ def setting_paths(schema: Schema, prefix: str = "") -> list[str]:
     return found
 
 
-def _merge(user: Any, schema: Schema, path: tuple[str, ...], root: Schema | None = None) -> dict[str, Any]:
+def _merge(
+    user: Any, schema: Schema, path: tuple[str, ...], root: Schema | None = None, hint: Hint = lambda name, known: ""
+) -> dict[str, Any]:
     """Defaults of `schema` with `user` laid over them, all checked; `root`: the whole schema."""
     root = schema if root is None else root
     where = ".".join(path)
@@ -87,22 +90,22 @@ def _merge(user: Any, schema: Schema, path: tuple[str, ...], root: Schema | None
         raise ConfigError(f"{where or 'config'}={short(user)}: expected a section with the keys {keys}")
     for key in user:
         if key not in schema:
-            raise ConfigError(_unknown_key((*path, str(key)), schema, root))
+            raise ConfigError(_unknown_key((*path, str(key)), schema, root, hint))
     merged: dict[str, Any] = {}
     for key, node in schema.items():
         here = (*path, key)
         if isinstance(node, Option):
             merged[key] = node.check(user.get(key, node.default), ".".join(here))
         else:
-            merged[key] = _merge(user.get(key, {}), node, here, root)
+            merged[key] = _merge(user.get(key, {}), node, here, root, hint)
     return merged
 
 
-def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
+def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema, hint_of: Hint) -> str:
     paths = setting_paths(root)
     words = {each.rpartition(".")[2]: each for each in reversed(paths)}
     initials = {"".join(part[0] for part in word.split("_") if part): key for word, key in words.items()}
-    hint = setting_hint(path[-1], paths)
+    hint = hint_of(path[-1], paths)
     if path[-1] in words:
         hint = f"; did you mean {words[path[-1]]!r}?"
     elif not hint and not (hint := nearest(path[-1], schema)):
@@ -122,7 +125,7 @@ class ConfigurablePolicy(Protocol):
 
     It may also have `chain`, the name of its chain, `unit`, the unit of its runs' clock ('env_step' by default, or
     'train_iter'), `env`, its own defaults in the section `env`, `needs`, the switches of that section that it turns on,
-    and `check_config(cfg)`, which raises ConfigError for settings that contradict each other.
+    and `setting_hint`, a `Hint`.
     """
 
     @property
@@ -160,7 +163,8 @@ def compile_config(
     }
     given = _apply_overrides(_plain_tree(user), overrides, schema)
     saved_spec = given["env"].pop("spec", None) if isinstance(given.get("env"), dict) else None
-    cfg = Config(_merge(given, schema, ()))
+    hint = getattr(policy, "setting_hint", lambda name, known: "")
+    cfg = Config(_merge(given, schema, (), hint=hint))
     _turn_on(getattr(policy, "needs", ()), cfg.env, given.get("env", {}), policy.name)
     if env_schema is not None and not cfg.env.get("env_id", True):
         raise ConfigError("env.env_id is missing: expected the id of an environment, such as 'CartPole-v1'")
@@ -171,9 +175,6 @@ def compile_config(
     cfg.exp_name = _experiment_name(cfg)
     cfg["chain"] = cfg.chain or getattr(policy, "chain", None)
     set_length(cfg.run, _unit(policy, cfg.chain), cfg.policy.type)
-    check = getattr(policy, "check_config", None)
-    if check is not None:
-        check(cfg)
     return cfg
 
 

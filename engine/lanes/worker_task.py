@@ -56,11 +56,11 @@ class WorkerTask(Task[Any]):
         # Other members of a parallel may wait for it.
         super().emit(event, *args, **kwargs)
 
-    def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Any:
+    def wait_for(self, event: str, timeout: float | None = None) -> Any:
         """Waits for events of other members of a `parallel`; events of the main process do not reach a worker."""
         if not self._events.gathered:
             self._refuse("wait_for", "events of the main process do not come here")
-        return super().wait_for(event, timeout, **other)
+        return super().wait_for(event, timeout)
 
     def on(self, event: str, handler: Any) -> NoReturn:
         """Refused: handlers are called in the main process."""

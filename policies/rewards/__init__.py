@@ -7,9 +7,7 @@ configuration, ``RND(cfg)``; those that learn from recorded data also from the d
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-from minding.other_names import missing_name
+from typing import Any
 
 MODELS = {"airl": "AIRL", "gail": "GAIL", "icm": "ICM", "rnd": "RND", "trex": "TREX"}
 """Class by name of the model, which is also the name of its file and of its section in `policy.other`."""
@@ -18,10 +16,3 @@ MODELS = {"airl": "AIRL", "gail": "GAIL", "icm": "ICM", "rnd": "RND", "trex": "T
 def reward_model(name: str) -> Any:
     """The class of a model; loads MindSpore."""
     return getattr(importlib.import_module(f"{__name__}.{name}"), MODELS[name])
-
-
-if not TYPE_CHECKING:
-    # A type checker reports a missing name itself.
-
-    def __getattr__(name):
-        raise missing_name(__name__, name)

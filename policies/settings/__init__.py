@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.errors import SpaceError
+from minding.policies.settings.other_libraries import setting_hint
 
 SINGLE_ACTIONS = ("discrete", "multi_discrete", "box")
 """The kinds of action space without those that join choices and numbers."""
@@ -84,6 +85,10 @@ class Algorithm:
     def config_schema(self) -> dict[str, Any]:
         """The settings of the section `policy` besides its type, see `Section.options`."""
         return self.settings.options()
+
+    def setting_hint(self, name: str, known: Sequence[str]) -> str:
+        """See `engine.config.compiler.Hint`: names of other libraries have replacements here."""
+        return setting_hint(name, known)
 
     def search_space(self) -> dict[str, Range | Choice]:
         """The values of a hyperparameter search, by the full path of the setting."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
-
-from minding.other_names import Modules, missing_name
 
 if TYPE_CHECKING:
     from minding.agent import Agent, load
@@ -22,7 +19,4 @@ if not TYPE_CHECKING:
             from minding import agent
 
             return getattr(agent, name)
-        raise missing_name(__name__, name)
-
-
-sys.meta_path.append(Modules())
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ import signal
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -36,7 +36,7 @@ from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.middleware.eps_greedy import eps_at
 from minding.middleware.learning import last_rate
-from minding.training.arguments import check_count, place_keys, refuse_arguments, settings_of
+from minding.training.arguments import check_count, place_keys, settings_of
 from minding.training.assembly import Given, build, check_runnable, given_middleware, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
@@ -164,7 +164,6 @@ class Agent:
         total: int | None = None,
         anneal: bool | None = None,
         use: Given | None = None,
-        **other: NoReturn,
     ) -> Summary:
         """Learns, and evaluates the policy at the end; another call continues where the last one stopped.
 
@@ -190,7 +189,6 @@ class Agent:
           ConfigError: `steps` or `total` is not an integer of 1 or more, or `use` holds anything but middleware.
           KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, once the run is saved. The next call continues it.
         """
-        refuse_arguments("learn", other)
         for name, value in (("steps", steps), ("total", total)):
             if value is not None:
                 check_count(f"learn({name}", value, 1)
@@ -337,27 +335,23 @@ class Agent:
 
     # Acting
 
-    def evaluate(self, episodes: int = 100, *, seed: int | None = None, **other: NoReturn) -> Evaluation:
+    def evaluate(self, episodes: int = 100, *, seed: int | None = None) -> Evaluation:
         """Plays complete episodes without exploration, in environments that training does not use.
 
         Args:
           episodes: the number of episodes.
           seed: the seed of the environments; by default the seed of the run.
         """
-        refuse_arguments("evaluate", other)
         check_count("evaluate(episodes", episodes, 1)
         return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed), self.cfg)
 
-    def predict(
-        self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False, **other: NoReturn
-    ) -> Array:
+    def predict(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
         """The action for an observation, or the actions for a batch, as in evaluation; see `Player`.
 
         Of a Tuple or Dict space it is a tuple or dict of arrays, which the annotation leaves out.
 
         A policy with memory remembers from call to call, until `reset`.
         """
-        refuse_arguments("predict", other)
         if self._player is None:
             self._player = self.player()
         return self._player(obs, action_mask, explore=explore)

@@ -12,20 +12,8 @@ from minding.engine.config.named import name_of_code
 from minding.engine.config.options import MOST_COUNT, Option, plain
 from minding.engine.errors import ConfigError, nearest
 from minding.envs import config_schema
-from minding.other_names import ARGUMENTS, setting_hint
 from minding.policies import get_algorithm
-
-
-def refuse_arguments(method: str, given: Mapping[str, object]) -> None:
-    """Refuses arguments that a method of an agent does not have.
-
-    Raises:
-      ConfigError: there is one; names its replacement if other libraries have it.
-    """
-    for name in given:
-        hint = ARGUMENTS.get(name, "there is no such argument")
-        raise ConfigError(f"{method}({name}=...): {hint}")
-
+from minding.policies.settings.other_libraries import setting_hint
 
 _SECTIONS = ("model", "learn", "collect")
 

@@ -40,9 +40,8 @@ class Ppo:
         }
 
     @staticmethod
-    def check_config(cfg):
-        if cfg.policy.learn.batch_size % cfg.env.collector_env_num:
-            raise ConfigError("policy.learn.batch_size does not divide by env.collector_env_num")
+    def setting_hint(name, known):
+        return f"; in minding it is {known[0]!r}" if name == "theirs" else ""
 
 
 def describe(env):
@@ -93,7 +92,7 @@ WRONG = [
     ({"policy": {"gamma": 0.9}}, "gamma", "'policy.learn.gamma'"),
     ({"sed": 1}, "'sed'", "'seed'"),
     ({"xyzzy": 1}, "'xyzzy'", "Keys at the top"),
-    ({"lr": 1}, "'lr'", "in minding it is 'policy.learn.learning_rate'"),
+    ({"theirs": 1}, "'theirs'", "in minding it is 'exp_name'"),
     ({"learnin_rate": 1}, "'learnin_rate'", "'policy.learn.learning_rate'"),
     (learn(learning_rate="nan"), "policy.learn.learning_rate", ".nan"),
     (learn(grad_norm="inf"), "policy.learn.grad_norm", ".inf"),
@@ -182,7 +181,6 @@ def test_settings_refused_by_policy_or_environment_are_named():
     saved.env.spec.observation.shape = [6]
     refuses(
         ConfigError,
-        ("does not divide", lambda: build(learn(batch_size=12))),
         ("env.spec.observation.shape", lambda: build(saved)),
     )
 
