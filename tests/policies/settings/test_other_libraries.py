@@ -34,7 +34,7 @@ from minding.policies.settings.other_libraries import _NEAREST, _SAME, SETTINGS,
         ("ars", [], "ars is missing: see docs/algorithms/coverage.md"),
     ],
 )
-def test_settings_and_algorithms_of_other_libraries_name_ours(algorithm, settings, hint):
+def test_settings_and_algorithms_of_others_name_ours(algorithm, settings, hint):
     with pytest.raises(ConfigError) as error:
         compile_run({"env": {"env_id": "Pendulum-v1"}, "policy": {"type": algorithm}}, settings)
     assert hint in str(error.value)
@@ -59,7 +59,7 @@ def test_keywords_of_other_libraries_name_ours(algorithm, key, hint):
         minding.Agent("MlpPolicy", "CartPole-v1")
 
 
-def test_answers_for_settings_and_algorithms_are_ours_and_what_they_answer_for_is_not():
+def test_answers_are_ours_and_what_they_answer_for_is_not():
     known = {path for each in ALGORITHMS.values() for path in setting_paths(each.config_schema(), "policy.")}
     known |= set(setting_paths(Config.options()))
     assert {answer.partition(": ")[0] for each in SETTINGS.values() for answer in each} <= known
