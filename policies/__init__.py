@@ -17,7 +17,6 @@ from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.policies import settings
 from minding.policies.settings import Algorithm
-from minding.policies.settings.other_libraries import relative
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -62,7 +61,7 @@ def get_algorithm(name: str) -> Algorithm:
         return dataclasses.replace(algorithm_of(kind), name=name, class_name=kind.__name__, variant_of="")
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
-        hint = relative(name, ALGORITHMS) or nearest(name, ALGORITHMS)
+        hint = settings.other_libraries.relative(name, ALGORITHMS) or nearest(name, ALGORITHMS)
         dot = "" if hint.endswith("?") else "."
         raise ConfigError(f"policy.type: unknown algorithm {name!r}{hint}{dot} Expected one of {known}")
     return ALGORITHMS[name]

@@ -21,7 +21,7 @@ from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.errors import SpaceError
-from minding.policies.settings.other_libraries import setting_hint
+from minding.policies.settings import other_libraries
 
 SINGLE_ACTIONS = ("discrete", "multi_discrete", "box")
 """The kinds of action space without those that join choices and numbers."""
@@ -88,7 +88,7 @@ class Algorithm:
 
     def setting_hint(self, name: str, known: Sequence[str]) -> str:
         """See `engine.config.compiler.Hint`: names of other libraries have replacements here."""
-        return setting_hint(name, known)
+        return other_libraries.setting_hint(name, known)
 
     def search_space(self) -> dict[str, Range | Choice]:
         """The values of a hyperparameter search, by the full path of the setting."""
