@@ -139,8 +139,9 @@ def compile_run(
         if not callable(env_fn):
             raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
         given = Config({**given, "env": {**given.get("env", {}), "env_id": env_objects.id_of(env_fn)}})
-    algorithm = get_algorithm(_algorithm_name(given, overrides))
-    check_env_given(given, overrides, algorithm)
+    said = parse_overrides(overrides)
+    algorithm = get_algorithm(_algorithm_name(given, said))
+    check_env_given(given, said, algorithm)
 
     def describe(env: EnvSection) -> Mapping[str, Any]:
         if described:
@@ -160,7 +161,7 @@ def compile_run(
             f"policy.type={algorithm.name!r}: the other settings are those of {own!r} ({error}); start from a preset "
             f"of {algorithm.name!r}: `minding list presets` lists all"
         ) from None
-    if "target" not in (parse_overrides(overrides).get("run") or {}) and not same_task(named_env, cfg.env):
+    if "target" not in (said.get("run") or {}) and not same_task(named_env, cfg.env):
         cfg.run.target = None
     limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", **limits)
@@ -199,10 +200,10 @@ def same_task(named: Mapping[str, Any], env: Mapping[str, Any]) -> bool:
     return first[0] is None or bool(first == second)
 
 
-def _algorithm_name(user: Mapping[str, object], overrides: list[str]) -> str:
+def _algorithm_name(user: Mapping[str, object], said: Mapping[str, Any]) -> str:
     from minding.policies import ALGORITHMS
 
-    given = parse_overrides(overrides).get("policy")
+    given = said.get("policy")
     if isinstance(given, dict) and "type" in given:
         return str(given["type"])
     section = user.get("policy")

@@ -6,10 +6,9 @@ import importlib
 import os
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from minding.engine.config.compiler import parse_overrides
 from minding.engine.config.named import is_named
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.episode import RECORDED
@@ -75,13 +74,17 @@ def example_env(algorithm: Algorithm) -> str:
     return "CartPole-v1" if "discrete" in algorithm.actions else "Pendulum-v1"
 
 
-def check_env_given(user: Mapping[str, Any], overrides: Iterable[str], algorithm: Algorithm) -> None:
+def check_env_given(user: Mapping[str, Any], said: Mapping[str, Any], algorithm: Algorithm) -> None:
     """Refuses settings that name no environment.
 
+    Args:
+      user: the settings.
+      said: the tree of overrides.
+      algorithm: the algorithm, for the message.
     Raises:
       ConfigError: no environment is named; the message says how to name one, and lists the algorithm's presets.
     """
-    sections = [user.get("env"), parse_overrides(overrides).get("env")]
+    sections = [user.get("env"), said.get("env")]
     if any(section.get("env_id") if isinstance(section, Mapping) else section is not None for section in sections):
         return
     presets = presets_of(algorithm.name)

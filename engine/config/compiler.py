@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -210,21 +209,11 @@ def _plain_tree(user: Any) -> dict[str, Any]:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Parses ``'a.b=c'`` strings into a tree of unchecked values; the later of two takes precedence.
-
-    A command asks for this several times: the result is parsed once, and must not be changed.
+    """Parses ``'a.b=c'`` strings into a new tree of unchecked values; the later of two takes precedence.
 
     Raises:
       ConfigError: a string does not have that form, or its value is not YAML.
     """
-    texts = tuple(overrides)
-    if all(isinstance(text, str) for text in texts):
-        return _parsed(texts)
-    return _apply_overrides({}, texts, RUN_SCHEMA)
-
-
-@functools.lru_cache(maxsize=16)
-def _parsed(overrides: tuple[str, ...]) -> dict[str, Any]:
     return _apply_overrides({}, overrides, RUN_SCHEMA)
 
 
