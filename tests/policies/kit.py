@@ -212,6 +212,8 @@ class CriticStep:
     """
 
     critics, targets = ("critics.q1", "critics.q2"), ("targets.q1", "targets.q2")
+    critics_first = True
+    """Whether the actor is judged by the critics after their step."""
 
     def __init__(self, bench, rows):
         self.rows = {name: values[:BATCH] for name, values in rows.items()}
@@ -231,32 +233,62 @@ class CriticStep:
         return value(p, self.critics[0], self.action, self.obs).mean()
 
     def judging(self, p, after):
-        """The parameters with critics as they are after the step."""
+        """The parameters for the actor's loss: with critics as they are after the step, where it takes them so."""
+        if not self.critics_first:
+            return p
         part = self.critics[0].partition(".")[0]
         return {**p, **{name: array for name, array in after.items() if name.startswith(f"{part}.")}}
 
-    def soft_metrics(self, p, alpha, actor_loss):
-        """Metrics of maximum-entropy learning, of a step whose actor draws with the noise `own`."""
-        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
-        return {
-            "critic_loss": self.critic_loss(p, self.target(p)),
-            "actor_loss": actor_loss,
-            "entropy": -log_prob,
-            "q_value": self.q_value(p),
-            "alpha": alpha,
-            # The target entropy is minus the number of actions.
-            "alpha_loss": -np.log(alpha) * (log_prob - SIZE),
-        }
-
     # Of an algorithm
+
+    def target(self, p):
+        raise NotImplementedError
+
+    def actor_loss(self, p):
+        raise NotImplementedError
 
     def metrics(self, p, after):
         """Metrics by name, from the parameters before and after the step."""
-        raise NotImplementedError
+        judged = self.actor_loss(self.judging(p, after))
+        assert not self.critics_first or abs(judged - self.actor_loss(p)) > 1e-3
+        return {"critic_loss": self.critic_loss(p, self.target(p)), "q_value": self.q_value(p), "actor_loss": judged}
 
     def losses(self, p, after):
         """By group of the optimizer: its loss, the parameters at which it has the gradient, and their part."""
-        raise NotImplementedError
+        target = self.target(p)
+        return {
+            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
+            "actor": (self.actor_loss, self.judging(p, after), "net"),
+        }
+
+
+class SoftStep(CriticStep):
+    """A step of SAC, the base of maximum-entropy learning."""
+
+    critics_first = False
+
+    def __init__(self, bench, rows):
+        super().__init__(bench, rows)
+        self.alpha = self.settings["alpha"]
+        self.following, self.own = self.rng.standard_normal((2, BATCH, SIZE), dtype=np.float32)
+
+    def target(self, p):
+        action, log_prob = squashed(p, "net", self.next_obs, self.following)
+        return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs) - self.alpha * log_prob)
+
+    def worth(self, p, action):
+        """What the actor takes for the value of actions, (B,)."""
+        return self.smallest(p, self.critics, action, self.obs)
+
+    def actor_loss(self, p):
+        action, log_prob = squashed(p, "net", self.obs, self.own)
+        return (self.alpha * log_prob - self.worth(p, action)).mean()
+
+    def metrics(self, p, after):
+        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
+        # The target entropy is minus the number of actions.
+        temperature = {"alpha": self.alpha, "alpha_loss": -np.log(self.alpha) * (log_prob - SIZE)}
+        return {**super().metrics(p, after), "entropy": -log_prob, **temperature}
 
 
 class CriticTests:

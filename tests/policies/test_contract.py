@@ -212,13 +212,15 @@ def outcome(output):
     return output.metrics, output.steps, None if output.priorities is None else output.priorities.tobytes()
 
 
-@pytest.mark.parametrize(("given", "used"), [(-0.5, 0.0), (0.25, 0.25), (1.5, 1.0)])
-def test_progress_stays_within_its_range(policy, compiled, monkeypatch, given, used):
-    seen = []
-    monkeypatch.setattr(policy, "inputs", lambda batch, progress: seen.append(progress) or inputs(batch, progress))
-    inputs = type(policy).inputs.__get__(policy)
-    policy.learn_mode.forward(random_batch(compiled.batches), given)
-    assert seen == [used]
+@pytest.mark.eager
+@pytest.mark.parametrize("case", ["ppo", "dqn", "sac"])
+def test_progress_stays_within_its_range(build, case, monkeypatch):
+    made, seen = build(case), []
+    inputs = made.inputs
+    monkeypatch.setattr(made, "inputs", lambda batch, progress: seen.append(progress) or inputs(batch, progress))
+    for given in (-0.5, 0.25, 1.5):
+        made.learn_mode.forward(random_batch(Batches(made, ROWS)), given)
+    assert seen == [0.0, 0.25, 1.0]
 
 
 def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled, monkeypatch):
@@ -381,7 +383,8 @@ def test_a_state_round_trips_bit_by_bit_into_a_fresh_policy(policy, batch, build
 
 def test_a_policy_that_has_learned_continues_from_a_state(policy, batch):
     policy.learn_mode.forward(batch)
-    state, obs = copy.deepcopy(policy.state_dict()), observation(policy)
+    # It holds copies: further learning does not change it.
+    state, obs = policy.state_dict(), observation(policy)
     expected = outcome(policy.learn_mode.forward(batch)), params(policy)
     acted = copy.deepcopy(policy.collect_mode.forward(obs))
     policy.learn_mode.forward(batch)
@@ -389,13 +392,6 @@ def test_a_policy_that_has_learned_continues_from_a_state(policy, batch):
     assert_same(params(policy), state["params"])
     assert (outcome(policy.learn_mode.forward(batch)), differ(params(policy), expected[1])) == (expected[0], [])
     assert_same(policy.collect_mode.forward(obs), acted)
-
-
-def test_a_saved_state_does_not_change_with_the_policy(policy, batch):
-    state = policy.state_dict()
-    kept = copy.deepcopy(state["params"])
-    policy.learn_mode.forward(batch)
-    assert_same(state["params"], kept)
 
 
 def test_another_networks_state_is_refused_and_loads_nothing(policy):
@@ -427,15 +423,6 @@ def test_only_the_modes_asked_for_are_built(build, case):
         acting.learn_mode  # noqa: B018
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_seed_decides_weights_and_actions(build, case):
-    a, b, c = build(case), build(case), build(case, seed=1)
-    obs = observation(a)
-    assert_same(params(a), params(b))
-    assert_same(a.collect_mode.forward(obs), b.collect_mode.forward(obs))
-    assert differ(params(a, "net."), params(c, "net."))
-
-
 def numbers(node, seen):
     """All numbers in what an update is compiled from."""
     if isinstance(node, (float, np.ndarray)):
@@ -453,12 +440,16 @@ def numbers(node, seen):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_no_number_of_a_seed_outlives_a_loaded_state(build, case):
-    # One that is no parameter would be compiled in.
-    policies = [build(case, seed=seed) for seed in (0, 1)]
-    assert list(numbers(policies[0].root, {})) != list(numbers(policies[1].root, {}))
-    policies[1].load_state_dict(policies[0].state_dict())
-    assert list(numbers(policies[0].root, {})) == list(numbers(policies[1].root, {}))
+def test_the_seed_decides_weights_and_actions(build, case):
+    a, b, c = build(case), build(case), build(case, seed=1)
+    obs = observation(a)
+    assert_same(params(a), params(b))
+    assert_same(a.collect_mode.forward(obs), b.collect_mode.forward(obs))
+    assert differ(params(a, "net."), params(c, "net."))
+    # A number that is no parameter would be compiled in.
+    assert list(numbers(a.root, {})) != list(numbers(c.root, {}))
+    c.load_state_dict(a.state_dict())
+    assert list(numbers(a.root, {})) == list(numbers(c.root, {}))
 
 
 def test_an_unknown_mode_is_an_error(build):
@@ -500,25 +491,8 @@ def test_defaults_come_from_the_algorithms_schema():
 # have a test of their own, and Dreamer sees some in a case of the table.
 ALIKE = {"a2c", "a3c", "ac", "bc", "coma", "ddpg", "dreamer", "idqn", "impala", "ippo", "pqn", "qrdqn", "rainbow"}
 ALIKE |= {"matd3", "masac", "trpo", "vdn"}
-ALIKE |= {
-    "fqf",
-    "qtran",
-    "wqmix",
-    "redq",
-    "crossq",
-    "tqc",
-    "awac",
-    "cql",
-    "discrete_cql",
-    "discrete_sqil",
-    "edac",
-    "gail",
-    "iql",
-    "sqil",
-    "td3_bc",
-    "airl",
-    "trex",
-}
+ALIKE |= {"fqf", "qtran", "wqmix", "redq", "crossq", "tqc", "awac", "cql", "discrete_cql", "discrete_sqil", "edac"}
+ALIKE |= {"gail", "iql", "sqil", "td3_bc", "airl", "trex"}
 
 
 @pytest.mark.slow

@@ -24,19 +24,6 @@ class Step(kit.CriticStep):
     def actor_loss(self, p):
         return -value(p, "critics", actor(p, "net", self.obs), self.obs).mean()
 
-    def metrics(self, p, after):
-        # The actor is judged by the critic after its step.
-        judged = self.actor_loss(self.judging(p, after))
-        assert abs(judged - self.actor_loss(p)) > 1e-3
-        return {"critic_loss": self.critic_loss(p, self.target(p)), "q_value": self.q_value(p), "actor_loss": judged}
-
-    def losses(self, p, after):
-        target = self.target(p)
-        return {
-            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
-            "actor": (self.actor_loss, self.judging(p, after), "net"),
-        }
-
 
 class TestDDPG(kit.CriticTests):
     Step = Step

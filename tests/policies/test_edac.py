@@ -6,7 +6,6 @@ import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, space_of
-from float64_networks import squashed
 
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError
@@ -36,17 +35,9 @@ def slopes(p, name, action, obs):
     return ((hidden > 0) * p[f"{name}.value.weight"]) @ weight[:, obs.shape[1] :]
 
 
-class Step(kit.CriticStep):
+class Step(kit.SoftStep):
     critics = tuple(f"critics.q{k}" for k in range(1, CRITICS + 1))
     targets = tuple(f"targets.q{k}" for k in range(1, CRITICS + 1))
-
-    def __init__(self, bench, rows):
-        super().__init__(bench, rows)
-        self.following, self.own = self.rng.standard_normal((2, kit.BATCH, kit.SIZE), dtype=np.float32)
-
-    def target(self, p):
-        action, log_prob = squashed(p, "net", self.next_obs, self.following)
-        return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs) - ALPHA * log_prob)
 
     def alignment(self, p):
         unit = [slopes(p, name, self.action, self.obs) for name in self.critics]
@@ -55,25 +46,13 @@ class Step(kit.CriticStep):
         pairs = [(unit[i] * unit[j]).sum(axis=1) for i in range(CRITICS) for j in range(CRITICS) if i != j]
         return np.mean(np.sum(pairs, axis=0)) / (CRITICS - 1)
 
-    def total_loss(self, p, target):
+    def critic_loss(self, p, target):
         weight = self.settings["diversity_weight"]
-        return self.critic_loss(p, target) + (weight * self.alignment(p) if weight else 0.0)
-
-    def actor_loss(self, p):
-        action, log_prob = squashed(p, "net", self.obs, self.own)
-        return (ALPHA * log_prob - self.smallest(p, self.critics, action, self.obs)).mean()
+        return super().critic_loss(p, target) + (weight * self.alignment(p) if weight else 0.0)
 
     def metrics(self, p, after):
         aligned = self.alignment(p) if self.settings["diversity_weight"] else 0.0
-        losses = {"critic_loss": self.total_loss(p, self.target(p)), "alignment": aligned}
-        return {**self.soft_metrics(p, ALPHA, self.actor_loss(p)), **losses}
-
-    def losses(self, p, after):
-        target = self.target(p)
-        return {
-            "critics": (lambda x: self.total_loss(x, target), p, "critics"),
-            "actor": (self.actor_loss, p, "net"),
-        }
+        return {**super().metrics(p, after), "alignment": aligned}
 
 
 class TestEDAC(kit.CriticTests):

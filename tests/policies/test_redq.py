@@ -33,12 +33,12 @@ built, bench = kit.benches(
 )
 
 
-class Step(kit.CriticStep):
+class Step(kit.SoftStep):
+    critics_first = True
     critics = tuple(f"critics.q{k}" for k in range(1, CRITICS + 1))
 
     def __init__(self, bench, rows):
         super().__init__(bench, rows)
-        self.following, self.own = self.rng.standard_normal((2, 1, kit.BATCH, kit.SIZE), dtype=np.float32)[:, 0]
         order = self.rng.permuted(np.arange(CRITICS)[None], axis=1)[0]
         self.targets = tuple(f"targets.q{k + 1}" for k in np.flatnonzero(order < self.settings["target_subset"]))
         self.seeds = None
@@ -69,24 +69,8 @@ class Step(kit.CriticStep):
     def q_value(self, p):
         return self.value(p, self.critics[0], self.action, self.obs, 1).mean()
 
-    def actor_loss(self, p):
-        action, log_prob = squashed(p, "net", self.obs, self.own)
-        return (
-            ALPHA * log_prob - np.mean([self.value(p, name, action, self.obs, 2) for name in self.critics], 0)
-        ).mean()
-
-    def metrics(self, p, after):
-        # The actor is judged by the critics after their step.
-        judged = self.actor_loss(self.judging(p, after))
-        assert abs(judged - self.actor_loss(p)) > 1e-3
-        return self.soft_metrics(p, ALPHA, judged)
-
-    def losses(self, p, after):
-        target = self.target(p)
-        return {
-            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
-            "actor": (self.actor_loss, self.judging(p, after), "net"),
-        }
+    def worth(self, p, action):
+        return np.mean([self.value(p, name, action, self.obs, 2) for name in self.critics], 0)
 
 
 class TestREDQ(kit.CriticTests):

@@ -4,7 +4,6 @@ import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, space_of
-from float64_networks import squashed
 
 pytestmark = pytest.mark.eager
 
@@ -15,36 +14,11 @@ CONTRACT = {
 LEARNS = {**kit.LEARNS, "policy.learn.learning_rate": 0.003, "policy.learn.alpha": 0.02}
 RESUMES = {"SAC, random steps first": ("Pendulum-v1", ("policy.collect.random_steps=32",))}
 
-ALPHA = 0.2
-built, bench = kit.critic_benches("sac", "targets", alpha=ALPHA)
-
-
-class Step(kit.CriticStep):
-    def __init__(self, bench, rows):
-        super().__init__(bench, rows)
-        self.following, self.own = self.rng.standard_normal((1, 2, kit.BATCH, kit.SIZE), dtype=np.float32)[0]
-
-    def target(self, p):
-        action, log_prob = squashed(p, "net", self.next_obs, self.following)
-        return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs) - ALPHA * log_prob)
-
-    def actor_loss(self, p):
-        action, log_prob = squashed(p, "net", self.obs, self.own)
-        return (ALPHA * log_prob - self.smallest(p, self.critics, action, self.obs)).mean()
-
-    def metrics(self, p, after):
-        return self.soft_metrics(p, ALPHA, self.actor_loss(p))
-
-    def losses(self, p, after):
-        target = self.target(p)
-        return {
-            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
-            "actor": (self.actor_loss, p, "net"),
-        }
+built, bench = kit.critic_benches("sac", "targets", alpha=0.2)
 
 
 class TestSAC(kit.CriticTests):
-    Step = Step
+    Step = kit.SoftStep
 
     def test_the_temperature_moves_the_entropy_to_its_target(self, bench):
         log_std, rows = bench.root.net.head.log_std.bias.asnumpy(), self.rows(bench)

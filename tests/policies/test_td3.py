@@ -56,19 +56,6 @@ class Step(kit.CriticStep):
     def actor_loss(self, p):
         return -self.value_of_policy(p).mean()
 
-    def metrics(self, p, after):
-        # The actor is judged by the critics after their step.
-        judged = self.actor_loss(self.judging(p, after))
-        assert abs(judged - self.actor_loss(p)) > 1e-3
-        return {"critic_loss": self.critic_loss(p, self.target(p)), "q_value": self.q_value(p), "actor_loss": judged}
-
-    def losses(self, p, after):
-        target = self.target(p)
-        return {
-            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
-            "actor": (self.actor_loss, self.judging(p, after), "net"),
-        }
-
 
 class TestTD3(kit.CriticTests):
     Step = Step

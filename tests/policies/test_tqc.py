@@ -34,13 +34,9 @@ def quantile_loss(found, target):
     return (np.abs(levels[None, :, None] - (error < 0)) * huber).mean()
 
 
-class Step(kit.CriticStep):
+class Step(kit.SoftStep):
     critics = tuple(f"critics.q{k}" for k in range(1, CRITICS + 1))
     targets = tuple(f"targets.q{k}" for k in range(1, CRITICS + 1))
-
-    def __init__(self, bench, rows):
-        super().__init__(bench, rows)
-        self.following, self.own = self.rng.standard_normal((2, 1, kit.BATCH, kit.SIZE), dtype=np.float32)[:, 0]
 
     def target(self, p):
         action, log_prob = squashed(p, "net", self.next_obs, self.following)
@@ -55,20 +51,8 @@ class Step(kit.CriticStep):
     def q_value(self, p):
         return quantiles(p, self.critics[0], self.action, self.obs).mean()
 
-    def actor_loss(self, p):
-        action, log_prob = squashed(p, "net", self.obs, self.own)
-        q = np.mean([quantiles(p, name, action, self.obs).mean(axis=1) for name in self.critics], axis=0)
-        return (ALPHA * log_prob - q).mean()
-
-    def metrics(self, p, after):
-        return self.soft_metrics(p, ALPHA, self.actor_loss(p))
-
-    def losses(self, p, after):
-        target = self.target(p)
-        return {
-            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
-            "actor": (self.actor_loss, p, "net"),
-        }
+    def worth(self, p, action):
+        return np.mean([quantiles(p, name, action, self.obs).mean(axis=1) for name in self.critics], axis=0)
 
 
 class TestTQC(kit.CriticTests):
