@@ -216,10 +216,10 @@ def outcome(output):
 @pytest.mark.parametrize("case", ["ppo", "dqn", "sac"])
 def test_progress_stays_within_its_range(build, case, monkeypatch):
     made, seen = build(case), []
-    inputs = made.inputs
+    inputs, batches = made.inputs, Batches(made, ROWS)
     monkeypatch.setattr(made, "inputs", lambda batch, progress: seen.append(progress) or inputs(batch, progress))
     for given in (-0.5, 0.25, 1.5):
-        made.learn_mode.forward(random_batch(Batches(made, ROWS)), given)
+        made.learn_mode.forward(random_batch(batches), given)
     assert seen == [0.0, 0.25, 1.0]
 
 
