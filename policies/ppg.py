@@ -28,7 +28,8 @@ from minding.engine.process.runtime import ops
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies.families.actor_critic import OLD_PARAMS, ActorCriticPolicy, ProximalStep
 from minding.policies.learning.optim import Group
-from minding.policies.learning.steps import ALL_ROWS, Inputs, Update
+from minding.policies.learning.steps import ALL_ROWS, Inputs
+from minding.policies.learning.update import Update
 from minding.policies.networks.actor_critic import SeparateActorCritic
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import SURROGATE_METRICS, clipped_surrogate, row_mean

@@ -35,7 +35,8 @@ from minding.policies.core.modes import CollectView, EvalView, LearnView, View, 
 from minding.policies.core.prepare_process import prepare
 from minding.policies.learning.learners import DividedUpdate, is_main, learners_of
 from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
-from minding.policies.learning.steps import SHIFT, GradientStep, Inputs, LearnGuard, Update
+from minding.policies.learning.steps import SHIFT, GradientStep, Inputs
+from minding.policies.learning.update import LearnGuard, Update
 from minding.policies.networks.augment import RandomShift
 from minding.policies.networks.encoder import Normalizer, normalizers_of
 from minding.policies.networks.fused import fuse_layers

@@ -38,7 +38,8 @@ from minding.engine.process.runtime import ms, ops
 from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker, stop_at_exit
 from minding.engine.types import Array, LearnOutput
 from minding.policies.learning.optim import SHARE
-from minding.policies.learning.steps import ALL_ROWS, Inputs, Update
+from minding.policies.learning.steps import ALL_ROWS, Inputs
+from minding.policies.learning.update import Update
 
 _LONGEST = 300.0
 """Seconds after which a learner that does not answer counts as frozen; it may be compiling."""

@@ -26,8 +26,9 @@ from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep, Inputs, Update
+from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import SoftTarget, equalize
+from minding.policies.learning.update import Update
 from minding.policies.networks.actor_critic import ActionValue, QNetwork
 from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.layers import Clip

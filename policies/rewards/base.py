@@ -23,7 +23,7 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, RewardEstimate, StateDict
 from minding.policies.core.prepare_process import prepare
-from minding.policies.learning.steps import Update
+from minding.policies.learning.update import Update
 
 BOUND = 5.0
 """Largest absolute value of observations, in standard deviations."""

@@ -16,7 +16,7 @@ from minding.engine.process.runtime import to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.policies import get_policy_class
 from minding.policies.core.base import MODES
-from minding.policies.learning.steps import GradientLoop
+from minding.policies.learning.update import GradientLoop
 
 STEPS, BATCH = 3, 16
 """Gradient steps for which the rows of critics suffice, and rows of each."""

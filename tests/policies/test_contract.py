@@ -27,7 +27,7 @@ from minding.engine.types import LaneContext, LearnOutput
 from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.core.acting_network import acting_network
 from minding.policies.export.reader import draw_memory
-from minding.policies.learning.steps import LearnGuard
+from minding.policies.learning.update import LearnGuard
 
 STEPS, BATCH, ROWS = 2, 8, 33
 CASES = {

@@ -8,7 +8,7 @@ import pytest
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import NonFiniteError
 from minding.engine.types import LearnOutput
-from minding.policies.learning.steps import MAX_SKIPS_IN_A_ROW, LearnGuard
+from minding.policies.learning.update import MAX_SKIPS_IN_A_ROW, LearnGuard
 
 pytestmark = pytest.mark.eager
 

@@ -10,7 +10,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
-from minding.policies.learning.steps import Rows
+from minding.policies.learning.update import Rows
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor, SquashedActor
 from minding.policies.networks.encoder import ConvNet, ImageDecoder
 from minding.policies.networks.fused import fuse_layers, plain_layers

@@ -30,7 +30,7 @@ from minding.policies.acting import numpy_encoders
 from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning import optim
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import Rows
+from minding.policies.learning.update import Rows
 from minding.policies.networks import encoder
 from minding.policies.networks.actor_critic import ActorCritic, DeterministicActor, QNetwork, SquashedActor, StateValue
 from minding.policies.networks.encoder import ConvNet, Normalizer

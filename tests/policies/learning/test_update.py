@@ -13,7 +13,8 @@ from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import ALGORITHMS, get_policy_class, kernels
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import PRIORITY, GradientStep, Inputs, Update
+from minding.policies.learning.steps import PRIORITY, GradientStep, Inputs
+from minding.policies.learning.update import Update
 from minding.policies.ops.primitives import after
 
 ROWS = 8
