@@ -1,4 +1,4 @@
-"""How MuJoCo draws images: one choice for DeepMind Control and Gymnasium, which is made before either is imported."""
+"""The renderer of MuJoCo: one choice for DeepMind Control and Gymnasium, which is made before either is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an algorithm defines of its gradient steps: the cell that makes one, and the inputs of a call besides the rows.
+"""The part of gradient steps that an algorithm defines: the cell of a step, and the inputs of a call besides the rows.
 
 `learning.update` repeats the step in one compiled function.
 """
