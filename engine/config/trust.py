@@ -1,4 +1,4 @@
-"""The settings that a file from somebody else may hold: run folders, saved agents and .yaml files are data, and run no code.
+"""The trust in settings from others: run folders, saved agents and .yaml files are data, and run no code.
 
 The rule: a configuration that was read from such a file may name what has a plain name: algorithms and chains of
 minding, and environments by their ids in minding, in Gymnasium and in the packages that minding knows. It cannot name
