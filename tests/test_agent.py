@@ -234,6 +234,11 @@ def test_calls_shorter_than_a_rollout_learn_at_the_full_rate(tmp_path, caplog):
 def test_where_nothing_is_left_learn_returns_the_figures(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="minding")
     made = agent("ppo", tmp_path, *PARTS["ppo"], "run.max_env_step=256", "run.metrics_freq=1")
+    # A call that could not begin does not count.
+    made.cfg.run.out_dir = __file__
+    with pytest.raises(ConfigError, match="out_dir"):
+        made.learn(100, total=512)
+    made.cfg.run.out_dir = str(tmp_path)
     # Each call goes on to a multiple of 100: at 128, 256, 384, 512; what overshoots is not made twice.
     steps = [made.learn(100, total=512).env_step for _ in range(7)]
     assert steps == [128, 256, 384, 512, 512, 512, 512]

@@ -193,7 +193,7 @@ OFF_POLICY = (
 
 
 def learner_of(made):
-    return next(member for member in made._session.task.members if type(member).__name__ == "OffPolicyLearner")
+    return next(member for member in made._run.session.task.members if type(member).__name__ == "OffPolicyLearner")
 
 
 @pytest.mark.parametrize("buffer", ["RecentBuffer", "ByError"])

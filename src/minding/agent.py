@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import signal
 import weakref
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from minding.configs import compile_run, load_named, same_task
 from minding.configs.chains import get_chain
 from minding.engine.chain.task import Task
-from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
+from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_checkpoint, use_newest
 from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint, check_complete
@@ -47,6 +48,53 @@ from minding.training.warm_start import check_begin
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
+
+
+@dataclasses.dataclass(frozen=True)
+class _Origin:
+    """What an agent begins with.
+
+    Attributes:
+      length, learn: the run's length and the section `learn` of the settings, which calls of `learn` change.
+      share: the share of the learning rates with which a loaded policy continues.
+      check_reach: refuses to learn with settings of somebody else that reach out of the run; None if not loaded.
+      saved: the folder that `save` wrote, from which the policy starts.
+      clock: the clock at which it was saved; None if the folder does not say it.
+      eps: the share of random actions there.
+    """
+
+    length: int
+    learn: Mapping[str, Any]
+    share: float = 1.0
+    check_reach: Callable[[], object] | None = None
+    saved: Path | None = None
+    clock: int | None = 0
+    eps: float | None = None
+
+
+@dataclasses.dataclass
+class _Run:
+    """The run of an agent: not begun, a session in progress, or the checkpoint from which the next one continues.
+
+    Attributes:
+      folder: the run folder.
+      saved: the clock of the checkpoint.
+      resume: the checkpoint, as in `Task.start`.
+      asked: the step to which calls of `learn` were to learn.
+      session: the session in progress.
+      end_session: ends the last session, as does the program that drops the agent.
+    """
+
+    folder: RunDir | None = None
+    saved: int | None = None
+    resume: str | Path = "latest"
+    asked: int = 0
+    session: Session | None = None
+    end_session: weakref.finalize[Any, Any] | None = None
+
+    @property
+    def clock(self) -> int:
+        return self.session.clock if self.session is not None else self.saved or 0
 
 
 class Agent:
@@ -108,51 +156,29 @@ class Agent:
         place_keys(user, keys)
         self._hold(compile_run(user, settings), progress)
 
-    def _hold(self, cfg: Config, progress: bool) -> None:
-        self.cfg = cfg
-        self._progress = progress
-        self._run_dir: RunDir | None = None
+    def _hold(self, cfg: Config, progress: bool, **loaded: Any) -> None:
+        self.cfg, self._progress = cfg, progress
+        self._origin = _Origin(run_length(cfg).steps, dict(cfg.policy.learn), **loaded)
+        self._run = _Run()
+        self._use: tuple[Any, ...] = ()
         self._policy: BasePolicy | None = None
         self._player: Player | None = None
-        self._session: Session | None = None
-        # Whether the policy has learned in a session that ended.
-        self._spent = False
-        # Whether there is a trained policy, which can act even if it can no longer learn, as when its data are gone.
-        self._trained = False
-        self._use: tuple[Any, ...] = ()
-        # Length of the run by the settings, which calls of `learn` change.
-        self._length = run_length(cfg).steps
-        # The clock of the checkpoint from which the run continues, if any.
-        self._resume_clock: int | None = None
-        # The learning rates of the settings, and the share of them with which a loaded policy continues.
-        learn = cfg.policy.learn
-        self._rates = {key: setting_at(learn, key) for key in learn if key.endswith("learning_rate")}
-        self._anneals, self._share = cfg.policy.learn.get("anneal_lr"), 1.0
-        self._resume: str | Path = "latest"
-        self._asked = 0
-        # The folder that `save` wrote, from which the policy starts.
-        self._warm: Path | None = None
-        # The clock at which it was saved, and its share of random actions there; None if the folder does not say it.
-        self._warm_clock: int | None = 0
-        self._warm_eps: float | None = None
-        # Refuses to learn with settings of somebody else that reach out of the run.
-        self._check_reach: Callable[[], object] = lambda: None
-        self._closing: weakref.finalize[Any, Any] | None = None
 
     @property
     def run_dir(self) -> Path | None:
         """The run folder; None before the first `learn`."""
-        return None if self._run_dir is None else self._run_dir.path
+        return None if self._run.folder is None else self._run.folder.path
 
     @property
     def policy(self) -> BasePolicy:
         """The policy, with its collect, learn and eval modes."""
         if self._policy is None:
-            if not self._trained:
+            if self._origin.check_reach is None:
+                # A trained policy can act even if it can no longer learn, as when its data are gone.
                 check_runnable(self.cfg)
             self._policy = make_policy(self.cfg)
-            if self._warm is not None:
-                warm_start(self._policy, self._warm)
+            if self._origin.saved is not None:
+                warm_start(self._policy, self._origin.saved)
         return self._policy
 
     # Learning
@@ -194,17 +220,20 @@ class Agent:
                 check_count(f"learn({name}", value, 1)
         if anneal is not None and not isinstance(anneal, bool):
             raise ConfigError(f"learn(anneal={anneal!r}): expected True, False or None")
-        self._take(use)
-        clock, unit = self._clock(), run_length(self.cfg).unit
-        if anneal is not None or (total is None and (steps is not None or self._warm is not None)):
+        members = self._use if use is None else given_middleware(use)
+        if members != self._use:
+            # The chain is rebuilt, and all other state is restored.
+            self._end_session()
+            self._use = members
+        clock, unit = self._run.clock, run_length(self.cfg).unit
+        if anneal is not None or (total is None and (steps is not None or self._origin.saved is not None)):
             self._set_rates(anneal)
         if total is None:
-            limit = self._length if steps is None else clock + steps
+            limit = self._origin.length if steps is None else clock + steps
         else:
-            limit = total if steps is None else min(self._asked + steps, total)
-        self._asked = max(self._asked, limit)
+            limit = total if steps is None else min(self._run.asked + steps, total)
         # A resumed run prints its own message if no steps are left.
-        held = self._session is not None
+        held = self._run.session is not None
         if limit > clock:
             self.cfg.run[f"max_{unit}"] = limit if total is None else total
             if total is None and steps is not None:
@@ -221,16 +250,16 @@ class Agent:
         learn = self.cfg.policy.learn
         if "anneal_lr" not in learn:
             return
-        share = self._share if anneal is None else 1.0
-        anneal = bool(self._anneals and share == 1.0) if anneal is None else anneal
-        wanted = {"anneal_lr": anneal, **{key: share * rate for key, rate in self._rates.items()}}
+        given, share = self._origin.learn, self._origin.share if anneal is None else 1.0
+        wanted = {key: share * rate for key, rate in given.items() if key.endswith("learning_rate")}
+        wanted["anneal_lr"] = bool(given["anneal_lr"] and share == 1.0) if anneal is None else anneal
         if all(learn[key] == value for key, value in wanted.items()):
             return
         if share != 1.0:
             console_logger().info(
                 "the learning rate stays at %.3g, where its schedule ended; learn(..., anneal=True) begins a schedule "
                 "at %g, and load(..., learning_rate=...) sets another rate",
-                wanted["learning_rate"], self._rates["learning_rate"],
+                wanted["learning_rate"], given["learning_rate"],
             )  # fmt: skip
         self._end_session()
         learn.update(wanted)
@@ -239,82 +268,65 @@ class Agent:
 
     def _learn_until(self, limit: int, *, run: bool) -> Summary:
         session = self._open()
+        self._run.asked = max(self._run.asked, limit)
         try:
             if run:
                 session.run(limit)
             summary = session.summarize()
         except BaseException as error:
             self._end_session()
-            if self._use and self._resume_clock is not None:
+            if self._use and self._run.saved is not None:
                 add_note(
                     error,
                     "the run is kept: learn(..., use=[...]) continues it with other callbacks, use=[] without any",
                 )
             raise
-        assert self._run_dir is not None
-        self._run_dir.write_summary(vars(summary))
+        session.run_dir.write_summary(vars(summary))
         if session.interrupted_by is not None:
             self._end_session()
             console_logger().warning("ended by %s: the run is saved in %s", summary.stop_reason, summary.run_dir)
             raise KeyboardInterrupt if summary.stop_reason == "SIGINT" else SystemExit(128 + signal.SIGTERM)
         return summary
 
-    def _take(self, use: Given | None) -> None:
-        if use is None:
-            return
-        members = given_middleware(use)
-        if members != self._use:
-            # The chain is rebuilt, and all other state is restored.
-            self._end_session()
-            self._use = members
-
-    def _clock(self) -> int:
-        return self._session.clock if self._session is not None else self._resume_clock or 0
-
     def _open(self) -> Session:
         """The session; a new one starts the run, or continues from its newest checkpoint."""
-        if self._session is not None:
-            assert self._run_dir is not None
-            self._run_dir.update_config(self.cfg)
-            return self._session
-        self._check_reach()
-        self._check_reach = lambda: None
+        run, origin = self._run, self._origin
+        if run.session is not None:
+            run.session.run_dir.update_config(self.cfg)
+            return run.session
+        if origin.check_reach is not None and run.end_session is None:
+            origin.check_reach()
         check_runnable(self.cfg)
-        if self._resume_clock is None:
-            check_begin(self.cfg)
-        if self._spent:
+        if run.end_session is not None:
             # The policy is compiled for the buffers of the session that ended; the checkpoint holds its state.
-            self._policy, self._player, self._spent = None, None, False
-        resume = None if self._resume_clock is None else self._resume
+            self._policy = self._player = None
+        resume = None if run.saved is None else run.resume
         if resume is None:
+            check_begin(self.cfg)
             self.cfg.run.schedule_begin = 0
-            if self._warm_eps is not None:
-                self.cfg.policy.other.eps.start = self._warm_eps
-        run_dir = self._run_dir or RunDir.create(self.cfg)
+            if origin.eps is not None:
+                self.cfg.policy.other.eps.start = origin.eps
+        run_dir = run.folder or RunDir.create(self.cfg)
         run_dir.check_writable()
         with contextlib.nullcontext() if resume else only_if_begun(run_dir):
             session = Session(
                 self.cfg, run_dir, progress=self._progress, resume=resume, use=self._use, policy=self.policy
             )
             session.__enter__()
-        self._run_dir, self._session, self._resume = run_dir, session, "latest"
-        self._closing = weakref.finalize(self, _close, session)
+        run.folder, run.session, run.resume = run_dir, session, "latest"
+        run.end_session = weakref.finalize(self, _close, session)
         return session
 
     def _end_session(self) -> None:
         """Ends the session; the run continues from its newest checkpoint, if it has one."""
-        session, self._session = self._session, None
-        if session is None:
+        session, self._run.session = self._run.session, None
+        if session is None or self._run.end_session is None:
             return
-        self._spent = True
-        if self._closing is not None:
-            self._closing.detach()
-        _close(session)
-        self._resume_clock = _newest_clock(self._run_dir)
-        if self._resume_clock is None:
+        self._run.end_session()
+        self._run.saved = _newest_clock(session.run_dir)
+        if self._run.saved is None:
             # There is no checkpoint to continue from, so the next run also begins with fresh weights.
-            self._run_dir, self._asked = None, 0
-            self._policy = self._player = None
+            self._run, self._policy, self._player = _Run(), None, None
 
     def _say_schedule(self, steps: int) -> None:
         """Prints how the learning rate changes in this call, if it changes differently than in a single call."""
@@ -327,7 +339,7 @@ class Agent:
                 "%d steps are less than one rollout of %d: all updates of this call use the learning rate %g; %s",
                 steps, rollout, learn.learning_rate, shared,
             )  # fmt: skip
-        elif self._session is not None:
+        elif self._run.session is not None:
             console_logger().info(
                 "the learning rate starts at %g again and is annealed over these %d steps; %s",
                 learn.learning_rate, steps, shared,
@@ -390,7 +402,7 @@ class Agent:
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)
-        clock = self._warm_clock if self._session is None and self._resume_clock is None else self._clock()
+        clock = self._origin.clock if self._run.folder is None else self._run.clock
         figures = (lambda: self.evaluate(evaluate)) if evaluate else None
         save_policy(folder, self.cfg, self.policy, figures, clock if learner else None)
         return folder
@@ -413,8 +425,8 @@ class Agent:
 
     def __str__(self) -> str:
         """The chain: its middleware in the order in which they run."""
-        if self._session is not None:
-            return f"{self!r}\n{self._session.task!r}"
+        if self._run.session is not None:
+            return f"{self!r}\n{self._run.session.task!r}"
         task = Task()
         with task.start(ctx=get_chain(self.cfg.chain).context()):
             build(task, self.cfg, self.policy)
@@ -453,58 +465,50 @@ def load(
     if is_saved(path):
         return _of_saved(path, env, rate, trust, progress)
     is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"
-    # The run goes on where it lies, from its own checkpoint.
-    own = (*_replaced_by(env), "run.out_dir", "run.begin_from")
+    own = _replaced(env)
     run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust, own=own)
     saved = run_dir.load_config()
     check_complete(run_dir.checkpoints, saved, own, run_dir.config)
     cfg = compile_run(_adopted(saved, env), rate)
     agent = Agent.__new__(Agent)
-    agent._hold(cfg, progress)
-    agent._check_reach = functools.partial(run_dir.load_config, learns=True)
-    agent._trained, agent._run_dir = True, run_dir
+    agent._hold(cfg, progress, check_reach=functools.partial(run_dir.load_config, learns=True))
 
     def use(found: Checkpoint) -> None:
         with found.reading():
             check_checkpoint(found, cfg, POLICY)
             clock = int(found.manifest[run_length(cfg).unit])
         load_weights(agent.policy, found)
-        agent._resume_clock = clock
+        agent._run = _Run(run_dir, clock, path if is_checkpoint else "latest", clock)
 
     if is_checkpoint:
         use_checkpoint(path, use)
-        agent._resume = path
     else:
         use_newest(run_dir.checkpoints, use)
-    agent._asked = agent._resume_clock or 0
     if learning_rate is None:
-        agent._share = last_rate(cfg, agent._asked)
+        agent._origin = dataclasses.replace(agent._origin, share=last_rate(cfg, agent._run.clock))
     return agent
 
 
 def _of_saved(path: Path, env: Any, rate: list[str], trust: bool, progress: bool) -> Agent:
     check_saved(path)
-    own = (*_replaced_by(env), "run.out_dir", "run.begin_from")
-    read = functools.partial(read_foreign, path / CONFIG, trust=trust or zoo.is_agent(path), own=own)
+    read = functools.partial(read_foreign, path / CONFIG, trust=trust or zoo.is_agent(path), own=_replaced(env))
     cfg = read(learns=False)
     # The saved weights already include those of `run.begin_from`.
     cfg.run.begin_from = None
-    agent = Agent.__new__(Agent)
-    agent._hold(compile_run(_adopted(cfg, env), rate), progress)
-    agent._trained, agent._warm, agent._warm_clock = True, path, trained_steps(path)
-    agent._check_reach = read
+    cfg, saved = compile_run(_adopted(cfg, env), rate), trained_steps(path)
     # Agents of the zoo do not say it: they have learned to the end of their run.
-    clock = run_length(agent.cfg).steps if agent._warm_clock is None else agent._warm_clock
-    if not rate:
-        agent._share = last_rate(agent.cfg, clock)
-    if "eps" in agent.cfg.policy.other:
-        agent._warm_eps = eps_at(agent.cfg.policy.other.eps, clock)
+    clock = run_length(cfg).steps if saved is None else saved
+    share = 1.0 if rate else last_rate(cfg, clock)
+    eps = eps_at(cfg.policy.other.eps, clock) if "eps" in cfg.policy.other else None
+    agent = Agent.__new__(Agent)
+    agent._hold(cfg, progress, share=share, check_reach=read, saved=path, clock=saved, eps=eps)
     agent.policy  # noqa: B018  # raises if the weights do not fit
     return agent
 
 
-def _replaced_by(env: object) -> tuple[str, ...]:
-    return () if env is None else ("env.env_id",)
+def _replaced(env: object) -> tuple[str, ...]:
+    """The settings that loading replaces: a run goes on where it lies, from its own checkpoint."""
+    return ("run.out_dir", "run.begin_from", *(() if env is None else ("env.env_id",)))
 
 
 def _adopted(cfg: Config, env: Any) -> Config:
@@ -519,15 +523,10 @@ def _adopted(cfg: Config, env: Any) -> Config:
     return cfg
 
 
-def _newest_clock(run_dir: RunDir | None) -> int | None:
+def _newest_clock(run_dir: RunDir) -> int | None:
     """The clock of the newest checkpoint of a run; None without a checkpoint."""
-    from minding.engine.checkpoint import read_manifest, resumable_checkpoints
-
-    found = [] if run_dir is None else resumable_checkpoints(run_dir.checkpoints)
-    if not found or run_dir is None:
-        return None
-    manifest = read_manifest(found[-1])
-    return int(manifest[run_length(load_config(run_dir.config)).unit])
+    found = resumable_checkpoints(run_dir.checkpoints)
+    return int(read_manifest(found[-1])[run_length(load_config(run_dir.config)).unit]) if found else None
 
 
 def _close(session: Session) -> None:
