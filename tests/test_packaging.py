@@ -157,6 +157,12 @@ def test_each_folder_of_code_has_a_test_folder_of_the_same_name():
     assert tests - folders == {Path(name) for name in of_others}
 
 
+def test_names_of_tests_are_short():
+    names = [name for file in ROOT.glob("tests/**/*.py") for name in re.findall(r"def (test_\w+)", file.read_text())]
+    assert len(names) > 2000
+    assert [name for name in names if len(name) > 60] == []
+
+
 def test_the_command_pytest_finds_what_python_m_pytest_finds():
     """Only the second puts the current folder on the path."""
     command = [Path(sys.executable).with_name("pytest"), "--collect-only", "-q", "-n0", "tests/proofs/test_queue.py"]

@@ -598,7 +598,7 @@ def test_the_maps_of_the_code_name_files_that_exist(page):
     assert [place for place in named if not (ROOT / place).exists()] == []
 
 
-def test_the_files_in_which_ppo_is_read_define_what_its_gradient_step_calls():
+def test_the_files_in_which_ppo_is_read_define_its_gradient_step():
     section = (DOCS / "architecture.md").read_text().partition("## Read PPO in this order")[2].partition("\n## ")[0]
     files = re.findall(r"^\d+\. `([^`]+)`", section, re.MULTILINE)
     tree = ast.parse("\n".join((ROOT / file).read_text() for file in files))

@@ -214,7 +214,7 @@ def test_environments_for_evaluation_may_have_other_arguments(closing):
         assert np.asarray(manager.reset().observation).sum() == stones
 
 
-def test_an_argument_that_only_evaluation_has_is_named_as_its_own():
+def test_an_argument_of_evaluation_alone_is_named_as_its_own():
     settings = env_settings({"env_id": "CartPole-v1", "evaluator_kwargs": {"render_mod": "x"}})
     message = r"env.evaluator_kwargs=\{'render_mod': 'x'\} does not fit .*did you mean 'render_mode'"
     with pytest.raises(ConfigError, match=message):

@@ -73,7 +73,7 @@ def open_the_gate(task, ctx):
         GATE.set()
 
 
-def test_a_slow_collector_is_passed_over_and_its_rollout_is_used_in_time():
+def test_a_slow_collector_is_passed_over_for_a_while():
     GATE.clear()
     lanes = {"order": "arrival", "max_staleness": 4, "collectors": 2, "transport": "threads"}
     found = run(12, lanes, event=wait_for_the_gate, also=(open_the_gate,))
@@ -103,7 +103,7 @@ def test_a_slow_collector_is_passed_over_and_its_rollout_is_used_in_time():
     slack=st.integers(0, 30),
     arrivals=st.lists(st.integers(0, 8), min_size=80, max_size=80),
 )
-def test_with_the_error_that_the_message_recommends_no_run_gets_stuck(ratio, rows, samples, warmup, slack, arrivals):
+def test_with_the_error_that_is_recommended_no_run_gets_stuck(ratio, rows, samples, warmup, slack, arrivals):
     """Against all that a model allows: lists of what was inserted and sampled, row by row."""
     error = max(1.0, rows * ratio, samples) + slack
     limiter = limiters.ratio(ratio, warmup, error)
@@ -254,7 +254,7 @@ def free(config, limiter, steps, options=None, **parts):
     return made
 
 
-def test_eight_collectors_push_into_one_table_and_no_bound_is_broken(counting_config):
+def test_eight_collectors_push_into_one_table_within_bounds(counting_config):
     # A call draws 8 samples, a rollout of 4 rows allows 16: half of the iterations can have none.
     made = free(
         counting_config,
@@ -315,7 +315,7 @@ def interrupt_and_wait(collector, count, step):
     assert GATE.wait(30.0)
 
 
-def test_while_no_rollout_arrives_the_learner_continues_as_far_as_the_limiter_allows_and_then_waits(counting_config):
+def test_without_a_rollout_the_learner_continues_to_the_limit(counting_config):
     GATE.clear()
     tables = []
 
@@ -355,7 +355,7 @@ def test_a_signal_ends_the_wait(counting_config):
     assert (task.stop_reason, made.watch.rows) == ("SIGTERM", [])
 
 
-def test_if_neither_side_may_continue_or_wait_the_error_comes_at_once(counting_config):
+def test_if_neither_side_may_continue_the_error_comes_at_once(counting_config):
     # After 4 rows 8 samples are allowed, and a call takes 16; 4 more rows would be 8 samples too many.
     with pytest.raises(LimitError, match=r"neither side may continue") as raised:
         free(counting_config, limiters.ratio(4.0, 4, 8.0), 10, learn={"update_per_collect": 4})
@@ -451,7 +451,7 @@ def needing(run):
     return [node.name for node in run.needing]
 
 
-def test_members_that_need_the_rollout_are_skipped_without_one_where_iterations_may_have_none():
+def test_members_that_need_a_missing_rollout_are_skipped():
     marker = declared("marker", reads=("trajectories",), writes=("train_data",))
     trainer = declared("trainer", "learn", reads=("train_data", "train_iter"), writes=("train_output",))
     logger = declared("logger", reads=("env_step",), optional=("trajectories", "train_output"))
@@ -470,7 +470,7 @@ def test_members_that_need_the_rollout_are_skipped_without_one_where_iterations_
     assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
 
 
-def test_settings_that_a_limiter_never_allows_are_refused_before_anything_is_built(counting_config):
+def test_settings_that_a_limiter_never_allows_are_refused(counting_config):
     refuses(
         ChainError,
         *(

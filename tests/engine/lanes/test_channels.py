@@ -87,7 +87,7 @@ def rollout():
     )  # fmt: skip
 
 
-def test_a_rollout_of_trees_arrives_and_an_array_sent_twice_as_one(ends):
+def test_a_rollout_of_trees_arrives_and_an_array_only_once(ends):
     arrived = passed(ends, rollout())
     assert type(arrived) is Rollout
     assert type(arrived.obs) is FastTreeValue
@@ -98,7 +98,7 @@ def test_a_rollout_of_trees_arrives_and_an_array_sent_twice_as_one(ends):
     assert first is second
 
 
-def test_arrays_that_arrive_are_writable_and_belong_to_the_receiver_alone(ends):
+def test_arrays_that_arrive_are_the_receivers_own(ends):
     sent = GRID.copy()
     ends[0].send(sent)
     sent[...] = -1
@@ -123,7 +123,7 @@ def test_memory_grows_while_messages_wait_and_all_arrive_whole(ends):
             assert set(message["array"]) == {k + 10.0 * round_}
 
 
-def test_waiting_ends_with_the_timeout_and_messages_sent_before_the_other_end_closed_still_arrive(ends):
+def test_waiting_ends_with_the_timeout_and_sent_messages_arrive(ends):
     refuses(TimeoutError, ("0.01 s", lambda: ends[0].receive(0.01)))
     ends[0].send(GRID)
     ends[0].close()
@@ -138,7 +138,7 @@ class Unreadable:
         return int, ("of glass",)
 
 
-def test_a_message_that_cannot_be_sent_or_put_together_is_an_error_and_the_next_one_arrives(ends):
+def test_a_message_that_fails_is_an_error_and_the_next_arrives(ends):
     refuses(TypeError, ("lock", lambda: ends[0].send({"array": GRID, "lock": threading.Lock()})))
     assert passed(ends, GRID).tolist() == GRID.tolist()
     refuses(ValueError, ("of glass", lambda: passed(ends, [np.zeros(5), Unreadable()])))
@@ -218,7 +218,7 @@ def test_a_system_without_memfd_uses_a_file_without_a_name(shared_ends, monkeypa
 
 
 @pytest.mark.parametrize("cut", [2, 100, -1], ids=["in its length", "in its header", "before its memory"])
-def test_an_end_that_dies_in_the_middle_of_a_message_closes_the_channel(cut):
+def test_an_end_that_dies_within_a_message_closes_the_channel(cut):
     here, there = SPAWN.Pipe()
     header = pickle.dumps((b"x" * 500, [8], 4096, None))
     whole = len(header).to_bytes(4, "big") + header
@@ -245,7 +245,7 @@ class Numbered:
     array: np.ndarray
 
 
-def test_messages_between_processes_arrive_and_a_death_is_noticed_in_both_directions():
+def test_messages_and_deaths_cross_between_processes():
     here, there = SPAWN.Pipe()
     process = SPAWN.Process(target=echo, args=(there,))
     with lean_start():
@@ -296,7 +296,7 @@ def store(kind):
     return kind(weights(0), slots=3)
 
 
-def test_new_weights_are_a_new_version_and_the_same_weights_are_not(store):
+def test_only_new_weights_are_a_new_version(store):
     assert [store.publish(weights(number)) for number in (5, 5, 6, 0, 0)] == [0, 0, 1, 2, 2]
     # A single bit is different.
     other = weights(0)
@@ -313,7 +313,7 @@ def test_a_version_is_a_copy_and_so_is_what_is_read(store):
     assert read(store, snapshot)["kernel"].max() == 1
 
 
-def test_a_version_stays_as_long_as_somebody_retains_it_and_until_the_next_one_is_published(store):
+def test_a_version_stays_while_retained_and_until_the_next(store):
     store.publish(weights(0))
     oldest = store.retain()
     for number in range(1, 10):
@@ -325,7 +325,7 @@ def test_a_version_stays_as_long_as_somebody_retains_it_and_until_the_next_one_i
     assert read(store, newest)["kernel"].min() == 9
 
 
-def test_a_version_retained_twice_is_free_once_it_was_released_twice(store):
+def test_a_version_retained_twice_is_free_once_released_twice(store):
     store.publish(weights(0))
     snapshot = store.retain()
     assert store.retain() == snapshot
@@ -389,7 +389,7 @@ class Reader:
 
 
 @pytest.mark.slow
-def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_get_an_error():
+def test_readers_never_see_a_torn_version():
     store = SharedWeights(weights(0), slots=4)
     readers = [Reader(store), Reader(store)]
     held = {}

@@ -50,7 +50,7 @@ def test_the_off_policy_chain_is_divided_before_the_buffer():
     assert evaluate.outputs == ("eval_value", "last_eval_iter", "last_eval_value", "last_eval_clock")
 
 
-def test_the_on_policy_chain_estimates_advantages_where_it_collects():
+def test_the_on_policy_chain_estimates_where_it_collects():
     lanes = divided(*ON_POLICY)
     assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
     assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
@@ -61,7 +61,7 @@ def test_the_on_policy_chain_estimates_advantages_where_it_collects():
 
 
 @pytest.mark.parametrize("place", [0, 1, 6], ids=["before", "between evaluator and collectors", "behind"])
-def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is_written(place):
+def test_undeclared_middleware_stay_in_the_main_process(place):
     names = [*OFF_POLICY, "CkptSaver"]
     names.insert(place, user)
     lanes = divided(*names)
@@ -71,7 +71,7 @@ def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is
     assert lanes.evaluate[0].outputs[:2] == ("eval_value", "eval_output")
 
 
-def test_a_users_middleware_before_the_collector_ends_the_lane_and_an_evaluator_does_not():
+def test_a_users_middleware_before_the_collector_ends_the_lane():
     lanes = divided("eps_greedy_handler", user, "StepCollector", "gae_estimator", user, "nstep_reward_enhancer")
     assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
     assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
@@ -85,7 +85,7 @@ def test_a_users_middleware_before_the_collector_ends_the_lane_and_an_evaluator_
 FIELDS = tuple(field.name for field in dataclasses.fields(OnlineRLContext))
 
 
-def test_a_role_moves_a_function_that_declares_nothing_which_may_then_read_and_write_any_field():
+def test_a_role_moves_a_function_that_declares_nothing():
     chain = [stand_in("interaction_evaluator"), user, stand_in("StepCollector")]
     lane = divide(chain_nodes(chain, [None, Role.COLLECT, None]), KEPT, FIELDS).collect
     assert members(lane) == ["user", "StepCollector"]
@@ -101,7 +101,7 @@ def test_a_role_moves_a_function_that_declares_nothing_which_may_then_read_and_w
     assert (members(alone), alone.main.position) == (["user"], "0")
 
 
-def test_a_chain_without_a_collector_has_no_collect_lane_and_can_be_run():
+def test_a_chain_without_a_collector_has_no_collect_lane():
     lanes = divided("interaction_evaluator", user, "data_pusher", "OffPolicyLearner", "eps_greedy_handler")
     assert lanes.collect is None
     assert len(lanes.evaluate) == 1
@@ -123,7 +123,7 @@ def test_composites_move_as_a_whole_or_not_at_all():
     assert (mixed.collect, mixed.evaluate) == (None, ())
 
 
-def test_middleware_that_cannot_be_compared_are_distinguished_and_kept_fields_cross_unread():
+def test_middleware_that_cannot_be_compared_are_distinguished():
     @dataclasses.dataclass
     class Holds:
         declaration = declaration_of(library.StepCollector)
@@ -151,7 +151,7 @@ class OwnContext(Context):
 VIEWED = {"collectors": 2, "max_staleness": 1, "pin": "off"}
 
 
-def test_the_view_shows_the_lane_of_each_middleware_and_what_crosses():
+def test_the_view_shows_lanes_and_what_crosses():
     task = Task().start(async_mode=True, lanes={**VIEWED, "inference": "server"})
     for name in ON_POLICY:
         task.use(stand_in(name))

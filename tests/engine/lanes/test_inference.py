@@ -24,7 +24,7 @@ def ask(rows, version=0, since=0.0, place=0, width=2, asker=None):
     return Ask(place, version, [np.zeros((rows, width), np.float32)], asker, since)
 
 
-def test_a_batch_is_computed_once_it_is_full_late_or_nobody_else_can_ask_and_a_large_one_alone():
+def test_a_batch_is_computed_once_full_late_or_complete():
     batching = Batching(max_batch=8, max_wait=0.5)
     assert batching.due(0.0, askers=1) == []
     assert batching.patience(0.0) is None
@@ -56,7 +56,7 @@ asks = st.builds(
 
 
 @given(st.lists(asks, max_size=20), st.integers(1, 8), st.floats(0, 1))
-def test_every_question_is_in_one_batch_of_its_kind_and_no_batch_is_too_large(questions, max_batch, max_wait):
+def test_every_question_is_in_one_batch_of_its_kind(questions, max_batch, max_wait):
     batching, batches = Batching(max_batch, max_wait), []
     for question in questions:
         batching.add(question)
@@ -96,7 +96,7 @@ def serve_once(port, answer):
     return askers
 
 
-def test_a_collector_asks_the_replacement_of_a_server_that_died_and_owns_what_it_gets():
+def test_a_collector_asks_the_replacement_of_a_dead_server():
     port, got = SocketPort(), []
     line = port.connect(0)
 
@@ -152,7 +152,7 @@ THREADS = {"transport": "threads", "max_staleness": 2, "collectors": 3}
 
 
 @pytest.mark.parametrize("lanes", [THREADS, {**THREADS, "max_staleness": 0, "collectors": 1}])
-def test_a_run_through_a_server_is_that_of_collectors_that_act_by_themselves(lanes):
+def test_a_server_acts_as_the_collectors_would_themselves(lanes):
     local = run(8, lanes, policy=ServedPolicy())
     served = run(8, {**lanes, "inference": "server"}, policy=ServedPolicy())
     assert served.rows == local.rows
@@ -178,7 +178,7 @@ def fail(network, count):
         raise ValueError("no such number")
 
 
-def test_an_error_of_the_network_ends_the_run_and_says_where_it_came_from():
+def test_an_error_of_the_network_ends_the_run_with_its_place():
     with pytest.raises(ValueError, match="no such number") as caught:
         run(8, {**THREADS, "inference": "server"}, policy=ServedPolicy(fail))
     assert "in the inference lane, inference server" in caught.value.__notes__[0]
@@ -198,7 +198,7 @@ def test_auto_takes_what_was_faster_in_a_trial(server, chosen, monkeypatch, capl
     assert found.task.resume_guarantee == ("batched" if chosen == "server" else "in-flight")
 
 
-def test_a_trial_leaves_nothing_behind_and_a_policy_that_cannot_be_served_acts_locally():
+def test_a_trial_leaves_nothing_and_other_policies_act_locally():
     found = run(6, {**THREADS, "inference": "auto"}, policy=ServedPolicy())
     expected = run(6, THREADS, policy=ServedPolicy())
     assert found.rows == expected.rows

@@ -35,7 +35,7 @@ class Kill:
             assert handle.join(60.0) is not None
 
 
-def test_with_every_worker_killed_the_result_without_staleness_is_that_of_the_undisturbed_run(tmp_path, caplog):
+def test_with_every_worker_killed_the_result_is_undisturbed(tmp_path, caplog):
     sync = run(8, eval_freq=6)
     collector, evaluator = tmp_path / "collector", tmp_path / "evaluator"
     collector.mkdir()
@@ -53,7 +53,7 @@ def test_with_every_worker_killed_the_result_without_staleness_is_that_of_the_un
     assert sum("the thread of evaluator ended" in text for text in texts) == 1
 
 
-def test_a_worker_gets_a_few_requests_at_a_time_so_that_its_connection_never_fills_up(tmp_path, monkeypatch):
+def test_a_worker_gets_a_few_requests_at_a_time(tmp_path, monkeypatch):
     # All seven at once would be too many where a thousand are: both ends would wait for the other one to read.
     lanes = {"max_staleness": 6, "collectors": 1, "transport": "threads"}
     expected, sent = run(9, lanes).rows, []
@@ -100,7 +100,7 @@ def breath():
     return round(max(0.8, 2 * (time.monotonic() - begin)), 1)
 
 
-def test_a_stopped_worker_is_reported_and_replaced_and_nothing_else_changes(monkeypatch, caplog, breath):
+def test_a_stopped_worker_is_reported_and_replaced(monkeypatch, caplog, breath):
     monkeypatch.setattr(supervised, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(supervised, "_SILENT", 0.0)
     pids = []
@@ -203,7 +203,7 @@ def losing(monkeypatch):
     ("answers", "limit"),
     [(3, "0.1 s (lanes.timeout)"), (0, "0.2 s (lanes.start_timeout, which is longer than lanes.timeout)")],
 )
-def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(answers, limit, losing, caplog):
+def test_a_silent_worker_is_replaced_and_nothing_changes(answers, limit, losing, caplog):
     found, transport = losing(answers)
     assert transport.lost[0].killed
     assert found.restarts == 1
@@ -252,7 +252,7 @@ def raise_unpicklable(collector, number, t):
     raise Unpicklable
 
 
-def test_an_error_that_cannot_be_pickled_keeps_its_type_and_message_as_text():
+def test_an_error_that_cannot_be_pickled_keeps_type_and_message():
     error, hook = failing(
         lambda policy: ToyCollector(policy.mode, ToyEnv(), raise_unpicklable),
         LaneError,
@@ -285,7 +285,7 @@ def test_what_a_worker_cannot_answer_or_make_is_its_own_error():
     assert error.__notes__[0].startswith("in the collect lane, collector:\nTraceback")
 
 
-def test_a_member_that_cannot_be_pickled_is_an_error_before_the_first_step():
+def test_a_member_that_cannot_be_pickled_is_an_error_at_once():
     policy, hook, task = ToyPolicy(), Hook(), Task()
     collector = ToyCollector(policy.mode, ToyEnv())
     collector.lock = threading.Lock()
@@ -431,7 +431,7 @@ NOTICE = "minding: stopping after this iteration; a second signal (Ctrl-C again)
 @pytest.mark.parametrize(
     ("number", "group"), [(signal.SIGINT, True), pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow)]
 )
-def test_a_signal_while_a_rollout_is_awaited_ends_the_run_in_order(start, number, group):
+def test_a_signal_while_a_rollout_is_awaited_ends_the_run(start, number, group):
     script = start({"max_staleness": 1})
     (os.killpg if group else os.kill)(script.process.pid, number)
     code, seconds, lines = script.end(told=NOTICE)
@@ -443,7 +443,7 @@ def test_a_signal_while_a_rollout_is_awaited_ends_the_run_in_order(start, number
 
 
 @pytest.mark.slow
-def test_a_signal_while_an_evaluation_is_awaited_ends_the_run_in_order(start):
+def test_a_signal_while_an_evaluation_is_awaited_ends_the_run(start):
     script = start({"max_staleness": 0}, "eval_event")
     os.killpg(script.process.pid, signal.SIGTERM)
     code, seconds, lines = script.end(told=NOTICE)

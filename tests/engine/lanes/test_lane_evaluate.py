@@ -73,7 +73,7 @@ class Held:
             self.file.touch()
 
 
-def test_training_continues_meanwhile_and_the_result_comes_when_the_next_evaluation_is_due(tmp_path):
+def test_training_continues_until_the_next_evaluation_is_due(tmp_path):
     held, watch = Held(tmp_path, until=5), Watch()
     outcome = run(9, {**THREADS, "max_staleness": 1}, eval_freq=8, eval_event=held, also=[watch, held.watch])
     # Due at 8 gradient steps, before the fifth iteration, and again at 16, before the ninth.
@@ -121,7 +121,7 @@ def saved_run(folder, lanes, eval_event=None):
     return rows, record.rows, (plain(best), manifest["eval_value"]), (task.stop_reason, task.ctx.state_dict())
 
 
-def test_a_slow_evaluator_changes_neither_rows_nor_the_best_nor_the_end(tmp_path):
+def test_a_slow_evaluator_changes_no_rows_and_no_best(tmp_path):
     lanes = {**THREADS, "max_staleness": 1}
     fast, slow = (saved_run(tmp_path / name, lanes, event) for name, event in (("fast", None), ("slow", Slow())))
     assert [plain(part) for part in slow] == [plain(part) for part in fast]
@@ -134,7 +134,7 @@ def test_a_slow_evaluator_changes_neither_rows_nor_the_best_nor_the_end(tmp_path
 
 
 @pytest.mark.slow
-def test_an_evaluator_that_dies_before_its_result_is_needed_is_restarted_at_once(tmp_path, caplog):
+def test_an_evaluator_that_dies_early_is_restarted_at_once(tmp_path, caplog):
     held = Held(tmp_path, until=-1)
     restarts = []
 
@@ -168,7 +168,7 @@ def test_an_evaluation_under_way_at_the_end_is_waited_for():
     assert task.stop_reason == "max_step"
 
 
-def test_several_evaluators_in_one_composite_run_when_any_of_them_is_due():
+def test_several_evaluators_in_one_run_when_any_is_due():
     numbers = []
 
     def two(policy, task):
@@ -184,7 +184,7 @@ def test_several_evaluators_in_one_composite_run_when_any_of_them_is_due():
 @pytest.mark.parametrize(
     ("behind", "counted", "guarantee"), [(True, 6, "mid-iteration"), (False, 4, "exact")], ids=["behind", "before"]
 )
-def test_an_iteration_aborted_after_it_learned_is_no_exact_place_to_resume(behind, counted, guarantee, tmp_path):
+def test_an_aborted_iteration_that_learned_is_no_exact_place(behind, counted, guarantee, tmp_path):
     held, policy, task, found = Held(tmp_path, until=-1), ToyPolicy(), Task(), []
 
     def ask(ctx):
@@ -202,7 +202,7 @@ def test_an_iteration_aborted_after_it_learned_is_no_exact_place_to_resume(behin
     assert found == [(2, counted, guarantee)]
 
 
-def test_a_signal_while_the_last_evaluation_is_awaited_abandons_it(tmp_path, monkeypatch):
+def test_a_signal_during_the_last_evaluation_abandons_it(tmp_path, monkeypatch):
     held, hooks = Held(tmp_path, until=-1), []
     policy, task = ToyPolicy(), Task()
     with task.start(True, ToyContext(), lanes={"max_staleness": 1}):

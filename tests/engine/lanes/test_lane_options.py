@@ -77,7 +77,7 @@ def test_settings_that_do_not_fit_are_refused_at_the_start():
         refuses(ConfigError, (word, lambda given=given: Task().start(async_mode=True, lanes=given)))
 
 
-def test_a_transport_without_an_address_ignores_the_one_of_a_cluster():
+def test_a_transport_without_an_address_ignores_a_clusters():
     options = LaneOptions(transport="processes", address="nowhere:1", insecure=True)
     check_transport(options)
     assert make_transport(options).inspect(1) == ()
@@ -96,7 +96,7 @@ def cores_of(pin, count, cores):
     return sorted(plan.learner), [sorted(own) for own in plan.collectors], sorted(plan.evaluator)
 
 
-def test_each_lane_gets_its_own_cores_if_there_are_enough_and_shares_them_on_demand():
+def test_each_lane_gets_its_own_cores_or_shares_them():
     assert cores_of("auto", 1, 2) == ([], [[]], [])
     assert cores_of("auto", 1, 3) == ([0, 1], [[2]], [2])
     assert cores_of("auto", 1, 4) == ([0, 1], [[3]], [2])

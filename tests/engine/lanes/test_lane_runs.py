@@ -26,7 +26,7 @@ def lags(outcome):
     return [lag["max"] for lag in outcome.record.column("policy_lag")]
 
 
-def test_weights_are_at_most_one_iteration_old_counted_by_those_that_learn():
+def test_weights_are_at_most_one_counted_iteration_old():
     found = run(10, {**THREADS, "max_staleness": 1}, event=toys.random_delay)
     assert lags(found) == [0] + [1] * 9
     # Rollout n was collected with the weights after iteration n - 2.
@@ -59,7 +59,7 @@ def test_three_collectors_with_random_delays_take_turns():
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
-def test_a_chain_that_was_run_takes_no_more_middleware_and_reports_hooks_that_are_not_called(monkeypatch, caplog):
+def test_a_chain_that_was_run_takes_no_more_middleware(monkeypatch, caplog):
     monkeypatch.setattr(toys.ToyCollector, "finish", lambda self, ctx: None, raising=False)
     run(1, {**THREADS, "max_staleness": 0})
     assert "ToyCollector runs in the collect lane, where finish(ctx) is not called" in caplog.text
@@ -94,7 +94,7 @@ class Halves:
         return extend
 
 
-def test_generators_composites_wrappers_and_the_profile_work_in_lanes():
+def test_generators_composites_and_the_profile_work_in_lanes():
     log, policy = [], ToyPolicy()
 
     def around(ctx):
@@ -239,7 +239,7 @@ task.run(max_step=1)
      (WITHOUT_ONE, [[True, True, False, 10]])],
     ids=["in a with block", "without one"],
 )  # fmt: skip
-def test_classes_and_exceptions_of_the_users_script_cross_and_it_ends_together_with_its_workers(body, rows):
+def test_the_users_script_crosses_and_ends_with_its_workers(body, rows):
     (told,) = run_fresh(SCRIPT.format(path=sys.path, body=body))
     assert json.loads(told) == rows
 
@@ -253,7 +253,7 @@ def test_another_start_ends_the_earlier_workers():
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_weights_that_change_without_counted_steps_reach_the_collector():
+def test_weights_changed_without_counted_steps_are_sent():
     policy = ToyPolicy()
     biases = []
 
@@ -278,7 +278,7 @@ def own_bias_collector(policy):
     return collect
 
 
-def test_the_trace_has_a_row_for_each_lane_whose_spans_follow_each_other(tmp_path):
+def test_the_trace_has_a_row_for_each_lane(tmp_path):
     begin = toys.time.monotonic()
     outcome = run(6, {**THREADS, "max_staleness": 2, "collectors": 2}, event=toys.random_delay, eval_freq=4, trace=True)
     seconds = toys.time.monotonic() - begin
@@ -300,7 +300,7 @@ def test_the_trace_has_a_row_for_each_lane_whose_spans_follow_each_other(tmp_pat
     assert all(event["dur"] > 100 for event in rows["collector 0"][1::2])
 
 
-def test_a_loaded_state_reaches_workers_before_their_first_run_and_is_refused_later():
+def test_a_loaded_state_reaches_workers_before_their_first_run():
     sync = run(6)
     policy, task = ToyPolicy(), Task()
     with task.start(ctx=toys.ToyContext()):
@@ -319,7 +319,7 @@ def test_a_loaded_state_reaches_workers_before_their_first_run_and_is_refused_la
             other.load_state_dict(task.state_dict())
 
 
-def test_the_limit_of_file_descriptors_is_computed_before_the_first_worker(monkeypatch):
+def test_the_limit_of_file_descriptors_is_computed_first(monkeypatch):
     before, during = processes.open_files(), []
     run(
         2, {"max_staleness": 1, "collectors": 2},
@@ -335,7 +335,7 @@ def test_the_limit_of_file_descriptors_is_computed_before_the_first_worker(monke
     assert not saved
 
 
-def test_published_weights_are_freed_at_the_end_without_the_garbage_collector(monkeypatch):
+def test_published_weights_are_freed_at_the_end(monkeypatch):
     blocks, made = [], processes.SharedWeights._map
 
     def remember(store):

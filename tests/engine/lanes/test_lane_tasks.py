@@ -43,7 +43,7 @@ def herald(end):
 
 
 @pytest.mark.parametrize("end", [2, 3], ids=["finish", "stop"])
-def test_finish_stop_and_events_of_a_collector_take_effect_with_its_rollout(end):
+def test_a_collectors_events_take_effect_with_its_rollout(end):
     log = []
     record, task = play(EXACT, herald(end), log=log)
     assert log == [
@@ -54,7 +54,7 @@ def test_finish_stop_and_events_of_a_collector_take_effect_with_its_rollout(end)
     assert (task.stop_reason, len(record.rows)) == ("finish", end + 1)
 
 
-def test_an_end_requested_by_a_rollout_under_way_waits_for_its_iteration():
+def test_an_end_requested_under_way_waits_for_its_iteration():
     log = []
     record, task = play({**EXACT, "max_staleness": 2}, herald(3), log=log)
     assert (task.stop_reason, len(record.rows)) == ("finish", 4)
@@ -75,7 +75,7 @@ class Finisher(ToyEvaluator):
             self._task.emit("seen", "evaluator")
 
 
-def test_an_evaluator_ends_the_run_in_the_iteration_of_its_result():
+def test_an_evaluator_ends_the_run_with_its_result():
     log, lanes = [], {**EXACT, "max_staleness": 1}
     evaluator = lambda policy, task: Finisher(policy.mode, task)  # noqa: E731
     record, task = play(lanes, toy_explorer(), steps=20, log=log, evaluator=evaluator)
@@ -104,7 +104,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("why", CALLS)
-def test_calls_that_need_the_main_process_are_refused_with_what_to_do(why):
+def test_calls_that_need_the_main_process_are_refused(why):
     @declare(role="collect")
     def asking():
         return lambda ctx: CALLS[why]()
@@ -123,7 +123,7 @@ def explore(ctx):
     ctx.env_episode += 2
 
 
-def test_a_role_moves_a_plain_function_into_the_lane_with_all_that_it_reads_and_writes():
+def test_a_role_moves_a_plain_function_into_the_lane():
     sync, lanes = play(None, explore)[0], play(EXACT, explore, role="collect")[0]
     assert rows(lanes) == rows(sync)
     assert [ctx.note for ctx in lanes.contexts] == [ctx.note for ctx in sync.contexts]
@@ -136,7 +136,7 @@ def test_a_role_moves_a_plain_function_into_the_lane_with_all_that_it_reads_and_
     assert [ctx.env_episode for ctx in record.contexts] == [2, 4, 6, 8, 10]
 
 
-def test_a_kept_field_that_a_plain_function_changes_while_iterations_are_under_way_has_to_be_declared():
+def test_a_kept_field_changed_under_way_has_to_be_declared():
     def count(ctx):
         ctx.last_eval_clock += 3
 
@@ -152,7 +152,7 @@ def declared_explorer():
 
 
 @pytest.mark.parametrize("early", [explore, declared_explorer()], ids=["plain", "declared"])
-def test_exploration_that_would_take_effect_too_late_is_refused_with_the_fix(early):
+def test_exploration_that_takes_effect_too_late_is_refused(early):
     with pytest.raises(ChainError, match=r"sets ctx\.collect_kwargs in the main process.*role=\"collect\""):
         play(AHEAD, early)
     # Without staleness nothing is late.
@@ -170,7 +170,7 @@ def sloppy():
     return write
 
 
-def test_a_field_that_a_member_of_a_lane_writes_without_declaring_it_is_an_error():
+def test_an_undeclared_write_in_a_lane_is_an_error():
     with pytest.raises(ChainError, match=r"ctx\.note was set in the collect lane .*'note' to the `writes`"):
         play(EXACT, sloppy())
     assert play(None, sloppy())[0].contexts[0].note == "lost"
@@ -221,7 +221,7 @@ OUTSIDE = [*zip((*counting(), at_module_level), ("count", "seen", "last", "count
 
 
 @pytest.mark.parametrize(("middleware", "name"), [*OUTSIDE, (Tally(), "count"), (Tally().also, "count")])
-def test_state_around_a_function_is_refused_in_a_lane_and_works_elsewhere(middleware, name):
+def test_state_around_a_function_is_refused_in_a_lane(middleware, name):
     with pytest.raises(ChainError, match=f"changes (its attribute )?'{name}'.*Write to a field of the context"):
         play(EXACT, middleware, role="collect")
     play(EXACT, middleware, steps=1)
@@ -235,7 +235,7 @@ class SavedTally(Tally):
         self.count = state["count"]
 
 
-def test_reading_variables_around_a_function_is_allowed_and_saved_state_stays_in_the_lane():
+def test_variables_around_a_function_may_be_read():
     settings, own = {"eps": 0.25, "of": [1]}, [0]
 
     def explore(ctx):
@@ -254,7 +254,7 @@ def test_reading_variables_around_a_function_is_allowed_and_saved_state_stays_in
     assert saved.count == 0
 
 
-def test_a_collector_that_cannot_leave_the_main_process_is_reported(caplog):
+def test_a_collector_that_cannot_leave_is_reported(caplog):
     policy, task = ToyPolicy(), Task()
     with task.start(True, ToyContext(), lanes=EXACT):
         task.use(task.serial(ToyCollector(policy.mode, ToyEnv()), ToyLearner(policy))).run(max_step=1)
@@ -271,7 +271,7 @@ def estimator(policy):
     return estimate
 
 
-def test_a_plain_function_after_the_collector_keeps_the_estimator_in_the_lane_if_it_has_the_role(caplog):
+def test_a_plain_function_with_the_role_keeps_the_estimator(caplog):
     def estimates(between, role):
         policy, task, found = ToyPolicy(), Task(), []
         with task.start(True, ToyContext(), lanes={**EXACT, "max_staleness": 1}):

@@ -119,7 +119,7 @@ def one_after_the_other(cfg, iterations, shards):
     return rows
 
 
-def test_shards_give_the_result_of_their_members_one_after_the_other(cfg):
+def test_shards_give_their_members_results_one_by_one(cfg):
     rows, state, _ = run(cfg, 6, SHARDS)
     assert rows == one_after_the_other(cfg, 6, 4)
     assert state[0]["division"] == {"lanes.collectors": 4, "lanes.shards": 4}
@@ -127,7 +127,7 @@ def test_shards_give_the_result_of_their_members_one_after_the_other(cfg):
     assert {env_id // 2 for row in rows for env_id, *_ in row["stats"]} == {0, 1, 2, 3}
 
 
-def test_rows_of_collectors_take_turns_and_each_has_its_own_number(cfg):
+def test_rows_of_collectors_take_turns_and_are_numbered(cfg):
     rows, state, _ = run(cfg, 6, AHEAD)
     assert [row["rollout"]["collector"] for row in rows] == [0, 1] * 3
     assert [row["policy_lag"]["max"] for row in rows] == [0] + [1] * 5
@@ -178,7 +178,7 @@ def undeclared(ctx):
 
 
 @pytest.mark.parametrize("writer", [own_mean(), undeclared], ids=["declared", "undeclared"])
-def test_a_field_that_cannot_be_joined_is_an_error_that_names_its_writer(writer, cfg):
+def test_a_field_that_cannot_be_joined_names_its_writer(writer, cfg):
     task = Task()
     with task.start(True, OnlineRLContext(), lanes=SHARDS):
         task.use(StepCollector(cfg, new_mode(), make_collector_env(cfg)))
@@ -224,7 +224,7 @@ class NotShared:
         return lambda lane: make(LaneContext(lane.index, lane.weights))
 
 
-def test_environments_that_cannot_be_divided_are_refused_before_the_first_step(cfg):
+def test_environments_that_cannot_be_divided_are_refused(cfg):
     def collect(env, shards):
         task = Task()
         with task.start(True, OnlineRLContext(), lanes={**SHARDS, "shards": shards}):

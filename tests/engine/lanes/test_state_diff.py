@@ -13,7 +13,7 @@ from minding.engine.lanes.state_diff import LARGE, Changes, Increments, Rows, ap
 from minding.engine.lanes.threads import ThreadTransport
 
 
-def test_workers_that_die_between_changes_continue_with_the_same_bits(tmp_path, monkeypatch):
+def test_workers_that_die_between_changes_keep_the_bits(tmp_path, monkeypatch):
     lanes = {"max_staleness": 2, "collectors": 2, "transport": "threads"}
     whole = toys.run(12, lanes)
     monkeypatch.setattr(ThreadTransport, "increments", True)
@@ -45,7 +45,7 @@ def sent(before, now):
     return changes
 
 
-def test_what_continues_is_sent_as_its_new_rows_and_equal_parts_are_left_out():
+def test_what_continues_is_sent_as_its_new_rows():
     changes = sent({"env": {"actions": GRID[:4], "seed": 3}}, {"env": {"actions": GRID, "seed": 3}})
     (rows,) = changes.entries["env"].entries.values()
     assert rows.rows.tolist() == [[8.0, 9.0], [10.0, 11.0]]
@@ -124,7 +124,7 @@ def test_growing_arrays_are_restored_bit_by_bit(first, more, array):
         assert len(changes.entries["it"].rows) == more + 1
 
 
-def test_only_large_states_that_follow_one_are_sent_as_changes_and_later_writes_do_not_show():
+def test_only_large_states_are_sent_as_changes():
     increments, rows = Increments(), LARGE // 8 + 10
     log = np.zeros(rows)
     log[:] = np.arange(rows)
@@ -139,7 +139,7 @@ def test_only_large_states_that_follow_one_are_sent_as_changes_and_later_writes_
     assert increments.next(large) is large
 
 
-def test_answers_of_a_worker_with_a_large_state_are_small_and_the_state_is_whole(monkeypatch):
+def test_answers_with_a_large_state_are_small_and_it_is_whole(monkeypatch):
     monkeypatch.setattr(ThreadTransport, "increments", True)
     found, apply = [], supervised.applied
     monkeypatch.setattr(supervised, "applied", lambda before, changes: found.append(changes) or apply(before, changes))

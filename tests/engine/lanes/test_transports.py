@@ -38,7 +38,7 @@ ENDS = {"processes": "ended with exit code {}", "threads": "ended", "ray": "ende
 PATIENCE = 30.0  # s
 
 
-def test_every_transport_is_tested_made_from_the_options_and_imported_only_then():
+def test_every_transport_is_tested_and_imported_only_if_used():
     assert set(OF_NAME) == set(TRANSPORTS)
     for name in ("processes", "threads"):
         assert type(lanes_run.make_transport(LaneOptions(transport=name))) is OF_NAME[name]
@@ -184,7 +184,7 @@ def test_cores_and_room_come_from_the_transport(transport):
     assert list(made.cores) == (cores if transport == "processes" else [])
 
 
-def test_a_worker_continues_from_a_state_and_shares_nothing_with_it(start):
+def test_a_worker_continues_from_a_state_and_shares_nothing(start):
     state = {"members": {"0:Doubler": {"count": 5, "array": np.full(1000, 10.0)}}, "acting": []}
     bench = start(state=state)
     bench.submit(0, 1.0)
@@ -217,7 +217,7 @@ def test_signs_of_life_come_while_a_worker_waits(start):
         assert time.monotonic() < deadline
 
 
-def test_a_worker_that_dies_closes_its_channel_after_what_it_had_answered(start, transport):
+def test_a_worker_that_dies_closes_its_channel_after_answers(start, transport):
     bench = start()
     bench.submit(0, 1.0)
     bench.submit(1, 13)
@@ -246,7 +246,7 @@ def lanes_of(transport, **options):
     return {"transport": transport, **options}
 
 
-def test_without_staleness_two_runs_of_a_task_are_the_synchronous_run(transport):
+def test_without_staleness_two_runs_are_the_synchronous_run(transport):
     sync = run(9, eval_freq=4, learn_freq=2)
     lanes = run((5, 9), lanes_of(transport, max_staleness=0), eval_freq=4, learn_freq=2)
     assert lanes.rows == sync.rows
@@ -263,7 +263,7 @@ def stale():
     return run(10, lanes_of("threads", max_staleness=2, collectors=2), event=toys.random_delay)
 
 
-def test_with_staleness_and_several_collectors_all_transports_give_the_same_run(transport, stale):
+def test_with_staleness_all_transports_give_the_same_run(transport, stale):
     other = run(10, lanes_of(transport, max_staleness=2, collectors=2), event=toys.random_delay)
     assert other.rows == stale.rows
     assert other.record.column("policy_lag") == stale.record.column("policy_lag")
@@ -271,7 +271,7 @@ def test_with_staleness_and_several_collectors_all_transports_give_the_same_run(
     assert {row["worker"] for row in other.record.column("rollout")} == {0, 1}
 
 
-def test_a_worker_that_dies_is_started_again_from_its_last_state_and_nothing_changes(transport, tmp_path, caplog):
+def test_a_worker_that_dies_continues_from_its_last_state(transport, tmp_path, caplog):
     died = run(8, lanes_of(transport, max_staleness=0), event=ExitOnce(tmp_path, count=2, t=3))
     assert died.restarts == 1
     assert died.rows == run(8).rows
@@ -334,7 +334,7 @@ def announcer():
     return announce
 
 
-def test_members_find_the_task_of_their_worker_and_the_main_process_its_own(transport):
+def test_members_find_their_own_workers_task(transport):
     log, own = [], []
 
     def look(task, ctx):
@@ -364,7 +364,7 @@ def signals():
     return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
-def test_threads_leave_signals_cores_and_the_main_script_of_the_process_alone():
+def test_threads_leave_signals_cores_and_the_script_alone():
     before = signals(), os.sched_getaffinity(0), sys.modules["__main__"], type(global_task)
     run(4, {"transport": "threads", "max_staleness": 0})
     assert before == (signals(), os.sched_getaffinity(0), sys.modules["__main__"], type(global_task))
@@ -384,7 +384,7 @@ def fail_at_one(task, ctx):
         raise ValueError("meanwhile")
 
 
-def test_a_thread_that_hangs_cannot_be_ended_and_a_warning_says_so(monkeypatch, caplog):
+def test_a_thread_that_hangs_is_warned_of(monkeypatch, caplog):
     monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.05)
     GATE.clear()
     with pytest.raises(ValueError, match="meanwhile"):

@@ -406,7 +406,7 @@ TRACED = {
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=needs_kernels if given is IMAGES_GIVEN else []) for n, (_, given) in TRACED.items()]
 )
-def test_an_encoder_of_known_layers_gets_its_numpy_form_by_itself(name):
+def test_an_encoder_of_known_layers_gets_its_numpy_form(name):
     cell, given = TRACED[name]
     form = traced_form(cell, len(given))
     for _ in range(2):
@@ -433,7 +433,7 @@ def test_an_encoder_of_known_layers_gets_its_numpy_form_by_itself(name):
         (nn.Conv2d(2, 2, (3, 2)), None, "a Conv2d of another form"),
     ],
 )
-def test_an_encoder_that_does_anything_else_has_no_numpy_form_and_says_why(layer, by, reason):
+def test_any_other_encoder_has_no_numpy_form_and_says_why(layer, by, reason):
     with pytest.raises(AttributeError, match=f"'OfLayers' object has no attribute 'host'.*{reason}"):
         traced_form(OfLayers(layer, by=by), 1)
 

@@ -90,7 +90,7 @@ def test_no_two_networks_of_the_package_have_one_name():
     assert [name for name in names if names.count(name) > 1] == []
 
 
-def test_cells_compute_with_compiled_functions_and_their_numpy_forms_with_the_same_of_numpy():
+def test_cells_and_numpy_forms_compute_with_the_same_functions():
     """A cell that names its composition before its base cell would compute in NumPy."""
     kinds = {kind for module in networks_of_the_package() for kind in vars(module).values() if is_cell(kind)}
     composed = [kind for kind in kinds if issubclass(kind, Composition)]

@@ -111,7 +111,7 @@ def test_a_missing_old_or_unreachable_ray_is_bad_input(monkeypatch):
     [(b"\0\0\x06\4\0\0\0\0\0", True), (b"HTTP/1.0 400 Bad request", False), (b"\0\0", False), (b"", False)],
     ids=["HTTP/2", "HTTP/1", "closes", "silent"],
 )
-def test_another_program_at_the_address_is_bad_input_and_not_waited_for(answer, is_ray, monkeypatch):
+def test_another_program_at_the_address_is_bad_input_at_once(answer, is_ray, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")
     monkeypatch.setattr(cluster, "_REACHED", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as held:
@@ -147,7 +147,7 @@ def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
     assert os.environ[name] == "0"
 
 
-def test_a_full_store_and_a_module_that_a_machine_lacks_are_named(monkeypatch):
+def test_a_full_store_and_a_missing_module_are_named(monkeypatch):
     def put(self, value):
         raise MemoryError("no room")
 
@@ -162,7 +162,7 @@ def test_a_full_store_and_a_module_that_a_machine_lacks_are_named(monkeypatch):
     assert str(error).startswith("machine B, on which collector 1 runs, has no module 'my_envs': install it there")
 
 
-def test_the_first_message_has_no_answer_and_each_request_its_own():
+def test_the_first_message_has_no_answer_and_requests_their_own():
     answer = Answer(0, {"x": np.arange(3.0)}, {}, [], False, [])
     actor = FakeActor(returned(answer), None, Gone("died"))
     channel = RayChannel(FakeRay(), actor, Pulse(FakeRay(), actor))
@@ -212,7 +212,7 @@ def test_workers_that_are_asked_together_are_waited_for_together():
 
 
 @pytest.mark.parametrize("ahead", [0.0, 100.0, -100.0])
-def test_spans_of_another_machine_are_converted_to_the_clock_of_this_one(ahead):
+def test_another_machines_spans_are_converted_to_this_clock(ahead):
     begin = time.monotonic()
     answer = Answer(0, {}, {}, [Span("collect", begin + ahead, begin + ahead + 1.0)], False, [])
     actor = FakeActor(returned(answer), ahead=ahead)
@@ -247,7 +247,7 @@ class FakeNodes:
         return [{"NodeID": name, "Alive": True, "Resources": {"CPU": 4.0}} for name in self.free]
 
 
-def test_a_worker_is_not_replaced_on_the_machine_where_it_was_lost():
+def test_a_worker_is_not_replaced_where_it_was_lost():
     ray, places = FakeNodes(a=4.0, b=2.0, c=1.0), Places()
     assert places.choose(ray, 1) == ("DEFAULT", 1)
     places.lost("")
@@ -262,7 +262,7 @@ def test_a_worker_is_not_replaced_on_the_machine_where_it_was_lost():
     assert places.choose(ray, 1) == ("a", 1)
 
 
-def test_changed_arrays_of_a_version_are_stored_once_and_dropped_when_it_is_released():
+def test_changed_arrays_are_stored_once_and_dropped_at_release():
     weights = {"own": np.zeros(2), "past.0": np.ones(2), "past.1": np.full(2, 2.0)}
     store = RayStore(FakeRay(), weights, 3)
     reader = PlacedWeights({name: (array.shape, array.dtype.str) for name, array in weights.items()})
@@ -313,7 +313,7 @@ def test_a_handler_that_ray_replaces_is_restored(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_unknown_processes_of_a_cluster_end_with_it_and_others_stay(tmp_path):
+def test_unknown_processes_of_a_cluster_end_with_it(tmp_path):
     folder = tmp_path / "minding-ray-x"
     folder.mkdir()
     wait = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(100)"]

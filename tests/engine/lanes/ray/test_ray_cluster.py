@@ -44,7 +44,7 @@ sys.stdin.readline()
 
 
 @needs_ray
-def test_a_local_cluster_is_closed_to_others_and_ends_with_its_process_however_that_ends():
+def test_a_local_cluster_is_closed_and_ends_with_its_process():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", BEGINS], env=environment, **pipes) as process:
@@ -86,7 +86,7 @@ def lanes_of(cluster, **options):
 
 
 @pytest.mark.slow
-def test_workers_share_the_cpus_that_are_left_and_move_to_a_machine_that_joins(cluster, monkeypatch, caplog):
+def test_workers_share_the_cpus_and_move_to_a_new_machine(cluster, monkeypatch, caplog):
     monkeypatch.setattr(transport, "_LOOK", 0.5)
     lanes = {"collectors": 3, "max_staleness": 2}
     kinds, joined = [], []
@@ -123,7 +123,7 @@ def test_a_worker_runs_on_a_machine_that_offers_its_resources(cluster):
 
 
 @pytest.mark.slow
-def test_modules_that_other_machines_lack_are_sent_to_their_workers(cluster, tmp_path, monkeypatch):
+def test_modules_that_machines_lack_are_sent_to_their_workers(cluster, tmp_path, monkeypatch):
     (tmp_path / "only_here.py").write_text("def passes(ctx):\n    pass\n")
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
@@ -142,7 +142,7 @@ class KillMachine(DieOnce):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_machine_that_dies_for_good_leaves_its_work_to_the_others_and_nothing_changes(cluster, tmp_path, caplog):
+def test_a_machine_that_dies_leaves_its_work_to_the_others(cluster, tmp_path, caplog):
     lanes = {"collectors": 2, "max_staleness": 1}
     died = run(8, lanes_of(cluster, **lanes), event=KillMachine(tmp_path, count=2, t=3))
     assert died.restarts == 1

@@ -42,7 +42,7 @@ def children(pid):
         ("/gcs/gcs_server ", signal.SIGKILL, "the head of the Ray cluster (GCS, 127.0.0.1:"),
     ],
 )
-def test_a_run_that_loses_a_process_of_ray_says_so_and_saves_its_state(program, number, message, tmp_path):
+def test_a_run_that_loses_a_process_of_ray_saves_its_state(program, number, message, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "minding", "train", "cartpole_ppo", *SETTINGS]
     # Processes of Ray inherit the output: a pipe would stay open.
