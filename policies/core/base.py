@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -13,15 +12,12 @@ import numpy as np
 
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.config.config import Config
-from minding.engine.config.named import module_of
 from minding.engine.data.actions import action_field
 from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.rewards import RewardScale
-from minding.engine.data.statistics import RunningMoments
-from minding.engine.errors import CheckpointError, ConfigError, MindingError
-from minding.engine.process import runtime
+from minding.engine.errors import ConfigError, MindingError
 from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import nn, seeded
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -33,19 +29,17 @@ from minding.policies.acting.team_actors import SharedActor
 from minding.policies.core.acting_network import GraphNetwork, acting_network, check_network
 from minding.policies.core.modes import CollectView, EvalView, LearnView, View, dumps, graph_view, host_view, loads
 from minding.policies.core.prepare_process import prepare
+from minding.policies.core.weights import Weights
 from minding.policies.learning.learners import DividedUpdate, is_main, learners_of
 from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
 from minding.policies.learning.steps import SHIFT, GradientStep, Inputs
 from minding.policies.learning.update import LearnGuard, Update
 from minding.policies.networks.augment import RandomShift
-from minding.policies.networks.encoder import Normalizer, normalizers_of
 from minding.policies.networks.fused import fuse_layers
 
 _BLOCK = 1 << 16
 """Number of recorded rows whose observations are added to the moments at a time."""
 MODES = ("collect", "learn", "eval")
-_NET, _TARGET, _MOMENTS = "net.", "target.", "moments."
-"""Prefixes of the names of parameters and of saved moments."""
 
 
 class _ActingRoot(nn.Cell):
@@ -54,11 +48,6 @@ class _ActingRoot(nn.Cell):
     def __init__(self, net: Any) -> None:
         super().__init__()
         self.net = net
-
-
-_OTHER_NETWORK = (
-    "it belongs to another network; build the policy from the config.yaml of the run that saved it, with the same code"
-)
 
 
 class BasePolicy:
@@ -71,7 +60,7 @@ class BasePolicy:
 
     Attributes:
       net: the cell that acts, as a part of `root`, the cell with all state.
-      normalizers: pairs (row field, normalizer) of all normalized observations, by path.
+      weights: the parameters of `root` by name, and the moments of its observations.
       reward_scale: scaling of the rewards for learning.
       actors: one actor per acting mode, by mode name; each has its own memory of its own environments.
     """
@@ -135,9 +124,8 @@ class BasePolicy:
         # Done in every process, so that a worker's graph computes the same as the learner's.
         if not self.second_order:
             fuse_layers(self.root)
-        # Naming the parameters by their paths gives one flat state with unique names.
-        self.params = dict(self.root.parameters_and_names())
-        self.normalizers = normalizers_of(self.root)
+        self.weights = Weights(self.name, self.net, self.root)
+        self.params, self.normalizers = self.weights.params, self.weights.normalizers
         self._acting_network = acting_network(
             self.net, self.cfg.collect.backend, f"{self.name}.act", self.acting_leaves
         )
@@ -252,11 +240,6 @@ class BasePolicy:
 
     # Acting in other processes.
 
-    def acting_weights(self) -> dict[str, Array]:
-        """The arrays that acting needs, by parameter name; on CPU they are live views."""
-        acting = {id(p) for p in self.net.get_parameters()}
-        return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
-
     def _acting(self, mode: type[View]) -> View:
         """A mode that acts in all environments; several agents share one actor."""
         self._require(mode.name)
@@ -264,7 +247,7 @@ class BasePolicy:
         actor = own if agents is None else SharedActor(own, agents)
         if isinstance(own.network, GraphNetwork):
             return graph_view(mode, actor, self)
-        return host_view(mode, actor, self.acting_weights(), self.config.seed, frozenset(self.net.shared_outputs))
+        return host_view(mode, actor, self.weights.live(), self.config.seed, frozenset(self.net.shared_outputs))
 
     def own_actor(self) -> Actor | SharedActor:
         """A new actor that follows this policy's learning, with a memory and a random stream of its own.
@@ -272,7 +255,7 @@ class BasePolicy:
         An actor that computes in NumPy shares only the memory of the parameters with the policy.
         """
         if self.acts_in_numpy:
-            weights = self.acting_weights()
+            weights = self.weights.live()
             actor: Actor = loads(dumps(self.actors["eval"], weights), weights)
         else:
             actor = self.new_actor("eval")
@@ -356,11 +339,7 @@ class BasePolicy:
             raise MindingError("fitted Q evaluation needs Discrete or Box actions")
         fields = {**self.obs_fields("obs"), **self.obs_fields("next_obs"), "action": self.action_field}
         fitted = FittedQ(self.spec, self.cfg.model, fields, gamma, limits, self.config.seed)
-        own = dict(self.normalizers.values())
-        for field, normalizer in normalizers_of(fitted.root).values():
-            normalizer.moments.load_state_dict(own[field].moments.state_dict())
-            runtime.assign(normalizer.mean, own[field].mean.asnumpy())
-            runtime.assign(normalizer.scale, own[field].scale.asnumpy())
+        self.weights.give_moments(fitted.root)
         return fitted
 
     def observed(self, batch: IndexedBatch) -> Array:
@@ -385,10 +364,11 @@ class BasePolicy:
         because the weights were learned with them.
         """
         self.reward_scale.take(recorded.returns)
-        empty = [named for named in self.normalizers.values() if not named[1].moments.count]
-        for start in range(0, recorded.steps if empty else 0, _BLOCK):
+        empty = [field for field, normalizer in self.normalizers.values() if not normalizer.moments.count]
+        blocks = range(0, recorded.steps if empty else 0, _BLOCK)
+        for start in blocks:
             rows = np.arange(start, min(start + _BLOCK, recorded.steps))
-            _update(empty, {field: recorded.read(field, rows) for field, _ in empty})
+            self.weights.observe({field: recorded.read(field, rows) for field in empty})
 
     def observe(self, rows: Mapping[str, Array]) -> None:
         """Adds the observations of rows to the moments. Each visited row is to be counted once: on-policy algorithms
@@ -397,8 +377,7 @@ class BasePolicy:
         Args:
           rows: fields of rows ``(n, ...)`` by name, those of normalized observations among them.
         """
-        normalizers = self.normalizers.values()
-        _update(normalizers, {field: self.observations(field, rows) for field, _ in normalizers})
+        self.weights.observe({field: self.observations(field, rows) for field, _ in self.normalizers.values()})
 
     @property
     def observed_fields(self) -> set[str]:
@@ -432,14 +411,11 @@ class BasePolicy:
     # State.
 
     def state_dict(self) -> StateDict:
-        """The network's class, copies of all parameters by name (networks, targets, optimizers, temperatures), moments,
-        the scale of rewards, the random streams and, where they belong to it, the memory of collecting and the number
-        of gradient steps."""
+        """The state of `weights`, the scale of rewards, the random streams and, where they belong to it, the memory of
+        collecting and the number of gradient steps."""
         steps = {"learn_steps": self.learn_steps} if self.counts_steps else {}
         return {
-            "network": _class_of(self.net),
-            "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
-            "moments": {name: n.moments.state_dict() for name, (_, n) in self.normalizers.items()},
+            **self.weights.state_dict(),
             "reward": self.reward_scale.state_dict(),
             "acting": self.actors["collect"].state_dict(),
             "rng": generator_state(self.learn_rng),
@@ -447,38 +423,13 @@ class BasePolicy:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Writes saved values into the live parameters, in place, so that compiled graphs use them.
-
-        A policy built for fewer modes loads only the values that it needs. The saved state must hold every parameter of
-        this policy, and no parameter of the acting network that this policy lacks.
+        """Restores a saved state, in place, so that compiled graphs use it; a policy built for fewer modes loads only
+        the values that it needs.
 
         Raises:
-          CheckpointError: if the network has another class, or a parameter is missing, surplus or of another shape or
-            dtype.
+          CheckpointError: it belongs to another network, see `Weights.load_state_dict`.
         """
-        self._check_class(state["network"])
-        saved = state["params"]
-        surplus = [name for name in saved if name.startswith(_NET) and name not in self.params]
-        if surplus:
-            raise CheckpointError(
-                f"{self.name}: the checkpoint has {len(surplus)} parameters that this network lacks, the "
-                f"first of them {surplus[0]!r}: {_OTHER_NETWORK}"
-            )
-        for name, p in self.params.items():
-            if name not in saved:
-                raise CheckpointError(f"{self.name}: the checkpoint has no parameter {name!r}: {_OTHER_NETWORK}")
-            if tuple(saved[name].shape) != tuple(p.shape):
-                raise CheckpointError(
-                    f"{self.name}: parameter {name!r} has shape {tuple(saved[name].shape)} in the checkpoint, "
-                    f"{tuple(p.shape)} here: {_OTHER_NETWORK}"
-                )
-            given, here = saved[name].dtype, p.asnumpy().dtype
-            if given != here:
-                raise CheckpointError(f"{self.name}: parameter {name!r} is {given} in the checkpoint, {here} here")
-        for name, p in self.params.items():
-            runtime.assign(p, saved[name])
-        for name, (_, normalizer) in self.normalizers.items():
-            normalizer.moments.load_state_dict(state["moments"][name])
+        self.weights.load_state_dict(state)
         self.reward_scale.load_state_dict(state["reward"])
         self.actors["collect"].load_state_dict(state["acting"])
         restore_generator(self.learn_rng, state["rng"])
@@ -486,71 +437,9 @@ class BasePolicy:
             self.learn_steps = int(state["learn_steps"])
 
     def acting_arrays(self) -> tuple[dict[str, Array], str]:
-        """The arrays that acting needs, by name, and the class of the network: the network's parameters and the moments
-        of its observations."""
-        arrays = {name: p.asnumpy().copy() for name, p in self.params.items() if name.startswith(_NET)}
-        for name, (_, normalizer) in self.normalizers.items():
-            if name.startswith(_NET):
-                state = normalizer.moments.state_dict()
-                arrays |= {f"{_MOMENTS}{name}/{key}": np.asarray(value) for key, value in state.items()}
-        return arrays, _class_of(self.net)
+        """See `Weights.acting_arrays`."""
+        return self.weights.acting_arrays()
 
     def load_acting_arrays(self, arrays: Mapping[str, Array], network: str) -> None:
-        """Writes saved acting weights into the live parameters. Target networks get the same weights; all other state
-        stays.
-
-        Raises:
-          CheckpointError: if the arrays belong to another network, or contain NaN or infinity.
-        """
-        self._check_class(network)
-        known, _ = self.acting_arrays()
-        for name in known.keys() ^ arrays.keys():
-            which = "lacks" if name in known else "has the surplus"
-            raise CheckpointError(f"{self.name}: what was saved {which} {name!r}: it belongs to another network")
-        for name, array in arrays.items():
-            if array.shape != known[name].shape or array.dtype != known[name].dtype:
-                raise CheckpointError(
-                    f"{self.name}: {name!r} is {array.dtype} {array.shape} there and {known[name].dtype} "
-                    f"{known[name].shape} here: it belongs to another network"
-                )
-            if not np.isfinite(array).all():
-                raise CheckpointError(f"{self.name}: {name!r} holds NaN or infinity")
-        for name, p in self.params.items():
-            if (source := _online(name)) in arrays:
-                runtime.assign(p, arrays[source])
-        for name, (_, normalizer) in self.normalizers.items():
-            saved = f"{_MOMENTS}{_online(name)}"
-            if f"{saved}/mean" in arrays:
-                state: StateDict = {key: arrays[f"{saved}/{key}"] for key in normalizer.moments.state_dict()}
-                normalizer.moments.load_state_dict(state)
-
-    def _check_class(self, network: str) -> None:
-        if _identity(network) != _identity(_class_of(self.net)):
-            raise CheckpointError(
-                f"{self.name}: the checkpoint holds a network of class {network}, but this one is "
-                f"{_class_of(self.net)}: build the policy with the class that was trained"
-            )
-
-
-def _update(normalizers: Iterable[tuple[str, Normalizer]], seen: Mapping[str, Array]) -> None:
-    """Adds observations ``(n, ...)``, by row field, to the moments of pairs of a row field and its normalizer."""
-    moments = {name: RunningMoments.of(x.reshape(len(x), math.prod(x.shape[1:]))) for name, x in seen.items()}
-    for field, normalizer in normalizers:
-        normalizer.merge(moments[field])
-
-
-def _class_of(net: Any) -> str:
-    """The class of a network, as ``module:Class``."""
-    return f"{module_of(type(net))}:{type(net).__qualname__}"
-
-
-def _identity(network: str) -> str:
-    """What a saved ``module:Class`` is compared by: of the package's own networks only the class, whose file may move;
-    of all others the module, too."""
-    module, _, name = network.partition(":")
-    return f"minding:{name}" if module.partition(".")[0] == "minding" else network
-
-
-def _online(name: str) -> str:
-    """The name of the acting network's parameter whose value a target network starts with; other names unchanged."""
-    return _NET + name.removeprefix(_TARGET) if name.startswith(_TARGET) else name
+        """See `Weights.load_acting_arrays`."""
+        self.weights.load_acting_arrays(arrays, network)

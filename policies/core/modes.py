@@ -145,7 +145,7 @@ def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy)
         recipe = cloudpickle.dumps((type(policy), policy.config, policy.algorithm))
         return GraphFactory(mode, bare, policy.config.seed, policy.name, recipe, runtime.settings(), acting)
 
-    return mode(actor, policy.acting_weights, factory)
+    return mode(actor, policy.weights.live, factory)
 
 
 @dataclasses.dataclass(frozen=True)

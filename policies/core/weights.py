@@ -1,0 +1,160 @@
+"""The parameters of a policy, and the moments of observations that belong to them: saved, restored and compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from minding.engine.config.named import module_of
+from minding.engine.data.statistics import RunningMoments
+from minding.engine.errors import CheckpointError
+from minding.engine.process import runtime
+from minding.engine.process.runtime import nn
+from minding.engine.types import Array, StateDict
+from minding.policies.networks.encoder import normalizers_of
+
+_NET, _TARGET, _MOMENTS = "net.", "target.", "moments."
+"""Prefixes of the names of parameters and of saved moments."""
+_OTHER_NETWORK = (
+    "it belongs to another network; build the policy from the config.yaml of the run that saved it, with the same code"
+)
+
+
+class Weights:
+    """The parameters of a root cell by name, and its normalizers.
+
+    Args:
+      name: name of the algorithm, for messages.
+      net: the cell that acts, whose class saved weights belong to.
+      root: the cell with all state.
+
+    Attributes:
+      params: the parameters by their paths, which gives one flat state with unique names.
+      normalizers: pairs (row field, normalizer) of all normalized observations, by path.
+    """
+
+    def __init__(self, name: str, net: nn.Cell, root: nn.Cell) -> None:
+        self.name, self.net = name, net
+        self.params = dict(root.parameters_and_names())
+        self.normalizers = normalizers_of(root)
+
+    @property
+    def network(self) -> str:
+        """The class of the network, as ``module:Class``."""
+        return f"{module_of(type(self.net))}:{type(self.net).__qualname__}"
+
+    def live(self) -> dict[str, Array]:
+        """The arrays that acting needs, by parameter name; on CPU they are live views."""
+        acting = {id(p) for p in self.net.get_parameters()}
+        return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
+
+    # Moments.
+
+    def observe(self, seen: Mapping[str, Array]) -> None:
+        """Adds observations ``(n, ...)``, by row field, to the moments."""
+        moments = {name: RunningMoments.of(x.reshape(len(x), math.prod(x.shape[1:]))) for name, x in seen.items()}
+        for field, normalizer in self.normalizers.values():
+            if field in moments:
+                normalizer.merge(moments[field])
+
+    def give_moments(self, root: nn.Cell) -> None:
+        """Gives the normalizers of another root cell, by row field, the moments of these."""
+        own = dict(self.normalizers.values())
+        for field, normalizer in normalizers_of(root).values():
+            normalizer.moments.load_state_dict(own[field].moments.state_dict())
+            runtime.assign(normalizer.mean, own[field].mean.asnumpy())
+            runtime.assign(normalizer.scale, own[field].scale.asnumpy())
+
+    # State.
+
+    def state_dict(self) -> StateDict:
+        """The network's class, copies of all parameters by name (networks, targets, optimizers), and moments."""
+        return {
+            "network": self.network,
+            "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
+            "moments": {name: n.moments.state_dict() for name, (_, n) in self.normalizers.items()},
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Writes saved values into the live parameters, in place, so that compiled graphs use them.
+
+        The saved state must hold every parameter of this root, and no parameter of the acting network that it lacks.
+
+        Raises:
+          CheckpointError: if the network has another class, or a parameter is missing, surplus or of another shape or
+            dtype.
+        """
+        saved = state["params"]
+        self._check(state["network"], saved, {name: p.asnumpy() for name, p in self.params.items()})
+        for name, p in self.params.items():
+            runtime.assign(p, saved[name])
+        for name, (_, normalizer) in self.normalizers.items():
+            normalizer.moments.load_state_dict(state["moments"][name])
+
+    def acting_arrays(self) -> tuple[dict[str, Array], str]:
+        """The arrays that acting needs, by name, and the class of the network: the network's parameters and the moments
+        of its observations."""
+        arrays = {name: p.asnumpy().copy() for name, p in self.params.items() if name.startswith(_NET)}
+        for name, (_, normalizer) in self.normalizers.items():
+            if name.startswith(_NET):
+                state = normalizer.moments.state_dict()
+                arrays |= {f"{_MOMENTS}{name}/{key}": np.asarray(value) for key, value in state.items()}
+        return arrays, self.network
+
+    def load_acting_arrays(self, arrays: Mapping[str, Array], network: str) -> None:
+        """Writes saved acting weights into the live parameters. Target networks get the same weights; all other state
+        stays.
+
+        Raises:
+          CheckpointError: if the arrays belong to another network, or contain NaN or infinity.
+        """
+        self._check(network, arrays, self.acting_arrays()[0])
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise CheckpointError(f"{self.name}: {name!r} holds NaN or infinity")
+        for name, p in self.params.items():
+            if (source := _online(name)) in arrays:
+                runtime.assign(p, arrays[source])
+        for name, (_, normalizer) in self.normalizers.items():
+            saved = f"{_MOMENTS}{_online(name)}"
+            if f"{saved}/mean" in arrays:
+                state: StateDict = {key: arrays[f"{saved}/{key}"] for key in normalizer.moments.state_dict()}
+                normalizer.moments.load_state_dict(state)
+
+    def _check(self, network: str, saved: Mapping[str, Array], known: Mapping[str, Array]) -> None:
+        """Refuses saved arrays of another class of network, or that differ from the known ones; names of parts beside
+        the acting network and its moments may be surplus, since a policy built for fewer modes lacks them."""
+        if _identity(network) != _identity(self.network):
+            raise CheckpointError(
+                f"{self.name}: the checkpoint holds a network of class {network}, but this one is {self.network}: "
+                "build the policy with the class that was trained"
+            )
+        surplus = [name for name in saved if name.startswith((_NET, _MOMENTS)) and name not in known]
+        if surplus:
+            raise CheckpointError(
+                f"{self.name}: the checkpoint has {len(surplus)} parameters that this network lacks, the first of them "
+                f"{surplus[0]!r}: {_OTHER_NETWORK}"
+            )
+        for name, here in known.items():
+            if name not in saved:
+                raise CheckpointError(f"{self.name}: the checkpoint has no parameter {name!r}: {_OTHER_NETWORK}")
+            given = saved[name]
+            if given.shape != here.shape or given.dtype != here.dtype:
+                raise CheckpointError(
+                    f"{self.name}: parameter {name!r} is {given.dtype} {given.shape} in the checkpoint, {here.dtype} "
+                    f"{here.shape} here: {_OTHER_NETWORK}"
+                )
+
+
+def _identity(network: str) -> str:
+    """What a saved ``module:Class`` is compared by: of the package's own networks only the class, whose file may move;
+    of all others the module, too."""
+    module, _, name = network.partition(":")
+    return f"minding:{name}" if module.partition(".")[0] == "minding" else network
+
+
+def _online(name: str) -> str:
+    """The name of the acting network's parameter whose value a target network starts with; other names unchanged."""
+    return _NET + name.removeprefix(_TARGET) if name.startswith(_TARGET) else name
