@@ -2,9 +2,10 @@
 
 from minding.middleware.arena_evaluator import arena_evaluator
 from minding.middleware.ckpt_saver import CkptSaver
-from minding.middleware.collector import EpisodeCollector, StepCollector
+from minding.middleware.collector import StepCollector
 from minding.middleware.data_pusher import data_pusher, episode_pusher, recorded_data_pusher, sqil_data_pusher
 from minding.middleware.dataset_evaluator import dataset_evaluator
+from minding.middleware.episode_collector import EpisodeCollector
 from minding.middleware.eps_greedy import eps_greedy_handler, eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator

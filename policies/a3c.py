@@ -18,7 +18,7 @@ from typing import Any
 
 from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriticStep
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.ops.policy_gradient import ADVANTAGE_METRICS, advantage_loss
+from minding.policies.ops.advantage_loss import ADVANTAGE_METRICS, advantage_loss
 
 
 class A3CCell(ActorCriticStep):

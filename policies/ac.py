@@ -22,7 +22,7 @@ from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriti
 from minding.policies.learning.optim import Group
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.ops.policy_gradient import ADVANTAGE_METRICS, AdvantageLoss
+from minding.policies.ops.advantage_loss import ADVANTAGE_METRICS, AdvantageLoss
 
 
 class ACCell(ActorCriticStep):

@@ -15,7 +15,7 @@ from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
 from minding.policies.families.actor_critic import ActorCriticPolicy, ActorCriticStep
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.ops.policy_gradient import ADVANTAGE_METRICS
+from minding.policies.ops.advantage_loss import ADVANTAGE_METRICS
 from minding.policies.ops.values import vtrace
 
 NUMBERS = ("log_prob", "reward", "terminated", "cut", "valid")

@@ -9,8 +9,9 @@ from numeric import numeric_gradient
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.networks.heads import fuse_likelihood, make_action_head
+from minding.policies.ops.advantage_loss import AdvantageLoss
 from minding.policies.ops.policy_gradient import SURROGATE_METRICS as METRICS
-from minding.policies.ops.policy_gradient import AdvantageLoss, FusedSurrogate
+from minding.policies.ops.policy_gradient import FusedSurrogate
 from minding.policies.ppo import ppo_loss
 
 pytestmark = needs_kernels
