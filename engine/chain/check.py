@@ -318,12 +318,12 @@ def _has_second_half(node: Node) -> bool:
     return inspect.isgeneratorfunction(node.middleware) or inspect.isgeneratorfunction(call)
 
 
-def pipeline_view(chain: Sequence[Middleware[Any]], roles: Sequence[Role | None] | None = None) -> str:
+def pipeline_view(nodes: Sequence[Node]) -> str:
     """Returns the chain as an aligned table: position, name, role, fields read -> written.
 
     Members of composites are indented. ``?`` stands for a middleware that declares nothing.
     """
-    return table(pipeline_rows(chain_nodes(chain, roles)))
+    return table(pipeline_rows(nodes))
 
 
 def pipeline_rows(nodes: Sequence[Node]) -> list[tuple[str, ...]]:

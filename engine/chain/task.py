@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, overload
 
 from minding.engine.chain import lifecycle
 from minding.engine.chain.check import check_chain, pipeline_view
 from minding.engine.chain.context import Context, ContextT, OnlineRLContext
 from minding.engine.chain.events import Arguments, EventBus, Handler
-from minding.engine.chain.lanes import UNDIVIDED, LaneFactory, Lanes, MakeLanes
+from minding.engine.chain.lanes import UNDIVIDED, LaneFactory, Lanes
 from minding.engine.chain.middleware import Middleware, Role, check_callable, declaration_of, name_of
 from minding.engine.chain.pipeline import (
     Composite,
@@ -34,6 +35,156 @@ from minding.engine.types import StateDict
 
 Wrapper = Callable[[Middleware[ContextT]], Middleware[ContextT]]
 _FnContext = TypeVar("_FnContext", bound=Context)
+
+
+@dataclasses.dataclass
+class _Chain:
+    """The middleware of a task, and the lanes into which an asynchronous run divides them; see `Task.use`."""
+
+    make_lanes: Callable[[Sequence[Node]], Lanes] | None = None
+    lanes: Lanes | None = None
+    members: list[Middleware[Any]] = dataclasses.field(default_factory=list)
+    roles: list[Role | None] = dataclasses.field(default_factory=list)
+    optional: list[Middleware[Any]] = dataclasses.field(default_factory=list)
+    wrappers: list[Wrapper[Any]] = dataclasses.field(default_factory=list)
+
+    def add(self, fn: Middleware[Any], role: Role | None, before: str | None, optional: bool) -> None:
+        """Inserts a middleware, see `Task.use`."""
+        names = [name_of(each) for each in self.members]
+        if before is not None and before not in names:
+            raise ChainError(
+                f"use(before={before!r}): the chain has no middleware of that name{nearest(before, names)}; it has "
+                f"{', '.join(names) or 'none yet'}"
+            )
+        place = len(names) if before is None else names.index(before)
+        self.members.insert(place, fn)
+        self.roles.insert(place, role)
+        if optional:
+            self.optional.append(fn)
+
+    def nodes(self) -> list[Node]:
+        """The chain as this process runs it."""
+        return chain_nodes(self.members, self.roles) if self.lanes is None else self.lanes.nodes
+
+    def divided(self) -> Lanes | None:
+        """The lanes; of a chain that is not settled, the lanes that it would have."""
+        return self.lanes or (self.make_lanes and self.make_lanes(self.nodes()))
+
+    def settle(self) -> None:
+        """Divides the chain for good."""
+        if self.lanes is None and (lanes := self.divided()) is not None:
+            lanes.check()
+            self.lanes = lanes
+
+    def __str__(self) -> str:
+        lanes, nodes = self.divided(), chain_nodes(self.members, self.roles)
+        return pipeline_view(nodes) if lanes is None else lanes.view(nodes)
+
+
+@dataclasses.dataclass
+class _Run:
+    """The loop of a task and its state, from one `start` to the next; see the properties of `Task`."""
+
+    ctx: Any
+    resume: str | Path | None = None
+    profile: ProfileTable | None = None
+    trace: Trace | None = None
+    events: EventBus = dataclasses.field(default_factory=EventBus)
+    # The second halves that wait.
+    stack: list[Teardown] = dataclasses.field(default_factory=list)
+    # Whether an iteration is running, or was aborted by an error; and the calls for its end.
+    within: bool = False
+    boundary_calls: list[Callable[[], object]] = dataclasses.field(default_factory=list)
+    finish: bool = False
+    signal: str | None = None
+    stop_reason: str | None = None
+    error: BaseException | None = None
+
+    def steps(self, nodes: Sequence[Node], wrappers: Sequence[Wrapper[Any]]) -> list[Step]:
+        """The middleware inside their wrappers, measured and recorded on request."""
+        # A further run of the same chain adds to the existing rows.
+        if self.profile is not None and len(self.profile.rows) != len(nodes):
+            self.profile = ProfileTable([node.name for node in nodes])
+        steps = []
+        for index, node in enumerate(nodes):
+            call = node.middleware
+            for wrapper in wrappers:
+                call = wrapper(call)
+                check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
+            call = call if self.profile is None else self.profile.timed(index, call)
+            call = call if self.trace is None else self.trace.timed(node.name, call)
+            steps.append(Step(call, node.name, f"position {index}", node.declaration))
+        return steps
+
+    def begin(self, nodes: Sequence[Node]) -> None:
+        """Calls the hooks before the loop, and resumes. A run that cannot do so has nothing to save."""
+        lifecycle.raise_first(lifecycle.call_hooks(nodes, "begin"), "another begin hook failed too")
+        if self.resume is not None:
+            lifecycle.checkpointer(nodes).resume(self.resume)
+            self.resume = None
+            lifecycle.raise_first(lifecycle.call_hooks(nodes, "resumed", self.ctx), "another resumed hook failed too")
+            self.events.emit("resumed")
+
+    def loop(self, steps: Sequence[Step], nodes: Sequence[Node], lanes: Lanes | None, limit: int | None) -> None:
+        """Runs iterations, and the hooks after them, however they end."""
+        try:
+            if lanes is not None:
+                lanes.begin(self.trace)
+            self.stop_reason = self._iterate(steps, lanes is not None, limit)
+            if lanes is not None and self.signal is None:
+                lanes.settle(self.ctx)
+        except BaseException as error:
+            self.boundary_calls.clear()
+            self.stop_reason, self.error = "exception", error
+            lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
+            # Its traceback would keep all objects of the run alive.
+            self.error = None
+            raise
+        lifecycle.raise_first(self._end(nodes), "another finish hook failed too")
+
+    def _iterate(self, steps: Sequence[Step], divided: bool, limit: int | None) -> str:
+        """Runs iterations; returns why it stopped."""
+        stack = self.stack
+        while True:
+            self.events.raise_pending()
+            if self.signal is not None:
+                return self.signal
+            if self.finish:
+                return "finish"
+            total_step = self.ctx.total_step
+            if limit is not None and total_step >= limit:
+                return "max_step"
+            self.within = True
+            self.ctx.begin_iteration()
+            begun = self.ctx.state_dict() if divided else None
+            try:
+                run_first_halves(steps, self.ctx, stack, total_step)
+            except Interrupted:
+                # The iteration has not begun, unless a middleware before the waiting one counted something.
+                self.within = self.ctx.state_dict() != begun
+                self.boundary_calls.clear()
+                continue
+            if stack:
+                run_second_halves(stack, total_step)
+            self.ctx = self.ctx.renew()
+            self.within = False
+            while self.boundary_calls:
+                call = self.boundary_calls.pop(0)
+                try:
+                    call()
+                except BaseException as error:
+                    add_note(error, f"in {name_of(call)!r} at the end of step {total_step}")
+                    raise
+
+    def _end(self, nodes: Sequence[Node]) -> list[Exception]:
+        """Calls the hooks and emits ``finish``; returns the errors that occurred."""
+        errors = lifecycle.call_hooks(nodes, "finish", self.ctx)
+        try:
+            self.events.emit("finish")
+            self.events.raise_pending()
+        except Exception as error:
+            errors.append(error)
+        return errors
 
 
 class Task(Generic[ContextT]):
@@ -58,42 +209,13 @@ class Task(Generic[ContextT]):
     """`Role`, for ``task.role.LEARNER``."""
 
     def __init__(self: Task[OnlineRLContext]) -> None:
-        self._started = False
-        # Whether its `with` block is open.
-        self._entered = False
-        self._running = False
-        # Never replaced, because second halves made by `wrap` keep a reference to it.
-        self._stack: list[Teardown] = []
-        self._ctx: ContextT
-        self._reset(OnlineRLContext())
+        # Whether it is started, its `with` block is open, and `run` is in progress.
+        self._started = self._entered = self._running = False
+        self._chain, self._run, self._roles = _Chain(), _Run(OnlineRLContext()), set[Role]()
 
     def __reduce__(self) -> tuple[Callable[[], Task[Any]], tuple[()]]:
         # In a worker, middleware with a reference to a task find the task of their own process.
         return _task_of_this_process, ()
-
-    def _reset(
-        self, ctx: Context, profile: bool = False, trace: bool = False, resume: str | Path | None = None
-    ) -> None:
-        self._ctx = cast(ContextT, ctx)
-        self._make_lanes: MakeLanes | None = None
-        self._lanes: Lanes | None = None
-        self._trace = Trace() if trace else None
-        self._profile = ProfileTable([]) if profile else None
-        self._resume_request = resume
-        self._chain: list[Middleware[Any]] = []
-        self._given_roles: list[Role | None] = []
-        self._optional: list[Middleware[Any]] = []
-        self._wrappers: list[Wrapper[Any]] = []
-        self._roles: set[Role] = set()
-        self._events = EventBus()
-        self._finish = False
-        self._signal: str | None = None
-        self._stop_reason: str | None = None
-        self._error: BaseException | None = None
-        # Whether an iteration is running, or was aborted by an error; and the calls for its end.
-        self._within = False
-        self._boundary_calls: list[Callable[[], object]] = []
-        self._stack.clear()
 
     # Start and end
 
@@ -141,9 +263,11 @@ class Task(Generic[ContextT]):
             raise ChainError("start: the block of an earlier start has not ended; use another Task() inside it")
         if resume is not None and not isinstance(resume, (str, Path)):
             raise ChainError(f"start: resume must be 'latest', a checkpoint folder or a run folder, got {resume!r}")
-        self._reset(OnlineRLContext() if ctx is None else ctx, profile, trace, resume)
-        self._make_lanes = type(self).lane_factory(lanes) if async_mode else None
-        self._started = True
+        make = type(self).lane_factory(lanes) if async_mode else None
+        self._chain = _Chain(None if make is None else lambda nodes: make(nodes, self._run.ctx, self))
+        measured, recorded = ProfileTable([]) if profile else None, Trace() if trace else None
+        self._run = _Run(OnlineRLContext() if ctx is None else ctx, resume, measured, recorded)
+        self._roles, self._started = set(), True
         return self
 
     # Middleware release what they hold when the block ends, so that several runs fit into one process.
@@ -157,9 +281,9 @@ class Task(Generic[ContextT]):
     ) -> None:
         self._entered = False
         self.stop()
-        if self._lanes is not None:
-            self._lanes.close()
-        failed = lifecycle.call_hooks(self._nodes(), "close")
+        if self._chain.lanes is not None:
+            self._chain.lanes.close()
+        failed = lifecycle.call_hooks(self._chain.nodes(), "close")
         if error is None:
             lifecycle.raise_first(failed, "closing failed too")
         else:
@@ -171,14 +295,15 @@ class Task(Generic[ContextT]):
         Context, chain and time table remain available until the next `start`.
         """
         if self._running:
-            self._finish = True
+            self._run.finish = True
         else:
             self._started = False
 
     @property
     def ctx(self) -> ContextT:
         """The context of the current iteration; after a run, the context of the next one."""
-        return self._ctx
+        ctx: ContextT = self._run.ctx
+        return ctx
 
     @property
     def running(self) -> bool:
@@ -188,7 +313,7 @@ class Task(Generic[ContextT]):
     @property
     def resuming(self) -> bool:
         """Whether `start` was asked to resume and `run` has not done so yet."""
-        return self._resume_request is not None
+        return self._run.resume is not None
 
     # The chain
 
@@ -209,35 +334,22 @@ class Task(Generic[ContextT]):
             end.
           optional: whether a checkpoint of a chain without it, or with another one in its place, may be resumed.
         Raises:
-          ChainError: before `start`, during a run, or the chain has no middleware called
-            `before`.
+          ChainError: before `start`, during a run, or the chain has no middleware called `before`.
           MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
         """
-        self._require_started("use")
         self._require_idle("use")
-        if self._lanes is not None:
+        if self._chain.lanes is not None:
             raise ChainError("use: the lanes of this asynchronous run already exist: add middleware before it runs")
-        check_callable(fn, f"task.use (position {len(self._chain)}) got")
+        check_callable(fn, f"task.use (position {len(self.members)}) got")
         if role is not None and isinstance(fn, Composite):
             raise MiddlewareError(f"use: {fn.kind} cannot have a role; declare the roles of its members")
-        place, names = len(self._chain), [name_of(each) for each in self._chain]
-        if before is not None:
-            if before not in names:
-                raise ChainError(
-                    f"use(before={before!r}): the chain has no middleware of that name{nearest(before, names)}; it has "
-                    f"{', '.join(names) or 'none yet'}"
-                )
-            place = names.index(before)
-        self._chain.insert(place, fn)
-        self._given_roles.insert(place, None if role is None else Role.of(role))
-        if optional:
-            self._optional.append(fn)
+        self._chain.add(fn, None if role is None else Role.of(role), before, optional)
         return self
 
     @property
     def members(self) -> tuple[Middleware[Any], ...]:
         """The middleware of the chain, in order, as they were given to `use`."""
-        return tuple(self._chain)
+        return tuple(self._chain.members)
 
     def use_wrapper(self, wrapper: Wrapper[_FnContext]) -> Task[ContextT]:
         """Wraps every middleware, also those added later, in ``wrapper(fn) -> fn``; the first wrapper is innermost.
@@ -249,10 +361,9 @@ class Task(Generic[ContextT]):
           ChainError: before `start` or during a run.
           MiddlewareError: `wrapper` is not callable.
         """
-        self._require_started("use_wrapper")
         self._require_idle("use_wrapper")
         check_callable(wrapper, "task.use_wrapper got")
-        self._wrappers.append(wrapper)
+        self._chain.wrappers.append(wrapper)
         return self
 
     # Composites, and single middleware
@@ -283,21 +394,22 @@ class Task(Generic[ContextT]):
           Its second half, for you or `backward` to call; None if there is none.
         """
         step = Step(fn, name_of(fn), "called by task.forward", declaration_of(fn))
-        return open_teardown(step.call(self._ctx if ctx is None else ctx), step, self._stack)
+        return open_teardown(step.call(self.ctx if ctx is None else ctx), step, self._run.stack)
 
     def backward(self, *halves: Teardown) -> None:
         """Runs the given second halves, the last one first; without arguments, all that are waiting."""
         if not halves:
-            run_second_halves(self._stack)
+            run_second_halves(self._run.stack)
         for half in reversed(halves):
             half()
 
     # Methods, because composites that are sent to a worker find the task of their own process through them.
     def _bus(self) -> EventBus:
-        return self._events
+        return self._run.events
 
     def _open(self, step: Step, ctx: Any) -> Teardown:
-        return open_teardown(step.call(ctx), step, self._stack) or Teardown(None, step, self._stack)
+        stack = self._run.stack
+        return open_teardown(step.call(ctx), step, stack) or Teardown(None, step, stack)
 
     # The run
 
@@ -327,102 +439,29 @@ class Task(Generic[ContextT]):
           Exception: the error of a middleware, handler or hook, with a note that says where it occurred.
         """
         limit = _limit(max_step)
-        steps, nodes = self._prepare()
-        self._running = True
-        self._finish = False
-        self._events.own(True)
+        self._require_idle("run")
+        run, chain = self._run, self._chain
+        if not chain.members:
+            raise ChainError("run: the chain is empty; add middleware with task.use(...) first")
+        check_chain(chain.members, type(run.ctx), chain.roles)
+        chain.settle()
+        nodes = chain.nodes()
+        if run.resume is not None:
+            lifecycle.checkpointer(nodes)
+        steps = run.steps(nodes, chain.wrappers)
+        self._running, run.finish = True, False
+        run.events.own(True)
         try:
             with SignalGuard(self.interrupt, "stopping after this iteration"):
-                # Outside of the block that ends a run: a run that could not begin or resume has nothing to save.
-                lifecycle.raise_first(lifecycle.call_hooks(nodes, "begin"), "another begin hook failed too")
-                self._resume(nodes)
-                self._run_and_end(steps, nodes, limit)
+                run.begin(nodes)
+                run.loop(steps, nodes, chain.lanes, limit)
         finally:
-            self._events.own(False)
+            run.events.own(False)
             self._running = False
-
-    def _prepare(self) -> tuple[list[Step], list[Node]]:
-        self._require_started("run")
-        self._require_idle("run")
-        if not self._chain:
-            raise ChainError("run: the chain is empty; add middleware with task.use(...) first")
-        check_chain(self._chain, type(self._ctx), self._given_roles)
-        self._divide_into_lanes()
-        nodes = self._nodes()
-        if self._resume_request is not None:
-            lifecycle.checkpointer(nodes)
-        # A further run of the same chain adds to the existing rows.
-        if self._profile is not None and len(self._profile.rows) != len(nodes):
-            self._profile = ProfileTable([node.name for node in nodes])
-        return [self._step(index, node) for index, node in enumerate(nodes)], nodes
-
-    def _step(self, index: int, node: Node) -> Step:
-        call = node.middleware
-        for wrapper in self._wrappers:
-            call = wrapper(call)
-            check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
-        if self._profile is not None:
-            call = self._profile.timed(index, call)
-        if self._trace is not None:
-            call = self._trace.timed(node.name, call)
-        return Step(call, node.name, f"position {index}", node.declaration)
-
-    def _resume(self, nodes: list[Node]) -> None:
-        if self._resume_request is None:
-            return
-        lifecycle.checkpointer(nodes).resume(self._resume_request)
-        self._resume_request = None
-        lifecycle.raise_first(lifecycle.call_hooks(nodes, "resumed", self._ctx), "another resumed hook failed too")
-        self._events.emit("resumed")
-
-    def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
-        try:
-            if self._lanes is not None:
-                self._lanes.begin(self._trace)
-            self._stop_reason = self._iterate(steps, limit)
-            if self._lanes is not None and self._signal is None:
-                self._lanes.settle(self._ctx)
-        except BaseException as error:
-            self._boundary_calls.clear()
-            self._stop_reason, self._error = "exception", error
-            lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
-            # Its traceback would keep all objects of the run alive.
-            self._error = None
-            raise
-        lifecycle.raise_first(self._end(nodes), "another finish hook failed too")
-
-    def _iterate(self, steps: list[Step], limit: int | None) -> str:
-        """Runs iterations; returns why it stopped."""
-        stack = self._stack
-        while True:
-            self._events.raise_pending()
-            if self._signal is not None:
-                return self._signal
-            if self._finish:
-                return "finish"
-            total_step = self._ctx.total_step
-            if limit is not None and total_step >= limit:
-                return "max_step"
-            self._within = True
-            self._ctx.begin_iteration()
-            begun = None if self._lanes is None else self._ctx.state_dict()
-            try:
-                run_first_halves(steps, self._ctx, stack, total_step)
-            except Interrupted:
-                # The iteration has not begun, unless a middleware before the waiting one counted something.
-                self._within = self._ctx.state_dict() != begun
-                self._boundary_calls.clear()
-                continue
-            if stack:
-                run_second_halves(stack, total_step)
-            self.renew()
-            self._within = False
-            if self._boundary_calls:
-                self._call_at_boundary(total_step)
 
     def renew(self) -> None:
         """Puts the context of the next iteration in place; `run` does it after each one."""
-        self._ctx = self._ctx.renew()
+        self._run.ctx = self._run.ctx.renew()
 
     def at_boundary(self, fn: Callable[[], object]) -> None:
         """Calls `fn` once, when this iteration is over: both halves of all middleware ran, and `ctx` is the next.
@@ -432,28 +471,9 @@ class Task(Generic[ContextT]):
         Raises:
           ChainError: no iteration is running.
         """
-        if not self._within:
+        if not self._run.within:
             raise ChainError("at_boundary: no iteration is running; call it from a middleware")
-        self._boundary_calls.append(fn)
-
-    def _call_at_boundary(self, total_step: int) -> None:
-        calls, self._boundary_calls = self._boundary_calls, []
-        for call in calls:
-            try:
-                call()
-            except BaseException as error:
-                add_note(error, f"in {name_of(call)!r} at the end of step {total_step}")
-                raise
-
-    def _end(self, nodes: list[Node]) -> list[Exception]:
-        """Calls the hooks and emits ``finish``; returns the errors that occurred."""
-        errors = lifecycle.call_hooks(nodes, "finish", self._ctx)
-        try:
-            self._events.emit("finish")
-            self._events.raise_pending()
-        except Exception as error:
-            errors.append(error)
-        return errors
+        self._run.boundary_calls.append(fn)
 
     # The end of a run, and its reason
 
@@ -464,7 +484,7 @@ class Task(Generic[ContextT]):
         Raises:
           ChainError: it is set to True on a task that is not started, where it would have no effect.
         """
-        return self._finish or self._signal is not None
+        return self._run.finish or self._run.signal is not None
 
     @finish.setter
     def finish(self, value: bool) -> None:
@@ -473,46 +493,46 @@ class Task(Generic[ContextT]):
                 "task.finish: this task is not started. An Agent and `minding train` run a task of their own: a class "
                 "or factory given as `use` receives it as its argument `task`, as in def __init__(self, task)"
             )
-        self._finish = bool(value)
+        self._run.finish = bool(value)
 
     @property
     def interrupted_by(self) -> str | None:
         """Name of the signal that requested the end, or None; after one, middleware skip all work that can wait."""
-        return self._signal
+        return self._run.signal
 
     @property
     def error(self) -> BaseException | None:
         """The exception that is ending the run, for its finish hooks; None for any other end, and after the hooks."""
-        return self._error
+        return self._run.error
 
     @property
     def stop_reason(self) -> str | None:
         """Why the last run ended: ``max_step, finish, SIGINT, SIGTERM, exception``; None before that."""
-        return self._stop_reason
+        return self._run.stop_reason
 
     def interrupt(self, signal: str) -> None:
         """Ends the run as the signal of that name would: after this iteration, or before the next one begins."""
-        self._signal = signal
+        self._run.signal = signal
 
     # Events
 
     def on(self, event: str, handler: Handler) -> None:
         """Calls `handler(*args, **kwargs)` at each `emit` of `event`, until `off` or the next `start`."""
         self._require_started("on")
-        self._events.on(event, handler)
+        self._run.events.on(event, handler)
 
     def once(self, event: str, handler: Handler) -> None:
         """Calls `handler` at the next `emit` of `event` only."""
         self._require_started("once")
-        self._events.once(event, handler)
+        self._run.events.once(event, handler)
 
     def off(self, event: str, handler: Handler | None = None) -> None:
         """Removes one registration of `handler`, or all of `event`; ChainError if there is none."""
-        self._events.off(event, handler)
+        self._run.events.off(event, handler)
 
     def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
         """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
-        self._events.emit(event, *args, **kwargs)
+        self._run.events.emit(event, *args, **kwargs)
 
     def wait_for(self, event: str, timeout: float | None = None) -> Arguments:
         """Blocks until another thread emits `event`; returns its positional and keyword arguments.
@@ -526,7 +546,7 @@ class Task(Generic[ContextT]):
         Raises:
           TimeoutError: no thread emitted the event in time.
         """
-        return self._events.wait_for(event, timeout, lambda: self.interrupted_by is not None)
+        return self._run.events.wait_for(event, timeout, lambda: self.interrupted_by is not None)
 
     # The roles that this process plays, for code that asks
 
@@ -547,8 +567,8 @@ class Task(Generic[ContextT]):
 
     def state_dict(self) -> StateDict:
         """Returns the kept context fields, and the chain with the state of each stateful middleware."""
-        middleware = lifecycle.middleware_state(self._nodes(), self._optional)
-        return {"ctx": self._ctx.state_dict(), "division": self.division, **middleware}
+        middleware = lifecycle.middleware_state(self._chain.nodes(), self._chain.optional)
+        return {"ctx": self.ctx.state_dict(), "division": self.division, **middleware}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Restores context and middleware from a result of `state_dict`; call it after `use` and before `run`.
@@ -561,46 +581,33 @@ class Task(Generic[ContextT]):
                 f"a task's state has the keys ctx, chain, division and middleware, got {sorted(state)}"
             )
         # Members of lanes get their state in their workers.
-        self._divide_into_lanes()
+        self._chain.settle()
         lifecycle.check_division(self.division, state["division"])
-        lifecycle.check_chain_state(self._nodes(), state, self._optional)
-        self._ctx.load_state_dict(state["ctx"])
-        lifecycle.load_middleware_state(self._nodes(), state, self._optional)
+        nodes, optional = self._chain.nodes(), self._chain.optional
+        lifecycle.check_chain_state(nodes, state, optional)
+        self.ctx.load_state_dict(state["ctx"])
+        lifecycle.load_middleware_state(nodes, state, optional)
 
     @property
     def within_iteration(self) -> bool:
         """Whether an iteration is running, or was aborted by an error; see `at_boundary`."""
-        return self._within
+        return self._run.within
 
     @property
     def resume_guarantee(self) -> str:
         """The guarantee for a run that resumes from the present `state_dict`: the weakest of `lifecycle.GUARANTEES`."""
-        return lifecycle.weakest_guarantee(self._nodes(), self._within)
-
-    def _nodes(self) -> list[Node]:
-        """The chain as this process runs it."""
-        return chain_nodes(self._chain, self._given_roles) if self._lanes is None else self._lanes.nodes
-
-    def _divide_into_lanes(self) -> None:
-        if self._make_lanes is not None and self._lanes is None:
-            lanes = self._divided(self._make_lanes)
-            lanes.check()
-            self._lanes = lanes
-
-    def _divided(self, make_lanes: MakeLanes) -> Lanes:
-        return make_lanes(chain_nodes(self._chain, self._given_roles), self._ctx, self)
+        return lifecycle.weakest_guarantee(self._chain.nodes(), self._run.within)
 
     @property
     def lanes(self) -> Lanes | None:
         """The lanes of an asynchronous run; None before the first `run` or `load_state_dict`."""
-        return self._lanes
+        return self._chain.lanes
 
     @property
     def division(self) -> dict[str, int]:
         """The division of collecting, see `Lanes.division`; in a synchronous run one collector does all of it."""
-        if self._make_lanes is None:
-            return dict(UNDIVIDED)
-        return (self._lanes or self._divided(self._make_lanes)).division
+        lanes = self._chain.divided()
+        return dict(UNDIVIDED) if lanes is None else lanes.division
 
     def write_trace(self, path: str | Path) -> None:
         """Writes the timeline of the run in the Chrome trace format, one row per lane.
@@ -608,9 +615,9 @@ class Task(Generic[ContextT]):
         Raises:
           ChainError: the task was not started with ``trace=True``.
         """
-        if self._trace is None:
+        if self._run.trace is None:
             raise ChainError("write_trace: nothing was recorded; start with task.start(..., trace=True)")
-        self._trace.write(path)
+        self._run.trace.write(path)
 
     def profile(self) -> str:
         """Returns the time of each middleware as a table.
@@ -618,26 +625,21 @@ class Task(Generic[ContextT]):
         Raises:
           ChainError: the task was not started with ``profile=True``.
         """
-        if self._profile is None:
+        if self._run.profile is None:
             raise ChainError("profile: nothing was measured; start with task.start(..., profile=True)")
-        return str(self._profile)
+        return str(self._run.profile)
 
     def __repr__(self) -> str:
         state = "running" if self._running else "started" if self._started else "not started"
-        head = f"Task ({state}, {len(self._chain)} middleware, total_step {self._ctx.total_step})"
-        if not self._chain:
-            return head
-        if self._make_lanes is None:
-            return f"{head}\n{pipeline_view(self._chain, self._given_roles)}"
-        nodes = chain_nodes(self._chain, self._given_roles)
-        lanes = self._lanes or self._divided(self._make_lanes)
-        return f"{head}\n{lanes.view(nodes)}"
+        head = f"Task ({state}, {len(self.members)} middleware, total_step {self.ctx.total_step})"
+        return f"{head}\n{self._chain}" if self.members else head
 
     def _require_started(self, what: str) -> None:
         if not self._started:
             raise ChainError(f"{what}: the task has not been started; put it inside `with task.start():`")
 
     def _require_idle(self, what: str) -> None:
+        self._require_started(what)
         if self._running:
             raise ChainError(f"{what}: this task is running; do it before the run, or use another Task() inside")
 
@@ -650,13 +652,11 @@ class Task(Generic[ContextT]):
 
 
 def _limit(max_step: int | None) -> int | None:
-    if max_step is None:
-        return None
     try:
-        limit = -1 if isinstance(max_step, bool) else operator.index(max_step)
+        limit = None if max_step is None else -1 if isinstance(max_step, bool) else operator.index(max_step)
     except TypeError:
         limit = -1
-    if limit < 0:
+    if limit is not None and limit < 0:
         raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
     return limit
 

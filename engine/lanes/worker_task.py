@@ -35,9 +35,9 @@ class WorkerTask(Task[Any]):
 
     def play(self, steps: Sequence[Step], ctx: Context) -> None:
         """Runs both halves of the members on the context of a request."""
-        self._ctx, self._finish, self._emitted = ctx, False, []
-        run_first_halves(steps, ctx, self._stack, ctx.total_step)
-        run_second_halves(self._stack, ctx.total_step)
+        self._run.ctx, self._run.finish, self._emitted = ctx, False, []
+        run_first_halves(steps, ctx, self._run.stack, ctx.total_step)
+        run_second_halves(self._run.stack, ctx.total_step)
 
     @property
     def emitted(self) -> list[bytes]:
@@ -58,7 +58,7 @@ class WorkerTask(Task[Any]):
 
     def wait_for(self, event: str, timeout: float | None = None) -> Any:
         """Waits for events of other members of a `parallel`; events of the main process do not reach a worker."""
-        if not self._events.gathered:
+        if not self._run.events.gathered:
             self._refuse("wait_for", "events of the main process do not come here")
         return super().wait_for(event, timeout)
 

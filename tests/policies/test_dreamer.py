@@ -551,7 +551,7 @@ def test_replayed_sequences_hold_memories_and_the_successor():
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         training.build(task, chain("policy.collect.random_steps=20"))
-        learner = next(m for m in task._chain if isinstance(m, OffPolicyLearner))
+        learner = next(m for m in task.members if isinstance(m, OffPolicyLearner))
         # Shorter than the warm-up.
         task.run(max_step=6)
         batch = learner._buffer.sample(1, 60)

@@ -253,7 +253,7 @@ def test_replayed_sequences_hold_the_collected_memory():
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         policy = training.build(task, chain())
-        learner = next(m for m in task._chain if isinstance(m, OffPolicyLearner))
+        learner = next(m for m in task.members if isinstance(m, OffPolicyLearner))
         # Shorter than the warm-up.
         task.run(max_step=8)
         batch = learner._buffer.sample(1, 40)

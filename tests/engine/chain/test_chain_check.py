@@ -22,6 +22,7 @@ from minding.engine import (
 )
 from minding.engine.chain.check import check_chain, pipeline_view
 from minding.engine.chain.middleware import Declaration, declaration_of, name_of
+from minding.engine.chain.pipeline import chain_nodes
 
 
 def pass_on(ctx): ...
@@ -203,7 +204,7 @@ def test_all_problems_are_listed_at_once():
 
 
 def test_the_pipeline_view_is_one_aligned_line_per_middleware():
-    view = pipeline_view([collector, Task().serial(gae, pass_on), logger, trainer])
+    view = pipeline_view(chain_nodes([collector, Task().serial(gae, pass_on), logger, trainer]))
     assert view.splitlines() == [
         "       middleware         role     reads -> writes",
         "0      StepCollector      collect  env_step -> trajectories, env_step",
@@ -218,12 +219,12 @@ def test_the_pipeline_view_is_one_aligned_line_per_middleware():
         shown.use(collector).use(pass_on, role="learn")
     state, view = repr(shown).split("\n", 1)
     assert state == "Task (not started, 2 middleware, total_step 0)"
-    assert view == pipeline_view([collector, pass_on], roles=[None, Role.LEARN])
+    assert view == pipeline_view(chain_nodes([collector, pass_on], [None, Role.LEARN]))
 
 
 def test_long_lists_of_fields_continue_below_themselves():
     fields = [f"a_field_of_number_{number}" for number in range(12)]
-    view = pipeline_view([make("logger", reads=fields[:8], writes=fields[8:])]).splitlines()
+    view = pipeline_view(chain_nodes([make("logger", reads=fields[:8], writes=fields[8:])])).splitlines()
     begin = view[0].index("reads")
     assert len(view) == 4
     assert max(map(len, view)) <= 120

@@ -139,7 +139,7 @@ def test_a_member_that_waits_ends_when_another_one_fails(started):
     assert closed == ["waiter"] * 2
     # That the others were given up is no failure of theirs.
     assert not any("another member" in note for note in caught.value.__notes__)
-    assert started._events.handler_count("never") == 0
+    assert started._run.events.handler_count("never") == 0
 
 
 @pytest.mark.parametrize("emitter_first", [False, True])
