@@ -9,7 +9,7 @@ from typing import Any
 
 from minding.engine.checkpoint.manifest import MANIFEST
 from minding.engine.checkpoint.store import MISFITS, first_line
-from minding.engine.data.data_hints import HDF5, conversion, local_set
+from minding.engine.data.data_hints import MINARI, conversion, local_set
 from minding.engine.data.dataset import check_dataset, joined
 from minding.engine.data.dataset_writer import DatasetWriter
 from minding.engine.data.description import differences
@@ -18,7 +18,7 @@ from minding.engine.data.inferred_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
 from minding.engine.errors import DataError, nearest
 from minding.engine.paths import expanded
-from minding.training.formats import MAIN, METADATA, D4RLSource, MinariSource, OwnSource, Source, reading
+from minding.training.formats import FORMATS, MAIN, D4RLSource, Source, SourceOptions, reading
 
 
 @dataclasses.dataclass
@@ -51,7 +51,7 @@ def open_source(
 
     Args:
       name: a folder in minding's own format or in Minari's, a D4RL file, or the id of a Minari set on this machine.
-      horizon: see `D4RLSource`.
+      horizon: steps after which an episode times out, for a D4RL file without `timeouts`.
       env: a description of the environment (see `engine.data.description`) that replaces the data's own; values
         outside of its spaces count as damage.
       action_low, action_high: limits of actions that replace the data's own; see `engine.data.inferred_spaces`.
@@ -60,50 +60,39 @@ def open_source(
       MissingExtraError: a package that reads the format is not installed.
     """
     with reading(Path(name)):
-        return _opened(str(name), expanded(name), horizon, env, action_low, action_high)
-
-
-def _opened(
-    name: str, path: Path, horizon: int | None, env: Mapping[str, Any] | None, action_low: Any, action_high: Any
-) -> Source:
-    if path.is_file() and path.suffix in HDF5:
-        source: Source = D4RLSource(path, horizon, env, action_low, action_high)
-        return _seen(source, env, action_low, action_high)
-    if horizon is not None:
-        raise DataError(
-            f"--horizon {horizon} is only for D4RL files, and {name!r} is not a D4RL file: leave --horizon out"
-        )
-    for folder in (path, local_set(name)):
-        if (folder / MANIFEST).exists():
-            return _seen(OwnSource(folder), env, action_low, action_high)
-        if any((folder / inside / METADATA).exists() for inside in (".", "data")):
-            return _seen(MinariSource(folder), env, action_low, action_high)
-    raise DataError(f"no data in {name!r}{_hint(path)}")
-
-
-def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action_high: Any) -> Source:
-    """The source with the given description of its environment."""
-    if action_low is None and action_high is None:
-        return source if env is None else source.described_as(env)
-    if env is not None:
-        raise DataError("--env already sets the limits of actions: leave out --action-low and --action-high, or --env")
-    try:
-        limited = with_limits(source.env, action_low, action_high)
-    except ValueError as error:
-        raise DataError(f"{str(source.path)!r}: {error}") from None
-    return source.described_as(limited)
+        path = expanded(name)
+        places = ((kind, place) for place in (path, local_set(str(name))) for kind in FORMATS)
+        kind, place = next((each for each in places if each[0].fits(each[1])), (None, path))
+        if horizon is not None and kind is not D4RLSource:
+            raise DataError(
+                f"--horizon {horizon} is only for D4RL files, and {str(name)!r} is not a D4RL file: leave --horizon out"
+            )
+        if kind is None:
+            raise DataError(f"no data in {str(name)!r}{_hint(path)}")
+        source = kind(place, SourceOptions(horizon, env, action_low, action_high))
+        if action_low is None and action_high is None:
+            return source if env is None else source.described_as(env)
+        if env is not None:
+            raise DataError(
+                "--env already sets the limits of actions: leave out --action-low and --action-high, or --env"
+            )
+        try:
+            limited = with_limits(source.env, action_low, action_high)
+        except ValueError as error:
+            raise DataError(f"{str(source.path)!r}: {error}") from None
+        return source.described_as(limited)
 
 
 def _hint(path: Path) -> str:
     if path.is_file():
         return conversion(path)
     if path.is_dir():
-        return f": expected {MANIFEST}, or {METADATA} beside {MAIN}"
+        return f": expected {MANIFEST}, or {MINARI} beside {MAIN}"
     if path.exists():
         return ": it is neither a file nor a folder"
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
     sets = local_set("")
-    local = [str(each.parent.parent.relative_to(sets)) for each in sets.glob(f"**/data/{METADATA}")]
+    local = [str(each.parent.parent.relative_to(sets)) for each in sets.glob(f"**/data/{MINARI}")]
     absent = ": there is no such file, folder or Minari set on this machine"
     return nearest(str(path), local) or nearest(path.name, beside) or absent
 

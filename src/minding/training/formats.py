@@ -1,7 +1,7 @@
 """The formats of recorded data: minding's own, D4RL's and Minari's. Reading runs no code and downloads nothing.
 
-A `Source` has a description of its environment, and episodes. HDF5 files are read and written with h5py, and Minari's
-spaces with Minari's own functions; no environment is imported or created.
+Each format is a `Source` in `FORMATS`. HDF5 files are read and written with h5py, and Minari's spaces with Minari's own
+functions; no environment is imported or created.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 import abc
 import collections
 import contextlib
+import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from minding.engine.checkpoint.manifest import MANIFEST
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.arrays import as_flags, flag_of_last_step, rewards_of, without_column
-from minding.engine.data.data_hints import OF_ARRAYS
+from minding.engine.data.data_hints import HDF5, MINARI, OF_ARRAYS
 from minding.engine.data.dataset import Dataset, check_dataset, episodes_of, joined, load_dataset
 from minding.engine.data.description import check_parts
 from minding.engine.data.episode import RECORDED, Episode
@@ -59,8 +61,18 @@ def reading(path: Path) -> Iterator[None]:
         raise DamagedDataError(f"{str(path)!r} is damaged: {first_line(error)}") from error
 
 
+@dataclasses.dataclass(frozen=True)
+class SourceOptions:
+    """What a user says about data, see `minding.training.conversion.open_source`."""
+
+    horizon: int | None = None
+    env: Mapping[str, Any] | None = None
+    action_low: Any = None
+    action_high: Any = None
+
+
 class Source(abc.ABC):
-    """Recorded data to be converted.
+    """Recorded data in one format, opened by ``Source(path, options)``.
 
     Attributes:
       path: the source, for messages.
@@ -76,13 +88,21 @@ class Source(abc.ABC):
     dropped = shortened = ambiguous = 0
     _redescribed = False
 
+    @abc.abstractmethod
+    def __init__(self, path: Path, options: SourceOptions) -> None: ...
+
+    @staticmethod
+    @abc.abstractmethod
+    def fits(path: Path) -> bool:
+        """Whether there are data in this format."""
+
     @property
     def references(self) -> References | None:
         return None
 
     @abc.abstractmethod
     def read(self) -> Iterator[Episode | ValueError]:
-        """The episodes as they are stored, in order; a damaged episode is replaced by a ValueError."""
+        """The episodes as they are stored, in order, see `attempt`."""
 
     def described_as(self, env: Mapping[str, Any]) -> Source:
         """The source with another description of its environment; episodes outside of its spaces are damaged."""
@@ -95,6 +115,7 @@ class Source(abc.ABC):
         Raises:
           DamagedDataError: no further episode can be read.
         """
+        self.dropped = self.ambiguous = 0
         with reading(self.path):
             for episode in self.read():
                 if self._redescribed and isinstance(episode, Episode):
@@ -107,18 +128,33 @@ class Source(abc.ABC):
                 yield episode
 
 
+def attempt(read: Callable[..., Episode | None], *place: Any, name: str = "") -> Iterator[Episode | ValueError]:
+    """The episode at a place, unless no row of it is kept; a ValueError if it is damaged."""
+    try:
+        episode = read(*place)
+    except KeyError as error:
+        yield ShapeError(f"it lacks a part ({error.args[0]})")
+    except ValueError as error:
+        yield error
+    except _DAMAGE as error:
+        yield ShapeError(f"{name}cannot be read ({first_line(error)})")
+    else:
+        if episode is not None:
+            yield episode
+
+
 class OwnSource(Source):
-    """A folder in minding's own format.
+    """A folder in minding's own format."""
 
-    Raises:
-      DataError: there are no recorded data, or they are damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, options: SourceOptions) -> None:
         self.path, self._data = path, load_dataset(path, mapped=True, values=False)
         self.env = self._data.about["env"]
         # The data no longer say whether the rows of time-outs were left out.
         self.shortened = int("converted" in self._data.about)
+
+    @staticmethod
+    def fits(path: Path) -> bool:
+        return (path / MANIFEST).exists()
 
     @property
     def references(self) -> References | None:
@@ -129,11 +165,7 @@ class OwnSource(Source):
 
 
 class Spaces:
-    """Converts an environment's arrays to the form of recorded data.
-
-    Args:
-      observation, action: the environment's spaces.
-    """
+    """Converts an environment's arrays to the form of recorded data."""
 
     def __init__(self, observation: spaces.Space[Any], action: spaces.Space[Any]) -> None:
         self._layout, self.action = ObsLayout(observation, action), action
@@ -142,19 +174,11 @@ class Spaces:
         self.description = {"observation": describe_observation(observation, action), "env_action": self._described}
 
     def observations(self, obs: Any, count: int) -> dict[str, Array]:
-        """The observations by path, ``(count, ...)``.
-
-        Raises:
-          ShapeError: the observations do not belong to the space.
-        """
+        """The observations by path, ``(count, ...)``."""
         return {leaf.path: _cast(leaf.coerce(obs, (count,)), leaf.dtype) for leaf in self._layout.leaves}
 
     def actions(self, action: Any) -> Array:
-        """The actions in the dtype of the space, with unchanged values; those of a Tuple or Dict are joined to rows.
-
-        Raises:
-          ShapeError: the actions do not belong to the space.
-        """
+        """The actions in the dtype of the space, with unchanged values; those of a Tuple or Dict are joined to rows."""
         if isinstance(self.action, JoinedActions) and not isinstance(action, np.ndarray):
             return self.action.codec.join(action, _lead(action))
         if action.dtype == np.bool_ and not self._adapter.continuous:
@@ -182,12 +206,7 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def open_hdf5(path: Path) -> Any:
-    """Opens an HDF5 file for reading.
-
-    Raises:
-      DataError: the file cannot be read.
-      MissingExtraError: h5py is not installed.
-    """
+    """Opens an HDF5 file for reading."""
     h5py = import_extra("h5py", "data", "reading HDF5")
     try:
         return h5py.File(path, "r")
@@ -208,12 +227,7 @@ def _unreadable(path: Path, reason: str) -> str:
 
 
 def part(group: Any, name: str) -> Any:
-    """The entry of a group of an HDF5 file under a name.
-
-    Raises:
-      ShapeError: the entry is a link, which may lead to another file.
-      KeyError: the group has no such entry.
-    """
+    """The entry of a group of an HDF5 file under a name."""
     h5py = import_extra("h5py", "data", "reading HDF5")
     link = group.get(name, getlink=True)
     if link is None:
@@ -224,12 +238,7 @@ def part(group: Any, name: str) -> Any:
 
 
 def stored(group: Any, name: str) -> Any:
-    """An array in a group of an HDF5 file, not yet read.
-
-    Raises:
-      ShapeError: the entry is not an array, or is stored in another file.
-      KeyError: the group has no such entry.
-    """
+    """An array in a group of an HDF5 file, not yet read."""
     found = part(group, name)
     h5py = import_extra("h5py", "data", "reading HDF5")
     if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external:
@@ -238,11 +247,7 @@ def stored(group: Any, name: str) -> Any:
 
 
 def whole(array: Any) -> Array:
-    """Reads an array of a file completely.
-
-    Raises:
-      ShapeError: the array is larger than an episode may be, or cannot be read.
-    """
+    """Reads an array of a file completely."""
     if array.nbytes > LARGEST:
         name = array.name.rpartition("/")[2]
         raise ShapeError(f"{name} has {array.nbytes / 1e9:,.1f} GB: {AS_A_WHOLE}; split it into several episodes")
@@ -281,27 +286,11 @@ class D4RLSource(Source):
     The row after an end is never its next observation. If the file has `next_observations`, they are compared with the
     rows that follow: an episode in which they differ is damaged.
 
-    Args:
-      path: the file.
-      horizon: steps after which an episode times out, for a file without `timeouts`.
-      env: the description of the environment (see `engine.data.description`); without it the spaces are derived
-        from the arrays, and real-valued actions have no limits.
-      action_low, action_high: smallest and largest integer action, if `env` is not given.
-
-    Raises:
-      DataError: the file has another format, or the horizon is missing or has no effect.
-      DamagedDataError: the arrays differ in their number of rows, no episode ends, or actions do not count from 0.
-      MissingExtraError: h5py is not installed.
+    Without a description of the environment the spaces are derived from the arrays, and real-valued actions have no
+    limits.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        horizon: int | None = None,
-        env: Mapping[str, Any] | None = None,
-        action_low: Any = None,
-        action_high: Any = None,
-    ) -> None:
+    def __init__(self, path: Path, options: SourceOptions) -> None:
         self.path = path
         self._file = open_hdf5(path)
         missing = [name for name in NEEDED if name not in self._file]
@@ -318,18 +307,24 @@ class D4RLSource(Source):
         # The row of a time-out is left out, unless its next observation is known.
         self.shortened = int("next_observations" not in self._arrays)
         self._rows = self._check_lengths()
-        self._check_horizon(horizon)
-        self._horizon = horizon
-        described = env or {
-            "env_action": self._actions(action_low, action_high),
+        self._horizon = options.horizon
+        self._check_horizon()
+        described = options.env or {
+            "env_action": self._actions(options.action_low, options.action_high),
             "observation": box_of(self._arrays["observations"]),
         }
         self._spaces = Spaces(observation_space(described["observation"]), action_space(described["env_action"]))
-        named: dict[str, Any] = {"env_id": RECORDED, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon}
-        self.env: Mapping[str, Any] = env or {**named, **self._spaces.description}
+        self.env = options.env or {
+            **{"env_id": RECORDED, "wrappers": [], "env_kwargs": {}, "max_episode_steps": self._horizon},
+            **self._spaces.description,
+        }
 
-    def _check_horizon(self, horizon: int | None) -> None:
-        path = self.path
+    @staticmethod
+    def fits(path: Path) -> bool:
+        return path.is_file() and path.suffix in HDF5
+
+    def _check_horizon(self) -> None:
+        path, horizon = self.path, self._horizon
         if horizon is None and "timeouts" not in self._arrays:
             raise DataError(
                 f"{str(path)!r} has no `timeouts`: nothing tells where episodes that did not terminate ended; give "
@@ -374,21 +369,12 @@ class D4RLSource(Source):
         Raises:
           DamagedDataError: an episode is longer than can be read as a whole, or the ends cannot be read.
         """
-        self.dropped = 0
-        for start, end, terminated, timed_out in self._ends():
-            try:
-                episode = self._episode(start, end, terminated, timed_out)
-            except ValueError as error:
-                yield error
-            except _DAMAGE as error:
-                yield ShapeError(f"rows {start} to {end} cannot be read ({first_line(error)})")
-            else:
-                if episode is not None:
-                    yield episode
+        for rows in self._ends():
+            yield from attempt(self._episode, *rows, name=f"rows {rows[0]} to {rows[1]} ")
 
     def _ends(self) -> Iterator[tuple[int, int, bool, bool]]:
         """First and last row of each episode, and whether it terminated or timed out, read block by block."""
-        self.ambiguous = start = 0
+        start, horizon = 0, self._horizon or 0
         # The most rows of an episode that can be read as a whole.
         longest = max(LARGEST // sum(array.nbytes // self._rows for array in self._arrays.values()), 1)
         for begin in range(0, self._rows, _BLOCK):
@@ -396,26 +382,22 @@ class D4RLSource(Source):
             terminated = self._flags("terminals", begin, stop)
             timed_out = self._flags("timeouts", begin, stop)
             self.ambiguous += int((terminated & timed_out).sum())
-            for end in (np.flatnonzero(terminated | timed_out) + begin).tolist():
-                for first, last in self._timed(start, end):
-                    yield first, last, False, True
-                    start = last + 1
-                _refuse_endless(str(self.path), start, end, longest)
-                done = bool(terminated[end - begin])
-                yield start, end, done, not done
-                start = end + 1
-            for first, last in self._timed(start, stop):
-                yield first, last, False, True
-                start = last + 1
-            _refuse_endless(str(self.path), start, stop, longest)
+            for end in [*(np.flatnonzero(terminated | timed_out) + begin).tolist(), stop]:
+                while 0 < horizon <= end - start:
+                    yield start, start + horizon - 1, False, True
+                    start += horizon
+                if end - start > longest:
+                    raise DamagedDataError(
+                        f"{str(self.path)!r}: from row {start:,} on no episode ends within {longest:,} rows: "
+                        f"{AS_A_WHOLE}; set `terminals` or `timeouts` at the last row of each, or leave `timeouts` out "
+                        "of the file and give --horizon STEPS"
+                    )
+                if end < stop:
+                    done = bool(terminated[end - begin])
+                    yield start, end, done, not done
+                    start = end + 1
         if start < self._rows:
             yield start, self._rows - 1, False, False
-
-    def _timed(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """First and last row of each episode of full horizon that begins at `start` or later and ends before `end`."""
-        if self._horizon is not None:
-            for first in range(start, end - self._horizon + 1, self._horizon):
-                yield first, first + self._horizon - 1
 
     def _flags(self, name: str, begin: int, stop: int) -> Array:
         """Flags of the rows from `begin` to `stop`, bool ``(stop - begin,)``; false if the file has no such flags."""
@@ -453,14 +435,6 @@ class D4RLSource(Source):
         )
 
 
-def _refuse_endless(path: str, start: int, end: int, longest: int) -> None:
-    if end - start > longest:
-        raise DamagedDataError(
-            f"{path!r}: from row {start:,} on no episode ends within {longest:,} rows: {AS_A_WHOLE}; set `terminals` "
-            "or `timeouts` at the last row of each, or leave `timeouts` out of the file and give --horizon STEPS"
-        )
-
-
 def _compare(following: Array, stored: Array, start: int) -> None:
     """Raises ShapeError if the stored successor of a row is not the row that follows."""
     apart = np.abs(following.astype(np.float64) - stored) > _SAME * np.maximum(1, np.abs(following))
@@ -473,7 +447,7 @@ def _compare(following: Array, stored: Array, start: int) -> None:
 
 # Minari
 
-METADATA, MAIN = "metadata.json", "main_data.hdf5"
+MAIN = "main_data.hdf5"
 _OURS = "minding"
 """Key of the metadata that holds our own description of the environment."""
 _MAX_METADATA = 1 << 24
@@ -485,18 +459,10 @@ _REFERENCES = "ref_min_score", "ref_max_score"
 
 
 class MinariSource(Source):
-    """A Minari set with numeric observations.
+    """A Minari set with numeric observations: its folder, or the folder `data` in it."""
 
-    Args:
-      path: the folder of the set, or the folder `data` in it.
-
-    Raises:
-      DataError: there is no set at the path, or it contains images or strings.
-      MissingExtraError: h5py or minari is not installed.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path / "data" if (path / "data" / METADATA).exists() else path
+    def __init__(self, path: Path, options: SourceOptions) -> None:
+        self.path = path / "data" if (path / "data" / MINARI).exists() else path
         metadata = _metadata(self.path)
         try:
             observation, action = (_space(metadata, f"{kind}_space") for kind in ("observation", "action"))
@@ -509,29 +475,23 @@ class MinariSource(Source):
         self._observation, self._action = observation, action
         self._file = open_hdf5(self.path / MAIN)
         self._references = _references(metadata, str(path))
-        self.env: Mapping[str, Any] = {**_environment(metadata), **self._spaces.description}
+        self.env = {**_environment(metadata), **self._spaces.description}
+
+    @staticmethod
+    def fits(path: Path) -> bool:
+        return any((path / inside / MINARI).exists() for inside in (".", "data"))
 
     @property
     def references(self) -> References | None:
         return self._references
 
     def read(self) -> Iterator[Episode | ValueError]:
-        """See `Source`."""
-        self.ambiguous = 0
-        numbers = sorted(
-            int(name.removeprefix("episode_")) for name in self._file if re.fullmatch(r"episode_\d{1,9}", name)
-        )
-        for number in numbers:
-            try:
-                yield self._episode(part(self._file, f"episode_{number}"))
-            except KeyError as error:
-                yield ShapeError(f"it lacks a part ({error.args[0]})")
-            except ValueError as error:
-                yield error
-            except _DAMAGE as error:
-                yield ShapeError(f"cannot be read ({first_line(error)})")
+        found = (re.fullmatch(r"episode_(\d{1,9})", name) for name in self._file)
+        for number in sorted(int(each[1]) for each in found if each):
+            yield from attempt(self._episode, number)
 
-    def _episode(self, group: Any) -> Episode:
+    def _episode(self, number: int) -> Episode:
+        group = part(self._file, f"episode_{number}")
         reward = rewards_of(whole(stored(group, "rewards")))
         count = len(reward)
         terminated, truncated = (
@@ -551,10 +511,10 @@ class MinariSource(Source):
 
 def _metadata(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_bounded(path / METADATA, _MAX_METADATA))
+        found = json.loads(read_bounded(path / MINARI, _MAX_METADATA))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not JSON"
-        raise DataError(f"{str(path)!r} is not a Minari set: {METADATA}: {reason}") from None
+        raise DataError(f"{str(path)!r} is not a Minari set: {MINARI}: {reason}") from None
     if not isinstance(found, dict) or found.get("data_format", "hdf5") != "hdf5":
         raise DataError(f"{str(path)!r}: expected a Minari set in HDF5, but its metadata name another format")
     return found
@@ -574,19 +534,21 @@ def _space(metadata: Mapping[str, Any], name: str) -> spaces.Space[Any]:
 
 
 def _refuse_images(space: spaces.Space[Any], where: str) -> None:
-    for path, leaf in _leaves(space):
+    for _, path, leaf in _leaves(space):
         if isinstance(leaf, spaces.Text) or (isinstance(leaf, spaces.Box) and leaf.dtype == np.uint8 and leaf.shape):
             what = "texts" if isinstance(leaf, spaces.Text) else "images, which Minari stores as JPEG"
             raise DataError(f"{where!r}: observation {path or '(root)'} holds {what}: only numbers are converted")
 
 
-def _leaves(space: spaces.Space[Any], path: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
+def _leaves(space: spaces.Space[Any], name: str = "", path: str = "") -> Iterator[tuple[str, str, spaces.Space[Any]]]:
+    """The leaves of a space, each with its name in a file and its path."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
+        begin = "" if isinstance(space, spaces.Dict) else _INDEX
         items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, child in items:
-            yield from _leaves(child, f"{path}.{key}" if path else str(key))
+            yield from _leaves(child, f"{name}/{begin}{key}", f"{path}.{key}" if path else str(key))
     else:
-        yield path, space
+        yield name, path, space
 
 
 def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -618,7 +580,7 @@ def _references(metadata: Mapping[str, Any], where: str) -> References | None:
     try:
         return References(least, most)
     except DataError as error:
-        raise DataError(f"{where!r}: {METADATA}, {' and '.join(_REFERENCES)}: {error}") from None
+        raise DataError(f"{where!r}: {MINARI}, {' and '.join(_REFERENCES)}: {error}") from None
 
 
 def _read(group: Any, name: str, space: spaces.Space[Any]) -> Any:
@@ -667,16 +629,12 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
         }
         if references is not None:
             metadata |= dict(zip(_REFERENCES, (references.random, references.expert), strict=True))
-        (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+        (folder / MINARI).write_text(json.dumps(metadata), encoding="utf-8")
         scratch.finish()
 
 
 def check_id(dataset_id: str) -> None:
-    """Refuses an id that is not valid in Minari.
-
-    Raises:
-      DataError: the id is not valid; describes the form of a valid id.
-    """
+    """Refuses an id that is not valid in Minari."""
     if not _ID.fullmatch(dataset_id):
         raise DataError(
             f"{dataset_id!r} is not the id of a Minari set: expected letters, digits, - and _ with a version at the "
@@ -711,11 +669,11 @@ def _write_episode(
     group = file.create_group(f"episode_{number}")
     group.attrs["id"], group.attrs["total_steps"] = number, len(episode)
     whole = {path: np.concatenate([values, episode.final_obs[path][None]]) for path, values in episode.obs.items()}
-    _write(group, "observations", whole, space, "")
     actions = action.codec.named(episode.action) if isinstance(action, JoinedActions) else {"": episode.action}
-    _write(group, "actions", actions, _tree_of(action), "")
     last = np.arange(len(episode)) == len(episode) - 1
     arrays = {
+        **{name: whole[path] for name, path, _ in _leaves(space, "observations")},
+        **{name: actions[path] for name, path, _ in _leaves(_tree_of(action), "actions")},
         "rewards": episode.reward,
         "terminations": last & episode.terminated,
         "truncations": last & episode.truncated,
@@ -724,12 +682,4 @@ def _write_episode(
         group.create_dataset(name, data=values)
 
 
-def _write(group: Any, name: str, arrays: Mapping[str, Array], space: spaces.Space[Any], path: str) -> None:
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        inner = group.create_group(name)
-        begin = "" if isinstance(space, spaces.Dict) else _INDEX
-        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, child in items:
-            _write(inner, f"{begin}{key}", arrays, child, f"{path}.{key}" if path else str(key))
-        return
-    group.create_dataset(name, data=arrays[path])
+FORMATS: tuple[type[Source], ...] = (D4RLSource, OwnSource, MinariSource)
