@@ -399,7 +399,7 @@ def test_another_networks_state_is_refused_and_loads_nothing(policy):
     name = sorted(state["params"])[-1]
     state["params"] = {key: value + np.ones_like(value) for key, value in state["params"].items()}
     state["params"][name] = np.zeros((7, 7, 7), np.float32)
-    with pytest.raises(CheckpointError, match=r"has shape \(7, 7, 7\) in the checkpoint"):
+    with pytest.raises(CheckpointError, match=r"is float32 \(7, 7, 7\) in the checkpoint"):
         policy.load_state_dict(state)
     del state["params"][name]
     with pytest.raises(CheckpointError, match="has no parameter"):
