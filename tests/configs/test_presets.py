@@ -93,11 +93,6 @@ def test_the_number_of_steps_that_the_message_names_is_accepted(envs, minibatche
                 assert not any(uneven(fitting, each, parts) for each in parts)
 
 
-def test_an_algorithm_refuses_spaces_it_cannot_act_in():
-    with pytest.raises(SpaceError, match=r"'sac' acts in box action spaces, but .* has a discrete space"):
-        compile_cartpole("env.collector_env_num=1", algorithm="sac")
-
-
 BUFFER, LIMITER, TABLE = "policy.other.buffer_size", "policy.other.table.limiter", "policy.other.replay=table"
 TIMES = [TABLE, "policy.other.table.max_times_sampled=1", "policy.learn.batch_size=2000"]
 UPDATES = "policy.learn.update_per_collect={}"

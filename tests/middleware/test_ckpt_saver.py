@@ -224,21 +224,6 @@ def counts(folder):
     return {path.name: load_checkpoint(path)[0]["policy"]["value"].tolist() for path in sorted(folder.iterdir())}
 
 
-def test_a_new_run_never_mixes_with_an_earlier_one(run, tmp_path, caplog):
-    earlier = counts(run(evaluate(9.0), max_step=8, keep_last=9).folder)
-    saver = run(evaluate(1.0), max_step=4, keep_last=1)
-    assert counts(saver.folder) == {"best": [10.0], "iter_40": [40.0]}
-    (aside,) = (tmp_path / "run").glob("left-*-ckpt")
-    assert counts(aside) == earlier
-    assert caplog.messages == [
-        f"{saver.folder} holds checkpoints of an earlier run: it is now {aside}; resume='{aside / 'iter_80'}' "
-        "continues that run"
-    ]
-    # In the same second, too.
-    run(max_step=2)
-    assert (len(list((tmp_path / "run").glob("left-*-ckpt"))), names(saver.folder)) == (2, ["iter_20"])
-
-
 def test_keeping_none_is_refused():
     with pytest.raises(ConfigError, match="keep_last=0"):
         CkptSaver(Weights(), "run", keep_last=0)
@@ -336,15 +321,6 @@ def resume(tmp_path):
     return start
 
 
-def test_a_run_goes_on_from_its_newest_checkpoint(run, resume, caplog):
-    run(max_step=4)
-    with caplog.at_level(logging.INFO, "minding"):
-        saver, weights, task = resume(max_step=7)
-    assert (weights.value.tolist(), task.ctx.total_step, task.ctx.env_step) == ([70.0], 7, 700)
-    assert names(saver.folder) == ["iter_40", "iter_60", "iter_70"]
-    assert caplog.messages == [f"resumed {saver.folder / 'iter_40'} at env_step 400 (exact)"]
-
-
 def test_a_resume_with_another_kernel_of_matrix_products_says_so(run, resume, caplog, monkeypatch):
     here = library_versions()
     with monkeypatch.context() as other:
@@ -353,15 +329,6 @@ def test_a_resume_with_another_kernel_of_matrix_products_says_so(run, resume, ca
     with caplog.at_level(logging.INFO, "minding"):
         resume(max_step=7)
     assert f"(exact, but with another BLAS kernel, {here['blas']} in place of openblas Prescott: " in caplog.messages[0]
-
-
-def test_what_came_after_the_named_checkpoint_is_set_aside(run, resume, tmp_path, caplog):
-    run(max_step=5)
-    saver, _, _ = resume(tmp_path / "run" / "ckpt" / "iter_20", max_step=3)
-    assert names(saver.folder) == ["iter_20", "iter_30"]
-    left = sorted(path.name.rpartition("-")[2] for path in saver.folder.glob("left-*"))
-    assert left == ["iter_40", "iter_50"]
-    assert "iter_50 is newer than the checkpoint that is resumed" in caplog.text
 
 
 def test_latest_is_the_newest_run_in_the_folder(run, resume, tmp_path, caplog):

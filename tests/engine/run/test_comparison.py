@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from fakes import refuses
 from run_kit import FIGURES
 from run_kit import make_run as made_run
@@ -10,8 +9,6 @@ from run_kit import make_run as made_run
 from minding.cli import run
 from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import compare_runs, differing_settings
-from minding.engine.run.curves import learning_curves
-from minding.engine.run.run_dir import RunDir
 
 
 def make_run(folder, name, value=None, metrics=None, **learn):
@@ -98,25 +95,6 @@ def test_seeds_are_compared_and_damaged_figures_left_out(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"eval_return": "487"}, {"env_step": "many"}, {"wall_time": "3 s"}, {"n_eval_episodes": [3]}, {"unit": 1}],
-)
-def test_figures_of_a_wrong_type_are_left_out(change, tmp_path, capsys, caplog):
-    path = make_run(tmp_path, "a", 10.0)
-    figures = json.loads((path / "summary.json").read_text())
-    (path / "summary.json").write_text(json.dumps({**figures, **change}))
-    (compared,) = compare_runs([path])
-    assert (compared.evaluation, compared.seconds, compared.ended_by) == (None, None, "")
-    ((key, value),) = change.items()
-    assert f"{path / 'summary.json'} is not the summary of a run: {key}={value!r}: expected " in caplog.text
-    assert run(["compare", str(path), str(make_run(tmp_path, "b", 30.0))]) == 0
-    assert "30.0" in capsys.readouterr().out
-    (path / "metrics.csv").write_text("env_step,eval/return_mean\n0,1.0\n2048,2.0\n")
-    (curve,) = learning_curves([path])
-    assert curve.finals == ()
-
-
 def test_without_a_run_there_is_nothing_to_compare(tmp_path):
     absent = tmp_path / "absent"
     refuses(
@@ -125,20 +103,3 @@ def test_without_a_run_there_is_nothing_to_compare(tmp_path):
         ("none of these 2 folders", lambda: compare_runs([tmp_path, absent])),
     )
     assert run(["compare", str(absent)]) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "lacks"),
-    [
-        ("exp_name: cartpole_ppo\n", "environment"),
-        ("env: 3\npolicy: {type: ppo}\n", "environment"),
-        ("env: {env_id: CartPole-v1}\npolicy: {}\n", "algorithm"),
-    ],
-)
-def test_a_truncated_configuration_is_named(tmp_path, text, lacks):
-    folder = make_run(tmp_path, "a")
-    (folder / "config.yaml").write_text(text)
-    message = rf"config\.yaml' is not the configuration of a run: it names no {lacks}"
-    for read in (RunDir(folder).load_config, lambda: compare_runs([folder]), lambda: learning_curves([folder])):
-        with pytest.raises(ConfigError, match=message):
-            read()

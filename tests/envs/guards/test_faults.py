@@ -15,13 +15,6 @@ from minding.engine.errors import EnvError
 from minding.envs import describe_env, make_env_manager
 from minding.envs.guards.faults import FaultStreak
 
-KINDS = {
-    "raise": "RuntimeError: motor stalled",
-    "nan": r"observation is \[nan nan\]",
-    "reward": "reward is inf",
-    "shape": r"expected shape \(2,\), got \(1,\)",
-    "dtype": "expected dtype float32, got complex",
-}
 ZEROS = np.zeros(3, np.int64)
 
 
@@ -44,13 +37,13 @@ def run(manager, steps):
     return invalid
 
 
-@pytest.mark.parametrize(("kind", "backend"), [*((kind, "sync") for kind in KINDS), ("raise", "subprocess")])
-def test_a_fault_names_environment_step_and_value(make, backend, kind):
-    manager = make("Faulty", 3, backend=backend, workers=1, env_kwargs={"kind": kind, "at": 3})
+@pytest.mark.parametrize("backend", ["sync", "subprocess"])
+def test_a_fault_names_environment_step_and_value(make, backend):
+    manager = make("Faulty", 3, backend=backend, workers=1, env_kwargs={"kind": "raise", "at": 3})
     manager.reset()
     manager.step(ZEROS)
     manager.step(ZEROS)
-    with pytest.raises(EnvError, match=rf"environment 0 \(worlds:Faulty\), step 3 of its episode: .*{KINDS[kind]}"):
+    with pytest.raises(EnvError, match=r"environment 0 \(worlds:Faulty\), step 3 of its episode: .*motor stalled"):
         manager.step(ZEROS)
 
 
