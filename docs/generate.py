@@ -1,6 +1,7 @@
 """Writes the tables that come from the code into the pages: ``make docs``. A test keeps them current.
 
 A table stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; the rest of a page is written by hand.
+In a Chinese page the name ends in ``:zh``: header and links are Chinese then, and what the code says stays English.
 """
 
 from __future__ import annotations
@@ -35,17 +36,42 @@ DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
 
 
-REFERENCE = "../reference/settings.md"
-"""Where an algorithm's page finds the settings that it does not print."""
+WORDS: dict[str, dict[str, Any]] = {
+    "en": {
+        "keys": ("key", "default", "expected", "meaning"),
+        "presets": ("preset", "what", "expected"),
+        "identity": ("setting", "what it decides", "compared by"),
+        "spaces": ("setting", "values", "only for"),
+        "range": "{} to {}",
+        "log": ", log",
+        "also": "Also keys of [nearly all]({0}#keys-of-nearly-all-algorithms){1} and "
+        "[several algorithms]({0}#keys-of-several-algorithms), with defaults that differ: {2}.",
+        "but": " but {}",
+        "reference": "../reference/settings.md",
+    },
+    "zh": {
+        "keys": ("配置项", "默认值", "取值", "含义"),
+        "presets": ("预设", "任务", "预期结果"),
+        "identity": ("配置项", "决定什么", "由谁比较"),
+        "spaces": ("配置项", "取值", "仅用于"),
+        "range": "{} 到 {}",
+        "log": "，对数尺度",
+        "also": "另有[几乎所有算法共有的配置项（英文）]({0}#keys-of-nearly-all-algorithms){1}和"
+        "[若干算法共有的配置项（英文）]({0}#keys-of-several-algorithms)，默认值不同的写出默认值：{2}。",
+        "but": "（除 {}）",
+        "reference": "../../reference/settings.md",
+    },
+}
+"""By language: headers of tables, and sentences; `reference` has the settings that an algorithm's page leaves out."""
 
 
-def keys(options: Mapping[str, Option]) -> str:
+def keys(options: Mapping[str, Option], language: str = "en") -> str:
     """Settings by key as a table."""
     rows = [(f"`{path}`", _value(option.default), option.expected, option.doc) for path, option in options.items()]
-    return _table(("key", "default", "expected", "meaning"), rows)
+    return _table(WORDS[language]["keys"], rows)
 
 
-def of_algorithm(name: str) -> str:
+def of_algorithm(name: str, language: str) -> str:
     """The settings of an algorithm: a table of its own ones, and the names of shared ones with changed defaults."""
     shared, common, own = shared_keys(), common_keys(), _of(name)
     others = [path for path in own if path in shared and _says(own[path]) == _says(shared[path])]
@@ -64,15 +90,12 @@ def of_algorithm(name: str) -> str:
             key = f"`{key}`"
         sections.setdefault(section, []).append(key)
     named = "; ".join(f"`policy.{each}`: {', '.join(dict.fromkeys(found))}" for each, found in sections.items())
-    lacking = ", ".join(f"`{path}`" for path in common if path not in own)
-    but = f" but {lacking}" if lacking else ""
-    text = (
-        f"Also keys of [nearly all]({REFERENCE}#keys-of-nearly-all-algorithms){but} and "
-        f"[several algorithms]({REFERENCE}#keys-of-several-algorithms), with defaults that differ: {named}."
-    )
-    table = keys({path: option for path, option in own.items() if path not in others})
-    wrapped = textwrap.fill(text, 120, initial_indent="\n", break_on_hyphens=False)
-    return (table if len(others) < len(own) else "") + wrapped + "\n"
+    lacking, words = ", ".join(f"`{path}`" for path in common if path not in own), WORDS[language]
+    text = words["also"].format(words["reference"], lacking and words["but"].format(lacking), named)
+    table = keys({path: option for path, option in own.items() if path not in others}, language)
+    if language == "en":
+        text = textwrap.fill(text, 120, break_on_hyphens=False)
+    return (table if len(others) < len(own) else "") + f"\n{text}\n"
 
 
 def common_keys() -> dict[str, Option]:
@@ -152,7 +175,7 @@ def algorithms() -> str:
     return _table(("algorithm", "`policy.type`", "what it is", "actions", "agents"), rows)
 
 
-def presets(algorithm: str) -> str:
+def presets(algorithm: str, language: str) -> str:
     """The presets of an algorithm."""
     rows = []
     for name in PRESETS:
@@ -160,7 +183,7 @@ def presets(algorithm: str) -> str:
         if module.main_config.policy.type == algorithm:
             doc = inspect.getdoc(module) or ""
             rows.append((f"`{name}`", doc.partition("\n")[0], _expected(doc)))
-    return _table(("preset", "what", "expected"), rows)
+    return _table(WORDS[language]["presets"], rows)
 
 
 def _expected(doc: str) -> str:
@@ -217,34 +240,27 @@ def _command(command: click.Command, name: str) -> str:
     return "\n".join(text)
 
 
-def identity() -> str:
+def identity(language: str) -> str:
     """The settings that make a run what it is."""
     rows = [(f"`{path}`", what, "resume, eval, export" if path in POLICY else "resume") for path, what in RUN.items()]
-    return _table(("setting", "what it decides", "compared by"), rows)
-
-
-SPACE_WORDS = {
-    "en": (("setting", "values", "only for"), "{} to {}", ", log"),
-    "zh": (("配置项", "取值", "仅用于"), "{} 到 {}", "，对数尺度"),
-}
-"""The words of the table of search spaces by language: header, a range, a logarithmic one."""
+    return _table(WORDS[language]["identity"], rows)
 
 
 def spaces(language: str) -> str:
     """What a search changes by default; where algorithms differ, which have values of their own."""
-    header, span, log = SPACE_WORDS[language]
+    words = WORDS[language]
     of_each = {name: algorithm.search_space() for name, algorithm in ALGORITHMS.items()}
     rows: dict[tuple[str, str], list[str]] = {}
     for name, space in of_each.items():
         for path, values in space.items():
             if isinstance(values, Range):
-                text = span.format(f"{values.low:g}", f"{values.high:g}") + (log if values.log else "")
+                text = words["range"].format(f"{values.low:g}", f"{values.high:g}") + words["log"] * values.log
             else:
                 text = ", ".join(f"`{each}`" for each in values.texts)
             rows.setdefault((path, text), []).append(name)
     most = {path: max((len(names), text) for (of, text), names in rows.items() if of == path)[1] for path, _ in rows}
     return _table(
-        header,
+        words["spaces"],
         [(f"`{path}`", text, "" if text == most[path] else ", ".join(names)) for (path, text), names in rows.items()],
     )
 
@@ -255,26 +271,22 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def table(name: str) -> str:
-    """The table of a marker: ``keys:run``, ``keys:shared``, ``keys:dqn``, ``presets:dqn``, ``spaces:zh``, ..."""
-    kind, _, of = name.partition(":")
+    """The table of a marker: ``keys:run``, ``keys:shared``, ``keys:dqn``, ``keys:dqn:zh``, ``spaces:zh``, ..."""
+    parts = name.split(":")
+    language = parts.pop() if parts[-1] == "zh" else "en"
+    kind, of = parts[0], parts[-1]
     if kind == "keys":
         if of == "common":
             return keys(common_keys())
         if of == "shared":
             return keys({path: option for path, option in shared_keys().items() if path not in common_keys()})
         schemas = {"run": (RUN_SCHEMA, ""), "env": (config_schema(), "env.")}
-        return keys(dict(_options(*schemas[of]))) if of in schemas else of_algorithm(of)
+        return keys(dict(_options(*schemas[of]))) if of in schemas else of_algorithm(of, language)
     if kind == "presets":
-        return presets(of)
-    if kind == "spaces":
-        return spaces(of or "en")
-    known = {
-        "algorithms": algorithms,
-        "commands": commands,
-        "middleware": middleware,
-        "identity": identity,
-    }
-    return known[kind]()
+        return presets(of, language)
+    if kind in ("spaces", "identity"):
+        return {"spaces": spaces, "identity": identity}[kind](language)
+    return {"algorithms": algorithms, "commands": commands, "middleware": middleware}[kind]()
 
 
 def filled(text: str) -> str:

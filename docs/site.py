@@ -77,10 +77,13 @@ def configuration(language: str) -> str:
     """What the configuration of a language says, with a line for each page of a folder in place of ``FOLDER/*``."""
     places = sources(language)
 
+    def title(page: Path) -> str:
+        return _title(page) + " EN" * (language == "zh" and not _is_chinese(page))
+
     def lines(match: re.Match[str]) -> str:
         indent, folder = match[1], match[2]
         found = {page: place for place, page in places.items() if place.parent.as_posix() == folder}
-        titles = {_title(page): place for page, place in found.items() if place.stem != "index"}
+        titles = {title(page): place for page, place in found.items() if place.stem != "index"}
         return "".join(f'{indent}- "{title}": {titles[title]}\n' for title in sorted(titles, key=str.lower))
 
     text = (ROOT / "docs" / CONFIGURATIONS[language]).read_text(encoding="utf-8").replace("VERSION", _version())

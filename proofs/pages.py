@@ -48,16 +48,22 @@ def table(results: Results, name: str, page: Path) -> str | None:
     """
     if name in TABLES:
         return TABLES[name](results)
+    chinese = results.docs / "zh" in page.parents
     if name == ZOO:
-        return zoo_table(results, "zh" in page.parts)
+        return zoo_table(results, chinese)
     if name not in PRESETS:
         return None
     records = results.of("learning", name)
     if not records:
         return NOT_YET
     published = (results.single("published") or {}).get(name)
-    about = os.path.relpath(results.docs / "results.md", page.parent)
-    return _learning(name, records, about) + _beside(records, published) + _curve(name, records, published, page)
+    folder = results.docs / "zh" if chinese else results.docs
+    about = os.path.relpath(folder / "results.md", page.parent)
+    # The pages of all languages show the same pictures.
+    images = results.docs / page.relative_to(folder).parent / "img"
+    words = _CHINESE if chinese else _ENGLISH
+    picture = _curve(name, records, published, page, images, words["picture"])
+    return _learning(name, records, about, words) + _beside(records, published) + picture
 
 
 def one_line(kind: str, record: Record) -> str:
@@ -70,40 +76,66 @@ def one_line(kind: str, record: Record) -> str:
     return f"{record['slope_percent_an_hour']:+.2f} % an hour, {record['last_mb']:.0f} MB"
 
 
-def _learning(name: str, records: list[Record], about: str) -> str:
+_ENGLISH = {
+    "seeds": "seeds",
+    "return": "return of {} episodes",
+    "env_step": "env steps",
+    "train_iter": "gradient steps",
+    "seconds": "[seconds]({}#times)",
+    "to": "{} to {}",
+    "each": "{} each",
+    "reached": "{} of {} seeds reach {:g}. ",
+    "mean": "Mean over seeds {}. ",
+    "target": "Target {:g}. ",
+    "picture": "evaluation return of {}",
+}
+_CHINESE = {
+    "seeds": "随机种子",
+    "return": "{} 个回合的回报",
+    "env_step": "环境步",
+    "train_iter": "梯度更新",
+    "seconds": "[秒]({}#时间)",
+    "to": "{} 至 {}",
+    "each": "均为 {}",
+    "reached": "{1} 个随机种子中 {0} 个达到 {2:g}。",
+    "mean": "各随机种子的均值 {}。",
+    "target": "目标 {:g}。",
+    "picture": "{} 的评估回报",
+}
+
+
+def _learning(name: str, records: list[Record], about: str, words: dict[str, str] = _ENGLISH) -> str:
     """One row: what each seed scored, and from the lowest seed to the highest what else the environment reported."""
     target = LEARNING[name].target if name in LEARNING else None
     means = [r["eval_mean"] for r in records]
-    verdict = f"Mean over seeds {_score(float(np.mean(means)))}. " if len(means) > 1 else ""
-    if target is not None:
-        verdict = (
-            f"{sum(mean >= target for mean in means)} of {len(means)} seeds reach {target:g}. {verdict}"
-            if verdict
-            else f"Target {target:g}. "
-        )
+    verdict = words["mean"].format(_score(float(np.mean(means)))) if len(means) > 1 else ""
+    if target is not None and verdict:
+        verdict = words["reached"].format(sum(mean >= target for mean in means), len(means), target) + verdict
+    elif target is not None:
+        verdict = words["target"].format(target)
+
+    def span(values: Sequence[float], form: str) -> str:
+        low, high = format(min(values), form), format(max(values), form)
+        return low if low == high else words["to"].format(low, high)
+
     columns = {
-        "seeds": _seed_range(records),
-        f"[return of {records[0]['eval_episodes']} episodes]({about})": _scores(means),
-        **{f"`{key}`": _span([r["eval_info"][key] for r in records], ".3g") for key in records[0].get("eval_info", {})},
-        "env steps": _span([r["env_step"] for r in records], ",d"),
-        "gradient steps": _span([r["train_iter"] for r in records], ",d"),
-        f"[seconds]({about}#times)": _span([r["seconds"] for r in records], ",.0f"),
+        words["seeds"]: _seed_range(records),
+        f"[{words['return'].format(records[0]['eval_episodes'])}]({about})": _scores(means, words["each"]),
+        **{f"`{key}`": span([r["eval_info"][key] for r in records], ".3g") for key in records[0].get("eval_info", {})},
+        words["env_step"]: span([r["env_step"] for r in records], ",d"),
+        words["train_iter"]: span([r["train_iter"] for r in records], ",d"),
+        words["seconds"].format(about): span([r["seconds"] for r in records], ",.0f"),
     }
     if not records[0]["env_step"]:
-        del columns["env steps"]
+        del columns[words["env_step"]]
     head = [f"| {' | '.join(columns)} |", f"|---|---|{'---:|' * (len(columns) - 2)}"]
     return "\n".join([*head, f"| {' | '.join(columns.values())} |", "", f"{verdict}`{_command_of(records)}`", ""])
 
 
-def _span(values: Sequence[float], form: str) -> str:
-    low, high = format(min(values), form), format(max(values), form)
-    return low if low == high else f"{low} to {high}"
-
-
-def _scores(means: list[float]) -> str:
+def _scores(means: list[float], each: str = _ENGLISH["each"]) -> str:
     """The score of each seed, in their order; once where all have the same."""
     scores = [*map(_score, means)]
-    return f"{scores[0]} each" if len(scores) > 1 == len({*scores}) else ", ".join(scores)
+    return each.format(scores[0]) if len(scores) > 1 == len({*scores}) else ", ".join(scores)
 
 
 def _seed_range(records: list[Record]) -> str:
@@ -132,7 +164,8 @@ def _beside(records: list[Record], published: Record | None) -> str:
     return "\n".join(["", *lines, "", f"{published['label']}: {published['source']}. {published['note']}", ""])
 
 
-def _curve(name: str, records: list[Record], published: Record | None, page: Path) -> str:
+def _curve(name: str, records: list[Record], published: Record | None, page: Path, images: Path, title: str) -> str:
+    """Draws the curve of a preset into a folder; returns the picture for a page, unless this opens with it."""
     unit = next(key for key in records[0]["curve"] if key != "eval_return")
     runs = [(np.array(r["curve"][unit]), np.array(r["curve"]["eval_return"])) for r in records]
     runs = [(steps, returns) for steps, returns in runs if len(steps)]
@@ -146,10 +179,10 @@ def _curve(name: str, records: list[Record], published: Record | None, page: Pat
     if published is not None:
         steps = np.array(published["env_step"])
         curves.append(mean_curve(published["label"], [(steps, np.array(seed)) for seed in published["eval_return"]]))
-    images = page.parent / "img"
     images.mkdir(parents=True, exist_ok=True)
     plot_curves(curves, images / f"{name}.png")
-    picture = f"![evaluation return of {name}](img/{name}.png)\n"
+    shown = Path(os.path.relpath(images, page.parent), f"{name}.png").as_posix()
+    picture = f"![{title.format(name)}]({shown})\n"
     return "" if picture in _opening(page) else f"\n{picture}"
 
 
@@ -439,13 +472,12 @@ def _defaults(results: Results) -> str:
     found = results.single("defaults")
     if found is None:
         return NOT_YET
-    lines = ["| algorithm | environment | env steps | random play | at least | return |"]
-    lines.append("|---|---|---:|---:|---:|---:|")
-    for algorithm, row in found.items():
-        lines.append(
-            f"| [{algorithm}]({algorithm}.md) | {row['env_id']} | {row['env_step']:,} | {row['random']:g} "
-            f"| {row['floor']:g} | {row['return']:.1f} |"
-        )
+    lines = ["| algorithm | env steps | return |", "|---|---:|---:|"]
+    for env_id in sorted({row["env_id"] for row in found.values()}):
+        rows = {algorithm: row for algorithm, row in found.items() if row["env_id"] == env_id}
+        play, floor = next((f"{row['random']:g}", f"{row['floor']:g}") for row in rows.values())
+        lines.append(f"| **{env_id}** (random play {play}) | | at least {floor} |")
+        lines += [f"| [{name}]({name}.md) | {row['env_step']:,} | {row['return']:.1f} |" for name, row in rows.items()]
     return "\n".join([*lines, ""])
 
 

@@ -116,7 +116,7 @@ def improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def peer_defaults_table(results: Results) -> str:
     """Mean, lowest and highest return over seeds on both sides."""
     rows = results.lines(NAME)
-    head = ["algorithm", "environment", "env steps", "seeds", *SIDES]
+    head = ["algorithm", "environment", "env steps", *SIDES]
     lines = [f"| {' | '.join(head)} |", f"|---|---|{'---:|' * (len(head) - 2)}"]
     chances = []
     for task in TASKS:
@@ -124,13 +124,15 @@ def peer_defaults_table(results: Results) -> str:
             {row["seed"]: row["evaluations"] for row in rows if (row["task"], row["side"]) == (task.name, side)}
             for side in SIDES
         ]
+        if not any(sides):
+            continue
         for half, steps in enumerate((task.steps // 2, task.steps)):
             found = [[seed[half] for seed in side.values()] for side in sides]
             returns = [[each["mean"] for each in side] for side in found]
             if all(returns):
                 chances.append(improvement(*returns))
-            cells = [task.algorithm, task.env_id.rpartition(":")[2] + (" (chosen on)" if task.chosen else "")]
-            cells += [f"{steps:,}", " / ".join(str(len(side)) for side in found), *map(_spread, returns)]
+            environment = task.env_id.rpartition(":")[2] + "\\*" * task.chosen
+            cells = [task.algorithm, environment, f"{steps:,}", *map(_spread, returns)]
             lines.append(f"| {' | '.join(cells)} |")
     if chances:
         better = sum(chance > 0.5 for chance in chances)
@@ -147,7 +149,7 @@ def _spread(returns: Sequence[float]) -> str:
         return "not measured"
     digits = 0 if max(map(abs, returns)) >= 1000 else 1
     mean, low, high = (f"{value:,.{digits}f}" for value in (np.mean(returns), min(returns), max(returns)))
-    return f"{mean} ({low} to {high})" if len(returns) > 1 else mean
+    return f"{mean} ({low} to {high}; {len(returns)})" if len(returns) > 1 else mean
 
 
 def main(argv: Sequence[str] | None = None) -> int:

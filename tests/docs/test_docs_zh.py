@@ -68,6 +68,7 @@ _SLIPS = {
     "a space beside full-width punctuation": rf"(?<![|\s-])[ \t]+[{_FULL}]|[{_FULL}][ \t]+(?![|\s])",
     "a space within Chinese text": rf"[{_CJK}][ \t]+[{_CJK}]",
     "no space between Chinese and other text": rf"[{_CJK}][A-Za-z0-9`+]|[A-Za-z0-9`%][{_CJK}]",
+    "brackets within brackets": r"（[^（）\n]*（英文）",
     "a sentence in English": r"(?:\b[A-Za-z]+ ){4}[A-Za-z]+",
 }
 # Markdown shows no emphasis that begins with punctuation, or ends after it and before a Chinese character.
@@ -81,12 +82,21 @@ def chinese_of(page):
 
 def translated():
     """The pages that have to exist in both languages, in English."""
-    names = ("README.md", "tutorial.md", "zoo.md", "results.md", "glossary.md", "from_mindspore_rl.md", "from_kaiwu.md")
-    return [ROOT / "README.md", *(DOCS / name for name in names), *sorted((DOCS / "howto").glob("*.md"))]
+    names = ["README", "tutorial", "zoo", "results", "glossary", "configuration", "middleware", "async", "reliability"]
+    names += ["from_mindspore_rl", "from_kaiwu", "from_di_engine"]
+    names += ["algorithms/ppo", "algorithms/dqn", "algorithms/sac", "algorithms/qmix"]
+    pages = [DOCS / f"{name}.md" for name in names]
+    return [ROOT / "README.md", *pages, *sorted((DOCS / "howto").glob("*.md"))]
 
 
 PAIRS = [pytest.param(page, chinese_of(page), id=name_of(page)) for page in translated()]
 OURS = {chinese_of(page): page for page in translated()}
+
+
+def translation_of(path):
+    """The Chinese page or picture that belongs to an English one; where there is none, the English one."""
+    picture = path.with_name(f"{path.stem}.zh{path.suffix}")
+    return chinese_of(path) if path in OURS.values() else picture if picture.is_file() else path
 
 
 def without_comments(block):
@@ -158,6 +168,14 @@ def test_a_page_has_the_same_code_but_for_comments(english, chinese):
 
 
 @pytest.mark.parametrize(("english", "chinese"), PAIRS)
+def test_tables_that_code_writes_are_in_the_chinese_page_too(english, chinese):
+    theirs, ours = (
+        re.findall(r"(?m)^<!-- generated:(\S+) -->$", page.read_text(encoding="utf-8")) for page in (english, chinese)
+    )
+    assert ours == [f"{name}:zh" for name in theirs]
+
+
+@pytest.mark.parametrize(("english", "chinese"), PAIRS)
 def test_a_page_names_the_same_code_and_numbers(english, chinese):
     named = {*code_words(prose(chinese))}
     assert named == {*code_words(prose(english))}
@@ -170,7 +188,7 @@ def test_a_page_links_the_same_pages_in_chinese_where_they_exist(english, chines
     expected = Counter()
     for (page, anchor), count in targets(english).items():
         if page != chinese:
-            expected[chinese_of(page) if page in OURS.values() else page, anchor] += count
+            expected[translation_of(page), anchor] += count
     assert expected - linked == Counter()
     translations = {page for page, _ in linked} & {*OURS.values()} - {english}
     assert translations == set(), "a link leads to an English page that exists in Chinese"
@@ -277,6 +295,7 @@ def test_a_chinese_page_is_typeset_well(page):
         ("用PPO训练", "no space"),
         ("用 [PPO](ppo.md)训练", "no space"),
         ("写入`x`", "no space"),
+        ("离线数据（[算法（英文）](../algorithms/README.md)）", "within brackets"),
         ("This is a sentence in English", "in English"),
         ("**中断是安全的。**停止", "not shown"),
         ("第一行\n第二行", "several lines"),

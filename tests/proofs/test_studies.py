@@ -167,12 +167,12 @@ def test_the_table_of_defaults_shows_both_sides_twice(tmp_path):
         results.append(PEER, {"side": side, "task": name, "seed": seed, "evaluations": evaluations})
     table = peer_defaults_table(results)
     first, second = (line for line in table.splitlines() if line.startswith("| PPO | LunarLander-v3"))
-    assert first.endswith("| 50,000 | 2 / 1 | -10.0 (-20.0 to 0.0) | -10.0 |")
-    assert second.endswith("| 100,000 | 2 / 1 | 150.0 (100.0 to 200.0) | 50.0 |")
+    assert first.endswith("| 50,000 | -10.0 (-20.0 to 0.0; 2) | -10.0 |")
+    assert second.endswith("| 100,000 | 150.0 (100.0 to 200.0; 2) | 50.0 |")
     assert "a probability of 0.75, the mean over rows; it is above one half in 1 of them" in peer_defaults_table(
         results
     )
-    assert "not measured | not measured" in table
+    assert "TD3" not in table, "rows without a measurement are left out"
 
 
 @pytest.mark.parametrize("env", [Servers, Warehouse, Spot])
