@@ -6,6 +6,7 @@ Every message says what was expected, what was given, where, and the fix.
 from __future__ import annotations
 
 import difflib
+import operator
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -216,6 +217,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
         lowered.setdefault(each.lower(), each)
     match = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_NEAR)
     return f"; did you mean {lowered[match[0]]!r}?" if match else ""
+
+
+def whole_number(value: Any, expected: str) -> int:
+    """An integer of 0 or more; ConfigError for anything else, and for a bool."""
+    try:
+        found = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        found = -1
+    if found < 0:
+        raise ConfigError(f"{expected}, got {value!r}")
+    return found
 
 
 # Notes on exceptions, shown below the message: they say where in the chain an error happened.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 import warnings
 from typing import Any
 
 import numpy as np
 
-from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from minding.engine.errors import CheckpointError, DamagedCheckpointError, whole_number
 from minding.engine.types import StateDict
 
 
@@ -26,7 +25,7 @@ class SeedStreams:
     """
 
     def __init__(self, seed: int) -> None:
-        self.seed = _check_seed(seed)
+        self.seed = whole_number(seed, "seed must be an integer of 0 or more")
 
     def generator(self, name: str) -> np.random.Generator:
         """Returns the stream `name`, from its start."""
@@ -70,16 +69,6 @@ def restore_generator(generator: np.random.Generator, state: StateDict) -> None:
                 raise ValueError("it is not the state of a generator")
         except (KeyError, TypeError, ValueError, OverflowError, Warning) as error:
             raise DamagedCheckpointError(f"the saved state of a {expected} generator is damaged: {error!r}") from error
-
-
-def _check_seed(seed: object) -> int:
-    try:
-        value = -1 if isinstance(seed, bool) else operator.index(seed)  # type: ignore[arg-type]
-    except TypeError:
-        value = -1
-    if value < 0:
-        raise ConfigError(f"seed must be an integer of 0 or more, got {seed!r}")
-    return value
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +28,7 @@ from minding.engine.chain.pipeline import (
     run_second_halves,
 )
 from minding.engine.chain.trace import ProfileTable, Trace
-from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError, add_note, nearest
+from minding.engine.errors import ChainError, CheckpointError, MiddlewareError, add_note, nearest, whole_number
 from minding.engine.process.signals import Interrupted, SignalGuard
 from minding.engine.types import StateDict
 
@@ -438,7 +437,8 @@ class Task(Generic[ContextT]):
           CheckpointError: there is no checkpoint to resume from, or it does not fit this task.
           Exception: the error of a middleware, handler or hook, with a note that says where it occurred.
         """
-        limit = _limit(max_step)
+        what = "run: max_step must be an integer of 0 or more (1000, not 1e3)"
+        limit = None if max_step is None else whole_number(max_step, what)
         self._require_idle("run")
         run, chain = self._run, self._chain
         if not chain.members:
@@ -649,16 +649,6 @@ class Task(Generic[ContextT]):
             # Only called when the usual look-up fails.
             known = [each for each in dir(type(self)) if not each.startswith("_")]
             raise AttributeError(f"there is no task.{name}{nearest(name, known)}")
-
-
-def _limit(max_step: int | None) -> int | None:
-    try:
-        limit = None if max_step is None else -1 if isinstance(max_step, bool) else operator.index(max_step)
-    except TypeError:
-        limit = -1
-    if limit is not None and limit < 0:
-        raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
-    return limit
 
 
 def _task_of_this_process() -> Task[OnlineRLContext]:
