@@ -507,7 +507,7 @@ def _of_saved(path: Path, env: Any, rate: list[str], trust: bool, progress: bool
 
 
 def _replaced(env: object) -> tuple[str, ...]:
-    """The settings that loading replaces: a run goes on where it lies, from its own checkpoint."""
+    """The settings that loading replaces: a run continues in its folder, from its own checkpoint."""
     return ("run.out_dir", "run.begin_from", *(() if env is None else ("env.env_id",)))
 
 

@@ -63,7 +63,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class SourceOptions:
-    """What a user says about data, see `minding.training.conversion.open_source`."""
+    """The options of `minding.training.conversion.open_source`."""
 
     horizon: int | None = None
     env: Mapping[str, Any] | None = None
