@@ -47,6 +47,7 @@ WORDS: dict[str, dict[str, Any]] = {
         "also": "Also keys of [nearly all]({0}#keys-of-nearly-all-algorithms){1} and "
         "[several algorithms]({0}#keys-of-several-algorithms), with defaults that differ: {2}.",
         "but": " but {}",
+        "signs": (", ", ": ", "; "),
         "reference": "../reference/settings.md",
     },
     "zh": {
@@ -59,6 +60,7 @@ WORDS: dict[str, dict[str, Any]] = {
         "also": "另有[几乎所有算法共有的配置项（英文）]({0}#keys-of-nearly-all-algorithms){1}和"
         "[若干算法共有的配置项（英文）]({0}#keys-of-several-algorithms)，默认值不同的写出默认值：{2}。",
         "but": "（除 {}）",
+        "signs": ("、", "：", "；"),
         "reference": "../../reference/settings.md",
     },
 }
@@ -89,8 +91,10 @@ def of_algorithm(name: str, language: str) -> str:
         else:
             key = f"`{key}`"
         sections.setdefault(section, []).append(key)
-    named = "; ".join(f"`policy.{each}`: {', '.join(dict.fromkeys(found))}" for each, found in sections.items())
-    lacking, words = ", ".join(f"`{path}`" for path in common if path not in own), WORDS[language]
+    words = WORDS[language]
+    comma, colon, semicolon = words["signs"]
+    named = semicolon.join(f"`policy.{key}`{colon}{comma.join(dict.fromkeys(of))}" for key, of in sections.items())
+    lacking = comma.join(f"`{path}`" for path in common if path not in own)
     text = words["also"].format(words["reference"], lacking and words["but"].format(lacking), named)
     table = keys({path: option for path, option in own.items() if path not in others}, language)
     if language == "en":
