@@ -1,5 +1,6 @@
 """Which policies of run folders are built and played."""
 
+import os
 import re
 import shutil
 
@@ -165,7 +166,7 @@ def test_a_truncated_configuration_is_refused_with_its_keys(share, make_run, bui
 def test_what_a_run_cannot_do_is_found_before_its_work(make_run, refused, monkeypatch):
     run_dir = make_run("here")
     path = str(run_dir.path)
-    monkeypatch.setattr("os.access", lambda place, mode: False)
+    monkeypatch.setattr("os.access", lambda place, mode: mode != os.W_OK)
     for command in (["resume", path], ["record", path], ["export", path, "--format", "onnx"]):
         assert "cannot be written" in refused(*command)
     monkeypatch.undo()
