@@ -7,8 +7,6 @@ the result is a mean return, it is also the `run.target`. `make proofs` trains i
 with ``proof = None``.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import runpy

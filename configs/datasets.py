@@ -1,7 +1,5 @@
 """The recorded data that a configuration names, and the description of an environment from such data."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the settings of a run that differ from the defaults of its algorithm and environment."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The settings of rewards for novelty."""
 
-from __future__ import annotations
-
 from minding.engine.config.config import Config
 from minding.engine.config.options import setting_at
 

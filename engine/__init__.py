@@ -1,7 +1,5 @@
 """The runtime: task, context, events, configuration. Imports neither MindSpore nor Gymnasium."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from minding.engine.chain.context import Context, OfflineRLContext, OnlineRLContext

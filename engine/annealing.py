@@ -1,7 +1,5 @@
 """The shapes of schedules: what share of a value remains at each point of the run."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

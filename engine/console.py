@@ -1,7 +1,5 @@
 """The console of the user: the standard streams of a command, and messages on them."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys

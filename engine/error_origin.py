@@ -1,7 +1,5 @@
 """Tells whether an exception comes from the user's code, or from minding and libraries."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sysconfig

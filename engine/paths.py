@@ -1,7 +1,5 @@
 """Paths that a user gives: they count from the user's current folder, even if an environment has changed that one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

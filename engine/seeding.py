@@ -1,7 +1,5 @@
 """Independent random streams, by name, from the one seed of a run."""
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from typing import Any

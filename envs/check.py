@@ -1,7 +1,5 @@
 """Checks if an environment is fit for training: spaces, masks, ends, scales, resume, speed, and the interface."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The `env` section of the configuration: one option per key, and its defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

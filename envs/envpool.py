@@ -1,7 +1,5 @@
 """EnvPool (extra `envpool`): its C++ environments as a vector environment, and a single one for checks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Findings about an environment's spaces and a trial of it; part of `envs.check`."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import warnings

@@ -4,8 +4,6 @@
 stream.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

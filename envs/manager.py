@@ -1,7 +1,5 @@
 """The manager: N environments whose steps have one form, `EnvStep`, whatever the backend."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,5 @@
 """Scales of rewards and observations: a running one for rewards, and a measurement in the first steps of a run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Random play: a trial of one environment, and whether a seed and actions repeat an episode."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,7 +1,5 @@
 """The description of an environment that is known only from recorded data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

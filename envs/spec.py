@@ -1,7 +1,5 @@
 """Plain descriptions of environments as policies see them: spaces, time limit, number of agents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Evaluation of a policy of a board game: games against opponents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

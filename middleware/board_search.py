@@ -1,7 +1,5 @@
 """Shared parts of the middleware of self-play: a policy's evaluation of positions, and settings of search."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Saves checkpoints during and at the end of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

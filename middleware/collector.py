@@ -1,7 +1,5 @@
 """The collector of rollouts, which lets the policy act in the environments and passes on the resulting steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

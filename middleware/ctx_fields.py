@@ -1,7 +1,5 @@
 """Checks of context fields that other middleware write."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

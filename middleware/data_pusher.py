@@ -1,7 +1,5 @@
 """Pushes rollouts, whole episodes and recorded data into a replay buffer."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

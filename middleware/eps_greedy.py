@@ -1,7 +1,5 @@
 """The share of random actions in collection: on a schedule, or none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Honest evaluation: other environments, no exploration, whole episodes."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any

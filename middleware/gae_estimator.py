@@ -1,7 +1,5 @@
 """Advantages for on-policy learning."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

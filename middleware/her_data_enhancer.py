@@ -1,7 +1,5 @@
 """Hindsight: goals that were reached replace the goals that were set."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

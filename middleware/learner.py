@@ -1,7 +1,5 @@
 """Learning from replay."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Sequence

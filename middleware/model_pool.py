@@ -1,7 +1,5 @@
 """Adds versions of the policy to the model pool of the run."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

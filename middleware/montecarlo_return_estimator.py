@@ -1,7 +1,5 @@
 """Full returns for on-policy learning."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

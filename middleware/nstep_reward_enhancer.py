@@ -1,7 +1,5 @@
 """n-step returns for replay."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

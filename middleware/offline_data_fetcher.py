@@ -1,7 +1,5 @@
 """Learning from recorded data: minibatches without an environment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

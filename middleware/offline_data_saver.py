@@ -1,7 +1,5 @@
 """Writes collected rollouts to a folder of recorded data: a replay set."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Priorities of newly collected rows."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Rewards of a model, in addition to the environment's rewards or in place of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import numbers

@@ -1,7 +1,5 @@
 """Learning from a rollout in several iterations."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

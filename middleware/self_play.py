@@ -1,7 +1,5 @@
 """Self-play: the policy plays board games against itself, with tree search."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

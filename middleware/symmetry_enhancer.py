@@ -1,7 +1,5 @@
 """Mirrored and rotated games, which are as valid as those that were played."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

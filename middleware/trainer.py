@@ -1,7 +1,5 @@
 """On-policy learning from the data of this iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

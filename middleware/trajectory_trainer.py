@@ -1,7 +1,5 @@
 """Learning from whole trajectories, in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ A and R are computed for the rollout with the values of the policy that acted. `
 With memory (`model.memory`) the network is unrolled over each environment's part of the rollout, as in PPO.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

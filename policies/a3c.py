@@ -11,8 +11,6 @@ older weights, without a correction for the difference. `R_t` comes from `gae_es
 weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

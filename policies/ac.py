@@ -12,8 +12,6 @@ their own learning rate and optimizer statistics. `gae_estimator` with ``gae_lam
 and as ``return - V``; other middleware, or another lambda, puts its advantages and returns in the place of delta.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

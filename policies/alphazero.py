@@ -9,8 +9,6 @@ Instead of the outcome alone, z may be (1 - w) outcome + w q with the value q of
 Illegal actions have probability 0 in pi and in p.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

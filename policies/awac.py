@@ -12,8 +12,6 @@ the authors' code, the standard deviation of pi does not depend on the state, an
 state's value.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.process.runtime import ops

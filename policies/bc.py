@@ -7,8 +7,6 @@ recorded state. It uses only the observations s and actions a of the data, and n
     L = mean[ sum_i (mu_i(s) - a_i)^2 ]    Box with `squared_error`
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

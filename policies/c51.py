@@ -9,8 +9,6 @@ its priorities as in Hessel et al., 2018, https://arxiv.org/abs/1710.02298.
                                                              (w: importance weights of prioritized replay, else 1)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.policies.families.q_learning import ActionValuePolicy, CategoricalQLearning

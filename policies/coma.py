@@ -17,8 +17,6 @@ The team's return continues when an agent has left. From then on, the agent coun
 critic's input for it is only the state, the actions of the others and the agent number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

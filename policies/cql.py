@@ -17,8 +17,6 @@ max( Q_i(s, a_j), G(s) ) in place of Q_i(s, a_j) for the policy's actions, where
 recorded from s on.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

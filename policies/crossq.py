@@ -12,8 +12,6 @@ No gradient flows through y. The critics are updated in each step, actor and tem
 with the new critics. The actor acts, and the critics judge it, with moving averages of the moments of batches.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

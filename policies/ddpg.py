@@ -7,8 +7,6 @@ Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971, algorithm 1.
     L_pi = -mean[ Q(s, pi(s)) ]                (with the updated critic; then both targets are updated)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.policies.families.critics_first import DeterministicPolicy, TwinDelayed

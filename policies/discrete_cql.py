@@ -8,8 +8,6 @@ Kumar et al., 2020, https://arxiv.org/abs/2006.04779, eq. 4 (CQL(H)), with doubl
 The sum and the argmax leave out illegal actions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

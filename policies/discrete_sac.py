@@ -12,8 +12,6 @@ https://arxiv.org/abs/1812.05905.
 A gradient step computes all three gradients at the same parameters and then updates everything, see `SoftActorCritic`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -9,8 +9,6 @@ prioritized replay: Schaul et al., 2016, https://arxiv.org/abs/1511.05952, algor
     L = mean[ w huber(Q(s, a) - y) ]           (prioritized: w importance weights, priorities |Q(s, a) - y|; else w = 1)
 """
 
-from __future__ import annotations
-
 from minding.policies.families.q_learning import ActionValuePolicy, ExpectedQLearning
 from minding.policies.networks.actor_critic import QNetwork
 

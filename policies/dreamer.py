@@ -15,8 +15,6 @@ starts from the state that was recorded before it, or from zeros. Padding of seq
 gradients of all three losses are computed at the same parameters, which are then updated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

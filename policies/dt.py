@@ -10,8 +10,6 @@ G_t is the sum of the recorded rewards from step t on. While acting, it is the t
 episode so far, which are a part of the memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

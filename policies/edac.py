@@ -12,8 +12,6 @@ fewer critics there are, the more they have to differ: D keeps their slopes at r
 `diversity_weight`, 0 in SAC-N. The authors' code has no factor 1/2 before the squared error.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch

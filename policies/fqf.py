@@ -11,8 +11,6 @@ Yang et al., 2019, https://arxiv.org/abs/1911.02140, algorithm 1; double, duelin
                                                              (w: importance weights of prioritized replay, else 1)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -16,8 +16,6 @@ an encoder of its own; it learns in each turn from the rows of the turn.
 In an asynchronous run, the ratios in F are those to the older policies that acted, and A is weighted as in PPO.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

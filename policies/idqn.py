@@ -11,8 +11,6 @@ g_m is 1 where agent m is present and 0 where it is absent: for an agent that le
 `learn.double`, a* maximizes Q', the target network. A reward of the whole team counts as the reward of each agent.
 """
 
-from __future__ import annotations
-
 from minding.engine.process.runtime import ops
 from minding.policies.families.team import TeamQLearning, TeamValuePolicy, total
 

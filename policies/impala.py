@@ -6,8 +6,6 @@ uses the recorded log-probabilities of the acting policy mu; both are constants 
     L = -mean[ A_t log pi(a_t|s_t) ] + c_v 1/2 mean[ (V(s_t) - v_t)^2 ] - c_e mean[ H ]
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -13,8 +13,6 @@ code, actor and critics use V after its step. The mean of their actor is a tanh;
 actions are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ Dabney et al., 2018, https://arxiv.org/abs/1806.06923, eq. 2 to 4; double, dueli
                                                              (w: importance weights of prioritized replay, else 1)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

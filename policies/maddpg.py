@@ -17,8 +17,6 @@ agent has its own reward. A reward of the whole team continues without m, and so
 of absent agents are 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -17,8 +17,6 @@ only m ("death masking"), and the actor does not learn from these rows.
 In an asynchronous run, the advantage is weighted as in PPO.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

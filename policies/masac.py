@@ -15,8 +15,6 @@ Continuous actions are drawn reparametrised, discrete ones as onehot(argmax(l + 
 softmax((l + g) / T), where l are logits and g is Gumbel noise. Absent agents count as in MADDPG; they have no entropy.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

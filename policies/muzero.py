@@ -17,8 +17,6 @@ terminal step, rewards and values are 0 for any action, and the policy is not tr
 model are halved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -11,8 +11,6 @@ Multi-pass computes Q(s, k, .) with the parameters of all other choices set to 0
 parameters, and L_x changes those of a choice also for the sake of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -9,8 +9,6 @@ b is 0 or the mean return of the minibatch; with ``baseline=standardized``, G - 
 deviation of the returns. `montecarlo_return_estimator` computes G; an episode is used as soon as it is over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -23,8 +23,6 @@ minibatch then consists of some of the environments; rows of resets are unrolled
 the means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -9,8 +9,6 @@ The returns come from the values with which the rollout was played, and do not c
 those that `gae_estimator` computes for the state value max_a Q(s, a).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

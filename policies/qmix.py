@@ -9,8 +9,6 @@ https://arxiv.org/abs/2003.08839); double Q-learning: van Hasselt et al., 2016, 
     L = mean_{b,t} (Q_tot(s_t; a_t) - y_t)^2        over the steps of whole episodes; Q' are target networks
 """
 
-from __future__ import annotations
-
 from minding.policies.families.team import TeamQLearning, TeamValuePolicy
 from minding.policies.networks.team_networks import MonotonicMixer
 

@@ -8,8 +8,6 @@ Dabney et al., 2018, https://arxiv.org/abs/1710.10044, algorithm 1; double, duel
     tau_i = (2 i + 1) / (2 N)                                (w: importance weights of prioritized replay, else 1)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

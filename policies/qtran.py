@@ -15,8 +15,6 @@ Q is a constant in L_opt and L_nopt, f_m are networks of their own, Q' is a targ
 value 0, and so has its part of L_nopt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

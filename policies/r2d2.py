@@ -14,8 +14,6 @@ discounted sum of k rewards, where k is smaller than n if the sequence or its ep
 the last transition is processed as well, so that time limits bootstrap. With `learn.rescale` off, h is the identity.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

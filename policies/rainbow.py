@@ -10,8 +10,6 @@ Fortunato et al., 2018, https://arxiv.org/abs/1706.10295; the return distributio
     y_i = (mu x + mu)_i + f_i (sigma (g x) + sigma)_i         (noisy layer; e = (g, f) drawn for each step; else f = 0)
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch

@@ -12,8 +12,6 @@ temperature in every `policy_delay`-th one, with the new critics. With `model.dr
 random, also in L_pi (DroQ: Hiraoka et al., 2021, https://arxiv.org/abs/2110.02034, algorithm 2).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch

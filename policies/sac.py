@@ -10,8 +10,6 @@ Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, algorithm 1 and eq. 5, 
 A gradient step computes all three gradients at the same parameters and then updates everything, see `SoftActorCritic`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch

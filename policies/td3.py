@@ -8,8 +8,6 @@ Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, algorithm 1.
     L_pi = -mean[ Q_1(s, pi(s)) ]              (every d-th step, with the updated critics; then targets are updated)
 """
 
-from __future__ import annotations
-
 from minding.policies.families.critics_first import TwinDelayed, TwinDelayedPolicy
 from minding.policies.ops import primitives
 

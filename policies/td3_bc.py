@@ -17,8 +17,6 @@ ReBRAC weights the penalty of its actor, a sum over the A dimensions, by beta_1.
 maximizes the smaller of both critics; here the actor maximizes the first critic, as in TD3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

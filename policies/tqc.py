@@ -10,8 +10,6 @@ Kuznetsov et al., 2020, https://arxiv.org/abs/2005.04269, eq. 9 to 13.
 A target without its d highest quantiles per critic takes less of what the critics overestimate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

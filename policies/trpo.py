@@ -15,8 +15,6 @@ In an asynchronous run, r is the ratio to the older policy that acted, and the d
 the step.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -9,8 +9,6 @@ https://arxiv.org/abs/1509.06461.
     L = mean_{b,t} (Q_tot(a_t) - y_t)^2             over the steps of whole episodes; Q' are target networks
 """
 
-from __future__ import annotations
-
 from minding.engine.process.runtime import ops
 from minding.policies.families.team import TeamQLearning, TeamValuePolicy
 

@@ -12,8 +12,6 @@ https://arxiv.org/abs/1509.06461.
 Q^c_m are networks of their own, Q' is a target network. An absent agent has the value 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chains, one per file: a module that contains a `chain`. The setting `chain` of a configuration names one."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import pkgutil

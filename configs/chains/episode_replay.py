@@ -1,7 +1,5 @@
 """Evaluate, explore, collect, store, learn from whole episodes of replay."""
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import own_buffer
 from minding.engine.buffers import ReplayBuffer, Sequences

@@ -1,7 +1,5 @@
 """Evaluate, explore, collect, store transitions with the original goals and with reached ones, learn from replay."""
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import REPLAY, explores_by_chance, replay_buffer, table_limiter
 from minding.engine.chain.context import OnlineRLContext

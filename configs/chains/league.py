@@ -1,7 +1,5 @@
 """Evaluate, keep versions of the policy, play against them, estimate advantages, learn from this rollout, rate."""
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task

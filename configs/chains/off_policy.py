@@ -1,7 +1,5 @@
 """Evaluate, explore, collect, reward novelty if configured, store, learn from replay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

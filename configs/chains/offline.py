@@ -1,7 +1,5 @@
 """Evaluate if there is an environment, sample recorded data, learn from them, evaluate on held-out episodes."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from minding.configs.chains import Chain

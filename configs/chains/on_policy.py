@@ -1,8 +1,6 @@
 """Evaluate, explore, collect, reward novelty if configured, add earlier rollouts if configured, estimate advantages,
 learn from them."""
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import explores_by_chance, use_novelty
 from minding.engine.chain.context import OnlineRLContext

@@ -4,8 +4,6 @@ Ball et al., 2023, https://arxiv.org/abs/2302.02948: recorded steps with their r
 the critics have layer normalization (`policy.model.norm=critics`).
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 from minding.configs.chains import Chain

@@ -3,8 +3,6 @@
 The model is the one whose settings the algorithm has in `policy.other`: GAIL, AIRL or T-REX.
 """
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.configs.datasets import data_folder, open_data
 from minding.engine.chain.context import OnlineRLContext

@@ -1,7 +1,5 @@
 """Evaluate, collect games of self-play with search, add symmetric games, store, learn from positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from minding.configs.chains import Chain

@@ -1,7 +1,5 @@
 """Evaluate, explore, collect, reward novelty if configured, store, learn from sequences of replay."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -1,7 +1,5 @@
 """Evaluate, collect, estimate advantages, make one gradient step on this rollout."""
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task

@@ -3,8 +3,6 @@
 Reddy et al., 2020, https://arxiv.org/abs/1905.11108, algorithm 1.
 """
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import explores_by_chance
 from minding.configs.chains.prior_data import SETTINGS, check, parts

@@ -1,7 +1,5 @@
 """Evaluate, collect, add earlier rollouts if configured, learn from the trajectories in order."""
 
-from __future__ import annotations
-
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task

@@ -1,7 +1,5 @@
 """The base of buffers, with the defaults of `engine.types.Buffer`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from minding.engine.buffers.limiters import Limiter

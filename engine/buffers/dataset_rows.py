@@ -1,7 +1,5 @@
 """Recorded data as the rows that learners gather from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -8,8 +8,6 @@ rows, S samples and r samples per insert:
     sample n   if the table holds at least min_size rows, and I r - S - n >= min_diff
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

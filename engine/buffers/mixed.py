@@ -1,7 +1,5 @@
 """Minibatches that are sampled from several buffers in fixed shares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Priorities of rows or sequences in a buffer (Schaul et al., 2016, https://arxiv.org/abs/1511.05952, sections 3.3 and
 3.4), and the sums over which rows are found by priority."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

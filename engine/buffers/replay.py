@@ -1,8 +1,6 @@
 """Replay buffers: rings of rows, sampled uniformly (Lin, 1992; Mnih et al., 2015, https://doi.org/10.1038/nature14236)
 or by priority, as single rows or as sequences."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

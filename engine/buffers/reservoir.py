@@ -1,7 +1,5 @@
 """A sample of all rows ever pushed (Vitter, 1985, https://doi.org/10.1145/3147.3165, algorithm R)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

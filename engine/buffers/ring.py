@@ -1,7 +1,5 @@
 """The storage of most buffers: rows in device memory, the oldest overwritten first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

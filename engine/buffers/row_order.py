@@ -1,7 +1,5 @@
 """The order of the rows of a ring within their episodes, and the places of their successors' observations."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.types import Array, StateDict

@@ -1,8 +1,6 @@
 """The choice of rows that a table samples, and of those that it removes when it is full (selectors of Cassirer et al.,
 2021, https://arxiv.org/abs/2102.04736, section 3.2)."""
 
-from __future__ import annotations
-
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Windows with burn-in and their priorities: Kapturowski et al., 2019 (R2D2),
 https://openreview.net/forum?id=r1lyTjAqYX, sections 2.3 and 3.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Replay tables with samplers, removers and limiters (Reverb: Cassirer et al., 2021,
 https://arxiv.org/abs/2102.04736), for one machine."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 

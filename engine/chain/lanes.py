@@ -3,8 +3,6 @@
 `engine.lanes` answers; the chain knows nothing of it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """A chain outside its loop: state for checkpoints, resuming, and hooks around a run."""
 
-from __future__ import annotations
-
 import collections
 import logging
 import numbers

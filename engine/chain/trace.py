@@ -1,7 +1,5 @@
 """Recordings of a run, on request: a timeline by lane, and the time that each middleware takes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time

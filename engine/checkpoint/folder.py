@@ -1,7 +1,5 @@
 """The checkpoints of a run: folders ``iter_<step>``, and ``best``, the checkpoint of the best evaluation."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import itertools

@@ -1,7 +1,5 @@
 """The manifest of a checkpoint: its files with their sizes and checksums, and the run that wrote it."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Large arrays are written block by block, and only the blocks that have changed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Writing, verifying and reading one checkpoint folder."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

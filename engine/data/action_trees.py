@@ -6,8 +6,6 @@ rows are actions of a MultiDiscrete; if every part is a Box, they are actions of
 a kind of their own, ``'composite'``: float32 rows, whose choices are whole numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Actions in the units of a policy and in the units of the environment."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

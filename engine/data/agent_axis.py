@@ -9,8 +9,6 @@ Agents may have spaces of different sizes. The arrays have the size of the large
 of one agent in its own size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Episodes from arrays, such as the logs of a real process; errors name the place of any ambiguous value."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 from collections.abc import Iterable, Iterator, Mapping

@@ -5,8 +5,6 @@ tables of their own. Rollouts (on-policy) and replay buffers (off-policy) use th
 of each gradient step, which the compiled update gathers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence

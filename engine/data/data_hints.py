@@ -1,7 +1,5 @@
 """Remedies where recorded data are missing or damaged: commands to copy."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Mapping

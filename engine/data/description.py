@@ -1,7 +1,5 @@
 """The description of an environment in recorded data: made from settings, checked before use, compared with another."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Iterator, Mapping

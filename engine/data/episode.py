@@ -1,7 +1,5 @@
 """One recorded episode, the unit in which recorded data are read, checked and written."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Parts of recorded data: the episodes to learn from, and the held-out episodes to evaluate on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

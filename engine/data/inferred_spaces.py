@@ -1,7 +1,5 @@
 """Spaces that are inferred from arrays, limits of actions that the user adds, and episodes in the dtypes of spaces."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence

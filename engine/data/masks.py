@@ -5,8 +5,6 @@ has `counts` entries. It is the entry `ACTION_MASK` of an observation; an observ
 entry `OBSERVATION` (PettingZoo's names).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A plain array is the common case and the hot loop, so it is always tested first.
 where a tree is built: it pulls in torch if that is installed, a cost that environment workers must avoid.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The parts of an observation, read from its space description (see `envs.describe_env`)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks that recorded steps lie in their spaces, by the same rules as steps of a running environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

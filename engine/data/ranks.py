@@ -1,7 +1,5 @@
 """The order of recorded episodes, from the worst to the best."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.data.dataset import Dataset

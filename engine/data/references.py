@@ -1,7 +1,5 @@
 """Reference returns in recorded data, of random actions and of an expert, with which other returns are normalized."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Iterable, Mapping

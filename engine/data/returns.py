@@ -6,8 +6,6 @@ In the shapes below ``...`` stands for the axes after N. Ends, and a reward that
 axes: they then hold for all agents of an environment.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.data.rollout import Rollout

@@ -1,7 +1,5 @@
 """The scale of rewards during learning, where it differs from the environment's (`policy.other.reward`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.errors import ConfigError, DataError

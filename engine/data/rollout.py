@@ -1,7 +1,5 @@
 """Rollouts, the product of collectors: T steps of N environments, with true ends."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping

@@ -7,8 +7,6 @@ replaced (`SupervisedWorker`). A `Transport` determines the kind of workers and 
 `processes` with shared memory, `threads`, or actors on a cluster (`ray`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

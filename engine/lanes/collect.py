@@ -1,7 +1,5 @@
 """The collect lane, as a middleware in place of those that run in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Divides a chain into lanes by the roles of its middleware."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

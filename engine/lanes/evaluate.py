@@ -1,7 +1,5 @@
 """The evaluate lane, as a middleware in place of an evaluator."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ learner may sample: middleware that need the rollout are skipped. If neither is 
 the lane waits; limiters never do.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The trial that decides, with ``lanes.inference=auto``, where collectors compute their networks."""
 
-from __future__ import annotations
-
 import time
 
 from minding.engine.chain.context import Context

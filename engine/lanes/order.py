@@ -3,8 +3,6 @@
 Each S collectors that share an iteration form a row, and a request goes to all collectors of a row.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A chain in lanes as seen from the main process."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

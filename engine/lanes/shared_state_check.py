@@ -1,8 +1,6 @@
 """Refuses functions of a lane that keep state outside of the context: in a worker, what surrounds a function is a copy
 that nothing else sees."""
 
-from __future__ import annotations
-
 import collections
 import functools
 import types

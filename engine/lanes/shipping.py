@@ -1,7 +1,5 @@
 """Sends middleware to a worker process: pickled, with factories in place of objects that cannot be pickled."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Callable, Sequence

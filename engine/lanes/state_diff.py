@@ -4,8 +4,6 @@ Every answer contains the state of running episodes. Environments are restored b
 grows with the episodes, and most of it equals the state in the answer before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A worker as seen from its lane: requests in, answers out, and a new worker when one dies."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import logging

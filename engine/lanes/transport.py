@@ -6,8 +6,6 @@ the protocols with processes of this machine and shared memory, `engine.lanes.th
 first message brings a worker its instructions, as bytes (`engine.lanes.worker.serve`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import pickle

@@ -1,7 +1,5 @@
 """The task of a worker: calls of members to it are sent to the main process with the answer."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence

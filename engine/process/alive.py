@@ -1,7 +1,5 @@
 """Finds out whether a process that noted its id in a file is still running."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

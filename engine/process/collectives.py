@@ -11,8 +11,6 @@ the group with SIGTERM, before it can save anything. The scheduler of this modul
 operators notice who is missing.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import importlib

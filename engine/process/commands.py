@@ -1,7 +1,5 @@
 """Commands that run in separate processes, several at a time; a signal ends all of them in an orderly way."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """Compiled cells: run without look-ups, guarded against recompilation, and freed when their owner is gone."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import inspect

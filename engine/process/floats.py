@@ -9,8 +9,6 @@ Therefore the calling thread has the mode while a policy computes in it, and get
 code, NaN, infinity and rounding are not affected.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import platform

@@ -5,8 +5,6 @@ interactive session, in a script that lies there and with ``python -m``): a fold
 one called like a package that is not installed here.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.machinery
 import importlib.util

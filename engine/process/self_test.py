@@ -1,7 +1,5 @@
 """Checks of MindSpore on this machine: a compiled gradient, and the floating-point mode."""
 
-from __future__ import annotations
-
 import time
 import types
 from typing import Any

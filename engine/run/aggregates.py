@@ -4,8 +4,6 @@ After Agarwal et al. (2021), "Deep reinforcement learning at the edge of the sta
 https://arxiv.org/abs/2108.13264.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The checkpoints of one run: locks the run folder, and writes, prunes, sets aside and restores checkpoints."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import functools

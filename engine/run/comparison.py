@@ -1,7 +1,5 @@
 """Comparison of runs: the final evaluation of each, and the settings in which they differ."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Learning curves of run folders: finds the seeds of each configuration, and computes their mean with its interval."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Fingerprints: are two runs bit-for-bit identical, and if not, where do they differ?"""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Loggers of metrics besides metrics.csv: TensorBoard and trackers. A failing logger warns and never ends a run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

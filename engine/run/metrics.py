@@ -1,7 +1,5 @@
 """metrics.csv: one row per log event. Writing survives a failing disk, and reading survives a damaged file."""
 
-from __future__ import annotations
-
 import array
 import collections
 import csv

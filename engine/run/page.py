@@ -1,7 +1,5 @@
 """One HTML file about runs: results, curves, settings and times. It needs no other file and no network."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import html

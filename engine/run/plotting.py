@@ -1,7 +1,5 @@
 """Pictures of learning curves and timelines, and curves as text."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import math

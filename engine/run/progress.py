@@ -1,7 +1,5 @@
 """The progress of a run in the terminal: a bar, or plain lines if the output is not a terminal."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

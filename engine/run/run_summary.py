@@ -1,7 +1,5 @@
 """The figures in the summary of a finished run, and scores of board games with intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

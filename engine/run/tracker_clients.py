@@ -1,7 +1,5 @@
 """The clients of the experiment trackers. A tracker's package is imported when a run starts to use it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The zoo: trained agents that come with minding, each in a folder that `Agent.save` wrote; see docs/zoo.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import minding

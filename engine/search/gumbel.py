@@ -12,8 +12,6 @@ actions that none took the mix of the node's own value and theirs (appendix D), 
     v_mix = (v + N * sum_b pi(b) q(b) / sum_b pi(b)) / (1 + N),  b over the actions that were taken
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

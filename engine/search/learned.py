@@ -11,8 +11,6 @@ Completed q are as in `engine.search.gumbel`; they are normalized to [0, 1] by t
 The root and the other nodes choose actions as there. This is the search of mctx's ``gumbel_muzero_policy``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias

@@ -5,8 +5,6 @@ The strength of an opponent is a number of simulations and never depends on time
 a checkpoint.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple, Protocol, TypeAlias
 

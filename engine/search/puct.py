@@ -7,8 +7,6 @@ Dirichlet noise at the root. The 1 in the square root counts the evaluation of s
 follows P.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rules of board games: the stones to draw, and a check by random games, which finds a mistake at its source."""
 
-from __future__ import annotations
-
 import multiprocessing
 import warnings
 import weakref

@@ -1,7 +1,5 @@
 """The outcome of small board games under perfect play, by enumeration of all positions."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -7,8 +7,6 @@ Actions that no simulation took come first, in random order. The value of a new 
 is played to its end with random legal actions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -3,8 +3,6 @@
 Its observations equal those of the wrapper `atari`, pixel by pixel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

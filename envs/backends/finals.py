@@ -1,7 +1,5 @@
 """Final observations and infos of vector environments that reset in the same step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

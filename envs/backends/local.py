@@ -1,7 +1,5 @@
 """Environments stepped one after the other in this process."""
 
-from __future__ import annotations
-
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.types import Array
 from minding.envs.backends.group import EnvGroup, StepArrays

@@ -1,7 +1,5 @@
 """The vector version that an environment comes with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

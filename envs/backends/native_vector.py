@@ -1,7 +1,5 @@
 """Gymnasium vector environments, whose three ways of resetting themselves are turned into one form."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 The actions of running episodes are kept: environments are restored from them exactly.
 """
 
-from __future__ import annotations
-
 import abc
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The worker process of `ProcessSource`. It imports NumPy and Gymnasium, and never MindSpore."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from multiprocessing.connection import Connection

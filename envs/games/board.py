@@ -1,7 +1,5 @@
 """Board games as environments of one player, who plays against an opponent."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

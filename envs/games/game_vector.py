@@ -1,7 +1,5 @@
 """Shared parts of games with one player, N at once or a single one, and of vector environments of several agents."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Checks that the return values of an environment's methods have the form of Gymnasium's interface."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

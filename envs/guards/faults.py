@@ -1,7 +1,5 @@
 """Handling of environments that fail, shared by all backends."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Hashable

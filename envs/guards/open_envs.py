@@ -1,7 +1,5 @@
 """Counts the environments in this process: some may exist only once, and no object may serve as two environments."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import weakref

@@ -1,7 +1,5 @@
 """Checks that the return values of environments are numbers that fit their spaces, and that float32 can hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

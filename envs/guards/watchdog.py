@@ -6,8 +6,6 @@ to Python cannot be interrupted: after a grace period the process prints a messa
 the run can be resumed from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

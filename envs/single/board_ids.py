@@ -1,7 +1,5 @@
 """Ids of board games of other packages: ``openspiel:GAME`` and ``classic/GAME`` (PettingZoo)."""
 
-from __future__ import annotations
-
 from gymnasium.envs.registration import EnvSpec
 
 from minding.engine.config.named import OPENSPIEL

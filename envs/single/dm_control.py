@@ -4,8 +4,6 @@ Tassa et al., 2018, https://arxiv.org/abs/1801.00690. Importing this module regi
 which are those of Shimmy.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ process can find it. All other objects have ids of the form ``python/NAME``. In 
 made itself, experience is collected directly.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Hints for ids of environments that are not registered."""
 
-from __future__ import annotations
-
 import difflib
 import re
 

@@ -1,7 +1,5 @@
 """Environments with Tuple or Dict actions, which take rows of numbers instead (see `engine.data.action_trees`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -3,8 +3,6 @@
 Chevalier-Boisvert et al., 2023, https://arxiv.org/abs/2306.13831.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Makes environments of several agents with PettingZoo's parallel interface from ids and objects."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import pkgutil

@@ -5,8 +5,6 @@ PettingZoo uses dicts by agent, which lose the entries of agents that leave. Her
 largest size. All backends for single environments can step these environments.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

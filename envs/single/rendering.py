@@ -1,7 +1,5 @@
 """The renderer of MuJoCo: one choice for DeepMind Control and Gymnasium, which is made before either is imported."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """An environment of which only one instance can exist at a time, such as a robot: its users take turns."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any

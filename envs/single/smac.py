@@ -4,8 +4,6 @@ The interface (Samvelyan et al., 2019, https://arxiv.org/abs/1902.04043) is `get
 `get_state` and `get_avail_actions`.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 The convolutional encoder takes images channel-first, ``(C, H, W)``.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

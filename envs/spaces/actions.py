@@ -1,7 +1,5 @@
 """The supported action spaces, their form for policies, and their descriptions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ values: the other keys describe a step, and are zero. So are keys that only some
 episode, in the other steps.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

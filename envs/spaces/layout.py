@@ -1,7 +1,5 @@
 """The layout of observations in memory: all checks and copies of an environment's observations are made here."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Common spaces for agents with different spaces: smaller spaces are padded to the size of the largest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

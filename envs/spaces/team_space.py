@@ -1,7 +1,5 @@
 """The space of the observations of several agents: arrays with an agents axis."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

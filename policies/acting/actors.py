@@ -5,8 +5,6 @@ the memory of each environment. An actor with a NumPy network can be pickled. It
 `engine.process.floats` in every process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

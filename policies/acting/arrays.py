@@ -1,7 +1,5 @@
 """The functions of arrays in which `compositions` are written, in NumPy; `ops.arrays` has the same ones compiled."""
 
-from __future__ import annotations
-
 import numpy as np
 
 cos, sqrt, tanh, zeros_like, clip = np.cos, np.sqrt, np.tanh, np.zeros_like, np.clip

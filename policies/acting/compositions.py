@@ -9,8 +9,6 @@ A network of action values whose `value` is a layer and not None is dueling; `me
 without them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from minding.policies.acting.numpy_layers import Activated, Composition, Hidden

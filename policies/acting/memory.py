@@ -1,7 +1,5 @@
 """The memory of a policy while it acts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

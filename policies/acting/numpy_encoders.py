@@ -1,7 +1,5 @@
 """Convolutions in NumPy, see `networks.encoder` and `networks.policy_value`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ so that acting follows training. All of them can be pickled. Observation leaves 
 ``(B, ...)`` each; all other arrays are float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,5 @@
 """Parts of networks that NumPy computes in another way than MindSpore, see `compositions`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

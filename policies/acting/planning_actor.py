@@ -1,7 +1,5 @@
 """The actor that plans with the networks of MuZero."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

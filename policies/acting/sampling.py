@@ -4,8 +4,6 @@ Each distribution takes the parameters that a network outputs, and draws from a 
 can be pickled. `ops.distributions` has the compiled versions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

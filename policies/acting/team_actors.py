@@ -1,7 +1,5 @@
 """Actors of several agents: all agents of an environment share one actor and are rows of one batch to it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ additions: the policy would silently act without them. Therefore, whenever a pol
 cell, the form is compared with the network before it is used.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Iterator, Sequence

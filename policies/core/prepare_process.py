@@ -1,7 +1,5 @@
 """Prepares a process for the policy of a configuration."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from typing import Any

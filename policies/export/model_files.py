@@ -6,8 +6,6 @@ files. Therefore every field of every message is read, and only fields that an e
 Field numbers come from ``mind_ir.proto`` and ``onnx.proto``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Each file has a description next to it, ``<file>.json``: inputs, outputs, spaces
 file. Neither contains code.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Policies with an actor and a state value, and their gradient steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Policies of agents that act by their own observations, with values that see the state of the whole environment."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Critics, an actor and their targets, updated one after the other, and policies with a deterministic actor."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

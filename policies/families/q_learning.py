@@ -1,7 +1,5 @@
 """Policies that act by action values and learn them from replay, and their gradient steps."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Maximum-entropy actor-critic algorithms: their gradient steps, and policies of squashed Gaussians."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

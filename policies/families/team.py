@@ -1,7 +1,5 @@
 """Policies whose rows are transitions of a whole team, and Q-learning for teams from whole episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

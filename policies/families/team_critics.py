@@ -5,8 +5,6 @@ Discrete actions are differentiated through the straight-through Gumbel-softmax 
 https://arxiv.org/abs/1611.01144, section 2).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

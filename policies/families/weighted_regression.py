@@ -1,7 +1,5 @@
 """Policies whose actor imitates recorded actions, weighting better actions more, and their gradient steps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

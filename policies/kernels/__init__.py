@@ -4,8 +4,6 @@ Each kernel is a function of a library, which `mindspore.ops.Custom` puts into a
 so no library, policies compute the same with MindSpore's kernels, only more slowly.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import shutil

@@ -1,7 +1,5 @@
 """The library of this package's kernels, called without a graph. MindSpore is not imported."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib.util

@@ -10,8 +10,6 @@ low and high bound the discounted sums of rewards; the functions in the paper ar
 layer normalization prevent the values of actions that were not recorded from growing without limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

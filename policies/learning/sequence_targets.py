@@ -1,7 +1,5 @@
 """Returns of n steps within the sequences of a replay buffer, in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.buffers import SequenceBatch

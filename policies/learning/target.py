@@ -1,7 +1,5 @@
 """Target networks, and the schedule of their updates."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

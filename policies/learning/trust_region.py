@@ -6,8 +6,6 @@ https://papers.nips.cc/paper/2073-a-natural-policy-gradient). The conjugate grad
 each of which is the gradient of a gradient (Schulman et al., 2015, https://arxiv.org/abs/1502.05477, appendix C).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

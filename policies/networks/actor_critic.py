@@ -1,7 +1,5 @@
 """Networks of the archetypes: actor with a state value, action values, actor and twin critics, state value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Augmentation of images in learning."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

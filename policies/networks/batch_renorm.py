@@ -7,8 +7,6 @@ https://arxiv.org/abs/1702.03275). While it acts, or judges an action, the movin
 Learning returns the moments of the batch. Whoever updates the weights then moves the averages by `move`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Networks of centralized training with decentralized execution: actors see the own observation, values the state."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Observation encoders: one encoder per leaf of the observation, joined into one feature vector."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

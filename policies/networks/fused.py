@@ -9,8 +9,6 @@ Kernels of whole networks, with two hidden layers and their heads in one, would 
 4 % of an update of SAC, which is too little for code that depends on the number of layers.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -5,8 +5,6 @@ entropies in compiled updates. A test checks that both agree. `fuse_likelihood` 
 kernel. A mask replaces the score of an illegal action by a number so low that the action is never chosen.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The network of parametrised actions: the parameters of all choices, and the value of each choice with them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

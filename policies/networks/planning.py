@@ -3,8 +3,6 @@
 Schrittwieser et al., 2020, https://arxiv.org/abs/1911.08265, appendices F and G.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

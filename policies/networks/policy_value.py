@@ -4,8 +4,6 @@ The convolutions over the planes of a board (He et al., 2016, https://arxiv.org/
 board keeps its size, without batch normalization.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

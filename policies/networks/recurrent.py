@@ -4,8 +4,6 @@ A memory is called with features ``(B, F)`` and memory rows ``(B, S)``, and retu
 `unroll` and `take_in` process sequences. Rows of zeros are an empty memory.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

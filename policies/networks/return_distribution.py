@@ -5,8 +5,6 @@ layers takes the noise of all layers, float32 ``(1, S)`` for the whole batch or 
 row, see `acting.sampling.weight_noise`. Without noise, the network uses the means of its weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 A row is a step of the whole team, (R, M, ...) for R rows and M agents; networks of agents take (R M, ...).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

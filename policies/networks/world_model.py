@@ -8,8 +8,6 @@ al., 2024 (R2I), https://arxiv.org/abs/2403.04253, section 3.2.
 A state is (h, z), where z is a row of S one-hots of C classes. The memory of an environment is (h, z, a).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

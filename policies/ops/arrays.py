@@ -1,7 +1,5 @@
 """The functions of arrays in which `acting.compositions` are written, compiled; `acting.arrays` describes them."""
 
-from __future__ import annotations
-
 from minding.engine.process.runtime import ms, ops
 from minding.policies.ops.imagination import symexp, symlog
 from minding.policies.ops.primitives import after, tanh

@@ -1,7 +1,5 @@
 """Distributions of the return: probabilities of equally spaced atoms, and quantiles (compiled)."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -3,8 +3,6 @@
 All arrays are float32 unless int32 is given.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -4,8 +4,6 @@ Hafner et al., 2023 (DreamerV3), https://arxiv.org/abs/2301.04104, eq. 1 and the
 "Actor critic learning" and "Critic learning". Categorical latents are S choices of C classes each, as rows (B S, C).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

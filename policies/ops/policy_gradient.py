@@ -1,7 +1,5 @@
 """Losses of policy gradients, each in a plain form and, with this package's kernels, as one kernel (compiled)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any

@@ -8,8 +8,6 @@ Observations of B sequences of T steps are tuples of leaves, as rows (T B, ...) 
 (T, B, ...).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from minding.engine.process.runtime import functional, ops

@@ -5,8 +5,6 @@ losses are scalars. Those of maximum-entropy learning: Haarnoja et al., 2018, ht
 and 7, with the minimum of the critics as in section 5.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

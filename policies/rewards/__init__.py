@@ -4,8 +4,6 @@ Each model is in the file of its name: `MODELS` has the name of the class. Those
 configuration, ``RND(cfg)``; those that learn from recorded data also from the data, see `recorded.RecordedReward.of`.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -4,8 +4,6 @@ A model gives each step of a rollout a reward before it learns from the rollout.
 learn from what the agent sees, `recorded` the base of models that also have recorded data.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

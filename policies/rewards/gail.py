@@ -14,8 +14,6 @@ A reward that is always positive favors long episodes, and a reward that is alwa
 `positive` alone may teach the task if ending an episode is bad, and `negative` if it is good. `logit` has both signs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Mapping

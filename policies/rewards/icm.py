@@ -12,8 +12,6 @@ constant. As in the paper's code, the gradient of e also reaches phi. `novelty` 
 observations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -9,8 +9,6 @@ across the ends of episodes. The variance includes a sum of 0 in each environmen
 errors in the first steps would have no variance otherwise. While the variance is 0, errors are not divided.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -8,8 +8,6 @@ weights are random and fixed.
 `novelty` turns errors into rewards and normalizes observations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

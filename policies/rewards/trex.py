@@ -13,8 +13,6 @@ Only differences of sums are learned, so that z has the reward's scale and offse
 before the first rollout is rewarded.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """minding: a middleware-pipeline reinforcement-learning engine on MindSpore."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

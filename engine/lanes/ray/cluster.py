@@ -1,7 +1,5 @@
 """The cluster of a run: a new one on this machine, or one that the user started."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import ipaddress

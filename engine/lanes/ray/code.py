@@ -3,8 +3,6 @@
 Ray could ship them too (``py_modules``), but an actor with such an environment starts five to ten times slower.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 import zipfile

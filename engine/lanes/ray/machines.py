@@ -1,7 +1,5 @@
 """The machines of a cluster: their free CPUs, and whether they can run workers of this run."""
 
-from __future__ import annotations
-
 import collections
 import logging
 import time

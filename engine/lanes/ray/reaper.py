@@ -6,8 +6,6 @@ notice the death of that manager and then wait over a minute for an answer of th
 Workers that were just starting would stay, too.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """N battles in one NumPy step, with an agents axis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

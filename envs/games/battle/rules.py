@@ -1,7 +1,5 @@
 """The battle: its maps, its rules for N battles in one NumPy step, and the scripted opponent."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import NamedTuple
 

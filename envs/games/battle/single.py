@@ -1,7 +1,5 @@
 """One battle, with the interface of SMAC, and its picture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The views of allies on the battle, and its global state."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.types import Array

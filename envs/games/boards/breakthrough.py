@@ -1,7 +1,5 @@
 """The rules of Breakthrough: two rows of pieces on each side; the first piece on the opposite row wins."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.errors import ConfigError

@@ -1,7 +1,5 @@
 """The rules of Connect Four: four in a row on 6 x 7 squares, where stones fall to the bottom of their column."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.types import Array, State

@@ -1,7 +1,5 @@
 """The rules of Gomoku: five or more in a row on a square board of any size."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.errors import ConfigError

@@ -1,7 +1,5 @@
 """Rules of games that other packages play one at a time; a state is the history of actions."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Games of OpenSpiel (Lanctot et al., 2019, https://arxiv.org/abs/1908.09453) as rules of board games."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

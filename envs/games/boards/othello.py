@@ -1,7 +1,5 @@
 """The rules of Othello (Reversi): a stone turns over the lines of the opponent's stones that it encloses."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.errors import ConfigError

@@ -1,7 +1,5 @@
 """Turn-based games of PettingZoo (Terry et al., 2021, https://arxiv.org/abs/2009.14471) as rules of board games."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

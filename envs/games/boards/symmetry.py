@@ -1,7 +1,5 @@
 """Equivalent forms of positions on a square board."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.types import Array

@@ -1,7 +1,5 @@
 """The rules of Tic-Tac-Toe: three in a row on 3 x 3 squares."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minding.engine.types import Array, State

@@ -1,7 +1,5 @@
 """The physics of mpe2 for N worlds at once: round bodies with inertia, friction and soft contacts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The games of mpe2, simple_spread_v3 and simple_tag_v3: settings, rewards, and the observation of an agent."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 

@@ -4,8 +4,6 @@ Exit codes: 0 done, 1 a fault while running, 2 bad input, 3 the last state of a 
 SIGINT, 143 ended by SIGTERM.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 

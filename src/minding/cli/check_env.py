@@ -1,7 +1,5 @@
 """`minding check-env`."""
 
-from __future__ import annotations
-
 import itertools
 
 import click

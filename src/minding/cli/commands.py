@@ -1,7 +1,5 @@
 """All commands, and how their errors end: one line, and an exit code (see `minding.cli`)."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`minding docs`: the pages of the documentation, in the terminal."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

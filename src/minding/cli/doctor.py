@@ -1,7 +1,5 @@
 """`minding doctor`."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -1,7 +1,5 @@
 """`minding export`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`minding play`."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -1,7 +1,5 @@
 """`minding pool`."""
 
-from __future__ import annotations
-
 import click
 
 from minding.cli.common import COUNT, RunFolder, bad_input, command, print_lines

@@ -1,7 +1,5 @@
 """The process of a command: how it handles lost output, and signals before there is anything to save."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io

@@ -1,7 +1,5 @@
 """Checks the arguments of an agent's methods, and turns them into settings."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A table at which a trained policy of a board game plays, in the terminal or through a pipe."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Converts recorded data of any format to minding's own, block by block, and joins several sets."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Describes recorded data, and finds their faults."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """Pictures of recorded data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

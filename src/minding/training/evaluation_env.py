@@ -1,7 +1,5 @@
 """The configuration of a run with another environment in which its policy will play."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

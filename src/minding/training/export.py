@@ -1,7 +1,5 @@
 """Exports the policy of a run to a file, and opens such a file to act in place of the policy."""
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 from importlib import metadata

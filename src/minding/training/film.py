@@ -1,7 +1,5 @@
 """A film of the final policy: in the run folder, and in TensorBoard."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Loads the trained policy of a run folder, or of a folder that `Agent.save` wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

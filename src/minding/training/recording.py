@@ -1,7 +1,5 @@
 """Records the steps of a run's policy in evaluation environments."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path

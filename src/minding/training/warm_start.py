@@ -1,7 +1,5 @@
 """Starts a run from the learned state of another run: `run.begin_from`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from minding.configs.datasets import data_folder, is_same_data
