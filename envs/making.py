@@ -23,8 +23,7 @@ from minding.engine.paths import anchored
 from minding.engine.search.rules import check_rules
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import BoardGame, LaneContext
-from minding.envs.backends.atari import atari_options
-from minding.envs.backends.native import native_env, native_objection
+from minding.envs.backends.native import atari_options, native_env, native_objection
 from minding.envs.backends.source import Source
 from minding.envs.config import env_settings
 from minding.envs.manager import BatchedEnvManager, VectorEnvManager, action_adapter

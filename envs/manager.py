@@ -17,7 +17,7 @@ from minding.envs.backends.native_vector import VectorSource
 from minding.envs.backends.source import Source
 from minding.envs.config import env_settings
 from minding.envs.normalize import CLIP, RewardScaler, ScaleMeter
-from minding.envs.single.joined_actions import join_vector_actions
+from minding.envs.single.wrappers import join_vector_actions
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spaces.info import probe
 from minding.envs.spaces.team_space import agents_space

@@ -13,8 +13,8 @@ from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
 from minding.envs.guards.faults import Hang
 from minding.envs.guards.watchdog import watched
+from minding.envs.single.env_objects import PREPROCESSING
 from minding.envs.single.factory import EnvFactory, env_factory
-from minding.envs.single.id_hints import PREPROCESSING
 from minding.envs.single.parallel_envs import AgentsEnv, info_of
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import CompositeSpace, describe_actions, policy_action_space

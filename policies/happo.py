@@ -30,14 +30,18 @@ from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array, LearnOutput
 from minding.policies.acting.team_actors import CENTRAL_PARTS
 from minding.policies.families.actor_critic import WEIGHT_BOUND
-from minding.policies.families.central_critic import CentralCriticPolicy, in_units_of_head, value_loss
+from minding.policies.families.central_critic import (
+    CentralAgentActors,
+    CentralCriticPolicy,
+    in_units_of_head,
+    value_loss,
+)
 from minding.policies.families.team import IdentifiedAgents
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.trust_region import OF_STEP, TrustRegionStep
 from minding.policies.learning.update import Update
 from minding.policies.networks.actor_critic import PolicyNetwork
-from minding.policies.networks.central import CentralAgentActors
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.team_networks import of_agents
 from minding.policies.ops import primitives

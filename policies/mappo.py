@@ -21,8 +21,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from minding.policies.families.actor_critic import ProximalStep
-from minding.policies.families.central_critic import CentralCriticPolicy, in_units_of_head, value_loss
-from minding.policies.networks.central import CentralActorCritic
+from minding.policies.families.central_critic import (
+    CentralActorCritic,
+    CentralCriticPolicy,
+    in_units_of_head,
+    value_loss,
+)
 from minding.policies.ops.policy_gradient import clipped_surrogate, row_mean
 
 

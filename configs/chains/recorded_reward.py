@@ -10,7 +10,7 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.options import setting_at
 from minding.engine.data.dataset import check_fits, load_dataset
-from minding.engine.data.ranks import episode_ranks
+from minding.engine.data.holdout import episode_ranks
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env

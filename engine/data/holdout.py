@@ -1,4 +1,4 @@
-"""Parts of recorded data: the episodes to learn from, and the held-out episodes to evaluate on."""
+"""Parts of recorded data: the episodes to learn from, the held-out ones to evaluate on, and their order by quality."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -88,3 +88,29 @@ def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset | DatasetP
         )
     order = SeedStreams(seed).generator("holdout").permutation(count)
     return DatasetPart(data, np.sort(order[held:])), DatasetPart(data, np.sort(order[:held]))
+
+
+RANKINGS = ("return", "order")
+"""What ranks episodes: the sum of their rewards, or their order in the data, in which the last is the best."""
+
+
+def episode_ranks(dataset: Dataset, by: str) -> Array:
+    """The rank of each recorded episode, ``(E,)``: a higher number is a better episode, equal ones are not compared.
+
+    Args:
+      dataset: the recorded data.
+      by: one of `RANKINGS`.
+    Raises:
+      DataError: no two episodes differ in rank.
+    """
+    starts = first_steps(dataset)
+    ranks: Array = np.arange(len(starts))
+    if by == "return":
+        ranks = np.add.reduceat(dataset.reward.astype(np.float64), starts)
+    if len(np.unique(ranks)) < 2:
+        raise DataError(
+            f"the recorded data have {len(starts)} episodes, of which no two differ in their {by}: expected episodes "
+            "of different quality to compare; record agents of different strength, or rank episodes by their order "
+            "(policy.other.trex.ranking=order)"
+        )
+    return ranks

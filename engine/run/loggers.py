@@ -20,12 +20,11 @@ from minding.engine.process.packages import is_installed
 from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.tracker_clients import CLIENTS
-from minding.engine.run.trackers import Tracker, flat
+from minding.engine.run.trackers import CLIENTS, Tracker, flat
 
 Settings = Mapping[str, Any]
 TRACKERS = ("wandb", "mlflow", "swanlab")
-"""Loggers that need a package: each is an extra of that name, and has a class in `engine.run.tracker_clients`."""
+"""Loggers that need a package: each is an extra of that name, and has a class in `engine.run.trackers`."""
 
 
 class MetricsLogger(Protocol):

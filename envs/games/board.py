@@ -18,9 +18,8 @@ from minding.engine.types import Array, BoardGame, State
 from minding.envs.games.boards.breakthrough import Breakthrough
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.gomoku import Gomoku
-from minding.envs.games.boards.openspiel import openspiel_game
+from minding.envs.games.boards.histories import openspiel_game, pettingzoo_game
 from minding.envs.games.boards.othello import Othello
-from minding.envs.games.boards.pettingzoo_classic import pettingzoo_game
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.envs.games.game_vector import Game, GameVector
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import TimeLimit
 
-from minding.engine.config.named import import_own
+from minding.engine.config.named import OPENSPIEL, import_own
 from minding.engine.config.options import short
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
@@ -24,18 +24,17 @@ from minding.engine.process.packages import import_installed
 from minding.engine.process.runtime import silent
 from minding.envs.config import check_playable
 from minding.envs.envpool import SinglePool
+from minding.envs.games.boards.histories import LONGEST
 from minding.envs.guards import open_envs
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single import env_objects
-from minding.envs.single.board_ids import board_spec
-from minding.envs.single.id_hints import newest, old_gym, unknown_id
-from minding.envs.single.joined_actions import join_actions
+from minding.envs.single.env_objects import newest, old_gym, unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
 from minding.envs.single.rendering import choose_renderer
 from minding.envs.single.shared_instance import Turn
-from minding.envs.single.wrappers import AnyEnv, wrap
+from minding.envs.single.wrappers import AnyEnv, join_actions, wrap
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 from minding.envs.spaces.team_space import agents_space
 
@@ -403,3 +402,23 @@ def _fast_spec(spec: EnvSpec) -> EnvSpec:
     spec.disable_env_checker = True
     spec.order_enforce = False
     return spec
+
+
+_CLASSIC = "classic/"
+
+
+def board_spec(env_id: str) -> EnvSpec | None:
+    """The spec of a board game of another package; None for other ids."""
+    classic = env_id.removeprefix("pettingzoo/")
+    if env_id.startswith(OPENSPIEL):
+        rules, name = "openspiel", env_id.removeprefix(OPENSPIEL)
+    elif classic.startswith(_CLASSIC) and classic.removeprefix(_CLASSIC) in LONGEST:
+        rules, name = "classic", classic.removeprefix(_CLASSIC)
+    else:
+        return None
+    return EnvSpec(
+        f"{rules}/{name}" if name.isidentifier() else rules,
+        "minding.envs.games.board:RulesEnv",
+        vector_entry_point="minding.envs.games.board:RulesVector",
+        kwargs={"rules": rules, "name": name},
+    )

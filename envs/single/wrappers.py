@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorActionWrapper, VectorEnv
 from gymnasium.wrappers import (
     AddRenderObservation,
     AtariPreprocessing,
@@ -25,6 +26,7 @@ from minding.engine.config.options import short
 from minding.engine.errors import ConfigError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.single.minigrid import MiniGrid
+from minding.envs.spaces.actions import JoinedActions
 
 AnyEnv: TypeAlias = "gymnasium.Env[Any, Any]"
 
@@ -241,3 +243,44 @@ def _parse(entry: str | Mapping[str, Any], where: str) -> tuple[str, Mapping[str
     if name not in WRAPPERS:
         raise ConfigError(f"{where}={name!r}: unknown wrapper{nearest(name, WRAPPERS)}; known: {', '.join(WRAPPERS)}")
     return name, kwargs or {}
+
+
+class JoinActions(gymnasium.ActionWrapper[Any, Any, Any]):  # type: ignore[misc]
+    """Splits each row into the action that the environment takes; actions of its space pass unchanged."""
+
+    action_space: JoinedActions
+
+    def __init__(self, env: AnyEnv) -> None:
+        super().__init__(env)
+        self.action_space = JoinedActions(env.action_space)
+
+    def action(self, action: Any) -> Any:
+        return self.action_space.codec.split(action) if isinstance(action, np.ndarray) else action
+
+
+class JoinVectorActions(VectorActionWrapper[Any, Any, Any, Any]):  # type: ignore[misc]
+    """Splits each batch of rows into the actions that a vector environment takes."""
+
+    action_space: JoinedActions
+
+    def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
+        super().__init__(env)
+        self.single_action_space = JoinedActions(env.single_action_space)
+        self.action_space = JoinedActions(env.single_action_space, env.num_envs)
+
+    def actions(self, actions: Array) -> Any:
+        return self.action_space.codec.split(actions)
+
+
+def join_actions(env: AnyEnv) -> AnyEnv:
+    """The environment, which takes rows if its action space is a Tuple or a Dict.
+
+    Raises:
+      SpaceError: a part of its action space is one in which policies cannot act.
+    """
+    return JoinActions(env) if isinstance(env.action_space, spaces.Tuple | spaces.Dict) else env
+
+
+def join_vector_actions(env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
+    """`join_actions` for a vector environment."""
+    return JoinVectorActions(env) if isinstance(env.single_action_space, spaces.Tuple | spaces.Dict) else env

@@ -1,5 +1,7 @@
 """Policies of agents that act by their own observations, with values that see the state of the whole environment."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,15 +9,173 @@ import numpy as np
 from minding.engine.data.agent_axis import ALIVE, CENTRAL, IDENTITY, STATE
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import leaf_name, observation_leaves
-from minding.engine.process.runtime import ops
+from minding.engine.process.runtime import assign, ms, ops
 from minding.engine.types import Array
+from minding.policies.acting import compositions
 from minding.policies.acting.actors import Network
 from minding.policies.acting.team_actors import CENTRAL_PARTS, CentralActor
 from minding.policies.families.actor_critic import ActorCriticPolicy, standardized
 from minding.policies.learning.steps import Inputs
+from minding.policies.networks.actor_critic import PolicyNetwork, StochasticNetwork
+from minding.policies.networks.encoder import ObsEncoder, make_encoder
+from minding.policies.networks.heads import action_mask, make_action_head
+from minding.policies.networks.layers import MLP, Composed, ScalarLinear
+from minding.policies.networks.recurrent import make_memory
+from minding.policies.networks.team_networks import AgentActors, of_agent
 from minding.policies.ops import primitives
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.values import huber
+
+_SMALLEST_DEVIATION = 1e-2
+
+
+class PopArt(Composed, compositions.PopArt):
+    """A linear value head with the moments of the returns (van Hasselt et al., 2016, https://arxiv.org/abs/1602.07714,
+    section 2): v = (w^T x + b) sigma + mu.
+
+    The moments are weighted means over the updates; each update has `decay` times the weight of the next one. Before
+    the first update, mu is 0 and sigma 1.
+
+    Args:
+      in_features: size of x.
+    """
+
+    def __init__(self, in_features: int, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.linear = ScalarLinear(in_features, 1.0, rng)
+        self.mean, self.deviation = _number("mean", 0.0), _number("deviation", 1.0)
+        self.variance, self.updates = _number("variance", 1.0), _number("updates", 0.0)
+
+    def normalized(self, value):
+        """The inverse of `raw`."""
+        return (value - self.mean) / self.deviation
+
+    def update(self, returns: Array, decay: float) -> None:
+        """Adds returns to the moments, before they are learned from.
+
+        The values in units of the returns stay the same, because the head's weights are rescaled to the new moments.
+        Only the first update leaves the weights unchanged, so that a head that has learned nothing starts at the mean.
+
+        Args:
+          returns: target values, ``(B,)`` with B > 0.
+          decay: weight of an update relative to the next one, in [0, 1).
+        """
+        mean, variance, deviation, updates = (
+            float(p.asnumpy()[0]) for p in (self.mean, self.variance, self.deviation, self.updates)
+        )
+        # This share gives the moments from before the first update no weight.
+        share = (1.0 - decay) / (1.0 - decay ** (updates + 1.0))
+        seen, spread = float(returns.mean(dtype=np.float64)), float(returns.var(dtype=np.float64))
+        new_mean = mean + share * (seen - mean)
+        new_variance = (1.0 - share) * (variance + share * (seen - mean) ** 2) + share * spread
+        new_deviation = max(np.sqrt(new_variance), _SMALLEST_DEVIATION)
+        if updates:
+            weight, bias = self.linear.weight, self.linear.bias
+            assign(weight, (weight.asnumpy() * (deviation / new_deviation)).astype(np.float32))
+            assign(bias, ((bias.asnumpy() * deviation + (mean - new_mean)) / new_deviation).astype(np.float32))
+        moments = (self.mean, new_mean), (self.variance, new_variance), (self.deviation, new_deviation)
+        for parameter, number in (*moments, (self.updates, updates + 1.0)):
+            assign(parameter, np.full(1, number, np.float32))
+
+
+def _number(name: str, start: float) -> ms.Parameter:
+    return ms.Parameter(ms.Tensor(np.full(1, start, np.float32)), name=name, requires_grad=False)
+
+
+class CentralValue(Composed, compositions.CentralValue):
+    """Value of the environment's state for each agent, float32 (B,), from the features of the agent's own observation,
+    the state, and the agent number.
+
+    For an absent agent, the input is only the agent number (Yu et al., 2022, https://arxiv.org/abs/2103.01955,
+    section 5.4, "death masking").
+
+    Args:
+      features: number of features of an agent's observation.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        agents = len(spec["agents"]["names"])
+        self.state = ObsEncoder(spec["agents"]["state"], model, rng, f"{CENTRAL}.{STATE}")
+        size = features + self.state.out_features + agents
+        self.torso = MLP.of(size, model, math.sqrt(2), rng)
+        self.value = PopArt(self.torso.out_features, rng)
+        self.agents = ms.Tensor(np.eye(agents, dtype=np.float32))
+
+
+class CentralActorCritic(StochasticNetwork, compositions.CentralActorCritic):
+    """An actor of one agent and a `CentralValue`, which share the encoder of the agent's observation and, if
+    configured, the memory after it.
+
+    Takes the leaves of the observation, then the leaves of `central_view` if the value is needed and, with memory, the
+    memory rows, float32 (B, S), as the last leaf. Returns (distribution parameters..., value (B,) in units of the
+    returns, new memory rows).
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.num_leaves = len(observation_leaves(spec["observation"]))
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        features = self.encoder.out_features
+        self.memory = make_memory(model, features, rng)
+        if self.memory is not None:
+            features = self.memory.out_features
+        self.actor = MLP.of(features, model, math.sqrt(2), rng)
+        self.head = make_action_head(spec["action"], self.actor.out_features, rng, log_std=model.log_std)
+        self.critic = CentralValue(spec, features, model, rng)
+        self.mask = action_mask(spec["observation"])
+
+    def of_rows(self, batch):
+        """The normalized values and the parameters of the distribution for the rows of a batch, see `features_of_rows`,
+        which also contain `central`."""
+        features = self.features_of_rows(batch)
+        return self.critic(features, batch["central"]), *self.params(self.actor(features), batch["obs"])
+
+
+class DrawingAgentActors(AgentActors):
+    """`AgentActors` that return the parameters of a distribution over actions of any kind."""
+
+    box_class = PolicyNetwork
+
+
+class CentralAgentActors(Composed, compositions.CentralAgentActors):
+    """A separate actor for each agent, and one `CentralValue` with an encoder of its own.
+
+    Takes the leaves of the observation, including `IDENTITY`, then the leaves of `central_view` if the value is needed.
+    Returns (distribution parameters..., value (B,) in units of the returns); each parameter is (B, A).
+    """
+
+    shared_outputs = ()
+    memory_size = 0
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.actors = DrawingAgentActors(spec, model, rng)
+        self.members = tuple(self.actors.nets)
+        self.decision = self.actors.decision
+        self.place, self.num_leaves = self.actors.place, self.actors.num_leaves + 1
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        self.critic = CentralValue(spec, self.encoder.out_features, model, rng)
+
+    @property
+    def head(self) -> Any:
+        """The head of the first actor; those of all have the same distribution."""
+        return self.members[0].head
+
+    def log_probs(self, leaves, action):
+        """Log-probabilities of the actions of all agents, float32 (B, M).
+
+        Args:
+          leaves: leaves of all agents' observations without `IDENTITY`, (B, M, ...) each.
+          action: their actions, (B, M, ...).
+        """
+        made: Any = ()
+        for m in range(len(self.members)):
+            own = of_agent((*leaves, action), m)
+            params = self.members[m](own[:-1])
+            made = (*made, self.members[m].head.log_prob_entropy(params, own[-1])[0])
+        return ops.Stack(1)(made)
+
 
 _ALIVE = CENTRAL_PARTS.index(ALIVE)
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.ranks import episode_ranks
+from minding.engine.data.holdout import episode_ranks
 from minding.engine.data.rollout import Rollout
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array, StateDict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minding.engine.config.config import PolicySection, RecordedFolder
 from minding.engine.config.options import WIDTH, setting
 from minding.engine.config.section import Section, section
-from minding.engine.data.ranks import RANKINGS
+from minding.engine.data.holdout import RANKINGS
 from minding.policies.settings import ANY_ACTIONS, BOX, DISCRETE, SINGLE_ACTIONS, Algorithm, shared
 from minding.policies.settings.actor_critic import EarlyStopLearn, ProximalSettings, RolloutSettings
 from minding.policies.settings.replayed_critics import (

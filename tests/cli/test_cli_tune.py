@@ -17,7 +17,7 @@ from minding.configs import compile_run, load_user_config  # noqa: E402
 from minding.engine.errors import ConfigError  # noqa: E402
 from minding.engine.run.run_dir import RunDir  # noqa: E402
 from minding.training import run_group  # noqa: E402
-from minding.training.study import objective  # noqa: E402
+from minding.training.run_group import objective  # noqa: E402
 
 TOYS = str(Path(tune_toys.__file__).parent)
 SPACE = "policy.learn.learning_rate: {low: 1e-5, high: 1e-1, log: true}\npolicy.model.hidden: [[8], [16, 16]]\n"

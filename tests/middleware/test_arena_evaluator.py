@@ -9,7 +9,7 @@ from test_self_play import Prefers, config
 from minding.engine import OnlineRLContext
 from minding.engine.errors import ConfigError
 from minding.engine.search import opponents
-from minding.engine.search.solution import Solution
+from minding.engine.search.opponents import Solution
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.middleware import arena_evaluator

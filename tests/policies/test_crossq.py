@@ -9,7 +9,7 @@ from fakes import VECTOR, space_of
 from float64_networks import moved
 
 from minding.engine.process.runtime import to_device
-from minding.policies.networks.batch_renorm import BatchRenorm
+from minding.policies.crossq import BatchRenorm
 
 pytestmark = pytest.mark.eager
 

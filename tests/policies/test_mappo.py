@@ -18,8 +18,8 @@ from minding.engine.process.runtime import assign
 from minding.engine.types import LaneContext
 from minding.middleware.gae_estimator import rows_with_advantages
 from minding.policies.core.acting_network import acting_network
+from minding.policies.families.central_critic import PopArt
 from minding.policies.mappo import MAPPO
-from minding.policies.networks.central import PopArt
 
 pytestmark = pytest.mark.eager
 

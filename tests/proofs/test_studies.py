@@ -16,7 +16,7 @@ from minding.engine.chain.task import Task
 from minding.engine.data.batch import RowLayout
 from minding.engine.data.dataset import Dataset
 from minding.engine.run.run_dir import RunDir
-from minding.engine.search.solution import Solution
+from minding.engine.search.opponents import Solution
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.policies import get_policy_class, sac
 from minding.training.assembly import build

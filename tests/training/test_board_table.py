@@ -15,7 +15,7 @@ from minding.engine.config.compiler import save_config
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.search import opponents
-from minding.engine.search.solution import Solution
+from minding.engine.search.opponents import Solution
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.training.board_table import BoardAgent, Table, board_text, checkpoint, opponent_named

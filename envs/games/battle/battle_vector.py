@@ -8,8 +8,18 @@ from gymnasium import spaces
 from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
-from minding.envs.games.battle.rules import SHOOT, BattleMap, Battles, Survey, attack_nearest, find_map, survey
-from minding.envs.games.battle.views import Views, obs_size, state_size
+from minding.envs.games.battle.rules import (
+    SHOOT,
+    BattleMap,
+    Battles,
+    Survey,
+    Views,
+    attack_nearest,
+    find_map,
+    obs_size,
+    state_size,
+    survey,
+)
 from minding.envs.games.game_vector import AgentsVector
 from minding.envs.single.smac import SHARED_INFO, agent_names
 from minding.envs.spaces.team_space import AgentsSpace, Team

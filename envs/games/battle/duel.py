@@ -11,9 +11,21 @@ from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.battle.battle_vector import UnitsVector, unit_sight, unit_team
-from minding.envs.games.battle.rules import DAMAGE, LIFE, SHOOT, BattleMap, Battles, Orders, X, Y, find_map, survey
+from minding.envs.games.battle.rules import (
+    DAMAGE,
+    LIFE,
+    SHOOT,
+    BattleMap,
+    Battles,
+    Orders,
+    Views,
+    X,
+    Y,
+    find_map,
+    state_size,
+    survey,
+)
 from minding.envs.games.battle.single import draw
-from minding.envs.games.battle.views import Views, state_size
 
 _OTHER_WAY = np.array([0, 1, 3, 2, -1])
 """North, south, east, west and none, as the other team sees them."""

@@ -12,13 +12,15 @@ from minding.envs.games.battle.rules import (
     SHOOT,
     BattleMap,
     Battles,
+    Views,
     X,
     Y,
     attack_nearest,
     find_map,
+    obs_size,
+    state_size,
     survey,
 )
-from minding.envs.games.battle.views import Views, obs_size, state_size
 
 CELL = 24
 """Side of a cell in pixels."""

@@ -1,11 +1,18 @@
-"""Rules of games that other packages play one at a time; a state is the history of actions."""
+"""Rules of games that other packages play one at a time; a state is the history of actions.
 
+The packages are OpenSpiel (Lanctot et al., 2019, https://arxiv.org/abs/1908.09453) and PettingZoo (Terry et al., 2021,
+https://arxiv.org/abs/2009.14471).
+"""
+
+import copy
 from collections import OrderedDict
 from typing import Any, Protocol
 
 import numpy as np
 
-from minding.engine.errors import ConfigError, GameError
+from minding.engine.config.named import OPENSPIEL
+from minding.engine.errors import ConfigError, GameError, nearest
+from minding.engine.process.packages import import_extra, import_installed
 from minding.engine.types import Array, State
 
 _MOST_PLIES = 10_000
@@ -128,3 +135,145 @@ def _played(state: State) -> list[Array]:
     """The actions of each game so far."""
     history = state[0]
     return [row[:plies] for row, plies in zip(history, (history >= 0).sum(axis=1))]
+
+
+_NEEDED = (
+    ("information", "PERFECT_INFORMATION", "has hidden information"),
+    ("dynamics", "SEQUENTIAL", "has simultaneous moves"),
+    ("chance_mode", "DETERMINISTIC", "has chance"),
+    ("utility", "ZERO_SUM", "is not zero-sum"),
+    ("reward_model", "TERMINAL", "has rewards before its end"),
+)
+_AXES = 3
+
+
+def openspiel_game(name: str, longest: int | None = None, **parameters: Any) -> HistoryGame:
+    """The rules of a game of OpenSpiel (extra `openspiel`).
+
+    Args:
+      name: the game's short name, such as ``tic_tac_toe``.
+      longest: most plies, after which the game is a draw; None stands for OpenSpiel's own limit.
+      parameters: parameters of the game, such as ``board_size=5``.
+    Raises:
+      ConfigError: the game does not exist, has other parameters, or is not a game of two players with perfect
+        information, turns, no chance and one reward at its end.
+      MissingExtraError: OpenSpiel is not installed.
+    """
+    pyspiel: Any = import_extra("pyspiel", "openspiel", f"env.env_id={OPENSPIEL + name!r}")
+    if name not in (known := pyspiel.registered_names()):
+        raise ConfigError(f"env.env_id={OPENSPIEL + name!r}: OpenSpiel has no such game{nearest(name, known)}")
+    try:
+        game = pyspiel.load_game(name, parameters)
+    except (pyspiel.SpielError, TypeError) as error:
+        raise ConfigError(f"env.env_id={OPENSPIEL + name!r} with env.env_kwargs={parameters}: {error}") from error
+    kind = game.get_type()
+    wrong = [why for part, value, why in _NEEDED if getattr(kind, part).name != value]
+    wrong += [f"has {game.num_players()} players"] * (game.num_players() != 2)
+    wrong += ["has no observation tensor"] * (not kind.provides_observation_tensor)
+    if wrong:
+        raise ConfigError(
+            f"env.env_id={OPENSPIEL + name!r}: expected a game of two players with perfect information, turns, no "
+            f"chance and one reward at its end, but this game {' and '.join(wrong)}"
+        )
+    return HistoryGame(_OpenSpielGame(game), game.max_game_length() if longest is None else longest)
+
+
+class _OpenSpielGame:
+    """A game of OpenSpiel; positions are its states."""
+
+    def __init__(self, game: Any) -> None:
+        self.name, self.actions = f"{OPENSPIEL}{game.get_type().short_name}", int(game.num_distinct_actions())
+        self._game = game
+        shape = game.observation_tensor_shape()
+        self._shape = (*shape, *[1] * (_AXES - len(shape))) if len(shape) <= _AXES else (int(np.prod(shape)), 1, 1)
+
+    def initial(self) -> Any:
+        return self._game.new_initial_state()
+
+    def after(self, position: Any, action: int) -> Any:
+        position = position.clone()
+        position.apply_action(action)
+        return position
+
+    def player(self, position: Any) -> int | None:
+        return None if position.is_terminal() else int(position.current_player())
+
+    def legal(self, position: Any) -> Array:
+        legal = np.zeros(self.actions, bool)
+        legal[position.legal_actions()] = True
+        return legal
+
+    def outcome(self, position: Any, player: int) -> float:
+        return float(position.returns()[player])
+
+    def planes(self, position: Any, player: int) -> Array:
+        """OpenSpiel's observation tensor, and a plane that is 1 if the second player moves: in many games, the tensor
+        is the same for both players."""
+        seen = np.asarray(position.observation_tensor(player), np.float32).reshape(self._shape)
+        turn = np.full((1, *seen.shape[1:]), player, np.float32)
+        return np.concatenate([seen, turn])
+
+
+LONGEST = {"connect_four_v3": 42, "go_v5": 400, "tictactoe_v3": 9}
+"""The games with perfect information, and their `longest` by default. Chess is missing, because copies of its board
+take milliseconds: OpenSpiel's chess is fifteen times faster."""
+
+
+def pettingzoo_game(name: str, longest: int | None = None, **parameters: Any) -> HistoryGame:
+    """The rules of a game of PettingZoo's family `classic`.
+
+    Args:
+      name: the module's name, one of `LONGEST`.
+      longest: most plies, after which the game is a draw; None stands for the number in `LONGEST`.
+      parameters: keyword arguments of the game, such as ``board_size=9``.
+    Raises:
+      ConfigError: a package that the game needs is not installed, or the parameters do not fit.
+    """
+    try:
+        module = import_installed(f"pettingzoo.classic.{name}")
+    except ImportError as error:
+        raise ConfigError(
+            f"env.env_id='classic/{name}' needs {error.name or error}, which is not installed: pip install "
+            "'pettingzoo[classic]'"
+        ) from error
+    try:
+        env = module.raw_env(**parameters)
+    except TypeError as error:
+        raise ConfigError(f"env.env_id='classic/{name}' with env.env_kwargs={parameters}: {error}") from error
+    return HistoryGame(_PettingZooGame(env, name), LONGEST[name] if longest is None else longest)
+
+
+class _PettingZooGame:
+    """A turn-based environment; positions are copies of it."""
+
+    def __init__(self, env: Any, name: str) -> None:
+        self.name, self._env = f"classic/{name}", env
+        env.reset(seed=0)
+        self.actions = int(env.action_space(env.possible_agents[0]).n)
+
+    def initial(self) -> Any:
+        return self._env
+
+    def after(self, position: Any, action: int) -> Any:
+        # `copy.deepcopy` of the environment itself would make a new one from its arguments, without its state.
+        after = object.__new__(type(position))
+        after.__dict__.update(copy.deepcopy(vars(position)))
+        after.step(action)
+        return after
+
+    def player(self, position: Any) -> int | None:
+        over = any(position.terminations.values()) or any(position.truncations.values())
+        return None if over else position.possible_agents.index(position.agent_selection)
+
+    def legal(self, position: Any) -> Array:
+        if self.player(position) is None:
+            return np.zeros(self.actions, bool)
+        mask = position.observe(position.agent_selection)["action_mask"]
+        return np.asarray(mask, bool)
+
+    def outcome(self, position: Any, player: int) -> float:
+        return float(position.rewards[position.possible_agents[player]])
+
+    def planes(self, position: Any, player: int) -> Array:
+        seen = position.observe(position.possible_agents[player])["observation"]
+        return np.moveaxis(np.asarray(seen, np.float32), -1, 0)

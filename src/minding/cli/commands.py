@@ -7,18 +7,14 @@ from collections.abc import Sequence
 import click
 
 from minding import __version__
-from minding.cli.check_env import check_env
 from minding.cli.common import echo
 from minding.cli.compare import compare, plot, report
 from minding.cli.data import data
 from minding.cli.docs import docs
-from minding.cli.doctor import doctor
-from minding.cli.evaluate import evaluate, record
-from minding.cli.export import export
+from minding.cli.doctor import check_env, doctor
+from minding.cli.evaluate import evaluate, export, play, record
 from minding.cli.listing import list_known
-from minding.cli.play import play
-from minding.cli.pool import pool
-from minding.cli.status import status
+from minding.cli.status import pool, status
 from minding.cli.train import resume, train
 from minding.cli.tune import tune
 

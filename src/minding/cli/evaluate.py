@@ -1,9 +1,10 @@
-"""Episodes of a trained agent: `minding eval` and `minding record`."""
+"""What a trained agent can do: `minding eval`, `minding record`, `minding play` and `minding export`."""
 
 from __future__ import annotations
 
 import math
 import statistics
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from minding.cli.common import (
     SEED,
     GivenPath,
     RunFolder,
+    WholeNumber,
     bad_input,
     check_place,
     chosen_of,
@@ -201,3 +203,115 @@ def _final_return(run: RunDir) -> float:
     """The return of the final evaluation; minus infinity if there is none."""
     value = run.figures().get("eval_return")
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else -math.inf
+
+
+@command(examples=("export runs/cartpole_ppo --format onnx", "export zoo/pendulum_sac --format mindir -o agent.mindir"))
+@click.argument("run", type=RunFolder())
+@click.option(
+    "--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="Format of the file."
+)
+@ckpt_option
+@model_option
+@out_option("FILE", "The file; RUN/policy.FORMAT by default.")
+@trust_option
+def export(run: str, file_format: str, ckpt: str | None, model: str | None, out: str | None, trust: bool) -> None:
+    """Write an agent to one file that acts without minding.
+
+    The file takes raw observations and returns the actions of the agent of the run folder RUN, without exploration.
+    FILE.json describes its inputs and outputs; `minding docs export` says how to load it.
+    """
+    with bad_input():
+        from minding.configs import compile_saved
+        from minding.engine.run.run_dir import RunDir
+
+        run_dir = RunDir.open(run, trust=trust)
+        if out is not None and not out.endswith(f".{file_format}"):
+            raise click.BadParameter(f"--out={out}: expected a file name that ends with .{file_format}")
+        compile_saved(run_dir)
+        chosen = chosen_of(run_dir, ckpt, model)
+        check_place("file", out or run_dir.products / f"policy.{file_format}")
+
+    from minding import training
+
+    made = training.export_run(run_dir, file_format, chosen, Path(out) if out else None)
+    about = made.description
+    echo(f"{made.path}: {about['algorithm']} on {about['env_id']}, {about['checkpoint']}")
+    for kind in ("inputs", "outputs"):
+        for each in about[kind]:
+            shape = ", ".join(map(str, each["shape"]))
+            echo(f"  {kind[:-1]:<7}{each['name']}: {each['dtype']} ({shape})")
+
+
+@command(examples=("play zoo/tictactoe_alphazero", "play runs/connect_four_alphazero --second --show-search"))
+@click.argument("run", type=RunFolder())
+@click.option("--second", is_flag=True, help="Let the agent move first.")
+@click.option(
+    "--simulations",
+    type=WholeNumber(0, 10**6),
+    help="The agent's simulations per move; policy.eval.simulations by default, 0 plays the network without search.",
+)
+@click.option(
+    "--opponent",
+    metavar="NAME",
+    help="Let an opponent play in your place: random, minimax, uct:SIMULATIONS or checkpoint:FOLDER.",
+)
+@click.option("--show-search", is_flag=True, help="Print visits, prior and value of each move.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the opponent's random choices.")
+@ckpt_option
+@model_option
+@trust_option
+def play(
+    run: str,
+    second: bool,
+    simulations: int | None,
+    opponent: str | None,
+    show_search: bool,
+    seed: int,
+    ckpt: str | None,
+    model: str | None,
+    trust: bool,
+) -> None:
+    """Play a board game against an agent, in the terminal.
+
+    Moves may also come through a pipe. A move is the number of an action. `undo` takes back your last move and the
+    reply, `hint` shows the move that the agent would play, `quit` or the end of the input ends the game.
+    """
+    with bad_input():
+        from minding.engine.run.run_dir import RunDir
+        from minding.training.board_table import BoardAgent, Table, board_game_of, opponent_named
+
+        run_dir = RunDir.open(run, trust=trust)
+        cfg, game = board_game_of(run_dir)
+        other = None if opponent is None else opponent_named(opponent, game)
+        chosen = chosen_of(run_dir, ckpt, model)
+
+    from minding.middleware.board_search import judge_of
+    from minding.training.loading import load_policy
+
+    policy = load_policy(run_dir, chosen).policy
+    judge = judge_of(cfg, policy.eval_mode, game, "play")
+    count = cfg.policy.eval.simulations if simulations is None else simulations
+    table = Table(
+        game,
+        BoardAgent(cfg, game, judge, count),
+        second=second,
+        opponent=None if other is None else other(),
+        show_search=show_search,
+        read=_next_line,
+        write=echo,
+        seed=seed,
+    )
+    table.play()
+
+
+def _next_line(prompt: str) -> str:
+    """The next line of the input with its line end; empty after the last line."""
+    from minding.engine.console import stdout
+
+    echo(prompt, nl=False)
+    stdout().flush()
+    line = sys.stdin.readline()
+    if not line or not sys.stdin.isatty():
+        # A terminal echoes the input by itself, but not its end.
+        echo(line.rstrip("\n"))
+    return line

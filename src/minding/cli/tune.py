@@ -28,7 +28,7 @@ from minding.cli.settings import check_source, split_arguments, with_shortcuts
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
     from minding.engine.run.lock import RunLock
-    from minding.training.study import StudyRuns
+    from minding.training.run_group import StudyRuns
     from minding.training.tuning import Search, Trial
 
 
@@ -78,7 +78,7 @@ def tune(
         from minding.engine.errors import ConfigError
         from minding.engine.paths import absolute, shown
         from minding.engine.run.lock import RunLock
-        from minding.training.study import StudyRuns, search_space, trial_config
+        from minding.training.run_group import StudyRuns, search_space, trial_config
         from minding.training.tuning import Search, load_optuna
 
         config, overrides = split_arguments(config, overrides)

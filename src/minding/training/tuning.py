@@ -27,7 +27,7 @@ from minding.engine.process.packages import import_extra, import_installed
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
-from minding.training.study import Returns, StudyRuns, evaluations_of, objective
+from minding.training.run_group import Returns, StudyRuns, evaluations_of, objective
 
 if TYPE_CHECKING:
     import optuna

@@ -10,7 +10,7 @@ from minding.configs.chains import CHAINS, Chain, check_chain, get_chain, hindsi
 from minding.engine import Config, OfflineRLContext, OnlineRLContext, Task
 from minding.engine.config.options import setting_at
 from minding.engine.errors import ConfigError, ShapeError
-from minding.engine.search import solution
+from minding.engine.search import opponents
 from minding.envs.games.board import ConnectFourEnv, TicTacToeEnv
 from minding.policies import ALGORITHMS
 
@@ -192,7 +192,7 @@ def test_it_is_the_chain_of_the_algorithm():
 
 
 def test_an_opponent_that_cannot_play_is_refused_first(monkeypatch):
-    monkeypatch.setattr(solution, "LIMIT", 2000)
+    monkeypatch.setattr(opponents, "LIMIT", 2000)
     with pytest.raises(ConfigError, match=r"policy\.eval\.opponents='minimax': .* and ConnectFour has more than 2,000"):
         check_chain(board_settings("minding/ConnectFour-v0", "alphazero", "policy.eval.opponents=[random,minimax]"))
     with pytest.raises(ConfigError, match=r"opponent='minimax': .* and ConnectFour has more than 2,000"):

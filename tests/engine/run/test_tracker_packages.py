@@ -12,8 +12,7 @@ import pytest
 
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.tracker_clients import records
-from minding.engine.run.trackers import Names
+from minding.engine.run.trackers import Names, records
 
 # The process that is killed has sent rows that its checkpoint does not count. Each evaluation has a row of its own.
 SCRIPT = """

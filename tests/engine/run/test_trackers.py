@@ -13,8 +13,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.run import trackers
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.tracker_clients import records
-from minding.engine.run.trackers import Names, Tracker
+from minding.engine.run.trackers import Names, Tracker, records
 from minding.middleware.online_logger import online_logger
 
 

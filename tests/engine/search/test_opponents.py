@@ -8,7 +8,7 @@ from board_toys import Twig, connect_four
 from fakes import refuses
 
 from minding.engine.errors import ConfigError, GameError
-from minding.engine.search import match, opponents, solution
+from minding.engine.search import match, opponents
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 
@@ -44,7 +44,7 @@ def test_names_are_parsed_and_the_nearest_is_named():
 
 
 def test_the_solution_of_tic_tac_toe_is_known():
-    solved = solution.Solution(GAME)
+    solved = opponents.Solution(GAME)
     assert solved.value(GAME.initial(1)).tolist() == [0.0]
     # All 4,520 positions in which the game runs: the 5,478 that can be reached less the 958 that end it.
     assert len(solved._known) == 4520
@@ -60,13 +60,13 @@ def test_the_solution_of_tic_tac_toe_is_known():
 
 
 def test_minimax_refuses_games_that_are_too_large(monkeypatch):
-    monkeypatch.setattr(solution, "LIMIT", 2000)
+    monkeypatch.setattr(opponents, "LIMIT", 2000)
     rng = np.random.default_rng(0)
     with pytest.raises(ConfigError, match=r"enumerates all positions, and ConnectFour has more than 2,000 .*uct:SIM"):
         opponents.minimax()(FOUR, FOUR.initial(1), rng)
     # Close to its end the same game is small: one column is left.
     late = connect_four("010110100101" + "232332322323" + "454554544545")
-    assert solution.Solution(FOUR).value(late).tolist() == [0.0]
+    assert opponents.Solution(FOUR).value(late).tolist() == [0.0]
 
 
 def test_minimax_loses_no_game_and_uct_beats_random():

@@ -5,7 +5,7 @@ import pytest
 
 from minding.engine.errors import ConfigError
 from minding.envs import check, check_env, describe_env, make_env_manager
-from minding.envs.backends.atari import atari_options
+from minding.envs.backends.native import atari_options
 from minding.envs.config import env_settings
 from minding.envs.single.factory import env_factory
 

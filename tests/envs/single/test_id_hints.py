@@ -6,8 +6,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from minding.engine.errors import ConfigError, SpaceError
-from minding.envs.single.env_objects import env_settings_of
-from minding.envs.single.id_hints import unknown_id
+from minding.envs.single.env_objects import env_settings_of, unknown_id
 from minding.envs.spec import describe_env, describe_observation
 
 

@@ -11,8 +11,8 @@ from minding.envs import check_env, describe_env, make_env_manager
 from minding.envs.games.aim import Aim
 from minding.envs.manager import VectorEnvManager
 from minding.envs.random_play import RandomPlay
-from minding.envs.single.joined_actions import join_actions
 from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
+from minding.envs.single.wrappers import join_actions
 from minding.envs.spaces.actions import JoinedActions
 from minding.envs.spaces.info import sample_action
 

@@ -8,7 +8,7 @@ import pytest
 from fakes import discrete, space_of
 
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.ranks import episode_ranks
+from minding.engine.data.holdout import episode_ranks
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import DataError
 from minding.policies.rewards.trex import TREX

@@ -9,8 +9,7 @@ from minding.engine.data import obs_trees
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle import Battle, BattleVector, parallel_env
 from minding.envs.games.battle.duel import parallel_env as duel_env
-from minding.envs.games.battle.rules import LIFE, MAPS, WAIT, BattleMap, Battles, Orders, attack_nearest, survey
-from minding.envs.games.battle.views import Views
+from minding.envs.games.battle.rules import LIFE, MAPS, WAIT, BattleMap, Battles, Orders, Views, attack_nearest, survey
 from minding.envs.single.smac import SmacParallel
 
 STAY, NORTH, SOUTH, EAST, WEST = 1, 2, 3, 4, 5

@@ -7,7 +7,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.search.rules import check_rules
 from minding.envs.games.boards.breakthrough import Breakthrough
 from minding.envs.games.boards.gomoku import Gomoku
-from minding.envs.games.boards.openspiel import openspiel_game
+from minding.envs.games.boards.histories import openspiel_game
 from minding.envs.games.boards.othello import Othello
 
 EVERY = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
