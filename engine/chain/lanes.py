@@ -3,6 +3,8 @@
 `engine.lanes` answers; the chain knows nothing of it.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

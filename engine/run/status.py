@@ -1,5 +1,7 @@
 """``status.json``: the progress of a run and the activities of its workers, for people and other programs."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import os
