@@ -36,10 +36,10 @@ from minding.engine import OnlineRLContext, Task, declare
 from minding.engine.chain.context import LearningContext
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine
-from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import LaneContext
 from minding.training.session import Session
+from proofs.fingerprint import fingerprint, tables_fingerprint
 
 _MB = 1 << 20
 _WORKERS = 8

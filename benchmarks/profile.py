@@ -34,7 +34,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "acting: draws": ("/policies/acting/sampling.py",),
         "acting: modes and actors": ("/policies/acting/actors.py", "/policies/core/modes.py"),
         "collector": ("/middleware/collector.py", "/engine/data/rollout.py"),
-        "advantages": ("/engine/data/returns.py", "/middleware/gae_estimator.py"),
+        "advantages": ("/engine/data/returns.py", "/middleware/return_estimators.py"),
         "rows: storing, drawing, shuffling": (
             "/engine/buffers/", "/engine/data/batch.py", "/middleware/data_pusher.py", "/middleware/trainer.py",
         ),

@@ -8,25 +8,22 @@ from minding.middleware.dataset_evaluator import dataset_evaluator
 from minding.middleware.episode_collector import EpisodeCollector
 from minding.middleware.eps_greedy import eps_greedy_handler, eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
-from minding.middleware.gae_estimator import gae_estimator
 from minding.middleware.her_data_enhancer import her_data_enhancer
 from minding.middleware.league import opponent_rater, past_selves
 from minding.middleware.learner import OffPolicyLearner
 from minding.middleware.model_pool import model_pool
-from minding.middleware.montecarlo_return_estimator import montecarlo_return_estimator
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.offline_data_saver import offline_data_saver
 from minding.middleware.online_logger import online_logger
 from minding.middleware.priority_calculator import priority_calculator
+from minding.middleware.return_estimators import gae_estimator, montecarlo_return_estimator
 from minding.middleware.reward_estimator import reward_estimator
 from minding.middleware.rollout_queue import rollout_queue
-from minding.middleware.self_play import SelfPlayCollector
-from minding.middleware.symmetry_enhancer import symmetry_enhancer
+from minding.middleware.self_play import SelfPlayCollector, symmetry_enhancer
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
-from minding.middleware.trainer import multistep_trainer, trainer
-from minding.middleware.trajectory_trainer import trajectory_trainer
+from minding.middleware.trainer import multistep_trainer, trainer, trajectory_trainer
 
 __all__ = [
     "CkptSaver",

@@ -1,4 +1,4 @@
-"""Self-play: the policy plays board games against itself, with tree search."""
+"""Self-play: the policy plays board games against itself, with tree search, and mirrored games count as well."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,12 +8,15 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
+from minding.engine.data import obs_trees
+from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import CheckpointError, GameError
 from minding.engine.search.opponents import search
 from minding.engine.search.search_tree import check_outcomes
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, BoardGame, CollectMode, EpisodeEnd, Factory, Obs, State, StateDict
 from minding.middleware.board_search import collect_options, judge_of
+from minding.middleware.ctx_fields import episodes_in
 
 
 class RunningGames:
@@ -181,3 +184,39 @@ class SelfPlayCollector:
 
     def load_state_dict(self, state: StateDict) -> None:
         self._running.load_state_dict(state)
+
+
+@declare(role="learn", reads=("episodes",), writes=("episodes",))
+class symmetry_enhancer:
+    """Adds the equivalent forms of each game: its positions, masks and policies under the rules' `symmetries`.
+
+    Reads: episodes, as `SelfPlayCollector` writes them.
+    Writes: episodes (each followed by its other forms; they have no `action`).
+    Config: nothing.
+
+    Args:
+      game: the rules.
+    """
+
+    def __init__(self, game: BoardGame) -> None:
+        self._game = game
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Adds the equivalent forms of an iteration's games."""
+        games: list[dict[str, Any]] = episodes_in(ctx, "symmetry_enhancer")
+        ctx.episodes = [form for game in games for form in (game, *self._others(game))]
+
+    def _others(self, episode: dict[str, Any]) -> list[dict[str, Any]]:
+        leaves = dict(obs_trees.leaves(episode["obs"]))
+        path = next(name for name in leaves if name != ACTION_MASK)
+        planes, policy = leaves[path], episode["policy"]
+        forms = self._game.symmetries(planes, policy)[1:]
+        masks: list[Array | None] = [None] * len(forms)
+        if ACTION_MASK in leaves:
+            legal = leaves[ACTION_MASK].astype(np.float32)
+            masks = [mask > 0 for _, mask in self._game.symmetries(planes, legal)[1:]]
+        others = []
+        for (seen, played), mask in zip(forms, masks):
+            obs = {path: seen} if mask is None else {path: seen, ACTION_MASK: mask}
+            others.append({"obs": obs_trees.unflatten(obs), "policy": played, "outcome": episode["outcome"]})
+        return others

@@ -40,13 +40,13 @@ from minding.engine.errors import (
 )
 from minding.engine.process import runtime
 from minding.engine.process.runtime import nn
-from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.metrics import read_metrics
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.envs.single import env_objects
 from minding.policies import ALGORITHMS, kernels
 from minding.training import session
 from minding.training.saved_agent import write_checksums
+from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 

@@ -271,7 +271,7 @@ def test_every_extra_that_a_page_or_a_message_names_exists():
 
 def test_every_page_and_command_that_a_message_names_exists():
     from minding.cli import cli
-    from minding.cli.docs import pages
+    from minding.cli.listing import pages
 
     text = library_text()
     named = set(re.findall(r"\b(?:docs/|see (?:docs/)?)([\w/]+)\.md\b", text))

@@ -13,8 +13,8 @@ from minding import training
 from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.errors import LaneError
-from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
+from proofs.fingerprint import fingerprint, tables_fingerprint
 
 pytestmark = [pytest.mark.slow, pytest.mark.eager]
 

@@ -21,10 +21,10 @@ from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_
 from minding.engine.config.limits import run_length
 from minding.engine.errors import MissingExtraError
 from minding.engine.run import checkpoints
-from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.policies import ALGORITHMS, get_algorithm
 from minding.training import session
+from proofs.fingerprint import fingerprint, tables_fingerprint
 
 CASES = {
     case: (algorithm, *what)

@@ -12,9 +12,9 @@ from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.errors import CheckpointError, ConfigError
-from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import rollout_queue
+from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 

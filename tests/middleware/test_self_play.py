@@ -9,13 +9,13 @@ from minding.engine.buffers import ReplayBuffer
 from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field
 from minding.engine.errors import CheckpointError, FieldError, GameError, MiddlewareError, NonFiniteError, ShapeError
-from minding.engine.run.fingerprint import fingerprint
 from minding.engine.search.puct import PuctOptions, puct
 from minding.engine.types import LaneContext
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.middleware import SelfPlayCollector, episode_pusher, symmetry_enhancer
 from minding.middleware.self_play import RunningGames
+from proofs.fingerprint import fingerprint
 
 
 class Prefers:

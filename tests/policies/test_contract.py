@@ -22,12 +22,12 @@ from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, ConfigError, MindingError, NonFiniteError, SpaceError
 from minding.engine.process.compiled import RecompileWarning
 from minding.engine.process.runtime import ms, nn
-from minding.engine.run.fingerprint import fingerprint
 from minding.engine.types import LaneContext, LearnOutput
 from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.core.acting_network import acting_network
 from minding.policies.export.reader import draw_memory
 from minding.policies.learning.update import LearnGuard
+from proofs.fingerprint import fingerprint
 
 STEPS, BATCH, ROWS = 2, 8, 33
 CASES = {

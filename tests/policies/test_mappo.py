@@ -16,7 +16,7 @@ from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
 from minding.engine.process.runtime import assign
 from minding.engine.types import LaneContext
-from minding.middleware.gae_estimator import rows_with_advantages
+from minding.middleware.return_estimators import rows_with_advantages
 from minding.policies.core.acting_network import acting_network
 from minding.policies.families.central_critic import PopArt
 from minding.policies.mappo import MAPPO

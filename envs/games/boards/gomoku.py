@@ -4,7 +4,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError
 from minding.engine.types import Array, State
-from minding.envs.games.boards.symmetry import square_symmetries
+from minding.envs.games.boards import square_symmetries
 
 LINE = 5
 SIZE = 15

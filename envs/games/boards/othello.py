@@ -4,7 +4,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError
 from minding.engine.types import Array, State
-from minding.envs.games.boards.symmetry import turned
+from minding.envs.games.boards import turned
 
 SIZE = 8
 _MOST = 26

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minding.engine.types import Array, State
-from minding.envs.games.boards.symmetry import square_symmetries
+from minding.envs.games.boards import square_symmetries
 
 _SQUARES = np.arange(9)
 _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))

@@ -10,10 +10,9 @@ from minding import __version__
 from minding.cli.common import echo
 from minding.cli.compare import compare, plot, report
 from minding.cli.data import data
-from minding.cli.docs import docs
 from minding.cli.doctor import check_env, doctor
 from minding.cli.evaluate import evaluate, export, play, record
-from minding.cli.listing import list_known
+from minding.cli.listing import docs, list_known
 from minding.cli.status import pool, status
 from minding.cli.train import resume, train
 from minding.cli.tune import tune

@@ -1,4 +1,4 @@
-"""What a trained agent can do: `minding eval`, `minding record`, `minding play` and `minding export`."""
+"""Commands for a trained agent: `minding eval`, `minding record`, `minding play` and `minding export`."""
 
 from __future__ import annotations
 

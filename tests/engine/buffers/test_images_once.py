@@ -12,9 +12,9 @@ from minding.engine.buffers import ring as storage
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ShapeError
-from minding.engine.run.fingerprint import fingerprint
 from minding.middleware import data_pusher, nstep_reward_enhancer
 from minding.policies import get_policy_class
+from proofs.fingerprint import fingerprint
 
 PIXELS = (1, 2, 2)
 FIELDS = {

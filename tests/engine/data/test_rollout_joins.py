@@ -17,7 +17,7 @@ from minding.engine.data.rollout_joins import CannotJoin, join_shards, last_rows
 from minding.engine.errors import ShapeError
 from minding.engine.types import EpisodeEnd
 from minding.middleware.data_pusher import sequence_columns, transitions
-from minding.middleware.gae_estimator import rows_with_advantages
+from minding.middleware.return_estimators import rows_with_advantages
 from minding.middleware.trainer import sequences
 
 BY_ENV = ("action", "reward", "terminated", "truncated", "valid", "bootstrap_row", "fresh", "ready")

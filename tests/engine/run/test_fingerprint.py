@@ -3,8 +3,8 @@
 import numpy as np
 
 from minding.engine.checkpoint import BlockArray
-from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
+from proofs.fingerprint import fingerprint, tables_fingerprint
 
 
 def state(**changes):

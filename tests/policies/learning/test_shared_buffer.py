@@ -12,9 +12,9 @@ from minding.engine.chain.middleware import declare
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import ChainError, ShapeError
-from minding.engine.run.fingerprint import fingerprint
 from minding.middleware import OffPolicyLearner, data_pusher
 from minding.policies import get_policy_class
+from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 

@@ -7,9 +7,9 @@ from float64_networks import gradients, params
 from of_algorithms import constant
 
 from minding.engine.errors import NonFiniteError
-from minding.engine.run.fingerprint import fingerprint
 from minding.policies import get_algorithm, get_policy_class, kernels
 from minding.policies.learning.optim import STATISTICS
+from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 
