@@ -19,7 +19,8 @@ from pathlib import Path
 from minding import Agent, load
 from minding.configs import load_named
 from minding.engine.run.run_dir import RunDir
-from minding.training.evaluation import Evaluation, film_episode, final_evaluation
+from minding.training.evaluation import Evaluation, final_evaluation
+from minding.training.film import film_episode
 from minding.training.saved_agent import save_policy
 from proofs import pages as proof_pages
 from proofs.runs import LEARNING, ROOT, Job, Record, Results, RunFailed, run_learning
