@@ -487,7 +487,7 @@ class PlanningActor(Actor):
     exploring, the search draws Gumbel noise at the root; the improved policy is recorded as `search_policy`. A share of
     the actions is uniformly random instead, and recorded as `strayed`.
 
-    Network outputs: see `networks.planning.PlanningNetwork`.
+    Network outputs: see `muzero.PlanningNetwork`.
 
     Args:
       options: settings of the search.

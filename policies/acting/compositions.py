@@ -17,7 +17,7 @@ from minding.policies.acting.numpy_layers import Activated, Composition, Hidden
 
 
 class BatchRenorm(Composition):
-    """Normalization by moving averages, see `networks.batch_renorm`."""
+    """Normalization by moving averages, see `crossq`."""
 
     made_of = "weight bias mean variance epsilon"
 
