@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.fingerprint import fingerprint, tables_fingerprint
 from minding import training
 from minding.configs import compile_run, load_preset
 from minding.engine import OnlineRLContext, Task, declare
@@ -39,7 +40,6 @@ from minding.engine.lanes.ray.cluster import _stay_within_this_machine
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import LaneContext
 from minding.training.session import Session
-from proofs.fingerprint import fingerprint, tables_fingerprint
 
 _MB = 1 << 20
 _WORKERS = 8

@@ -20,13 +20,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.fingerprint import fingerprint, tables_fingerprint
 from minding.configs import PRESETS, compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.errors import MissingExtraError
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_algorithm
 from proofs import pages as proof_pages
-from proofs.fingerprint import fingerprint, tables_fingerprint
 from proofs.runs import Job, Record, Results, RunFailed, head_of, last_run
 
 ROOT = Path(__file__).resolve().parent.parent

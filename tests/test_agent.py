@@ -20,6 +20,7 @@ from of_algorithms import SMALL, environment, recorded, short_run
 from safetensors.numpy import save_file
 
 import minding
+from benchmarks.fingerprint import fingerprint
 from minding import training
 from minding.cli import run as command
 from minding.configs import compile_run
@@ -46,7 +47,6 @@ from minding.envs.single import env_objects
 from minding.policies import ALGORITHMS, kernels
 from minding.training import session
 from minding.training.saved_agent import write_checksums
-from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 

@@ -9,12 +9,12 @@ import importlib.util
 import pytest
 from of_algorithms import SMALL, different, short_run
 
+from benchmarks.fingerprint import fingerprint, tables_fingerprint
 from minding import training
 from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.errors import LaneError
 from minding.engine.run.run_dir import RunDir
-from proofs.fingerprint import fingerprint, tables_fingerprint
 
 pytestmark = [pytest.mark.slow, pytest.mark.eager]
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from of_algorithms import SMALL, constant, different, environment, has, is_offline, length, recorded, short_run
 
+from benchmarks.fingerprint import fingerprint, tables_fingerprint
 from minding import training
 from minding.configs import PRESETS, compile_run, load_preset
 from minding.configs.chains import get_chain
@@ -24,7 +25,6 @@ from minding.engine.run import checkpoints
 from minding.engine.run.run_dir import RunDir
 from minding.policies import ALGORITHMS, get_algorithm
 from minding.training import session
-from proofs.fingerprint import fingerprint, tables_fingerprint
 
 CASES = {
     case: (algorithm, *what)

@@ -7,6 +7,7 @@ import pytest
 from fakes import refuses
 from streams import Stream
 
+from benchmarks.fingerprint import fingerprint
 from minding import training
 from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
@@ -14,7 +15,6 @@ from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import rollout_queue
-from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fakes import dict_of, discrete, mask_of, space_of
 
+from benchmarks.fingerprint import fingerprint
 from minding.engine import Config, OnlineRLContext
 from minding.engine.buffers import ReplayBuffer
 from minding.engine.data import obs_trees
@@ -15,7 +16,6 @@ from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.middleware import SelfPlayCollector, episode_pusher, symmetry_enhancer
 from minding.middleware.self_play import RunningGames
-from proofs.fingerprint import fingerprint
 
 
 class Prefers:

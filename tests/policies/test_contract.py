@@ -17,6 +17,7 @@ import pytest
 from fakes import IMAGE, VECTOR, Batches, composite, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
+from benchmarks.fingerprint import fingerprint
 from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, ConfigError, MindingError, NonFiniteError, SpaceError
@@ -27,7 +28,6 @@ from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.core.acting_network import acting_network
 from minding.policies.export.reader import draw_memory
 from minding.policies.learning.update import LearnGuard
-from proofs.fingerprint import fingerprint
 
 STEPS, BATCH, ROWS = 2, 8, 33
 CASES = {

@@ -6,7 +6,7 @@ import pytest
 from fakes import VECTOR, dict_of, discrete, space_of
 from float64_networks import categorical, scores, state_value
 
-from proofs.fingerprint import fingerprint
+from benchmarks.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 

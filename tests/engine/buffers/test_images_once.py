@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import Stream
 
+from benchmarks.fingerprint import fingerprint
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.buffers import ring as storage
 from minding.engine.chain.context import OnlineRLContext
@@ -14,7 +15,6 @@ from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ShapeError
 from minding.middleware import data_pusher, nstep_reward_enhancer
 from minding.policies import get_policy_class
-from proofs.fingerprint import fingerprint
 
 PIXELS = (1, 2, 2)
 FIELDS = {

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from benchmarks.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.checkpoint import BlockArray
 from minding.engine.run.run_dir import RunDir
-from proofs.fingerprint import fingerprint, tables_fingerprint
 
 
 def state(**changes):

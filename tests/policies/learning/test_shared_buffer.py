@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fakes import rows_of, tiny_config
 
+from benchmarks.fingerprint import fingerprint
 from minding.engine.buffers import Priority, ReplayBuffer
 from minding.engine.chain.check import check_chain
 from minding.engine.chain.context import OnlineRLContext
@@ -14,7 +15,6 @@ from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import ChainError, ShapeError
 from minding.middleware import OffPolicyLearner, data_pusher
 from minding.policies import get_policy_class
-from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 

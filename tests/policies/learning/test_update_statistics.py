@@ -6,10 +6,10 @@ from fakes import VECTOR, Batches, action_of, rows_of, set_rate
 from float64_networks import gradients, params
 from of_algorithms import constant
 
+from benchmarks.fingerprint import fingerprint
 from minding.engine.errors import NonFiniteError
 from minding.policies import get_algorithm, get_policy_class, kernels
 from minding.policies.learning.optim import STATISTICS
-from proofs.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 
