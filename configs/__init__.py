@@ -164,6 +164,7 @@ def compile_run(
     limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", **limits)
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
+    algorithm.check_learners(cfg.lanes.learners)
     check_known(cfg.chain)
     check_settings(cfg)
     return cfg

@@ -44,7 +44,6 @@ class A2C(ActorCriticPolicy):
     step_class = A2CCell
     scalar_fields = ("log_prob", "advantage", "return")
     host_fields = ("advantage",)
-    several_learners = True
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         return Inputs({"advantage": self.advantage(batch)}, self.constants(progress))

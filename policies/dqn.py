@@ -19,4 +19,3 @@ class DQN(ActionValuePolicy):
     name = "dqn"
     step_class = ExpectedQLearning
     network_class = QNetwork
-    several_learners = True

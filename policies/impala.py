@@ -90,7 +90,6 @@ class IMPALA(ActorCriticPolicy):
     scalar_fields = NUMBERS
     # V-trace needs values of the current network, not of the acting network.
     record_fields = ("log_prob",)
-    several_learners = True
 
     @property
     def row_fields(self) -> dict[str, Field]:

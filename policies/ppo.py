@@ -109,7 +109,6 @@ class PPO(ActorCriticPolicy):
     step_class = PPOCell
     scalar_fields = ("log_prob", "value", "advantage", "return")
     host_fields = ("advantage",)
-    several_learners = True
 
     def learn(self, batch: IndexedBatch, progress: float | Array = 0.0) -> LearnOutput:
         output = super().learn(batch, progress)

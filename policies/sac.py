@@ -32,7 +32,6 @@ class SAC(SquashedGaussianPolicy):
 
     name = "sac"
     step_class = SACCell
-    several_learners = True
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         shape = (*batch.index.shape, self.action_size)

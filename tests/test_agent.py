@@ -15,6 +15,7 @@ import threading
 import gymnasium
 import numpy as np
 import pytest
+from fresh import run_fresh
 from gymnasium import spaces
 from of_algorithms import SMALL, environment, recorded, short_run
 from safetensors.numpy import save_file
@@ -111,6 +112,23 @@ def test_threads_that_build_or_learn_at_once_are_refused(tmp_path, monkeypatch):
     assert len(errors) == 2
     assert all("serves one thread at a time" in str(error.value) for error in errors)
     assert other.learn(128).env_step == 128
+
+
+ENDS = """
+import threading, time, minding
+agent = minding.Agent("dqn", "CartPole-v1", seed=2, hidden=[8])
+agent.learn(128)
+threading.Thread(target=agent.learn, args=(10**6,), daemon=True).start()
+time.sleep(0.5)
+print("ends")
+"""
+
+
+@pytest.mark.slow
+def test_a_process_ends_while_a_daemon_thread_learns(tmp_path, monkeypatch):
+    # MindSpore aborts a process whose static objects are gone while it computes.
+    monkeypatch.chdir(tmp_path)
+    assert run_fresh(ENDS, quiet=False)[-1] == "ends"
 
 
 def test_a_folder_made_current_is_not_the_users_in_a_thread(tmp_path, monkeypatch):

@@ -13,13 +13,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-import yaml
-
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.limits import set_length
 from minding.engine.config.options import Option, opt, plain, setting_at, short
 from minding.engine.config.section import Section
-from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
+from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml, yaml_of
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text, replace
 
@@ -288,7 +286,7 @@ def save_config(cfg: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
 
 def config_text(cfg: Mapping[str, Any]) -> str:
     """A configuration as YAML with plain types."""
-    return yaml.safe_dump(plain(cfg), sort_keys=False)
+    return yaml_of(plain(cfg))
 
 
 def load_config(path: str | os.PathLike[str], example: str = "exp_name: mine") -> Config:

@@ -1,4 +1,4 @@
-"""Reads YAML that anyone may have written, in bounded time and memory."""
+"""Reads YAML that anyone may have written, in bounded time and memory, and writes it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ _MAX_VALUES = 50_000
 _MAX_TEXT, _MAX_BITS = 10_000, 1024
 
 
+_BYTE = re.compile(r"\\(?:u|U0000)[dD][cC][89a-fA-F]")
+"""The escape of a character by which Python stands for a byte of a file's name that is not text."""
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Safe loader that also reads 1e-3 as a number, where YAML 1.1 wants 1.0e-3."""
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+class _ByteLoader(yaml.SafeLoader):
+    """The same, slower, for texts with a `_BYTE`, which the library in C refuses."""
 
 
 def _whole_number(loader: Any, node: yaml.Node) -> int:
@@ -34,7 +37,16 @@ def _whole_number(loader: Any, node: yaml.Node) -> int:
     return number
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+class _Dumper(yaml.SafeDumper):
+    """Puts a text in quotes that a loader would take for a number."""
+
+
+for _reader in (_Loader, _ByteLoader):
+    _reader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+for _each in (_Loader, _ByteLoader, _Dumper):
+    _each.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+    )
 
 
 def parse_yaml(text: str) -> Any:
@@ -45,8 +57,9 @@ def parse_yaml(text: str) -> Any:
         aliases expanded) than any configuration.
     """
     try:
-        _check_bounds(text)
-        loader = _Loader(text)
+        kind: Any = _ByteLoader if _BYTE.search(text) else _Loader
+        _check_bounds(text, kind)
+        loader = kind(text)
         try:
             node = loader.get_single_node()
             _check_keys(node, set())
@@ -90,13 +103,13 @@ def _kind(key: yaml.ScalarNode) -> str:
     return {"bool": "boolean", "int": "number", "float": "number", "timestamp": "date"}.get(name, name)
 
 
-def _check_bounds(text: str) -> None:
+def _check_bounds(text: str, kind: Any) -> None:
     """Counts values and characters as they will be once every alias is a copy, without making any."""
     if len(text) > MAX_BYTES:
         raise ValueError(f"the text has {len(text):,} characters, but at most {MAX_BYTES:,} are read")
     totals, names = [(0, 0)], [""]
     anchors: dict[str, tuple[int, int]] = {}
-    for event in yaml.parse(text, _Loader):
+    for event in yaml.parse(text, kind):
         if isinstance(event, yaml.CollectionStartEvent):
             totals.append((1, 0))
             names.append(event.anchor or "")
@@ -122,6 +135,12 @@ def _check_bounds(text: str) -> None:
         if values > _MAX_VALUES or characters > MAX_BYTES:
             what = f"{_MAX_VALUES:,} values" if values > _MAX_VALUES else f"{MAX_BYTES:,} characters"
             raise ValueError(f"more than {what}, with aliases expanded")
+
+
+def yaml_of(tree: Any) -> str:
+    """A tree of plain types as YAML, which `parse_yaml` reads back as it was."""
+    text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=False)
+    return text
 
 
 def one_line(value: Any) -> str:

@@ -1,10 +1,13 @@
 """Compiled cells: run without look-ups, guarded against recompilation, and freed when their owner is gone."""
 
+import atexit
+import functools
 import gc
 import importlib
 import inspect
 import os
 import re
+import sys
 import threading
 import time
 import types
@@ -17,14 +20,37 @@ from typing import Any
 from minding.engine.error_origin import is_of_libraries
 from minding.engine.errors import CodeError, MindingError
 from minding.engine.process import floats
-from minding.engine.process.runtime import is_loaded, load, run_small_graph
+from minding.engine.process.runtime import is_loaded, load, run_small_graph, take_turn
 
 _FRAME = re.compile(r"^# \d+ In file (.+?):(\d+)", re.MULTILINE)
 """A frame in MindSpore's account of a compilation that failed."""
 _MOST_READ = 1 << 16
 _one_thread = threading.RLock()
 """MindSpore fails when it runs or compiles graphs in two threads at the same time."""
+_GLANCE = 0.02  # s
+_LONGEST_END = 60.0
+"""Seconds for which the end of the process waits for another thread, which may be compiling."""
 _NO_MEMORY = re.compile(r"Memory isn't enough.*alloc size: (\d+)B")
+
+
+@functools.cache
+def _end_alone() -> None:
+    """At the end of the process stops its daemon threads before their next graph: MindSpore would abort."""
+    atexit.register(_stop_others)
+
+
+def _stop_others() -> None:
+    deadline = time.monotonic() + _LONGEST_END
+    # For good: a graph that runs is waited for, and the next one waits.
+    if _one_thread.acquire(timeout=_LONGEST_END):
+        while not take_turn() and not _others_wait() and time.monotonic() < deadline:
+            time.sleep(_GLANCE)
+
+
+def _others_wait() -> bool:
+    """Whether another thread waits for this one in a call of a graph."""
+    own = threading.get_ident()
+    return any(frame.f_code.co_filename == __file__ for k, frame in sys._current_frames().items() if k != own)
 
 
 class RecompileWarning(UserWarning):
@@ -52,6 +78,8 @@ class Compiled:
         self._name = name
         self._expected = expected
         self._tensor = load().Tensor
+        # Called before MindSpore's own functions, because MindSpore has been loaded.
+        _end_alone()
         self._graphs: dict[tuple[Any, ...], Callable[[tuple[Any, ...]], Any] | None] = {}
         self._last: tuple[Any, ...] | None = None
 

@@ -144,6 +144,11 @@ def computing() -> Iterator[None]:
         _turn.release()
 
 
+def take_turn() -> bool:
+    """Lets no other thread build or train from now on; returns whether none does."""
+    return _turn.acquire(blocking=False)
+
+
 def _forked() -> None:
     if _state.prepared is not None:
         _state.forked, _state.module, _state.prepared = True, None, None

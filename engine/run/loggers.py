@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
 from minding.engine.config.named import is_named, load_code
 from minding.engine.config.options import plain
+from minding.engine.config.yaml_text import yaml_of
 from minding.engine.console import console_logger
 from minding.engine.error_origin import building, places_of, user_location
 from minding.engine.errors import MissingExtraError
@@ -146,9 +145,14 @@ class TensorBoardWriter:
         from tensorboardX.summary import hparams, text
 
         tree = plain(settings)
-        listing = "".join(f"    {line}\n" for line in yaml.safe_dump(tree, sort_keys=False).splitlines())
+        listing = "".join(f"    {line}\n" for line in yaml_of(tree).splitlines())
         self._write_event(step=step, summary=text("settings", listing))
-        for summary in hparams(dict(flat(tree)), {EVAL_RETURN: 0.0}):
+        # The name of a folder may have bytes that are not text.
+        values = {
+            key: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+            for key, value in flat(tree)
+        }
+        for summary in hparams(values, {EVAL_RETURN: 0.0}):
             self._write_event(step=step, summary=summary)
 
     def write(self, row: Mapping[str, float], step: int) -> None:

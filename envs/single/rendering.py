@@ -21,9 +21,21 @@ def choose_renderer() -> None:
     os.environ["MUJOCO_GL"] = _OFF
     for name, library in _LIBRARIES.items():
         with contextlib.suppress(OSError):
-            ctypes.CDLL(library)
-            os.environ["MUJOCO_GL"] = name
-            return
+            if _draws(ctypes.CDLL(library)):
+                os.environ["MUJOCO_GL"] = name
+                return
+
+
+def _draws(library: ctypes.CDLL) -> bool:
+    """Whether a library can draw: EGL is of no use without a device, such as where a container lacks the driver."""
+    if not hasattr(library, "eglGetProcAddress"):
+        return True
+    library.eglGetProcAddress.restype = ctypes.c_void_p
+    query, count = library.eglGetProcAddress(b"eglQueryDevicesEXT"), ctypes.c_int()
+    if query:
+        kind = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+        kind(query)(0, None, ctypes.byref(count))
+    return count.value > 0
 
 
 def reason_against(env: Any) -> str:
@@ -32,6 +44,6 @@ def reason_against(env: Any) -> str:
     if os.environ.get("MUJOCO_GL") != _OFF or not any("mujoco" in name or "dm_control" in name for name in names):
         return ""
     return (
-        "MuJoCo cannot draw images without a display, EGL or OSMesa: install libegl1 or libosmesa6 (apt-get install "
-        "libegl1), and leave MUJOCO_GL unset"
+        "MuJoCo cannot draw images without a display, a device of EGL, or OSMesa: install libegl1 with libegl-mesa0, "
+        "or libosmesa6 (apt-get install libegl1 libegl-mesa0), and leave MUJOCO_GL unset"
     )

@@ -26,6 +26,7 @@ from minding.engine.config.options import short
 from minding.engine.errors import ConfigError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.single.minigrid import MiniGrid
+from minding.envs.single.rendering import reason_against
 from minding.envs.spaces.actions import JoinedActions
 
 AnyEnv: TypeAlias = "gymnasium.Env[Any, Any]"
@@ -146,10 +147,12 @@ def pixels(env: AnyEnv) -> AnyEnv:
     """Replaces the observation by the image that the environment renders, uint8 ``(H, W, 3)``.
 
     Raises:
-      ConfigError: the environment was not made with ``render_mode='rgb_array'``.
+      ConfigError: the environment was not made with ``render_mode='rgb_array'``, or cannot draw here.
     """
     if env.render_mode != "rgb_array":
         raise ConfigError(f"env.wrappers: pixels needs env.env_kwargs.render_mode=rgb_array, got {env.render_mode!r}")
+    if unable := reason_against(env):
+        raise ConfigError(f"env.wrappers: pixels: {unable}")
     return AddRenderObservation(env, render_only=True)
 
 

@@ -79,8 +79,6 @@ class BasePolicy:
     """Row fields that only `inputs` reads; gradient steps do not."""
     update_class: ClassVar[type[Update]] = Update
     """The class of the compiled gradient steps."""
-    several_learners: ClassVar[bool] = False
-    """Whether several learners may divide minibatches: the loss is a mean over rows (`Optimizer.of_all_learners`)."""
     counts_steps: ClassVar[bool] = False
     """Whether the number of gradient steps, `learn_steps`, is part of the state."""
 
@@ -177,9 +175,10 @@ class BasePolicy:
         """
         if learners == 1:
             return self.undivided
-        if not self.several_learners or self.root.watched is not None:
-            why = f", with a limit of {self.root.watched}," if self.several_learners else ""
-            raise ConfigError(f"lanes.learners={learners}: {self.name}{why} learns in one process only; use 1")
+        self.algorithm.check_learners(learners)
+        if self.root.watched is not None:
+            why = f"with a limit of {self.root.watched}"
+            raise ConfigError(f"lanes.learners={learners}: {self.name}, {why}, learns in one process only; use 1")
         others = learners_of(learners) if is_main() else None
         # Its operators belong to the group that exists when they are made.
         self.root.optim.average(learners)

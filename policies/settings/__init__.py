@@ -20,7 +20,7 @@ from minding.engine.config.config import PolicySection
 from minding.engine.config.options import setting_at
 from minding.engine.config.space import Choice, Range
 from minding.engine.data.action_trees import COMPOSITE
-from minding.engine.errors import SpaceError
+from minding.engine.errors import ConfigError, SpaceError
 from minding.policies.settings import other_libraries
 
 SINGLE_ACTIONS = ("discrete", "multi_discrete", "box")
@@ -72,6 +72,8 @@ class Algorithm:
     """Number of choices of the composite actions in which the algorithm can act; None: any."""
     agents: Literal["one", "any", "several"] = "one"
     """Number of agents for which the algorithm learns: one, any number, or a team of several."""
+    several_learners: bool = False
+    """Whether several learners may divide minibatches: the loss is a mean over rows (`Optimizer.of_all_learners`)."""
     variant_of: str = ""
     """Name of the algorithm whose policy this algorithm uses, if only its settings differ."""
     needs: tuple[str, ...] = ()
@@ -140,6 +142,15 @@ class Algorithm:
                 f"policy.type={self.name!r} learns for one agent, but {where} has {len(spec['agents']['names'])}: "
                 "choose another algorithm, such as 'ppo', whose agents share their parameters"
             )
+
+    def check_learners(self, count: int) -> None:
+        """Refuses several learners for an algorithm whose minibatches cannot be divided.
+
+        Raises:
+          ConfigError: names the setting.
+        """
+        if count > 1 and not self.several_learners:
+            raise ConfigError(f"lanes.learners={count}: {self.name} learns in one process only; use 1")
 
     def _acting_in(self, kind: str) -> str:
         """The algorithms that act in any space of this kind and run in the same chain; if there are none, those for any

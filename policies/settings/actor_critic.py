@@ -179,10 +179,10 @@ _SCALED = {"normalize_reward": True}
 ALGORITHMS = (
     Algorithm("pg", "PG", PGSettings, ANY_ACTIONS, "monte_carlo"),
     Algorithm("ac", "AC", ACSettings, ANY_ACTIONS, "on_policy"),
-    Algorithm("a2c", "A2C", A2CSettings, ANY_ACTIONS, "on_policy", agents="any"),
+    Algorithm("a2c", "A2C", A2CSettings, ANY_ACTIONS, "on_policy", agents="any", several_learners=True),
     Algorithm("a3c", "A3C", A3CSettings, ANY_ACTIONS, "single_step"),
-    Algorithm("ppo", "PPO", PPOSettings, ANY_ACTIONS, "on_policy", agents="any", env=_SCALED),
+    Algorithm("ppo", "PPO", PPOSettings, ANY_ACTIONS, "on_policy", agents="any", env=_SCALED, several_learners=True),
     Algorithm("ppg", "PPG", PPGSettings, ANY_ACTIONS, "on_policy", env=_SCALED),
     Algorithm("trpo", "TRPO", TRPOSettings, ANY_ACTIONS, "on_policy"),
-    Algorithm("impala", "IMPALA", IMPALASettings, ANY_ACTIONS, "trajectory"),
+    Algorithm("impala", "IMPALA", IMPALASettings, ANY_ACTIONS, "trajectory", several_learners=True),
 )

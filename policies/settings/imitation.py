@@ -152,9 +152,9 @@ class DiscreteSQILSettings(CriticSettings):
 
 ALGORITHMS = (
     Algorithm("bc", "BC", BCSettings, ANY_ACTIONS, "offline", "train_iter"),
-    Algorithm("gail", "PPO", GAILSettings, SINGLE_ACTIONS, "recorded_reward", variant_of="ppo"),
-    Algorithm("airl", "PPO", AIRLSettings, SINGLE_ACTIONS, "recorded_reward", variant_of="ppo"),
-    Algorithm("trex", "PPO", TREXSettings, SINGLE_ACTIONS, "recorded_reward", variant_of="ppo"),
-    Algorithm("sqil", "SAC", SQILSettings, BOX, "sqil", unit_box=True, variant_of="sac"),
+    Algorithm("gail", "PPO", GAILSettings, SINGLE_ACTIONS, "recorded_reward", several_learners=True, variant_of="ppo"),
+    Algorithm("airl", "PPO", AIRLSettings, SINGLE_ACTIONS, "recorded_reward", several_learners=True, variant_of="ppo"),
+    Algorithm("trex", "PPO", TREXSettings, SINGLE_ACTIONS, "recorded_reward", several_learners=True, variant_of="ppo"),
+    Algorithm("sqil", "SAC", SQILSettings, BOX, "sqil", unit_box=True, several_learners=True, variant_of="sac"),
     Algorithm("discrete_sqil", "DiscreteSAC", DiscreteSQILSettings, DISCRETE, "sqil", variant_of="discrete_sac"),
 )

@@ -213,7 +213,7 @@ class R2D2Settings(QSettings):
 _OF_SEQUENCES = {"learn.batch_size": Choice.of(16, 32, 64)}
 
 ALGORITHMS = (
-    Algorithm("dqn", "DQN", DQNSettings, DISCRETE, "off_policy"),
+    Algorithm("dqn", "DQN", DQNSettings, DISCRETE, "off_policy", several_learners=True),
     Algorithm("c51", "C51", C51Settings, DISCRETE, "off_policy"),
     Algorithm("qrdqn", "QRDQN", QRDQNSettings, DISCRETE, "off_policy"),
     Algorithm("iqn", "IQN", IQNSettings, DISCRETE, "off_policy"),

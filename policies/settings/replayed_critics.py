@@ -213,7 +213,7 @@ class DiscreteSACSettings(CriticSettings):
 ALGORITHMS = (
     Algorithm("ddpg", "DDPG", DDPGSettings, BOX, "off_policy", unit_box=True),
     Algorithm("td3", "TD3", TD3Settings, BOX, "off_policy", unit_box=True),
-    Algorithm("sac", "SAC", SACSettings, BOX, "off_policy", unit_box=True),
+    Algorithm("sac", "SAC", SACSettings, BOX, "off_policy", unit_box=True, several_learners=True),
     Algorithm("redq", "REDQ", REDQSettings, BOX, "off_policy", unit_box=True),
     Algorithm("crossq", "CrossQ", CrossQSettings, BOX, "off_policy", unit_box=True),
     Algorithm("pdqn", "PDQN", PDQNSettings, (COMPOSITE,), "off_policy", unit_box=True, choices=1),

@@ -285,7 +285,7 @@ ALGORITHMS = (
     _values("wqmix", WQMIXSettings),
     _values("qtran", QTRANSettings),
     _team("coma", "COMA", COMASettings, DISCRETE, "trajectory", needs=_STATE),
-    _team("ippo", "PPO", IPPOSettings, ANY_ACTIONS, "on_policy", variant_of="ppo"),
+    _team("ippo", "PPO", IPPOSettings, ANY_ACTIONS, "on_policy", several_learners=True, variant_of="ppo"),
     _team("mappo", "MAPPO", MAPPOSettings, ANY_ACTIONS, "on_policy", needs=("global_state",)),
     _team("happo", "HAPPO", HAPPOSettings, SINGLE_ACTIONS, "on_policy", needs=_STATE),
     _team("maddpg", "MADDPG", MADDPGSettings, EITHER, "off_policy", unit_box=True),

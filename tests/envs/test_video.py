@@ -1,6 +1,8 @@
 """Videos of episodes."""
 
+import ctypes
 import re
+import types
 
 import gymnasium
 import numpy as np
@@ -160,9 +162,21 @@ def test_what_renders_no_pictures_is_refused(name, tmp_path):
         video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
 
 
+@pytest.mark.parametrize("devices", [None, 0, 1])
+def test_a_library_of_egl_draws_only_with_a_device(devices):
+    @ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+    def query(most, found, count):
+        count[0] = devices
+        return 1
+
+    address = None if devices is None else ctypes.cast(query, ctypes.c_void_p).value
+    assert rendering._draws(types.SimpleNamespace(eglGetProcAddress=lambda name: address)) == bool(devices)
+
+
 @pytest.mark.parametrize("vector", [False, True])
 def test_where_mujoco_cannot_draw_a_film_is_refused(vector, tmp_path, monkeypatch):
     pytest.importorskip("mujoco")
+    kwargs = {"render_mode": "rgb_array"}
     for name in ("MUJOCO_GL", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(rendering, "_LIBRARIES", {"egl": "libnowhere.so"})
@@ -173,6 +187,8 @@ def test_where_mujoco_cannot_draw_a_film_is_refused(vector, tmp_path, monkeypatc
             video.record_episodes(
                 env_objects.env_settings_of(made), FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5
             )
+    with pytest.raises(ConfigError, match=r"env.wrappers: pixels: MuJoCo .* install libegl1"):
+        env_factory(env_settings({"env_id": "Hopper-v5", "env_kwargs": kwargs, "wrappers": ["pixels"]}))()
 
 
 class Left:

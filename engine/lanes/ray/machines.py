@@ -109,7 +109,7 @@ def inspect(ray: Any, workers: int, cpus: int, address: str, places: Places) -> 
       The kinds of processor, this machine's first.
     Raises:
       ConfigError: there are not enough CPUs for a single worker, or a machine has other versions.
-      LaneError: a machine does not answer.
+      LaneError: no machine with enough CPUs answers; `places` leaves out those that do not.
     """
     nodes = [node for node in ray.nodes() if node["Alive"]]
     present = int(sum(node["Resources"].get("CPU", 0.0) for node in nodes))
@@ -133,13 +133,18 @@ def inspect(ray: Any, workers: int, cpus: int, address: str, places: Places) -> 
     for node in nodes:
         there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         answers.append(look.options(scheduling_strategy=there).remote(_PACKAGES))
-    found = {}
+    found, silent, left, deadline = {}, "", 0.0, time.monotonic() + _ANSWER
     for node, answer in zip(nodes, answers, strict=True):
         try:
-            found[_name(node)] = ray.get(answer, timeout=_ANSWER)
+            found[_name(node)] = ray.get(answer, timeout=max(0.0, deadline - time.monotonic()))
+            left += node["Resources"].get("CPU", 0.0)
         except ray.exceptions.RayError as error:
-            reason = str(error).splitlines()[-1]
-            raise LaneError(f"machine {_name(node)} of the cluster does not answer: {reason}") from error
+            # It may have died a moment ago: Ray takes up to 40 s to notice that.
+            silent = f"machine {_name(node)} of the cluster does not answer: {str(error).splitlines()[-1]}"
+            places.lost(node["NodeID"])
+            _log.warning("%s; workers start on the others", silent)
+    if left < cpus:
+        raise LaneError(f"{silent}; no other machine has a CPU for a worker")
     return compare(here, found)
 
 

@@ -12,14 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from minding.engine.config.compiler import RUN_SCHEMA, load_config
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.config.space import Choice, Range, Space, check_space, load_space
 from minding.engine.config.trust import own_text, save_own
-from minding.engine.config.yaml_text import one_line
+from minding.engine.config.yaml_text import one_line, yaml_of
 from minding.engine.errors import ConfigError
 from minding.engine.files import Folder, replace
 from minding.engine.paths import absolute
@@ -319,7 +317,7 @@ class StudyRuns(RunGroup):
         """
         super().prepare()
         if not (self.folder / _SPACE).exists():
-            replace(self.folder / _SPACE, yaml.safe_dump(_plain(self.space), sort_keys=False))
+            replace(self.folder / _SPACE, yaml_of(_plain(self.space)))
 
     @property
     def journal(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from minding.engine.checkpoint.store import MISFITS, arrays_of
 from minding.engine.config.config import Config
 from minding.engine.config.options import setting_at
 from minding.engine.config.trust import save_own, without_reach
+from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.data.scratch import Scratch
 from minding.engine.errors import CheckpointError, ConfigError, DataError
@@ -38,7 +38,6 @@ CHECKSUMS = "checksums.json"
 what the others mean."""
 _MAX_CHECKSUMS = 1 << 16
 _MAX_BYTES = 1 << 34
-_log = logging.getLogger("minding")
 
 
 def save_policy(
@@ -179,7 +178,7 @@ def _film(file: Path, cfg: Config, policy: Policy) -> bool:
     """Films an episode; returns whether that was possible."""
     reason = film_episode(file, cfg, policy)
     if reason is not None:
-        _log.info("saved without a video: %s", reason)
+        console_logger().info("saved without a video: %s", " ".join(reason.split()))
     return reason is None
 
 

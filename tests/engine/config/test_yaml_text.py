@@ -7,7 +7,7 @@ import time
 import pytest
 from fakes import refuses
 
-from minding.engine.config.compiler import fill_schema, load_config, opt, parse_overrides
+from minding.engine.config.compiler import config_text, fill_schema, load_config, opt, parse_overrides
 from minding.engine.config.yaml_text import one_line, parse_yaml
 from minding.engine.errors import ConfigError
 from minding.engine.files import read_bounded, read_text
@@ -107,8 +107,9 @@ def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "1e3", "null", "\U00020bb7\u00e9", "\U0001f600 '\"\\ud842\\", "\x7f\x85\u2028\t\n"]
+    "text", ["a", "1e3", "null", "\U00020bb7\u00e9", "\U0001f600 '\"\\ud842\\", "\x7f\x85\u2028\t\n", "l\udce9\udcff"]
 )
 def test_a_text_on_one_line_is_read_back_as_it_was(text):
     assert "\n" not in one_line(text)
     assert parse_yaml(one_line(text)) == text
+    assert parse_yaml(config_text({text: text})) == {text: text}

@@ -50,7 +50,10 @@ def scalars(folder):
 def test_tensorboard_shows_the_settings(tmp_path):
     writer = TensorBoardWriter(tmp_path / "tb")
     policy = {"type": "ppo", "learn": {"learning_rate": 3e-4}, "model": {"hidden": [64, 64]}}
-    writer.open({"seed": 3, "env": {"spec": {"obs": {"shape": [4]}}}, "policy": policy}, step=0)
+    # A folder's name may have a byte that is not text.
+    writer.open(
+        {"seed": 3, "run": {"out_dir": "l\udce9"}, "env": {"spec": {"obs": {"shape": [4]}}}, "policy": policy}, step=0
+    )
     writer.close()
     from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
@@ -62,6 +65,7 @@ def test_tensorboard_shows_the_settings(tmp_path):
     ).session_start_info
     assert {name: value.string_value or value.number_value for name, value in begun.hparams.items()} == {
         "seed": 3.0,
+        "run.out_dir": "l\\udce9",
         "policy.type": "ppo",
         "policy.learn.learning_rate": 3e-4,
         "policy.model.hidden": "[64, 64]",

@@ -154,25 +154,25 @@ def test_a_part_weighs_as_much_as_its_share_of_rows():
     np.testing.assert_allclose(shares, [[[1 / 3], [0.0]], [[2 / 3], [0.0]]], rtol=1e-6)
 
 
+TWO = {"lanes.learners": 2}
+
+
 def test_what_cannot_be_divided_says_so(monkeypatch):
     refuses(
         ConfigError,
         ("lanes.learners=2 does not divide the 3 rows", lambda: divided(batch_of([[0, 1, 2]]), Inputs(), 2)),
-        (
-            "lanes.learners=2: pg learns in one process only",
-            lambda: get_policy_class("pg")(tiny_config("pg", **{"lanes.learners": 2})),
-        ),
+        # Before a folder exists, and for a configuration that another function has compiled.
+        ("lanes.learners=8: coma learns in one", lambda: compile_run("battle_coma", ["lanes.learners=8"])),
+        ("lanes.learners=2: pg learns in one", lambda: get_policy_class("pg")(tiny_config("pg", **TWO))),
         (
             "with a limit of approx_kl",
-            lambda: get_policy_class("ppo")(
-                tiny_config("ppo", **{"lanes.learners": 2, "policy.learn.target_kl": 0.01})
-            ),
+            lambda: get_policy_class("ppo")(tiny_config("ppo", **TWO, **{"policy.learn.target_kl": 0.01})),
         ),
     )
     monkeypatch.setenv("MS_ROLE", "MS_WORKER")
     monkeypatch.setenv("MS_WORKER_NUM", "4")
     with pytest.raises(ConfigError, match="msrun has started 4 processes"):
-        training.join_msrun(tiny_config("ppo", **{"lanes.learners": 2}))
+        training.join_msrun(tiny_config("ppo", **TWO))
 
 
 @pytest.mark.slow

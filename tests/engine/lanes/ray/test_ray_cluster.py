@@ -105,6 +105,18 @@ def test_workers_share_the_cpus_and_move_to_a_new_machine(cluster, monkeypatch, 
 
 
 @pytest.mark.slow
+def test_a_run_starts_without_a_machine_that_has_just_died(cluster, caplog):
+    lanes = {"collectors": 2, "max_staleness": 1}
+    dead = cluster.add_node(num_cpus=4)
+    # Ray does not see it yet, as if it had lost its network.
+    os.kill(dead.all_processes["raylet"][0].process.pid, signal.SIGSTOP)
+    found = run(6, lanes_of(cluster, **lanes))
+    cluster.remove_node(dead, allow_graceful=False)
+    assert found.rows == run(6, {**lanes, "transport": "threads"}).rows
+    assert "of the cluster does not answer: " in caplog.text
+
+
+@pytest.mark.slow
 def test_a_worker_runs_on_a_machine_that_offers_its_resources(cluster):
     special = cluster.add_node(num_cpus=0, resources={"NPU": 1})
     raylet, parents = special.all_processes["raylet"][0].process.pid, set()
