@@ -34,11 +34,7 @@ MOST_ROWS = 100_000_000
 
 
 def check_settings(cfg: Config) -> None:
-    """Refuses settings whose run could not start, or would end before some of them take effect.
-
-    Raises:
-      ConfigError: settings do not fit; the message names the keys and a value that fits.
-    """
+    """Refuses settings whose run could not start, or would end before some of them take effect."""
     _check_single_instance(cfg)
     _check_shards(cfg)
     _check_rollout(cfg)

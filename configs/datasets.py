@@ -22,11 +22,7 @@ from minding.engine.paths import absolute
 
 
 def data_folder(cfg: Config) -> str:
-    """The folder of recorded data.
-
-    Raises:
-      ConfigError: no folder is given.
-    """
+    """The folder of recorded data."""
     folder = cfg.policy.other.data if "data" in cfg.policy.other else None
     if not folder:
         raise ConfigError(
@@ -49,16 +45,7 @@ _opened: dict[str, _Opened] = {}
 
 
 def open_data(cfg: Config, batch_size: int, key: str = BATCH_SIZE) -> Dataset:
-    """The recorded data that a configuration names; their arrays stay in their file.
-
-    Args:
-      cfg: the compiled configuration.
-      batch_size: number of recorded steps in a minibatch.
-      key: the setting that says so, for messages.
-    Raises:
-      ConfigError: the configuration names no data.
-      DataError: the data are missing or damaged, come from another environment, or have fewer steps than a minibatch.
-    """
+    """The recorded data that a configuration names; their arrays stay in their file."""
     folder = data_folder(cfg)
     check_folder(folder, cfg.env, batch_size, key)
     path = absolute(folder)
@@ -90,21 +77,13 @@ def limits_of_data(cfg: Config) -> str:
 
 
 def references_in(cfg: Config) -> References | None:
-    """The reference returns in the data of a run; None if the run learns from no data or they have no references.
-
-    Raises:
-      DataError: there are no recorded data, or their references are damaged.
-    """
+    """The reference returns in the data of a run; None if the run learns from no data or they have no references."""
     folder = cfg.policy.other.data
     return recorded_references(folder) if folder else None
 
 
 def check_collects(cfg: Config, *, collects: bool) -> None:
-    """Refuses a run that collects without an environment.
-
-    Raises:
-      ConfigError: there is no environment; the message says what to give instead.
-    """
+    """Refuses a run that collects without an environment."""
     if collects and cfg.env.get("env_id") == RECORDED:
         raise ConfigError(
             f"env.env_id={RECORDED} with policy.type={cfg.policy.type!r} and chain={cfg.chain!r}, which collects: "
@@ -114,16 +93,7 @@ def check_collects(cfg: Config, *, collects: bool) -> None:
 
 
 def describe_data(cfg: Config, saved: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The description of the environment (see `envs.describe_env`) in a configuration's recorded data.
-
-    Args:
-      cfg: the compiled configuration, without the description.
-      saved: a description from an earlier compilation. It is used if no existing data are named, so that a trained
-        policy can act without them; learning from them is refused later.
-    Raises:
-      ConfigError: no data are given, the algorithm does not learn from data, or settings change an environment.
-      DataError: there are no recorded data.
-    """
+    """The description of the environment (see `envs.describe_env`) in a configuration's recorded data."""
     from minding.envs.recorded_spec import describe_recorded
 
     check_collects(cfg, collects="data" not in cfg.policy.other)

@@ -16,9 +16,6 @@ def changed_settings(cfg: Mapping[str, Any]) -> list[Setting] | None:
     """The settings of a compiled configuration that differ from the defaults, by path.
 
     No code that the configuration names is imported: neither its environment nor a user's algorithm.
-
-    Returns:
-      The settings; None if the defaults are not known, because the algorithm is not minding's or of another version.
     """
     from minding.envs import config_schema
     from minding.policies import ALGORITHMS

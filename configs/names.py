@@ -75,15 +75,7 @@ def example_env(algorithm: Algorithm) -> str:
 
 
 def check_env_given(user: Mapping[str, Any], said: Mapping[str, Any], algorithm: Algorithm) -> None:
-    """Refuses settings that name no environment.
-
-    Args:
-      user: the settings.
-      said: the tree of overrides.
-      algorithm: the algorithm, for the message.
-    Raises:
-      ConfigError: no environment is named; the message says how to name one, and lists the algorithm's presets.
-    """
+    """Refuses settings that name no environment."""
     sections = [user.get("env"), said.get("env")]
     if any(section.get("env_id") if isinstance(section, Mapping) else section is not None for section in sections):
         return

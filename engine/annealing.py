@@ -20,19 +20,10 @@ Points = Sequence[Sequence[float]]
 def left(shape: str, share: float, points: Points = (), key: str = "policy.learn.anneal_kind") -> float:
     """The remaining share of the way from a start value to an end value.
 
-        linear     max(0, 1 - x)
-        exp        exp(-x)
-        constant   1
-        piecewise  straight lines from (0, 1) through the points, level after the last; a point at 0 replaces (0, 1)
-
-    Args:
-      shape: one of `SHAPES`, or the ``module:function`` of the user's own f(x).
-      share: x, the elapsed share of the schedule: 0 at its start, 1 at its end, more after it.
-      points: pairs of x and the remaining share, for 'piecewise'.
-      key: the setting that names the shape, for messages.
-    Raises:
-      CodeError: there is no such function.
-      ConfigError: it does not return a number of 0 or more.
+    linear     max(0, 1 - x)
+    exp        exp(-x)
+    constant   1
+    piecewise  straight lines from (0, 1) through the points, level after the last; a point at 0 replaces (0, 1)
     """
     if is_named(shape):
         value: Any = load_code(shape, key)(share)
@@ -56,15 +47,7 @@ def rate_left(kind: str, progress: float, points: Points = ()) -> float:
 
 
 def check_points(shape: str, points: object, path: str) -> None:
-    """Refuses points that do not form a schedule, and points for a shape that does not use them.
-
-    Args:
-      shape: one of `SHAPES`.
-      points: the value in the configuration.
-      path: path of the setting, for the message.
-    Raises:
-      ConfigError: the points are invalid, or have no effect.
-    """
+    """Refuses points that do not form a schedule, and points for a shape that does not use them."""
     if shape != "piecewise":
         if points:
             raise ConfigError(f"{path}={points!r} has no effect on a schedule of kind {shape!r}: use 'piecewise'")

@@ -33,9 +33,6 @@ def user_location(frames: Iterable[Place]) -> str:
 
     Only frames below minding's last call count: if the environment belongs to a library, the script that trains in it
     is not to blame. Returns an empty string if minding called no user code.
-
-    Args:
-      frames: frames, outermost first.
     """
     places = list(frames)
     own = [number for number, place in enumerate(places) if place[0].startswith(_OWN)]
@@ -52,10 +49,6 @@ def in_code_of(thing: Any, doing: str) -> Iterator[None]:
     """Marks an exception of the block as the user's, if `thing`, which the block calls, is not minding's.
 
     The frames alone do not always show this: wrong arguments raise before the first line of a method.
-
-    Args:
-      thing: an object or a class.
-      doing: text of the note, such as ``in load_state_dict() of middleware 'x'``.
     """
     try:
         yield
@@ -69,13 +62,7 @@ def in_code_of(thing: Any, doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def building(what: str) -> Iterator[None]:
-    """Turns an exception from the code that a setting names into one line.
-
-    Args:
-      what: the setting and the action, such as ``use: 'mine:Count': making it``.
-    Raises:
-      CodeError: the block raised an exception other than minding's own; names it and its place in the user's code.
-    """
+    """Turns an exception from the code that a setting names into one line."""
     try:
         yield
     except MindingError:
@@ -87,10 +74,5 @@ def building(what: str) -> Iterator[None]:
 
 
 def is_users(error: BaseException, inside: int = 0) -> bool:
-    """Whether an exception was raised in the user's code.
-
-    Args:
-      error: the caught exception.
-      inside: number of outermost frames that belong to the handler and do not count.
-    """
+    """Whether an exception was raised in the user's code."""
     return _MARK in vars(error) or any(not is_of_libraries(file) for file, _, _ in places_of(error)[inside:])

@@ -19,10 +19,6 @@ def printable(text: object, *, lines: bool = False) -> str:
     """Foreign text, as of files and folder names, for a terminal: what would control it or hide is shown as an escape.
 
     These are control characters, invisible marks such as those that reverse text, and halves of characters.
-
-    Args:
-      text: the text.
-      lines: whether line ends stay; otherwise they are shown as escapes, too.
     """
     text = str(text)
     if text.isprintable():
@@ -65,18 +61,7 @@ class MiddlewareError(MindingError):
 
 
 class FieldError(MiddlewareError):
-    """A field of the context does not hold the value that a middleware expects.
-
-    Attributes:
-      field: name of the field.
-
-    Args:
-      field: name of the field.
-      reader: name of the middleware that reads it.
-      expected: description of the expected value.
-      value: the value found.
-      key: the key in the field, if it is a dict.
-    """
+    """A field of the context does not hold the value that a middleware expects."""
 
     def __init__(self, field: str, reader: str, expected: str, value: object, key: str | None = None) -> None:
         found = "None" if value is None else f"a {type(value).__name__}"
@@ -127,12 +112,7 @@ class CheckpointError(MindingError):
 
 
 class UnsavableError(CheckpointError):
-    """A state contains a value that a checkpoint cannot store.
-
-    Attributes:
-      path: the keys in the state that lead to the value.
-      problem: the reason, such as ``a socket cannot be saved``.
-    """
+    """A state contains a value that a checkpoint cannot store."""
 
     def __init__(self, path: tuple[str, ...], problem: str) -> None:
         super().__init__(f"state{''.join(f'/{key}' for key in path)}: {problem}")

@@ -41,10 +41,7 @@ def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:
     """The contents of a regular file; devices, pipes and larger files are refused without waiting for them.
 
     Args:
-      path: the file; symbolic links are followed.
       limit: the largest size, in bytes.
-    Raises:
-      OSError: the file cannot be read; the reason is in `strerror`.
     """
     # Opening a pipe would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -71,11 +68,7 @@ def _read(descriptor: int, expected: int, limit: int) -> bytes:
 
 
 def read_text(path: str | os.PathLike[str], limit: int) -> str:
-    """The contents as a string; see `read_bounded`.
-
-    Raises:
-      OSError: the file cannot be read or is not UTF-8; the reason is in `strerror`.
-    """
+    """The contents as a string; see `read_bounded`."""
     try:
         return read_bounded(path, limit).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -90,18 +83,6 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
 
     A link, a pipe or a device in the place of a file or folder is an OSError that says so; `replace`, `rename` and
     `discard` replace and remove the link itself. What is outside stays as it is.
-
-    Args:
-      path: the folder.
-      make: creates it and missing parents, durably.
-      follow: `path` itself may be a link, as a folder may be that the user names; a folder inside a run may not.
-
-    Attributes:
-      path: the path.
-      descriptor: the descriptor of the open folder; -1 once it is closed.
-
-    Raises:
-      OSError: the folder does not exist, is a link, or cannot be created.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, make: bool = False, follow: bool = False) -> None:
@@ -120,12 +101,7 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
         self.descriptor = os.open(path, flags, **place)
 
     def folder(self, name: str, *, new: bool = False) -> Folder:
-        """A folder inside this one, also to be used in a ``with`` statement.
-
-        Args:
-          name: the folder.
-          new: creates it; OSError if something of this name exists.
-        """
+        """A folder inside this one, also to be used in a ``with`` statement."""
         inside = Folder.__new__(Folder)
         inside.path, inside.descriptor = self.path / name, -1
         path, place = self._at(name)
@@ -160,12 +136,7 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
             return None
 
     def open(self, name: str, flags: int) -> int:
-        """A descriptor of a regular file, without waiting for a pipe.
-
-        Args:
-          name: the file.
-          flags: as in `os.open`.
-        """
+        """A descriptor of a regular file, without waiting for a pipe."""
         path, place = self._at(name)
         found = self.status(name)
         if found is not None and stat.S_ISLNK(found.st_mode):
@@ -211,13 +182,7 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
         return size + len(data)
 
     def replace(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """Writes a file atomically: whenever the process ends, the file has the old contents or the new ones.
-
-        Args:
-          name: the file.
-          data: the new contents.
-          durable: whether they survive a power failure once this has returned.
-        """
+        """Writes a file atomically: whenever the process ends, the file has the old contents or the new ones."""
         fresh = hidden(Path(name)).name
         self.discard(fresh)
         try:
@@ -232,12 +197,8 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
             self.sync()
 
     def rename(self, name: str, new: str, to: Folder | None = None) -> None:
-        """Renames a folder to a free name, or a file over another one; durable after `sync` of the target's folder.
-
-        Args:
-          name, new: the old name and the new one.
-          to: the folder of the new name; this one by default.
-        """
+        """Renames a folder to a free name, or a file over another one; durable after `sync` of the target's
+        folder."""
         (source, here), (target, there) = self._at(name, "src_dir_fd"), (to or self)._at(new, "dst_dir_fd")
         os.rename(source, target, **here, **there)
 
@@ -275,13 +236,7 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
                     self.discard(name)
 
     def lock(self, *, wait: bool = False) -> None:
-        """Locks the folder until it is closed or the process ends.
-
-        Args:
-          wait: whether to wait for another process that has locked it.
-        Raises:
-          BlockingIOError: another process has locked it.
-        """
+        """Locks the folder until it is closed or the process ends."""
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -319,16 +274,7 @@ def hidden(path: Path) -> Path:
 
 
 def replace(path: str | os.PathLike[str], data: bytes | str, *, make: bool = False, durable: bool = True) -> None:
-    """Writes a file atomically, see `Folder.replace`, in a folder that the user named.
-
-    Args:
-      path: the file.
-      data: its new contents; text is encoded in UTF-8.
-      make: creates the folder if it is missing.
-      durable: as in `Folder.replace`.
-    Raises:
-      OSError: the file cannot be written; an earlier one stays.
-    """
+    """Writes a file atomically, see `Folder.replace`, in a folder that the user named."""
     path = Path(path)
     with Folder(path.parent, make=make, follow=True) as folder:
         folder.replace(path.name, data.encode() if isinstance(data, str) else data, durable=durable)
@@ -341,11 +287,7 @@ def sync(folder: Path) -> None:
 
 
 def refuse_links(path: Path) -> None:
-    """Refuses a folder in which there are links, before a run or another program writes there.
-
-    Raises:
-      ConfigError: there is a link; names it.
-    """
+    """Refuses a folder in which there are links, before a run or another program writes there."""
     with contextlib.suppress(OSError), os.scandir(path) as found:
         for each in found:
             if each.is_symlink():

@@ -81,25 +81,14 @@ def without_home(path: str) -> str:
 
 
 def folder_of(path: object, what: str) -> Path:
-    """The path of a folder as the user gave it.
-
-    Args:
-      path: the argument.
-      what: the function that takes it, for the message.
-    Raises:
-      ConfigError: the argument is not a path.
-    """
+    """The path of a folder as the user gave it."""
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
         raise ConfigError(f"{what}({path!r}): expected the path of a folder, such as 'runs/cartpole_ppo'")
     return expanded(path)
 
 
 def check_readable(path: Path) -> None:
-    """Refuses a run folder, or a folder of the runs of several seeds, that this user may not read.
-
-    Raises:
-      ConfigError: names the folder or file, and what to do.
-    """
+    """Refuses a run folder, or a folder of the runs of several seeds, that this user may not read."""
     try:
         denied = [each for each in (path, path / "config.yaml") if each.exists() and not os.access(each, os.R_OK)]
     except PermissionError as error:

@@ -15,11 +15,6 @@ class SeedStreams:
 
     The same seed and name give the same stream in every process and on every machine; adding a stream does not
     change the others.
-
-    Args:
-      seed: integer, 0 or more.
-    Raises:
-      ConfigError: the seed is not an integer of 0 or more.
     """
 
     def __init__(self, seed: int) -> None:
@@ -47,12 +42,7 @@ def generator_state(generator: np.random.Generator) -> StateDict:
 
 
 def restore_generator(generator: np.random.Generator, state: StateDict) -> None:
-    """Restores a generator in place to a state that `generator_state` returned.
-
-    Raises:
-      DamagedCheckpointError: the state is damaged.
-      CheckpointError: it belongs to another kind of generator.
-    """
+    """Restores a generator in place to a state that `generator_state` returned."""
     expected = type(generator.bit_generator).__name__
     found = state.get("bit_generator")
     if found != expected:

@@ -88,7 +88,6 @@ class EnvStep:
       truncated: bool ``(N,)``, cut by a time limit (bootstrap from `next_obs`); never true together with `terminated`.
       valid: bool ``(N,)``, False where the source used this step to reset (the row is not a transition); None if all
         rows are valid.
-      episodes: the episodes that ended in this step.
       info: values of the declared info keys (``env.info_keys``), ``(N, ...)`` by name, zeros in rows that are not
         valid; None if no keys are declared. A declared action mask is a part of `obs` and `next_obs`.
     """
@@ -201,8 +200,6 @@ class LearnOutput:
     """The result of a learn call.
 
     Attributes:
-      metrics: mean of each metric over the gradient steps.
-      steps: number of gradient steps.
       priorities: float32, with the shape of the batch's index: the priority of each row, from the step that used it;
         None if the algorithm does not compute priorities.
     """
@@ -224,7 +221,6 @@ class LearnMode(Protocol):
         """Learns from a batch.
 
         Args:
-          batch: rows and, for each gradient step, the indices of the rows that it uses.
           progress: elapsed share of the run, in [0, 1], for schedules. It is an array ``(K,)``, with one entry per
             gradient step of the batch, if the clock counts gradient steps and there are several.
         """
@@ -257,7 +253,6 @@ class EvalMode(Protocol):
         """Returns actions ``(N, ...)`` in the environment's units, one row for each environment's `step`.
 
         Args:
-          obs: as in `EnvStep.obs`.
           action_mask: bool ``(N, A)``, the legal actions, if `obs` does not contain them.
         """
         ...
@@ -362,25 +357,13 @@ class BoardGame(Protocol):
         Args:
           planes: ``(n, C, H, W)``.
           policy: one number per action, ``(n, A)``.
-        Returns:
-          Pairs with the same shapes, starting with the given pair, which is the only one for a game without
-          symmetries.
         """
         ...
 
 
 @dataclasses.dataclass
 class LaneContext:
-    """The information with which a worker of an asynchronous run rebuilds objects that were sent to it.
-
-    Attributes:
-      index: number of the worker in its lane, from 0.
-      weights: the weights of acting policies, by parameter name; updated in place between two iterations.
-      own_process: whether the worker has a process to itself, so that it may load MindSpore.
-      shards: number of workers that share an iteration.
-      rng_stream: name of the random stream of a policy that acts beside the lane's own; empty for the latter.
-      on_refresh: called after each update of `weights`.
-    """
+    """The information with which a worker of an asynchronous run rebuilds objects that were sent to it."""
 
     index: int
     weights: dict[str, Array]
@@ -433,13 +416,7 @@ class Shippable(Protocol):
 
 
 class SampledBuffer(Protocol):
-    """The part of a buffer that learning from replay uses: rows on the device, sampled by index.
-
-    Attributes:
-      capacity: number of rows that it holds at most.
-      prioritized: whether it wants priorities back from learning, see `update`.
-      sequences: whether it samples sequences of rows in place of single rows.
-    """
+    """The part of a buffer that learning from replay uses: rows on the device, sampled by index."""
 
     capacity: int
     prioritized: bool
@@ -484,14 +461,7 @@ class SampledBuffer(Protocol):
 
 
 class FilledBuffer(Protocol):
-    """The part of a buffer that pushing into it uses.
-
-    Attributes:
-      capacity: number of rows that it holds at most.
-      takes_order: whether new rows bring their order, see `engine.buffers.ring.ORDER`.
-      minibatches: number of minibatches sampled so far, if sampling depends on it; a run that refills its buffer
-        restores it. None if it does not.
-    """
+    """The part of a buffer that pushing into it uses."""
 
     capacity: int
     takes_order: bool

@@ -169,7 +169,6 @@ class Budget:
 
     Attributes:
       each: seconds that it takes to make one environment and step it once, as far as is known.
-      fix: advice for findings that the time did not suffice for.
     """
 
     def __init__(self, seconds: float) -> None:

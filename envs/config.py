@@ -23,11 +23,7 @@ def default_config() -> dict[str, Any]:
 
 
 def env_settings(env_cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Lays `env_cfg` over the defaults and checks every value.
-
-    Raises:
-      ConfigError: for an unknown key, a wrong type or a value out of range; names ``env.<key>``.
-    """
+    """Lays `env_cfg` over the defaults and checks every value."""
     schema = config_schema()
     for key in env_cfg:
         if key not in schema and key not in _DERIVED:
@@ -41,13 +37,7 @@ def env_settings(env_cfg: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_playable(env_cfg: Mapping[str, Any]) -> None:
-    """Refuses to play in an environment that is known only from recorded data.
-
-    Args:
-      env_cfg: the `env` section of a configuration.
-    Raises:
-      ConfigError: the environment is known only from recorded data.
-    """
+    """Refuses to play in an environment that is known only from recorded data."""
     if env_cfg["env_id"] == RECORDED:
         raise ConfigError(
             f"env.env_id={RECORDED}: there is no environment to play in, only recorded data; `minding eval RUN --env "

@@ -16,12 +16,7 @@ _FIRST_SEED = 0
 
 
 class SinglePool(gymnasium.Env[Any, Any]):  # type: ignore[misc]
-    """A pool of one environment.
-
-    Args:
-      env_id: EnvPool's own id.
-      **options: options of ``envpool.make_gymnasium``.
-    """
+    """A pool of one environment."""
 
     def __init__(self, env_id: str, **options: Any) -> None:
         self._env_id, self._options = env_id, options
@@ -51,12 +46,7 @@ class SinglePool(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
 
 def package_of(env_id: str) -> Any:
-    """The package `envpool`, if it has the environment.
-
-    Raises:
-      MissingExtraError: the package is not installed.
-      ConfigError: the package has no such environment; names the nearest.
-    """
+    """The package `envpool`, if it has the environment."""
     envpool: Any = import_extra("envpool", "envpool", "env.backend='envpool'")
     known = envpool.list_all_envs()
     if env_id not in known:
@@ -70,13 +60,7 @@ def _first(obs: Any) -> Any:
 
 
 class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]
-    """EnvPool takes its seed at creation, and resets ended environments in their next step.
-
-    Args:
-      make: function that returns a new pool for a seed.
-      num_envs: number of environments in the pool.
-      seed: seed of the first pool.
-    """
+    """EnvPool takes its seed at creation, and resets ended environments in their next step."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
@@ -104,12 +88,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]
 
 
 def check_envpool(settings: Mapping[str, Any]) -> Any:
-    """Returns the `envpool` package, if it can make the environment of these settings.
-
-    Raises:
-      MissingExtraError: if envpool is not installed.
-      ConfigError: if EnvPool has no such environment, or wrappers are configured (it has its own options).
-    """
+    """Returns the `envpool` package, if it can make the environment of these settings."""
     package = package_of(settings["env_id"])
     if settings["wrappers"]:
         raise ConfigError(

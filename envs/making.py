@@ -92,16 +92,7 @@ def make_env_manager(
 
 @dataclasses.dataclass(frozen=True)
 class ManagerFactory:
-    """Everything that is needed to make a manager; it can be sent to other processes.
-
-    Attributes:
-      settings: checked settings, see `env_settings`.
-      factory: factory that makes one environment per call; None for EnvPool, which finds environments by id.
-      num_envs, seed, training: see `make_env_manager`.
-      warned: whether an earlier manager of this factory has already given the warnings: a run makes several managers,
-        in all lanes.
-      watch: see `make_env_manager`; of several workers only the first one watches.
-    """
+    """Everything that is needed to make a manager; it can be sent to other processes."""
 
     settings: Mapping[str, Any]
     factory: EnvFactory | None
@@ -240,12 +231,7 @@ def _check_single(settings: Mapping[str, Any], num_envs: int) -> None:
 
 
 def check_backend(env_cfg: Mapping[str, Any]) -> None:
-    """Refuses an ``env.backend`` that cannot step the environment here.
-
-    Raises:
-      ConfigError: the environment has no such version.
-      MissingExtraError: the backend's package is not installed.
-    """
+    """Refuses an ``env.backend`` that cannot step the environment here."""
     settings = env_settings(env_cfg)
     if settings["backend"] == "envpool":
         from minding.envs.envpool import check_envpool

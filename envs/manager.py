@@ -30,17 +30,6 @@ class BatchedEnvManager:
 
     Rows that are not valid (see `EnvStep`) cut the trajectory of their environment: the next row of that
     environment belongs to a new episode.
-
-    Args:
-      source: the source that steps the environments.
-      adapter: adapter of the actions.
-      settings: checked settings, see `env_settings`.
-      training: whether to apply reward normalization and clipping if the settings ask for them.
-
-    Attributes:
-      origin: factory that rebuilds this manager in another process; None if that is impossible.
-      repeats: finds out if the environments repeat an episode from its seed and actions; `resume_guarantee` asks it.
-      meter: measures the scales of the first steps, for a warning; None if they are not or no longer measured.
     """
 
     def __init__(
@@ -69,11 +58,7 @@ class BatchedEnvManager:
         self.meter: ScaleMeter | None = None
 
     def factory(self) -> Factory:
-        """The factory that rebuilds this manager in another process.
-
-        Raises:
-          EnvError: the manager was not made by `make_env_manager`, or was made from a vector environment.
-        """
+        """The factory that rebuilds this manager in another process."""
         if self.origin is None:
             raise EnvError(
                 f"the environments of {self._source.name} cannot be rebuilt in another process, because "
@@ -136,10 +121,6 @@ class BatchedEnvManager:
           action: actions in the policy's own units, ``(N, ...)``, with several agents ``(N, M, ...)``: integers that
             count from 0, or floats in [-1, 1] for a rescaled Box; for a Tuple or Dict rows, see
             `engine.data.action_trees`.
-        Raises:
-          ShapeError: if the action does not fit the space.
-          NonFiniteError: if an action is NaN or infinite; names environment and step.
-          EnvError: if an environment raises, hangs or returns invalid values and `on_error` is ``'raise'``.
         """
         return self._step(self._adapter(action), action)
 
@@ -203,11 +184,7 @@ class BatchedEnvManager:
         return state
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores the state. Environments that cannot be restored begin a new episode, see `resume_guarantee`.
-
-        Raises:
-          CheckpointError: if the state is that of another number of environments.
-        """
+        """Restores the state. Environments that cannot be restored begin a new episode, see `resume_guarantee`."""
         self._check_open()
         # The warning was given before.
         self.meter = None

@@ -37,7 +37,6 @@ class RewardScaler:
 
     Args:
       shape: ``(N,)``, or ``(N, M)`` for rewards of M agents, which share one scale.
-      gamma: discount factor of the return, in [0, 1].
     """
 
     def __init__(self, shape: tuple[int, ...], gamma: float) -> None:
@@ -99,14 +98,7 @@ class RewardScaler:
 
 
 class ScaleMeter:
-    """Measures the scales of rewards and observations in the first steps of environments.
-
-    Args:
-      layout: layout of the observations. Images, integers that stand for choices, and masks are not measured.
-      num_envs: number of environments, N.
-      settings: checked settings, see `env_settings`; rewards that they normalize or clip are not measured.
-      watch: what to measure: `REWARD`, `OBSERVATION`, or both.
-    """
+    """Measures the scales of rewards and observations in the first steps of environments."""
 
     def __init__(
         self,

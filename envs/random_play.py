@@ -29,11 +29,6 @@ _SEED = 12345
 class RandomPlay:
     """Steps environments with random actions in the policy's units; an action mask is obeyed.
 
-    Args:
-      manager: manager of the environments.
-      description: description of the environments, see `describe_env`.
-      seed: seed of the actions.
-
     Attributes:
       seconds: time in seconds that the environments have taken so far.
     """
@@ -88,13 +83,7 @@ def replay_difference(
     it depends on a clock, or keeps something from one episode to the next, such as a running mean.
 
     Args:
-      manager: manager of the environments.
-      description: description of the environments, see `describe_env`.
-      steps: number of steps that are repeated.
-      past: number of steps after which they are repeated even if no episode has ended.
       seconds: time limit of the steps before they are repeated; at least one is made.
-    Returns:
-      ``'observation'``, ``'reward'`` or ``'end'``, whichever differs first; empty if nothing differs.
     """
     play, actions = RandomPlay(manager, description), []
     first = [_shown(manager.reset(_SEED))]

@@ -35,14 +35,7 @@ _OF_ENVIRONMENTS = (
 
 
 def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """The description (see `describe_env`) for ``env.env_id=data``: spaces and limits are those of recorded data.
-
-    Args:
-      env_cfg: the `env` section of a configuration, complete.
-      recorded: description of the environment in the data, see `engine.data.description.describe`.
-    Raises:
-      ConfigError: a setting would change the environment, but there are only recorded data.
-    """
+    """The description (see `describe_env`) for ``env.env_id=data``: spaces and limits are those of recorded data."""
     defaults = default_config()
     for key in _OF_ENVIRONMENTS:
         if env_cfg[key] != defaults[key]:
@@ -62,16 +55,7 @@ def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -
 
 
 def describe_environment(env: Any) -> dict[str, Any]:
-    """The description of an environment for recorded data, see `engine.data.description.describe`.
-
-    Args:
-      env: an id, or ``module:Class``; a class or function that makes an environment; or an environment, whose spaces
-        are used unchanged.
-    Raises:
-      ConfigError: `env` is none of these, the id is unknown, or the environment has several agents.
-      SpaceError: a space does not have an array form.
-      EnvError: the environment cannot be made.
-    """
+    """The description of an environment for recorded data, see `engine.data.description.describe`."""
     if isinstance(env, VectorEnv) or not (isinstance(env, str | gymnasium.Env) or callable(env)):
         what = "a vector environment" if isinstance(env, VectorEnv) else short(env)
         raise ConfigError(

@@ -136,15 +136,7 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def describe_observation(space: spaces.Space[Any], action_space: spaces.Space[Any] | None = None) -> dict[str, Any]:
-    """Like `describe_space`, but as policies get observations: floats are float32, discrete values count from 0.
-
-    Args:
-      space: space of observations, or `WithInfo`.
-      action_space: action space of the environment, for an action mask in the observation (see `ObsLayout`).
-    Raises:
-      SpaceError: for the spaces that `describe_space` refuses, for observations with only a mask, and for images whose
-        channels are last.
-    """
+    """Like `describe_space`, but as policies get observations: floats are float32, discrete values count from 0."""
     layout = ObsLayout(space, action_space)  # raises for spaces that managers refuse
     description = describe_space(space[OBSERVATION] if isinstance(space, WithInfo) else space)
     for mask in layout.leaves:

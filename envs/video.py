@@ -47,12 +47,7 @@ Writer = Callable[[str | Path, Sequence[Array], float], None]
 
 
 def video_writer(path: str | Path) -> Writer:
-    """The function that writes a video file in the format of its extension.
-
-    Raises:
-      ConfigError: if the extension is not that of a known format.
-      MissingExtraError: if imageio or ffmpeg is not installed, for all formats but .gif.
-    """
+    """The function that writes a video file in the format of its extension."""
     ending = Path(path).suffix.lower()
     if ending not in _FORMATS:
         raise ConfigError(f"video file {str(path)!r}: expected a name that ends with one of {', '.join(_FORMATS)}")
@@ -82,23 +77,6 @@ def record_episodes(
     """Plays episodes without exploration and writes them as one video, one after the other.
 
     A strip below each image tells the step and the return so far, and with several episodes the episode.
-
-    Args:
-      env_cfg: the `env` section of the configuration.
-      policy: ``policy.eval_mode``.
-      path: file to write; its extension selects the format (.gif, .mp4).
-      seed: seed of the environment; it determines the first episode, however many follow.
-      max_steps: length at which an episode is cut off.
-      episodes: number of episodes to film.
-      stop: function called before each step; once it returns true, filming ends and no file is written.
-
-    Returns:
-      Return and length of each episode; empty if `stop` returned true.
-
-    Raises:
-      MissingExtraError: if a package that the format needs is not installed.
-      UnfilmableError: if the environment cannot render images here.
-      ConfigError: if the format is unknown, or the file cannot be written.
     """
     _use_no_screen()
     write = video_writer(path)
@@ -214,14 +192,8 @@ def _check_writable(path: Path) -> None:
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """Renders the first state of an episode and the state after each step, from `begin` to the episode's end.
 
-    Args:
-      env: an environment that renders images.
-
     Attributes:
       frames: the images, uint8 ``(H, W, 3)`` each.
-      captions: the caption of each image.
-      fault: what `render` returned in place of an image; empty if all were images. Nothing is raised, because a manager
-        would take it for a fault of a step.
       size: bytes of the images; from `_MOST_BYTES` on, no more are added.
     """
 
@@ -233,11 +205,8 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         self._resets, self._title = 0, ""
 
     def begin(self, title: str = "") -> None:
-        """Lets the next reset begin a filmed episode; a later one, such as the manager's at its end, is not filmed.
-
-        Args:
-          title: beginning of the captions of this episode.
-        """
+        """Lets the next reset begin a filmed episode; a later one, such as the manager's at its end, is not
+        filmed."""
         self._resets, self._title = 0, title
 
     def tell(self, step: int, episode_return: float) -> None:
@@ -286,9 +255,6 @@ def as_image(picture: Any) -> Array:
     Channels may be first or last, one (gray), three, or four (the opacity is dropped), and gray images may lack their
     axis. Numbers may be bools, integers from 0 to 255, or floats up to 1 or up to 255. Of several images, such as
     Gymnasium's ``rgb_array_list`` returns, the last is taken.
-
-    Raises:
-      ValueError: it is not an image; the message describes what it is.
     """
     try:
         image = np.asarray(picture)

@@ -87,18 +87,6 @@ def arena(
     Against each opponent, the policy moves first in half of the games and second in the other half. Both halves begin
     from positions after ``policy.eval.opening_plies`` plies: an evenly spaced selection of them, or each of them in
     turn if there are more games than positions.
-
-    Args:
-      cfg: the compiled configuration.
-      policy: ``policy.eval_mode``.
-      game: the rules.
-      opponents: the players to measure the policy against.
-      n_game: number of games against each opponent.
-      stop: function called before each ply of the policy; once it returns true, play stops and the result is empty.
-
-    Returns:
-      One `EpisodeEnd` per game. Its return is 1 for a win of the policy, 0.5 for a draw and 0 for a loss; its info has
-      the same number as ``score_<opponent>``.
     """
     evaluation: Any = cfg.policy.eval
     judge = judge_of(cfg, policy, game, "arena")
@@ -133,11 +121,7 @@ def arena(
 
 
 def opening_positions(game: BoardGame, plies: int) -> State:
-    """All positions of `board_search.openings` after that many plies.
-
-    Raises:
-      ConfigError: every game is over after that many plies.
-    """
+    """All positions of `board_search.openings` after that many plies."""
     if plies >= game.longest or not len((state := openings(game, plies))[0]):
         raise ConfigError(
             f"policy.eval.opening_plies={plies}: no game of {type(game).__name__} runs after that many plies; lower it"

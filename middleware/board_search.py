@@ -19,13 +19,7 @@ MOST_OPENINGS = 100_000
 
 
 def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
-    """Refuses the rules of a game that the policy does not play.
-
-    Returns:
-      The leaf of the observation that holds the planes, and a list of all leaves.
-    Raises:
-      ShapeError: the policy's observations or actions are not those of the game.
-    """
+    """Refuses the rules of a game that the policy does not play."""
     spec = cfg.env.spec
     leaves = observation_leaves(spec.observation)
     seen = [leaf for leaf in leaves if not leaf.is_mask]
@@ -44,16 +38,7 @@ def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
 
 
 class Judge:
-    """The evaluation of positions (`Evaluate`) that search takes from an acting mode of a policy.
-
-    Args:
-      cfg: the compiled configuration, which says what the policy observes.
-      policy: ``policy.collect_mode`` or ``policy.eval_mode``.
-      game: the rules; their planes are the policy's observation, with the legal actions as its mask if it has one.
-    Raises:
-      ShapeError: the policy's observations or actions are not those of the game.
-      GameError: when it judges positions whose planes hold NaN or infinity.
-    """
+    """The evaluation of positions (`Evaluate`) that search takes from an acting mode of a policy."""
 
     def __init__(self, cfg: Config, policy: Predicts, game: BoardGame) -> None:
         seen, leaves = check_fits(cfg, game)
@@ -79,12 +64,7 @@ class Judge:
 
 
 def judge_of(cfg: Config, policy: object, game: BoardGame, reader: str) -> Judge:
-    """The `Judge` of an acting mode.
-
-    Raises:
-      MiddlewareError: the policy has no `predict`, which search needs.
-      ShapeError: see `Judge`.
-    """
+    """The `Judge` of an acting mode."""
     if not isinstance(policy, Predicts):
         raise MiddlewareError(
             f"{reader}: expected an acting mode with predict(obs), such as AlphaZero's policy.collect_mode, got a "
@@ -115,11 +95,7 @@ def eval_options(cfg: Config, simulations: int) -> Options | None:
 
 
 def openings(game: BoardGame, plies: int) -> State:
-    """All positions after that many plies in which the game is not over, one per sequence of actions.
-
-    Raises:
-      ConfigError: there are more than `MOST_OPENINGS` positions.
-    """
+    """All positions after that many plies in which the game is not over, one per sequence of actions."""
     state = game.initial(1)
     for ply in range(plies):
         rows, actions = np.nonzero(game.legal(state))

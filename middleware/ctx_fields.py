@@ -13,67 +13,40 @@ _ROWS = "a dict of arrays, one row per transition"
 
 
 def rollout_in(ctx: OnlineRLContext, reader: str) -> Rollout:
-    """The rollout of this iteration.
-
-    Raises:
-      FieldError: ctx.trajectories does not hold a rollout.
-    """
+    """The rollout of this iteration."""
     if not isinstance(ctx.trajectories, Rollout):
         raise FieldError("trajectories", reader, "the Rollout of this iteration", ctx.trajectories)
     return ctx.trajectories
 
 
 def episodes_in(ctx: OnlineRLContext, reader: str) -> list[dict[str, Any]]:
-    """The whole episodes of this iteration.
-
-    Raises:
-      FieldError: ctx.episodes does not hold episodes.
-    """
+    """The whole episodes of this iteration."""
     if not isinstance(ctx.episodes, list) or not all(isinstance(each, Mapping) for each in ctx.episodes):
         raise FieldError("episodes", reader, "a list of episodes, dicts of arrays", ctx.episodes)
     return ctx.episodes
 
 
 def train_data_in(ctx: LearningContext, reader: str) -> Mapping[str, Array] | IndexedBatch:
-    """The training data of this iteration.
-
-    Raises:
-      FieldError: ctx.train_data does not hold training data.
-    """
+    """The training data of this iteration."""
     if isinstance(ctx.train_data, IndexedBatch):
         return ctx.train_data
     return _mapping(ctx.train_data, "train_data", reader, f"{_ROWS}, or an IndexedBatch")
 
 
 def train_rows_in(ctx: LearningContext, reader: str) -> Mapping[str, Array]:
-    """The rows that a trainer draws its minibatches from.
-
-    Raises:
-      FieldError: ctx.train_data does not hold rows.
-    """
+    """The rows that a trainer draws its minibatches from."""
     return _mapping(ctx.train_data, "train_data", reader, _ROWS)
 
 
 def metrics_in(ctx: LearningContext, reader: str) -> Mapping[str, Any]:
-    """The metrics of this iteration so far; empty if no middleware has written any.
-
-    Raises:
-      FieldError: ctx.train_output does not hold metrics.
-    """
+    """The metrics of this iteration so far; empty if no middleware has written any."""
     if ctx.train_output is None:
         return {}
     return _mapping(ctx.train_output, "train_output", reader, "a dict of numbers")
 
 
 def number_in(value: object, field: str, reader: str, key: str | None = None) -> float:
-    """A number that a field of the context holds.
-
-    Args:
-      value: the value that the field holds.
-      field, reader, key: names for the message, see `FieldError`.
-    Raises:
-      FieldError: the value is not a number: it is a string, or several numbers, for example.
-    """
+    """A number that a field of the context holds."""
     try:
         given: Any = value
         return float(given)
@@ -82,11 +55,7 @@ def number_in(value: object, field: str, reader: str, key: str | None = None) ->
 
 
 def collect_kwargs_in(ctx: OnlineRLContext, reader: str) -> Mapping[str, Any]:
-    """Keyword arguments for the policy's collect mode.
-
-    Raises:
-      FieldError: ctx.collect_kwargs does not hold keyword arguments.
-    """
+    """Keyword arguments for the policy's collect mode."""
     return _mapping(ctx.collect_kwargs, "collect_kwargs", reader, "a dict of keyword arguments, {} for none")
 
 

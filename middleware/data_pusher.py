@@ -24,10 +24,6 @@ class Pusher:
 
     The buffer's contents are saved with the middleware, unless ``policy.other.save_buffer`` is off: a resumed run then
     refills its buffer before it learns.
-
-    Args:
-      cfg: the compiled configuration.
-      buffer: the buffer that takes the rows.
     """
 
     def __init__(self, cfg: Config, buffer: FilledBuffer) -> None:

@@ -210,12 +210,7 @@ class dataset_evaluator:
 
 
 def unfit_for_fqe(cfg: Config, data: Dataset | DatasetPart) -> list[str]:
-    """Returns a sentence if `policy.eval.fqe` is set and its values would be wrong, else an empty list.
-
-    Args:
-      cfg: the compiled configuration.
-      data: the training episodes.
-    """
+    """Returns a sentence if `policy.eval.fqe` is set and its values would be wrong, else an empty list."""
     if not cfg.policy.eval.fqe:
         return []
     kind, steps = cfg.env.spec.action.kind, cfg.policy.eval.fqe_steps
@@ -249,17 +244,8 @@ def _horizon(data: Dataset | DatasetPart, gamma: float) -> float:
 
 
 class _Fit:
-    """Fitted Q evaluation: draws rows, adds the policy's actions in their next states, and trains a network on them.
-
-    Args:
-      cfg: the compiled configuration.
-      data: the training episodes.
-      gamma: the discount factor.
-
-    Attributes:
-      scale: the factor by which rewards are divided, so that the network's values are about 1, and by which these
-        values are multiplied afterwards.
-    """
+    """Fitted Q evaluation: draws rows, adds the policy's actions in their next states, and trains a network on
+    them."""
 
     def __init__(self, cfg: Config, data: Dataset | DatasetPart, gamma: float) -> None:
         learn, self._steps = cfg.policy.learn, cfg.policy.eval.fqe_steps

@@ -30,10 +30,6 @@ class Evaluator:
     evaluation.
 
     A signal that ends the run aborts the evaluation, which is not counted and is due again after a resume.
-
-    Args:
-      cfg: the compiled configuration.
-      task: the task whose signals are obeyed; the global one by default.
     """
 
     def __init__(self, cfg: Config, task: Task[Any] | None) -> None:
@@ -147,13 +143,6 @@ def play_episodes(
 
     Args:
       policy: a policy that acts on ``(N, ...)`` observations.
-      env: N environments; they are reset first, and left without running episodes.
-      n_episode: total number of episodes; the first ``n_episode % N`` environments play one more.
-      max_steps: length at which an episode is cut off.
-      stop: function called before each step; once it returns true, the episodes that are still running are abandoned.
-
-    Returns:
-      The episodes, in the order in which they ended; fewer than `n_episode` if `stop` returned true.
     """
     left = np.full(env.num_envs, n_episode // env.num_envs)
     left[: n_episode % env.num_envs] += 1
@@ -196,12 +185,7 @@ MOST_LOST = 20
 
 
 class _Round:
-    """The episodes between two resets of all environments.
-
-    Args:
-      left: episodes that each environment still has to play; counted down.
-      max_steps: length at which an episode is cut off.
-    """
+    """The episodes between two resets of all environments."""
 
     def __init__(self, left: Array, max_steps: int) -> None:
         self.playing = left > 0

@@ -32,11 +32,8 @@ Goal: TypeAlias = Mapping[str, Array]
 
 
 def goal_parts(paths: Iterable[str]) -> tuple[str, ...]:
-    """Strings that follow `ACHIEVED` and `DESIRED` in the observation's paths: ``''``, or ``'.KEY'`` for Dict goals.
-
-    Raises:
-      ValueError: an entry is missing, or both goals differ in their parts; the message says which.
-    """
+    """Strings that follow `ACHIEVED` and `DESIRED` in the observation's paths: ``''``, or ``'.KEY'`` for Dict
+    goals."""
     known = list(paths)
     parts = {entry: sorted(_after(entry, known)) for entry in (ACHIEVED, DESIRED)}
     for entry, found in parts.items():
@@ -189,10 +186,6 @@ class GoalRule:
     arrays ``(n, ...)`` or with n dicts. Goals in a Dict are passed on as dicts of arrays. The first call finds the form
     that the function accepts, by comparison with calls for single rows: a form is used if it returns one number per
     row, the same as for the row alone if the function accepts that.
-
-    Args:
-      env: the environment.
-      name: name of the function.
     """
 
     def __init__(self, env: Any, name: str) -> None:
@@ -204,11 +197,7 @@ class GoalRule:
         """Returns the values ``(n,)``.
 
         Args:
-          achieved, desired: goals of n rows.
           info: the declared entries of the steps' info, ``(n, ...)`` by name.
-
-        Raises:
-          EnvError: the function accepts rows in none of the forms; includes the error or the value it returned.
         """
         if self._form is None:
             self._form = self._find(achieved, desired, info)

@@ -52,14 +52,7 @@ def hard_first(win_rates: Array) -> Array:
 
 @dataclasses.dataclass
 class PastSelf:
-    """A version of the policy that is in play.
-
-    Attributes:
-      version: number of the version in the pool.
-      rating: its Elo, fixed at the policy's Elo at the time the version came into play.
-      win_rate: win rate of the policy against it; the newest games count most.
-      games: number of games played against it.
-    """
+    """A version of the policy that is in play."""
 
     version: int
     rating: float
@@ -98,21 +91,7 @@ class Places:
 
 
 class League:
-    """The policy and the past selves in play, each in its own place, with their ratings.
-
-    Args:
-      pool: the pool that provides the versions; those in play stay in it.
-      policy: ``policy.collect_mode``.
-      size: highest number of past selves in play.
-
-    Attributes:
-      selves: the past selves, by place.
-      rating: Elo of the policy.
-      places: what environments see of the past selves.
-
-    Raises:
-      ConfigError: `size` is less than 1.
-    """
+    """The policy and the past selves in play, each in its own place, with their ratings."""
 
     def __init__(self, pool: ModelPool, policy: Any, size: int = 8) -> None:
         if size < 1:
@@ -198,17 +177,6 @@ class LeagueEnv:
     false), so that it does not learn from them. The info of an episode's end has the number of its opponent's version
     as ``opponent``, or -1 if another version took its place meanwhile. The return of an episode adds up both sides.
     In an asynchronous run each collector draws its own opponents.
-
-    Args:
-      env: the environments; their agents' axis holds both sides.
-      places: the past selves in play.
-      acting: makes the acting mode of the policy.
-      opponents: indices of the opponents' agents on that axis.
-      seed: seed of the draws.
-      lane: the worker in which it is.
-
-    Raises:
-      ConfigError: there are no opponents, or the policy acts with a compiled graph.
     """
 
     def __init__(

@@ -47,11 +47,7 @@ def schedule_steps(cfg: Mapping[str, Any]) -> int:
 
 
 class Schedule:
-    """The progress of a run's schedules.
-
-    Args:
-      cfg: the compiled configuration; its keys for the length of the run may change later.
-    """
+    """The progress of a run's schedules."""
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         self._cfg = cfg
@@ -90,15 +86,7 @@ def last_rate(cfg: Mapping[str, Any], clock: int) -> float:
 
 
 def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int) -> str | None:
-    """The change of the learning rate by a changed schedule in a resumed run.
-
-    Args:
-      saved: the compiled configuration of the run so far.
-      now: the compiled configuration from here on.
-      clock: the clock at which the run is resumed.
-    Returns:
-      A sentence with the old and the new rate; None if the schedule is the same or the rate is not annealed.
-    """
+    """The change of the learning rate by a changed schedule in a resumed run."""
     # A user's own policy may have other settings, or none.
     before, after = (cfg["policy"].get("learn", {}) for cfg in (saved, now))
     if not (before.get("anneal_lr") and after.get("anneal_lr")) or _span(saved) == _span(now):

@@ -78,11 +78,7 @@ class offline_data_saver:
         return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Adds the rollout of an iteration.
-
-        Raises:
-          DataError: the folder or its parts exist already, or a part cannot be written.
-        """
+        """Adds the rollout of an iteration."""
         rollout = rollout_in(ctx, "offline_data_saver")
         if not self._owns:
             self._refuse_earlier()

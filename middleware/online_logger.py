@@ -92,16 +92,7 @@ def online_logger(
 
 
 class OnlineLogger:
-    """The middleware that `online_logger` makes: it owns the writers and the running statistics.
-
-    Args:
-      cfg: the compiled configuration.
-      task: the task that emits an event for each row.
-      tables: writers of metrics.csv and episodes.csv, or None.
-      loggers: trackers that also get every row.
-      progress: display in the terminal, or None.
-      references: see `online_logger`.
-    """
+    """The middleware that `online_logger` makes: it owns the writers and the running statistics."""
 
     def __init__(
         self,
@@ -353,11 +344,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 class _Means:
-    """Means of named metrics over the iterations since the last `pop`; a NaN makes its mean NaN.
-
-    Args:
-      prefix: string that is put before each name in the result.
-    """
+    """Means of named metrics over the iterations since the last `pop`; a NaN makes its mean NaN."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -397,11 +384,7 @@ class _Means:
 
 
 class _Range:
-    """Minimum, mean and maximum since the last `pop` of values that are given as ``{"min", "mean", "max"}``.
-
-    Args:
-      prefix: string that is put before each name in the result.
-    """
+    """Minimum, mean and maximum since the last `pop` of values that are given as ``{"min", "mean", "max"}``."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix

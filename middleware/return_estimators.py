@@ -74,19 +74,6 @@ def rows_with_advantages(
 
     With several agents, each has its own advantages and rows. For an agent that leaves early, leaving is a true end;
     rows of absent agents are not valid.
-
-    Args:
-      rollout: the rollout, with `value` in its record.
-      gamma: discount factor.
-      gae_lambda: lambda, in [0, 1]; 1 gives the returns up to the end of the trajectory or of the rollout.
-      team_outlives: whether, if a team has one reward, the rewards that it earns after an agent has left belong to the
-        agent's return, and the agent's rows are valid as long as the episode continues.
-
-    Returns:
-      Flat arrays of T * N rows, or T * N * M, by name, see `gae_estimator`.
-
-    Raises:
-      ChainError: if no values were recorded.
     """
     value, terminated, cut = rollout.record["value"], rollout.terminated, rollout.cut()
     valid = np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid

@@ -25,17 +25,7 @@ class RunningGames:
     Each worker of a lane has its own random stream; shards divide the games.
 
     Attributes:
-      num_envs: number of games, N.
-      rng: generator of the draws.
-      state: the current positions.
       plies: plies played so far in each game, int64 ``(N,)``.
-      states, policies, values, actions: positions, policies and values of the search, and actions, by ply and game.
-
-    Args:
-      game: the rules.
-      num_envs: number of games, N.
-      seed: seed of the run.
-      worker: number of the worker.
     """
 
     def __init__(self, game: BoardGame, num_envs: int, seed: int, worker: int = 0) -> None:

@@ -56,11 +56,7 @@ def termination_checker(
 
 
 class TerminationChecker:
-    """The middleware that `termination_checker` makes.
-
-    Attributes:
-      reason: name of the limit that ended the run, such as ``max_env_step``; None while it continues.
-    """
+    """The middleware that `termination_checker` makes."""
 
     def __init__(self, task: Finishable, limits: Mapping[str, int], stop_value: float | None) -> None:
         self.reason: str | None = None

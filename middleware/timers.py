@@ -101,12 +101,7 @@ def reward_timer(target: float | None = None, *, clock: Clock = time.perf_counte
 
 
 class RewardTimer:
-    """The middleware that `reward_timer` makes.
-
-    Attributes:
-      evaluations: all evaluations so far, in order.
-      reached: the first evaluation at or above the target; None until then.
-    """
+    """The middleware that `reward_timer` makes."""
 
     def __init__(self, target: float | None, clock: Clock) -> None:
         self.evaluations: list[EvalTime] = []

@@ -142,12 +142,7 @@ class multistep_trainer:
 
 
 class RolloutStore:
-    """Device tables for one rollout, refilled in each iteration.
-
-    Args:
-      fields: the fields of the rows that the learner reads.
-      where: middleware and context field of the data, for messages.
-    """
+    """Device tables for one rollout, refilled in each iteration."""
 
     def __init__(self, fields: Mapping[str, Field], where: str) -> None:
         self._layout = RowLayout(fields)
@@ -169,11 +164,7 @@ def learns_from_sequences(policy: LearnMode) -> bool:
 
 
 def sequences(data: Mapping[str, Array]) -> Array:
-    """The rows of each sequence of train_data in the order of time, ``(T, N)``.
-
-    Raises:
-      ShapeError: if the data do not name the sequence of each row, or sequences differ in length.
-    """
+    """The rows of each sequence of train_data in the order of time, ``(T, N)``."""
     if "sequence" not in data:
         raise ShapeError(
             "ctx.train_data has no field 'sequence', without which a policy with memory cannot learn; let "
@@ -204,12 +195,8 @@ def uneven_sequences(minibatches: int, envs: int, where: str) -> str:
 
 
 def lone_rows(cfg: Config, minibatches: int) -> list[str]:
-    """Reports minibatches of a single row from which their own mean would be subtracted; empty if they are larger.
-
-    Args:
-      cfg: the compiled configuration.
-      minibatches: number of minibatches into which a rollout is split.
-    """
+    """Reports minibatches of a single row from which their own mean would be subtracted; empty if they are
+    larger."""
     learn = cfg.policy.learn
     if learn.get("normalize_advantage"):
         setting, instead = "policy.learn.normalize_advantage=true", "policy.learn.normalize_advantage=false"

@@ -90,11 +90,7 @@ def get_policy_class(name: str) -> type[BasePolicy]:
 
 def algorithm_of(kind: type[BasePolicy]) -> Algorithm:
     """The entry of a policy class: its attribute `algorithm`, or the entry of the algorithm whose class it is or is
-    derived from, whatever its own `name`.
-
-    Raises:
-      ConfigError: if it has neither.
-    """
+    derived from, whatever its own `name`."""
     own = getattr(kind, "algorithm", None)
     if isinstance(own, Algorithm):
         return own

@@ -26,10 +26,6 @@ def cloning_loss(log_prob, batch):
 
     Args:
       log_prob: log-probability under the policy, float32 (B,).
-      batch: the batch, see `row_mean`.
-
-    Returns:
-      The loss, a scalar.
     """
     return -row_mean(log_prob, batch)
 
@@ -39,22 +35,12 @@ def squared_error_loss(mean, action, batch):
 
     Args:
       mean, action: the policy's and the recorded actions, float32 (B, A).
-      batch: the batch, see `row_mean`.
-
-    Returns:
-      The loss, a scalar.
     """
     return row_mean(ops.square(mean - action).sum(axis=-1), batch)
 
 
 class BCCell(NetworkStep):
-    """Root cell: network and optimizer.
-
-    Args:
-      net: the policy.
-      learn: the `learn` part of the configuration.
-      squared: whether the loss is the squared error.
-    """
+    """Root cell: network and optimizer."""
 
     metrics = ("loss", "grad_norm")
 

@@ -79,7 +79,6 @@ def lambda_return(reward, next_value, terminated, going, gamma, td_lambda):
       reward, terminated: float32 (T, N).
       next_value: float32 (T, N), V of the true successor.
       going: float32 (T, N), 0 where row t + 1 is not the successor of row t, as in the last row.
-      gamma, td_lambda: numbers in [0, 1].
 
     Returns:
       G, float32 (T, N).
@@ -90,14 +89,7 @@ def lambda_return(reward, next_value, terminated, going, gamma, td_lambda):
 
 
 class COMACell(GradientStep):
-    """Root cell: actor, critic and its target, and optimizer. A step takes rows ordered by time, (T, N).
-
-    Args:
-      net: the actor.
-      critics: the critic and its target.
-      learn: the configuration `policy.learn`.
-      places: places of the parts of the joint observation.
-    """
+    """Root cell: actor, critic and its target, and optimizer. A step takes rows ordered by time, (T, N)."""
 
     metrics = ("critic_loss", "q_value", "grad_norm_critic", *ACTOR_METRICS)
 
@@ -168,13 +160,8 @@ class COMACell(GradientStep):
         return made
 
     def move_actor(self, batch, known, done):
-        """Updates the actor; returns `ACTOR_METRICS` as a tuple, because a branch of a graph cannot return a dict.
-
-        Args:
-          batch: the batch of the step.
-          known: the result of `known`.
-          done: a result of the critic's step, which comes first.
-        """
+        """Updates the actor; returns `ACTOR_METRICS` as a tuple, because a branch of a graph cannot return a
+        dict."""
         for name in ("there", "taken", "leaves", "state"):
             known[name] = after(known[name], done)
         known["q"] = self.values(known)
@@ -223,12 +210,7 @@ class COMACell(GradientStep):
         }
 
     def td_target(self, known, batch):
-        """G, float32 (T N M,).
-
-        Args:
-          known: the result of `known`.
-          batch: the batch of the step.
-        """
+        """G, float32 (T N M,)."""
         (steps, envs), then = batch["index"].shape, team_parts(batch["next_obs"], self.places)
         there, cut = then["alive"], ops.Reshape()(batch["cut"], (steps, envs))
         going = (1.0 - cut) * step_after(ops.OnesLike()(cut))

@@ -62,7 +62,6 @@ class BatchRenorm(Composed, compositions.BatchRenorm):
 
         Args:
           x: float32 (B, size).
-          renorm: a scalar, 1 with renormalization, else 0.
         """
         mean = ops.ReduceMean()(x, 0)
         x = x - mean

@@ -33,7 +33,6 @@ def soft_value(log_p, q, alpha):
     Args:
       log_p: float32 (B, A), log-probabilities; for illegal actions so low that their probability is 0.
       q: float32 (B, A), finite even for illegal actions.
-      alpha: scalar, the temperature.
 
     Returns:
       float32 (B,).
@@ -52,9 +51,6 @@ class DiscreteSACCell(SoftActorCritic):
 
     Args:
       actor: network whose first output is the logits (B, A).
-      critics, targets: the online critics and their targets, of `QNetwork` cells.
-      learn: the configuration `policy.learn`.
-      count: number of actions, A.
     """
 
     def __init__(

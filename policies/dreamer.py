@@ -216,8 +216,6 @@ class DreamerCell(GradientStep):
         """`EVALUATION` of imagined states by name, and `range` (3,), the updated range of the returns.
 
         Args:
-          states: imagined states, ((H + 1) N, F).
-          logits: logits of the critic, ((H + 1) N, bins).
           going: float32 (N,), 0 if the first state ended its episode, else 1.
         """
         count = going.shape[0]
@@ -338,8 +336,6 @@ def start_states(filled: Array, starts: int, rng: np.random.Generator) -> Array:
     Args:
       filled: bool (T, B), false for padding of sequences. Each row leads to a state, and the first one also starts from
         a state.
-      starts: number of states, N.
-      rng: random generator of the draws.
     """
     there = np.flatnonzero(np.concatenate([np.ones_like(filled[:1]), filled]))
     drawn = [rng.permutation(there) for _ in range(-(-starts // len(there)))]

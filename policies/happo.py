@@ -87,14 +87,7 @@ class Turns(Update):
 
 
 class TurnStep(GradientStep):
-    """Base of the gradient steps of an agent in its turn. A subclass defines `construct` and `loss`.
-
-    Args:
-      net: the networks that act, and the critic.
-      actor: a network of the form of those that act: it has the weights of the agent whose turn it is.
-      learn: the configuration `policy.learn`.
-      groups: names of the groups of parameters that the optimizer updates: "actor" or not, then "critic".
-    """
+    """Base of the gradient steps of an agent in its turn. A subclass defines `construct` and `loss`."""
 
     proximal_names = ("proximal_log_prob", "factor")
     compares = True

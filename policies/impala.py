@@ -28,11 +28,6 @@ def impala_loss(log_prob, entropy, value, batch, cfg):
       entropy: entropy by the current network, float32 (T, N) or scalar.
       batch: by name: `log_prob` (of the acting policy), `reward`, `terminated`, `cut`, `valid` and `next_value` (of the
         true successor), each float32 (T, N).
-      cfg: the `learn` part of the configuration.
-
-    Returns:
-      `ADVANTAGE_METRICS` and the mean of the bounded ratios rho, scalars. The KL estimate is ``mean[(r - 1) - log r]``
-      (http://joschu.net/blog/kl-approx.html).
     """
     valid = batch["valid"]
     # Target

@@ -30,7 +30,6 @@ def expectile_loss(difference, expectile):
 
     Args:
       difference: u, float32.
-      expectile: tau, a number in (0, 1).
     """
     weight = ops.select(ops.stop_gradient(difference) < 0.0, 1.0 - expectile, expectile)
     return weight * ops.Square()(difference)

@@ -39,12 +39,7 @@ from minding.policies.settings.teams import MATD3Settings
 
 
 class MADDPGCell(TeamCritics):
-    """Root cell: that of `TeamCritics`, and targets of the actors.
-
-    Args:
-      actors, critics: the online networks and their targets.
-      learn, spec: see `TeamCritics`.
-    """
+    """Root cell: that of `TeamCritics`, and targets of the actors."""
 
     def __init__(
         self,

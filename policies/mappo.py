@@ -39,10 +39,6 @@ def mappo_loss(log_prob, entropy, value, batch, cfg):
       batch: by name: the old `log_prob` and `value`, `advantage`, `return`, `acting`, which is 0 for rows from which
         the actor does not learn, and, if some rows do not count, `valid`, each float32 (B,). Values and returns are
         normalized.
-      cfg: the `learn` part of the configuration.
-
-    Returns:
-      `SURROGATE_METRICS`, scalars.
     """
     acting = {"valid": batch["acting"]}
     policy_loss, kl, clip_fraction = clipped_surrogate(log_prob, batch, acting, cfg["clip_ratio"])

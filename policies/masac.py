@@ -39,7 +39,6 @@ class MASACCell(TeamCritics):
     """Root cell: that of `TeamCritics`, and the temperatures of the agents.
 
     Args:
-      actors, critics, learn, spec: see `TeamCritics`.
       target_entropy: the entropy in nats at which continuous actions aim.
     """
 

@@ -86,12 +86,7 @@ class ParametrisedNetwork(Composed, compositions.ParametrisedNetwork):
 
 
 class PDQNCell(CriticsFirst):
-    """Root cell: see `CriticsFirst`; every step updates everything.
-
-    Args:
-      net, target: networks of actor and critic, of the same shape.
-      learn: the configuration `policy.learn`.
-    """
+    """Root cell: see `CriticsFirst`; every step updates everything."""
 
     def __init__(self, net: ParametrisedNetwork, target: ParametrisedNetwork, learn: Mapping[str, Any]) -> None:
         super().__init__(net, net.critic)

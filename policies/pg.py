@@ -31,10 +31,6 @@ def pg_loss(log_prob, entropy, batch, entropy_weight):
       entropy: entropy by the current network, float32 (B,) or scalar.
       batch: by name: `advantage`, the return minus the baseline, and, if some rows do not count, `valid`, each float32
         (B,).
-      entropy_weight: weight of the entropy, c_e.
-
-    Returns:
-      (loss, loss of the policy, entropy), scalars.
     """
     actor_loss, entropy = policy_loss(log_prob, batch["advantage"], batch), row_mean(entropy, batch)
     return actor_loss - entropy_weight * entropy, actor_loss, entropy

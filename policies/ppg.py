@@ -44,11 +44,7 @@ OF_AUXILIARY = ("auxiliary_loss", "divergence")
 
 
 class Phases(Update):
-    """The gradient steps of a policy phase and, if the inputs have `PASSES`, of an auxiliary phase after it.
-
-    Attributes:
-      rollouts: the tables with the rows of each rollout since the last auxiliary phase.
-    """
+    """The gradient steps of a policy phase and, if the inputs have `PASSES`, of an auxiliary phase after it."""
 
     def __init__(self, root: PPGCell, name: str, fields: Sequence[str]) -> None:
         super().__init__(root, name, fields)
@@ -86,12 +82,7 @@ def learned_rows(batch: IndexedBatch) -> Array:
 
 
 class PPGCell(ProximalStep):
-    """Root cell: networks and optimizer.
-
-    Attributes:
-      phases: rollouts from one auxiliary phase to the next, N.
-      parts: minibatches in a pass of an auxiliary phase, which are as large as those of a policy phase.
-    """
+    """Root cell: networks and optimizer."""
 
     metrics = (*SURROGATE_METRICS, "actor_grad_norm", "critic_grad_norm", *OF_AUXILIARY)
     proximal_names = (*ProximalStep.proximal_names, OLD_PARAMS)

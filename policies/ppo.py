@@ -51,10 +51,6 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
       entropy: entropy by the current network, float32 (B,) or scalar.
       batch: by name: the old `log_prob` and `value`, `advantage`, `return` and, if some rows do not count, `valid`,
         each float32 (B,).
-      cfg: the `learn` part of the configuration.
-
-    Returns:
-      `SURROGATE_METRICS`, scalars.
     """
     clip, target, old_value = cfg["clip_ratio"], batch["return"], batch["value"]
     # Policy

@@ -72,12 +72,7 @@ class QTRANCell(JointQLearning):
         }
 
     def lowest(self, each, batch):
-        """The lowest D - V over the legal actions of each agent, if all others act as they did: float32 (T B, M).
-
-        Args:
-          each: the dict that `joint_values` returns.
-          batch: the dict that `known` returns.
-        """
+        """The lowest D - V over the legal actions of each agent, if all others act as they did: float32 (T B, M)."""
         q, there = each["values"], batch["there"]
         rows, agents, _ = q.shape
         others = ops.ExpandDims()(ops.ReduceSum()(each["done"], -1), -1) - each["done"]

@@ -41,11 +41,7 @@ CHAINS: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_mo
 
 
 def get_chain(name: str) -> Chain:
-    """The chain of a name.
-
-    Raises:
-      ConfigError: if there is no chain of this name; the message names the nearest one.
-    """
+    """The chain of a name."""
     if is_named(name):
         return _own_chain(name)
     check_known(name)
@@ -54,11 +50,7 @@ def get_chain(name: str) -> Chain:
 
 
 def check_known(name: str) -> None:
-    """Refuses a name that is neither that of a chain nor ``module:Name``; imports nothing.
-
-    Raises:
-      ConfigError: names the nearest chain.
-    """
+    """Refuses a name that is neither that of a chain nor ``module:Name``; imports nothing."""
     if name not in CHAINS and not is_named(name):
         hint = nearest(str(name), CHAINS)
         raise ConfigError(f"chain={name!r} is unknown{hint}; known: {', '.join(CHAINS)}")
@@ -76,11 +68,7 @@ def _own_chain(name: str) -> Chain:
 
 
 def check_chain(cfg: Config) -> None:
-    """Refuses a configuration with which its chain cannot run.
-
-    Raises:
-      ConfigError: the chain is unknown or for other algorithms, or its own check fails.
-    """
+    """Refuses a configuration with which its chain cannot run."""
     chain = get_chain(cfg.chain)
     for key in chain.settings:
         if setting_at(cfg, key, ...) is ...:

@@ -22,11 +22,7 @@ from minding.middleware.league import League
 
 
 def check(cfg: Config) -> None:
-    """Refuses a league without players, and one whose environment does not report who won.
-
-    Raises:
-      ConfigError: a setting does not fit; the message names it.
-    """
+    """Refuses a league without players, and one whose environment does not report who won."""
     if num_agents(cfg.env.spec) is None:
         raise ConfigError(f"chain='league' with env.env_id={cfg.env.env_id!r}: expected an environment of two sides")
     names, opponents = agent_names(cfg), cfg.league.opponents

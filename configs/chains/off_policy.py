@@ -45,11 +45,7 @@ def replay_buffer(cfg: Config, policy: Policy, *, images_once: bool = True) -> B
 
 
 def own_buffer(cfg: Config, policy: Policy) -> Buffer | None:
-    """The buffer that ``policy.other.replay`` names as ``module:Class``; None if it names one of minding's own.
-
-    Raises:
-      CodeError, ConfigError: there is no such class (`buffer_class`), or making the buffer failed.
-    """
+    """The buffer that ``policy.other.replay`` names as ``module:Class``; None if it names one of minding's own."""
     name = cfg.policy.other.replay
     if not is_named(name):
         return None
@@ -60,11 +56,7 @@ def own_buffer(cfg: Config, policy: Policy) -> Buffer | None:
 
 
 def table_limiter(cfg: Config) -> Limiter:
-    """The limiter of the configured table.
-
-    Raises:
-      ConfigError: its settings do not fit the settings of the table.
-    """
+    """The limiter of the configured table."""
     settings = cfg.policy.other.table
     order = {"queue": "fifo", "stack": "lifo"}.get(settings.limiter)
     if order and (settings.sampler, settings.remover, settings.max_times_sampled) != (order, order, 1):
@@ -117,12 +109,7 @@ def explores_by_chance(cfg: Config) -> bool:
 
 
 def use_novelty(task: Task, cfg: Config) -> Role | None:
-    """Appends the configured rewards for novelty to the task, whose last middleware collects.
-
-    Returns:
-      The role of later middleware that read rewards: as the models learn, these follow them in the learner's lane of an
-      asynchronous run. None: their own role.
-    """
+    """Appends the configured rewards for novelty to the task, whose last middleware collects."""
     weights = novelty_weights(cfg)
     for name, weight in weights.items():
         # Loads MindSpore.

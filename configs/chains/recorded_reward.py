@@ -50,11 +50,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
 
 
 def _model(cfg: Config) -> str:
-    """The name of the model.
-
-    Raises:
-      ConfigError: the algorithm has none.
-    """
+    """The name of the model."""
     found = [name for name in MODELS if name in cfg.policy.other]
     if not found:
         raise ConfigError(

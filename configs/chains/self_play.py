@@ -25,11 +25,7 @@ from minding.middleware.board_search import check_fits
 
 def check(cfg: Config) -> None:
     """Refuses an environment without rules or with other planes, opponents that are unknown or cannot play the game,
-    and openings that end it.
-
-    Raises:
-      ConfigError, GameError, ShapeError: see `make_board_game` and `check_fits`.
-    """
+    and openings that end it."""
     game = make_board_game(cfg)
     check_fits(cfg, game)
     opponents_of(cfg, game)
@@ -37,14 +33,7 @@ def check(cfg: Config) -> None:
 
 
 def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
-    """The configured opponents.
-
-    Args:
-      cfg: the compiled configuration.
-      game: the game that they have to play; None: this is not checked.
-    Raises:
-      ConfigError: no opponents are given, or one is unknown or cannot play the game.
-    """
+    """The configured opponents."""
     names = cfg.policy.eval.opponents
     if not names:
         raise ConfigError("policy.eval.opponents=[]: expected at least one, such as random or uct:100")

@@ -72,12 +72,7 @@ class BaseBuffer:
 
 
 def buffer_class(name: str) -> type[BaseBuffer]:
-    """The class that ``policy.other.replay`` names as ``module:Class``.
-
-    Raises:
-      CodeError: there is no such class.
-      ConfigError: it is not derived from `BaseBuffer`.
-    """
+    """The class that ``policy.other.replay`` names as ``module:Class``."""
     kind = load_code(name, "policy.other.replay")
     if not isinstance(kind, type) or not issubclass(kind, BaseBuffer):
         raise ConfigError(

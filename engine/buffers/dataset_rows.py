@@ -19,16 +19,6 @@ class DatasetTables:
     """The columns of recorded data that a policy reads, on the device: written once, gathered by compiled updates.
 
     Images are stored once: `next_obs` is read from the following row, or at the end of an episode from a spare place.
-
-    Args:
-      dataset: the recorded data, or some episodes of them.
-      fields: name -> Field, usually ``policy.learn_mode.fields``.
-
-    Attributes:
-      digest: digest of the data, see `Dataset`.
-
-    Raises:
-      DataError: the data lack a required field, or the field has another shape in the data.
     """
 
     def __init__(self, dataset: Dataset | DatasetPart, fields: Mapping[str, Field]) -> None:
@@ -74,17 +64,6 @@ class MappedTables:
     """Recorded data that stay in their file: the minibatches of a call are gathered on the host, for the device.
 
     The same samples give the same rows as with `DatasetTables`, and so the same bits.
-
-    Args:
-      dataset: recorded data with mapped arrays (`load_dataset(folder, mapped=True)`).
-      fields: name -> Field, usually ``policy.learn_mode.fields``.
-      rows: number of rows in the largest call.
-
-    Attributes:
-      digest: digest of the data, see `Dataset`.
-
-    Raises:
-      DataError: as in `DatasetTables`.
     """
 
     def __init__(self, dataset: Dataset | DatasetPart, fields: Mapping[str, Field], rows: int) -> None:
@@ -116,7 +95,6 @@ def steps_before(end: Array, index: Array, length: int) -> tuple[Array, Array]:
     Args:
       end: int64 ``(E,)``, the number of the last step of each episode, increasing.
       index: the steps ``(K, B)``.
-      length: T.
 
     Returns:
       Step numbers ``(K, T, B)``, in the order of time, and float32 ``(K, T, B)``: 0 for steps before the episode, whose
@@ -129,14 +107,7 @@ def steps_before(end: Array, index: Array, length: int) -> tuple[Array, Array]:
 
 
 def check_fields(dataset: Dataset | DatasetPart, fields: Mapping[str, Field]) -> None:
-    """Refuses data that lack a field that a policy learns from.
-
-    Args:
-      dataset: the recorded data.
-      fields: name -> Field.
-    Raises:
-      DataError: a field is missing; names it, and the fields of the data.
-    """
+    """Refuses data that lack a field that a policy learns from."""
     held = dataset.rows(fields, np.arange(min(1, len(dataset))))
     for name, field in fields.items():
         if name not in held and field.default is None:

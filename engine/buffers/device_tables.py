@@ -24,15 +24,6 @@ class DeviceTables:
     They are parameters and not call arguments, because an argument of a compiled loop is copied in every pass. On CPU,
     host and device share memory, so that rows are written through NumPy views (about 1 us) and compiled graphs see them
     at once; on other devices rows are scattered in place on the device and kept in host memory as well.
-
-    Args:
-      layout: fields of the rows.
-      rows: number of rows.
-      spare: number of places after the rows for images that belong to no row, see `RowLayout.empty`.
-      replaced: tables that these replace; their rows are copied.
-
-    Attributes:
-      origin: an id that tables share with the tables that they replaced.
     """
 
     def __init__(self, layout: RowLayout, rows: int, spare: int = 0, replaced: DeviceTables | None = None) -> None:
@@ -60,16 +51,7 @@ class DeviceTables:
             self._scatter(start, block)
 
     def refill(self, values: Mapping[str, Array], where: str) -> None:
-        """Writes all rows, one array ``(rows, *shape)`` per field, without an intermediate copy.
-
-        Args:
-          values: see `RowLayout.write`.
-          where: name of the values for messages.
-
-        Raises:
-          ShapeError: if a required field is missing, or an array does not have the field's shape.
-          NonFiniteError: if a value is NaN or infinite. After either error the earlier rows are lost.
-        """
+        """Writes all rows, one array ``(rows, *shape)`` per field, without an intermediate copy."""
         self.layout.write(self.host, slice(0, self.rows), values)
         self.layout.check_finite(self.host, where)
         if not self._shared:
@@ -92,13 +74,7 @@ class DeviceTables:
 
 
 class TablesPart:
-    """A range of rows of tables that is written like separate tables.
-
-    Args:
-      tables: tables without spare places.
-      start: first row of the range.
-      rows: number of rows.
-    """
+    """A range of rows of tables that is written like separate tables."""
 
     spare = 0
 
@@ -116,20 +92,8 @@ class TablesPart:
 
 
 class StampedRows:
-    """Rows in device memory that are written in any order, and the time of each write, for incremental checkpoints.
-
-    Args:
-      capacity: number of rows.
-      fields: name -> Field, usually ``policy.learn_mode.fields``.
-
-    Attributes:
-      layout: fields of the rows.
-      tables: the tables with the rows.
-      pushed: number of rows that were ever pushed.
-
-    Raises:
-      ConfigError: for a capacity below 1.
-    """
+    """Rows in device memory that are written in any order, and the time of each write, for incremental
+    checkpoints."""
 
     def __init__(self, capacity: int, fields: Mapping[str, Field]) -> None:
         if capacity < 1:
@@ -142,12 +106,7 @@ class StampedRows:
         self._origin = new_origin()
 
     def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
-        """Packs rows, one array ``(n, *shape)`` per field, for `put`.
-
-        Raises:
-          ShapeError: if a field is missing or has another shape.
-          NonFiniteError: if a value is NaN or infinite.
-        """
+        """Packs rows, one array ``(n, *shape)`` per field, for `put`."""
         block = self.layout.pack(values)
         self.layout.check_finite(block, "replay push")
         return block
@@ -191,11 +150,7 @@ class StampedRows:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores rows in place.
-
-        Raises:
-          CheckpointError: if the saved rows have other fields or another capacity.
-        """
+        """Restores rows in place."""
         check_fits(state, self.layout, self.capacity)
         saved = [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))]
         self.tables.write(0, saved)

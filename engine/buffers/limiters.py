@@ -16,13 +16,7 @@ from minding.engine.errors import ConfigError, nearest
 
 @dataclasses.dataclass(frozen=True)
 class Limiter:
-    """Bounds the ratio of samples to inserted rows.
-
-    Attributes:
-      min_size: number of rows that the table must hold before it can be sampled.
-      samples_per_insert: r, the mean number of samples of a row.
-      min_diff, max_diff: bounds of ``I r - S``.
-    """
+    """Bounds the ratio of samples to inserted rows."""
 
     min_size: int = 1
     samples_per_insert: float = 1.0
@@ -79,12 +73,8 @@ def ratio(samples_per_insert: float, rows: int, error: float | tuple[float, floa
     """Keeps the ratio of samples to inserts, counted from the moment when the table first held that many rows.
 
     Args:
-      samples_per_insert: r, samples per inserted row.
-      rows: number of rows that the table must hold before it can be sampled.
       error: maximum size of ``(I - rows) r - S`` in either direction, in samples; or `min_diff` and `max_diff` of the
         `Limiter`, as in Reverb, which are counted from the first row.
-    Raises:
-      ConfigError: if `error` is so small that neither side could continue, see `least_error`.
     """
     least = least_error(samples_per_insert)
     if isinstance(error, tuple):
@@ -130,16 +120,7 @@ LIMITERS = ("none", "min_size", "ratio", "queue", "stack")
 
 
 def make_limiter(name: str, *, rows: int, samples_per_insert: float, error: float, what: str = "limiter") -> Limiter:
-    """Returns the limiter of a name, see the functions of this module.
-
-    Args:
-      name: one of `LIMITERS`.
-      rows: argument of the function of this name.
-      samples_per_insert, error: further arguments of ``ratio``.
-      what: name of the setting, for errors.
-    Raises:
-      ConfigError: there is no limiter of this name, or its settings do not fit.
-    """
+    """Returns the limiter of a name, see the functions of this module."""
     if name == "ratio":
         return ratio(samples_per_insert, rows, error)
     if name in LIMITERS:

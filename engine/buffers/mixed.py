@@ -19,18 +19,6 @@ class MixedBuffer(BaseBuffer):
 
     The parts are rings of transitions in the same tables, so that one compiled update gathers from all of them. Within
     a part every stored row is equally likely, with replacement. The middleware that pushes into a part saves its state.
-
-    Args:
-      parts: (capacity, share of the minibatch) of each part; the shares add up to 1.
-      fields: name -> Field, usually ``policy.learn_mode.fields``.
-      seed: seed of the sampling stream.
-
-    Attributes:
-      parts: the buffers, in order.
-      capacity: the capacity of all parts together.
-
-    Raises:
-      ConfigError: if a capacity is below 1, or the shares do not add up to 1.
     """
 
     def __init__(self, parts: Sequence[tuple[int, float]], fields: Mapping[str, Field], *, seed: int = 0) -> None:
@@ -63,11 +51,7 @@ class MixedBuffer(BaseBuffer):
             part.watch(watcher)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Samples the rows of `updates` minibatches of `batch_size`; the rows of each part stand together.
-
-        Raises:
-          ConfigError: if a part is empty, or the shares of a minibatch are not whole numbers of rows.
-        """
+        """Samples the rows of `updates` minibatches of `batch_size`; the rows of each part stand together."""
         counts = [round(share * batch_size) for share in self._shares]
         if any(abs(count - share * batch_size) > 1e-6 for count, share in zip(counts, self._shares)):
             raise ConfigError(f"mixed buffer: minibatches of {batch_size} rows cannot be divided by {self._shares}")
@@ -76,14 +60,7 @@ class MixedBuffer(BaseBuffer):
 
 
 class BufferPart(RingBuffer):
-    """A buffer in a range of rows of tables; see `MixedBuffer`, which creates it.
-
-    Args:
-      layout, tables: layout and tables that all parts share.
-      start: its first row in the tables.
-      capacity: number of transitions kept; the oldest is overwritten first.
-      rng: sampling stream of all parts; each part saves it.
-    """
+    """A buffer in a range of rows of tables; see `MixedBuffer`, which creates it."""
 
     def __init__(
         self, layout: RowLayout, tables: DeviceTables, start: int, capacity: int, rng: np.random.Generator
@@ -92,11 +69,7 @@ class BufferPart(RingBuffer):
         self._tables, self._start = tables, start
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Samples the rows of `updates` minibatches of `batch_size` from this part alone.
-
-        Raises:
-          ConfigError: if the part is empty.
-        """
+        """Samples the rows of `updates` minibatches of `batch_size` from this part alone."""
         self.refuse_empty()
         index = self.rng.integers(0, len(self), size=(updates, batch_size), dtype=np.int32)
         return IndexedBatch(self.ring.layout, self._tables, index + np.int32(self._start))

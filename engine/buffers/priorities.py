@@ -24,16 +24,7 @@ ROOTS = 1 << 12
 class Priority:
     """Priorities of the rows of a buffer, and the samples by them.
 
-        w_i = (N P(i))^-beta / max_j w_j,   the largest of a minibatch is 1
-
-    Attributes:
-      alpha: exponent of the priorities: 0 samples uniformly, 1 in proportion to the priority.
-      beta: exponent of the importance weights at the start; it rises linearly to 1.
-      beta_steps: number of minibatches after which beta is 1.
-      eta: share of the largest error in the priority of a sequence, see `ReplayBuffer`.
-
-    Raises:
-      ConfigError: if one of these is out of range.
+    w_i = (N P(i))^-beta / max_j w_j,   the largest of a minibatch is 1
     """
 
     alpha: float = 0.6
@@ -57,7 +48,6 @@ class Priority:
 
         Args:
           mass: the sampling probabilities up to a factor per minibatch, float64 ``(K, B)``, above 0.
-          minibatches: number of minibatches before these.
         """
         weight = np.empty(mass.shape, np.float32)
         for k, row in enumerate(mass):
@@ -66,12 +56,7 @@ class Priority:
 
 
 def checked_errors(errors: Array) -> Array:
-    """Errors as float64.
-
-    Raises:
-      NonFiniteError: if one is NaN or infinite.
-      ConfigError: if one is negative or above `LARGEST`.
-    """
+    """Errors as float64."""
     given: Array = errors.astype(np.float64)
     if not np.isfinite(given).all():
         raise NonFiniteError(f"priority {np.flatnonzero(~np.isfinite(given))[0]} of those given is NaN or infinite")
@@ -83,15 +68,7 @@ def checked_errors(errors: Array) -> Array:
 
 
 class Priorities:
-    """Samples rows in proportion to ``(priority + SMALLEST)^alpha``, one from each of B equal parts of the sum.
-
-    Args:
-      capacity: number of rows; rows without a priority are not sampled.
-      priority: the exponents.
-
-    Attributes:
-      minibatches: number of minibatches so far.
-    """
+    """Samples rows in proportion to ``(priority + SMALLEST)^alpha``, one from each of B equal parts of the sum."""
 
     def __init__(self, capacity: int, priority: Priority) -> None:
         self._capacity, self._priority = capacity, priority
@@ -108,10 +85,6 @@ class Priorities:
 
         Args:
           rows: int64 (n,).
-          given: their priorities, float (n,), or `UNKNOWN`.
-
-        Raises:
-          NonFiniteError, ConfigError: as in `write`.
         """
         known = given != UNKNOWN
         scaled = np.full(len(rows), self._highest)
@@ -121,12 +94,7 @@ class Priorities:
         self._tree.write(rows, scaled)
 
     def write(self, rows: Array, priorities: Array) -> None:
-        """Sets the priorities (n,) of rows (n,); for a row that occurs twice the last one counts.
-
-        Raises:
-          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
-          ConfigError: if a priority is negative or above `LARGEST`; nothing is written then.
-        """
+        """Sets the priorities (n,) of rows (n,); for a row that occurs twice the last one counts."""
         scaled = self._scaled(priorities)
         self._tree.write(rows, scaled)
         self._highest = max(self._highest, float(scaled.max(initial=0.0)))
@@ -179,9 +147,6 @@ class SumTree:
 
     Blocks hold ``2^HEIGHT`` rows or more, each with a binary tree whose inner nodes are the sums of their two children;
     the running sum over the trees' roots finds the block. The whole structure follows from the priorities alone.
-
-    Args:
-      capacity: number of rows; rows without a priority have 0.
     """
 
     def __init__(self, capacity: int) -> None:

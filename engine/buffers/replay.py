@@ -23,12 +23,7 @@ from minding.engine.types import Array, StateDict
 
 
 class RingBuffer(BaseBuffer):
-    """A buffer of rows in a ring, the oldest overwritten first, with the random stream that samples them.
-
-    Attributes:
-      ring: the rows.
-      rng: the sampling stream.
-    """
+    """A buffer of rows in a ring, the oldest overwritten first, with the random stream that samples them."""
 
     def __init__(self, ring: Ring, rng: np.random.Generator) -> None:
         self.ring, self.rng = ring, rng
@@ -63,18 +58,6 @@ class ReplayBuffer(RingBuffer):
       highest one so far; learning returns new ones (`update`).
     - With `sequences`, the buffer records the order of the rows of each episode. Rows of several environments may
       arrive mixed and in rollouts of any length, and rows such as reset rows may be missing.
-
-    Args:
-      capacity: number of rows kept; the oldest is overwritten first.
-      fields: name -> Field, usually ``policy.learn_mode.fields``.
-      priority: exponents of sampling by priority; None samples uniformly.
-      sequences: lengths of sequences; None samples single rows.
-      images_once: store each image once: images of `next_obs` are read from the following row. Rows then have to be
-        pushed by a `data_pusher`, which records their order.
-      seed: seed of the sampling stream.
-
-    Raises:
-      ConfigError: for sequences that do not fit the capacity.
     """
 
     def __init__(
@@ -128,9 +111,6 @@ class ReplayBuffer(RingBuffer):
         """Appends rows, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``.
 
         With sequences or `images_once` they also bring their order, see `Ring.push`.
-
-        Raises:
-          NonFiniteError, ConfigError: for invalid priorities, as in `Priorities.write`.
         """
         places = self.ring.push(transitions)
         if isinstance(self._windows, PrioritizedWindows):
@@ -140,11 +120,7 @@ class ReplayBuffer(RingBuffer):
             self._priorities.begin(places, given)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Samples the rows or sequences of `updates` minibatches; the rows are gathered on the device.
-
-        Raises:
-          ConfigError: if the buffer is not `ready`, or an episode is longer than `Sequences.length`.
-        """
+        """Samples the rows or sequences of `updates` minibatches; the rows are gathered on the device."""
         self.refuse_empty()
         if self._sequences is not None:
             return self._sample_sequences(self._sequences, (updates, batch_size))
@@ -170,13 +146,8 @@ class ReplayBuffer(RingBuffer):
         overwritten since is ignored.
 
         Args:
-          batch: a result of `sample`.
           priorities: float32, with the shape of the batch's index, at least 0: absolute errors of its rows. Of
             sequences, only rows to learn from count.
-
-        Raises:
-          NonFiniteError: if a priority is NaN or infinite; nothing is written then.
-          ConfigError: if a priority is negative or too large, or the buffer has none; nothing is written then.
         """
         if isinstance(self._windows, PrioritizedWindows) and isinstance(batch, SequenceBatch):
             self._windows.update(batch, priorities)

@@ -18,14 +18,6 @@ class ReservoirBuffer(BaseBuffer):
     otherwise. All held rows are sampled with the same probability, with replacement. It is for algorithms that learn
     from their whole past, such as the average strategy of Heinrich and Silver, 2016
     (https://arxiv.org/abs/1603.01121).
-
-    Args:
-      capacity: number of transitions kept.
-      fields: name -> Field, usually ``policy.learn_mode.fields``.
-      seed: seed of the streams that choose the kept and the sampled rows.
-
-    Raises:
-      ConfigError: for a capacity below 1.
     """
 
     def __init__(self, capacity: int, fields: Mapping[str, Field], *, seed: int = 0) -> None:
@@ -43,11 +35,7 @@ class ReservoirBuffer(BaseBuffer):
         return min(self.rows.pushed, self.capacity)
 
     def store(self, transitions: Mapping[str, Array]) -> None:
-        """Offers transitions, one array ``(n, *shape)`` per field; n may exceed the capacity.
-
-        Raises:
-          ShapeError, NonFiniteError: as in `StampedRows.pack`; nothing is written then.
-        """
+        """Offers transitions, one array ``(n, *shape)`` per field; n may exceed the capacity."""
         block = self.rows.pack(transitions)
         number = self.rows.pushed + np.arange(len(block[0]))
         place = np.where(number < self.capacity, number, self._rngs["kept"].integers(0, number + 1))
@@ -58,11 +46,8 @@ class ReservoirBuffer(BaseBuffer):
         self.rows.put(places[held], [new[chosen] for new in block], len(number))
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Samples the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
-
-        Raises:
-          ConfigError: if the buffer is empty. Check `len(buffer)` first.
-        """
+        """Samples the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the
+        device."""
         self.refuse_empty()
         index = self._rngs["drawn"].integers(0, len(self), size=(updates, batch_size), dtype=np.int32)
         return IndexedBatch(self.rows.layout, self.rows.tables, index)

@@ -21,15 +21,6 @@ class Ring:
 
     If the layout stores images once, an observation that no row holds is kept at a spare place after the ring: the
     final one of an episode, and the one after the newest row of an environment. Spare places are added as needed.
-
-    Args:
-      capacity: number of rows kept.
-      layout: fields of the rows.
-      ordered: whether the ring records the order of rows; always on if the layout stores images once.
-      tables: tables for the rows; None creates them. A layout that stores images once needs its own tables.
-
-    Attributes:
-      order: the order of rows; None if it is not recorded.
     """
 
     def __init__(
@@ -63,11 +54,6 @@ class Ring:
         An ordered ring also takes `ORDER`, ``(n,)`` each: `sequence` (int, the environment of the row; its rows arrive
         in the order of time), `begun` (bool, the row does not continue the previous row of its environment), `ended`
         (bool, the row is the last of its episode) and `steps` (int, number of steps to the successor; 1 by default).
-
-        Raises:
-          ShapeError: if a field is missing or has another shape.
-          ConfigError: if there are more rows than the ring holds.
-          NonFiniteError: if a value is NaN or infinite; nothing is written then.
         """
         block = self.layout.pack(values)
         self.layout.check_finite(block, "replay push")
@@ -149,11 +135,7 @@ class Ring:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores rows in place.
-
-        Raises:
-          CheckpointError: if the saved rows have other fields or another capacity.
-        """
+        """Restores rows in place."""
         check_fits(state, self.layout, self.capacity)
         if self.order is not None:
             self.order.load_state_dict(state["links"])

@@ -8,11 +8,7 @@ _NONE = -1
 
 
 class RowOrder:
-    """The neighbors of rows in time. A row is identified by its number in the order of all rows ever added.
-
-    Args:
-      capacity: number of rows in the ring; older ones are overwritten.
-    """
+    """The neighbors of rows in time. A row is identified by its number in the order of all rows ever added."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -161,13 +157,8 @@ class Successors:
     row, such as the last of an episode, the observation has a spare place after the ring. Rows with the same successor
     share it.
 
-    Args:
-      order: the order of rows.
-      capacity: number of rows in the ring.
-
     Attributes:
       place: int32 ``(capacity,)``, indexed by the place of the row.
-      spare: number of spare places; they begin at `capacity`.
     """
 
     def __init__(self, order: RowOrder, capacity: int) -> None:
@@ -198,16 +189,7 @@ class Successors:
         self._open, self._steps = self._open[kept], self._steps[kept]
 
     def add(self, rows: Array, steps: Array) -> tuple[Array, Array, Array]:
-        """Looks up the successors of new rows, and of the rows that waited for them.
-
-        Args:
-          rows: numbers of the new rows, already added to the order.
-          steps: number of steps to the successor of each.
-
-        Returns:
-          (rows whose successor is not stored, as positions in `rows`; for each the number of its new spare place,
-          which rows with the same successor share; the first position with each number).
-        """
+        """Looks up the successors of new rows, and of the rows that waited for them."""
         waiting, left = np.concatenate([self._open, rows]), np.concatenate([self._steps, steps])
         reached, left_over = self._order.ahead(waiting, left)
         found = left_over == 0

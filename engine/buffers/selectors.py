@@ -84,12 +84,7 @@ class Uniform:
 
 class Prioritized:
     """Chooses each place in proportion to its priority to the power of `exponent` (Schaul et al., 2016,
-    https://arxiv.org/abs/1511.05952, eq. 1). If all priorities are 0, all places are equally likely.
-
-    Args:
-      capacity: number of places.
-      exponent: 0 chooses uniformly, 1 in proportion to the priority.
-    """
+    https://arxiv.org/abs/1511.05952, eq. 1). If all priorities are 0, all places are equally likely."""
 
     def __init__(self, capacity: int, exponent: float = 1.0) -> None:
         self._tree, self._exponent = SumTree(capacity), exponent
@@ -232,16 +227,7 @@ _BY_PRIORITY = ("prioritized", "min_heap", "max_heap")
 
 
 def make_selector(name: str, capacity: int, exponent: float, what: str) -> Selector:
-    """Returns the selector of a name.
-
-    Args:
-      name: one of `SELECTORS`.
-      capacity: number of places.
-      exponent: exponent of `Prioritized`.
-      what: name of the setting, for errors.
-    Raises:
-      ConfigError: there is no selector of this name.
-    """
+    """Returns the selector of a name."""
     if name not in _MAKERS:
         raise ConfigError(
             f"{what}={name!r} is unknown{nearest(str(name), SELECTORS)}; expected one of {', '.join(SELECTORS)}"

@@ -21,17 +21,7 @@ _FEW = 64
 
 @dataclasses.dataclass(frozen=True)
 class Sequences:
-    """Sequences of rows, which a buffer samples in place of single ones.
-
-    Attributes:
-      length: number of rows to learn from in a sequence; for whole episodes at least the length of the longest.
-      burn_in: number of rows before them, as far as they are stored. A sequence has ``burn_in + length`` places.
-      stride: number of rows from the beginning of a sequence to the beginning of the next one, a divisor of `length`,
-        for a buffer that samples by priority; with `length` itself, sequences do not overlap.
-      whole: sample whole episodes, without burn-in.
-      from_each_row: begin at each stored row equally often, as learning needs that starts at the first row; otherwise
-        each stored row is learned from equally often. It concerns uniform sampling.
-    """
+    """Sequences of rows, which a buffer samples in place of single ones."""
 
     length: int
     burn_in: int = 0
@@ -40,15 +30,7 @@ class Sequences:
     from_each_row: bool = False
 
     def check(self, capacity: int, prioritized: bool = False) -> None:
-        """Refuses sequences that do not fit into a buffer, or that skip rows.
-
-        Args:
-          capacity: number of rows in the buffer.
-          prioritized: whether it samples by priority.
-
-        Raises:
-          ConfigError: a length does not fit; the message says what was expected.
-        """
+        """Refuses sequences that do not fit into a buffer, or that skip rows."""
         length, burn_in, stride = self.length, self.burn_in, self.stride
         if length < 1 or burn_in < 0 or burn_in + length > capacity:
             raise ConfigError(
@@ -77,7 +59,6 @@ class SequenceBatch(IndexedBatch):
 
     Attributes:
       filled: bool ``(K, T, B)``, false at places with a repeated row.
-      burn_in: number of places before the rows to learn from.
       window: int64 ``(K, B)``, the numbers of the sequences in a buffer that samples by priority.
     """
 
@@ -99,11 +80,8 @@ def sequences_from(
     """The sequences whose rows to learn from begin at these rows, as far as their episodes are stored.
 
     Args:
-      ring: an ordered ring.
       first: numbers of the rows in the order of all rows, int64 ``(K, B)``.
       count: maximum number of rows to learn from in each, int64 ``(K, B)``, from 1 to `length`.
-      length: number of places for rows to learn from.
-      burn_in: number of places before them.
       weight: importance weights of the sequences, float32 ``(K, B)``.
     """
     assert ring.order is not None
@@ -151,11 +129,7 @@ class UniformWindows:
         return len(order.episodes()) > 0 if self._sequences.whole else order.added > order.oldest
 
     def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Array, Array]:
-        """The first rows of windows, and their maximum numbers of rows.
-
-        Raises:
-          ConfigError: an episode is longer than `length`.
-        """
+        """The first rows of windows, and their maximum numbers of rows."""
         if self._sequences.whole:
             return self._draw_episodes(shape, rng), np.full(shape, self._sequences.length)
         order, early = self._order, 0 if self._sequences.from_each_row else self._sequences.length - 1
@@ -205,13 +179,7 @@ class PrioritizedWindows:
         self._since: dict[int, int] = {}
 
     def add(self, places: Array, sequence: Array, errors: Array | float) -> None:
-        """Takes in new rows (n,), which the order contains already.
-
-        Args:
-          places: their places in the ring.
-          sequence: their environments.
-          errors: the errors that they brought, or `UNKNOWN`.
-        """
+        """Takes in new rows (n,), which the order contains already."""
         if not len(places):
             return
         self._given[places] = errors
@@ -287,9 +255,7 @@ def mix(errors: Array, learned: Array, eta: float) -> Array:
     """``eta max + (1 - eta) mean`` of the errors of rows to learn from.
 
     Args:
-      errors: float (..., T, B), at least 0.
       learned: the rows to learn from, bool (..., T, B), at least one of each sequence.
-      eta: share of the largest error.
 
     Returns:
       float64 (..., B); NaN for a sequence with such an error.

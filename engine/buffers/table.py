@@ -19,15 +19,7 @@ from minding.engine.types import Array, StateDict
 
 
 class Rows(StampedRows):
-    """Rows in device memory that several tables can share; a row is free again once no table refers to it.
-
-    Args:
-      capacity: number of rows.
-      fields: name -> Field, usually ``policy.learn_mode.fields``.
-
-    Raises:
-      ConfigError: for a capacity below 1.
-    """
+    """Rows in device memory that several tables can share; a row is free again once no table refers to it."""
 
     def __init__(self, capacity: int, fields: Mapping[str, Field]) -> None:
         super().__init__(capacity, fields)
@@ -41,11 +33,7 @@ class Rows(StampedRows):
         return len(self._free)
 
     def take(self, block: Sequence[Array]) -> Array:
-        """Writes rows to free places; returns the places, int64 ``(n,)``.
-
-        Raises:
-          ConfigError: too few places are free; nothing is written then.
-        """
+        """Writes rows to free places; returns the places, int64 ``(n,)``."""
         count = len(block[0])
         if count > self.num_free:
             raise ConfigError(
@@ -87,22 +75,8 @@ class Table(BaseBuffer):
     rows. Each row stores its own images (no ``images_once``).
 
     Args:
-      capacity: number of rows kept.
-      fields: name -> Field, usually ``policy.learn_mode.fields``; or the `Rows` that several tables share.
-      sampler, remover: names, see `selectors.SELECTORS`. Rows bring their priorities (``priority``, from a
-        `priority_calculator`) or get the highest one so far; `update` changes them.
-      max_times_sampled: number of samples after which a row is removed; 0: no limit.
-      limiter: see `limiters`; None: `limiters.none()`.
-      priority: exponents of the sampler ``prioritized``.
-      seed: seed of the sampling stream.
       on_removal: called with the rows that are removed, one array ``(n, *shape)`` per field, and how often each was
         sampled, int64 ``(n,)``. Resumed runs do not repeat calls.
-
-    Attributes:
-      inserted, sampled: numbers of inserted rows and of samples so far, for the limiter.
-
-    Raises:
-      ConfigError: if one of these is out of range.
     """
 
     def __init__(
@@ -173,13 +147,7 @@ class Table(BaseBuffer):
         return bool(self._times) and lasts and self.limiter.can_sample(count, len(self), self.inserted, self.sampled)
 
     def store(self, transitions: Mapping[str, Array]) -> None:
-        """Inserts transitions, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``.
-
-        Raises:
-          LimitError: the limiter does not allow it, see `can_insert`; nothing is inserted then.
-          ShapeError, NonFiniteError: as in `Rows.pack`.
-          ConfigError: n exceeds the capacity, or for a priority as in `checked_errors`.
-        """
+        """Inserts transitions, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``."""
         insert(transitions, [self])
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
@@ -187,10 +155,6 @@ class Table(BaseBuffer):
 
         With ``max_times_sampled``, a row that has reached this number is not sampled again, not even within the same
         minibatch. Sampled rows remain readable until the next push.
-
-        Raises:
-          ConfigError: if the table is empty.
-          LimitError: the limiter does not allow it, see `can_sample`; nothing is sampled then.
         """
         count = updates * batch_size
         self.refuse_empty()
@@ -233,11 +197,7 @@ class Table(BaseBuffer):
         since are ignored, also if another row has taken their place.
 
         Args:
-          batch: a result of `sample`.
           priorities: float32 (K, B), at least 0: absolute errors.
-
-        Raises:
-          NonFiniteError, ConfigError: as in `checked_errors`; nothing is written then.
         """
         given, places = checked_errors(priorities.reshape(-1)), batch.index.reshape(-1).astype(np.int64)
         there = np.array([place in self._times for place in places.tolist()], np.bool_)
@@ -253,11 +213,7 @@ class Table(BaseBuffer):
         return {"rows": self.rows.state_dict(), **self.books()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores a state in place.
-
-        Raises:
-          CheckpointError: if it was saved with another capacity, sampler or remover, or has other rows.
-        """
+        """Restores a state in place."""
         self.check_books(state)
         self.rows.load_state_dict(state["rows"])
         self.load_books(state)
@@ -336,12 +292,6 @@ class Tables(BaseBuffer):
     """Several tables that share their `Rows`, as one buffer for a `data_pusher`: each row is stored once.
 
     Learners sample from the single tables.
-
-    Args:
-      *tables: tables with the same `Rows`.
-
-    Raises:
-      ConfigError: no tables are given, or they do not share their rows.
     """
 
     def __init__(self, *tables: Table) -> None:

@@ -25,15 +25,6 @@ def check_chain(
     A middleware without a declaration may write any field, so a read downstream of one is never an error.
     Members of one `parallel` run at the same time: none may read a field that another writes, and no two may write
     the same field.
-
-    Args:
-      chain: the middleware in order.
-      context_type: class of the context that the chain runs with.
-      roles: one per middleware; one that is not None replaces the declared role.
-    Raises:
-      ChainError: lists all problems found: a field read that nothing upstream writes, a learner before the collector, a
-        field that the context does not have, a wrong order (see `order_problems`), a clash inside `parallel`, and the
-        problems that the middleware's own ``requirements()`` and ``clashes()`` return.
     """
     nodes = chain_nodes(chain, roles)
     problems = [

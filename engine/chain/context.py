@@ -252,20 +252,7 @@ def _scalar(name: str, value: Any) -> bool | int | float | str | None:
 
 @dataclasses.dataclass
 class LearningContext(Context):
-    """Base of the contexts of chains that learn, and evaluate what they have learned.
-
-    Attributes:
-      train_iter: gradient steps so far (kept).
-      train_data: data for the next learn call: a rollout with advantages, or a batch.
-      train_output: metrics of the last learn call, ``{name: number}``.
-      eval_value: mean return in the evaluation of this iteration; None if there was none.
-      eval_output: the episodes of that evaluation.
-      eval_params: the evaluated weights by parameter name, in asynchronous runs, where they may not be the current
-        ones; None otherwise.
-      last_eval_iter: `train_iter` at the last evaluation, -1 before the first (kept).
-      last_eval_value: result of the last evaluation, minus infinity before the first (kept).
-      last_eval_clock: `clock` at the last evaluation, -1 before the first (kept).
-    """
+    """Base of the contexts of chains that learn, and evaluate what they have learned."""
 
     train_iter: int = 0
     train_data: Mapping[str, Array] | IndexedBatch | None = None

@@ -37,10 +37,6 @@ class Gathering:
 
     A member that waits for an event also receives it if another member emitted it before the wait; each member
     receives each event once. When one member fails, the others stop waiting.
-
-    Args:
-      outer: the gathering of which the calling thread is a member, or None; its events that this thread has not
-        received yet are available here, too.
     """
 
     def __init__(self, outer: Gathering | None) -> None:
@@ -109,11 +105,7 @@ class EventBus:
         self._subscribe(event, handler, once=True)
 
     def off(self, event: str, handler: Handler | None = None) -> None:
-        """Removes the oldest registration of `handler`, or all handlers of `event` if `handler` is None.
-
-        Raises:
-          ChainError: the handler is not registered for `event`, or nothing is.
-        """
+        """Removes the oldest registration of `handler`, or all handlers of `event` if `handler` is None."""
         with self._lock:
             subscriptions = self._subscriptions.get(event, [])
             if handler is None and subscriptions:
@@ -132,11 +124,7 @@ class EventBus:
         )
 
     def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Calls the handlers of `event` with these arguments, in order.
-
-        Raises:
-          Exception: the first error of a handler, after all were called (see the class for other threads).
-        """
+        """Calls the handlers of `event` with these arguments, in order."""
         errors: list[Exception] = []
         for subscription in self._take(event, (args, kwargs)):
             try:
@@ -154,16 +142,7 @@ class EventBus:
     def wait_for(
         self, event: str, timeout: float | None = None, interrupted: Callable[[], bool] = lambda: False
     ) -> Arguments:
-        """As `Task.wait_for`; the wait leaves no handler registered, however it ends.
-
-        Args:
-          interrupted: returns whether the end of the run was requested; called several times a second.
-        Raises:
-          TimeoutError: no thread emitted the event in time.
-          WaitCancelled: another member failed, or a handler in another thread (the thread that owns the run raises
-            that handler's error instead).
-          Interrupted: the end of the run was requested during the wait.
-        """
+        """As `Task.wait_for`; the wait leaves no handler registered, however it ends."""
         happened = threading.Event()
         received: list[Arguments] = []
 

@@ -22,15 +22,7 @@ class WorkerStatus:
     """A worker of a lane, at one moment.
 
     Attributes:
-      name: name of the worker, such as ``collector 1``.
-      kind: ``process``, ``thread`` or ``actor``.
-      node: name of the machine that it runs on; empty before it has been placed on one.
-      pid: id of its process on that machine; None if it has no process of its own.
-      member: name of the middleware that it runs, or ``starting``, ``idle``.
-      weights_age: age of the weights of its current request, in learner iterations; None without a request.
-      backlog: number of its requests whose answers the main process has not taken yet.
       waited: seconds that the main process has waited for its answers.
-      restarts: number of times that it died and was restarted.
     """
 
     name: str
@@ -45,13 +37,7 @@ class WorkerStatus:
 
 
 class Lanes(Protocol):
-    """A chain divided into lanes, parts of which run elsewhere.
-
-    Attributes:
-      nodes: the chain as this process runs it.
-      processors: kinds of processor of the machines that run it; empty if only this machine does. Two runs can be
-        equal bit by bit only on the same kinds.
-    """
+    """A chain divided into lanes, parts of which run elsewhere."""
 
     nodes: list[Node]
     processors: tuple[str, ...]
@@ -77,11 +63,7 @@ class Lanes(Protocol):
         ...
 
     def check(self) -> None:
-        """Refuses middleware that cannot run in the lane that they were assigned to.
-
-        Raises:
-          ChainError: a middleware cannot; the message says what to do instead.
-        """
+        """Refuses middleware that cannot run in the lane that they were assigned to."""
         ...
 
     def begin(self, trace: Trace | None) -> None:

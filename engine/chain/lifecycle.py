@@ -39,20 +39,12 @@ class Checkpointer(Protocol):
     """A middleware that writes checkpoints and can restore a run from one (`CkptSaver`)."""
 
     def resume(self, request: str | Path) -> None:
-        """Loads ``"latest"``, a checkpoint folder or a run folder.
-
-        Raises:
-          CheckpointError: there is no complete checkpoint, or it does not fit the chain.
-        """
+        """Loads ``"latest"``, a checkpoint folder or a run folder."""
         ...
 
 
 def checkpointer(nodes: Iterable[Node]) -> Checkpointer:
-    """Returns the first middleware of the chain that can resume.
-
-    Raises:
-      ChainError: there is none.
-    """
+    """Returns the first middleware of the chain that can resume."""
     for leaf in all_leaves(nodes):
         middleware: object = leaf.middleware
         if isinstance(middleware, Checkpointer):
@@ -61,34 +53,21 @@ def checkpointer(nodes: Iterable[Node]) -> Checkpointer:
 
 
 def weakest_guarantee(nodes: Iterable[Node], within_iteration: bool) -> str:
-    """Returns the weakest guarantee among the attributes `resume_guarantee` of the middleware.
-
-    Args:
-      within_iteration: whether the state comes from an iteration that was aborted.
-    """
+    """Returns the weakest guarantee among the attributes `resume_guarantee` of the middleware."""
     found = [getattr(leaf.middleware, "resume_guarantee", "exact") for leaf in all_leaves(nodes)]
     found.append("mid-iteration" if within_iteration else "exact")
     return max(found, key=GUARANTEES.index)
 
 
 def middleware_state(nodes: Sequence[Node], optional: Sequence[object] = ()) -> StateDict:
-    """Returns ``chain``, all names in order, and ``middleware``, the state of each that is `Stateful`.
-
-    Args:
-      nodes: the chain.
-      optional: members that may differ between a checkpoint and the chain, see `Task.use`.
-    """
+    """Returns ``chain``, all names in order, and ``middleware``, the state of each that is `Stateful`."""
     named = _named(nodes, optional)
     states = {name: member.state_dict() for name, member in named if isinstance(member, Stateful)}
     return {"chain": _required(named), "middleware": states}
 
 
 def check_division(here: Mapping[str, int], saved: Mapping[str, int]) -> None:
-    """Compares the division of collecting with the saved one, see `engine.chain.lanes.Lanes.division`.
-
-    Raises:
-      CheckpointError: they differ.
-    """
+    """Compares the division of collecting with the saved one, see `engine.chain.lanes.Lanes.division`."""
     if here != saved:
         differences = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
         raise CheckpointError(
@@ -99,11 +78,7 @@ def check_division(here: Mapping[str, int], saved: Mapping[str, int]) -> None:
 
 
 def check_chain_state(nodes: Sequence[Node], state: StateDict, optional: Sequence[object] = ()) -> None:
-    """Compares the chain with the saved one; logs a warning for each optional member that is in only one of them.
-
-    Raises:
-      CheckpointError: the required members, or those of them that have state, differ.
-    """
+    """Compares the chain with the saved one; logs a warning for each optional member that is in only one of them."""
     named = _named(nodes, optional)
     here, saved = _required(named), list(state["chain"])
     if here != saved:
@@ -125,11 +100,7 @@ def check_chain_state(nodes: Sequence[Node], state: StateDict, optional: Sequenc
 
 
 def load_middleware_state(nodes: Sequence[Node], state: StateDict, optional: Sequence[object] = ()) -> None:
-    """Gives each middleware its part of what `middleware_state` returned; see `check_chain_state`.
-
-    Raises:
-      ValueError: a value in the state of middleware of minding is of another kind than the one that it replaces.
-    """
+    """Gives each middleware its part of what `middleware_state` returned; see `check_chain_state`."""
     for name, member in _named(nodes, optional):
         if isinstance(member, Stateful) and (name in state["middleware"] or not name.startswith(_OPTIONAL)):
             if type(member).__module__.startswith("minding."):

@@ -70,19 +70,7 @@ class Role(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """The declaration of a middleware: its role and fields.
-
-    Attributes:
-      name: name of the factory or class.
-      role: role in the loop; None for helpers that belong to no lane, such as loggers.
-      reads: fields that must have been written upstream in the same iteration, or are kept; ``clock`` counts as kept
-        in every context.
-      writes: fields it sets.
-      optional: fields it uses if they are present; the context need not have them.
-      leaves: states in which it leaves fields, each as ``"field.word"``, such as ``"trajectories.summed"``. Middleware
-        that refuse the state cannot come after it, until a middleware writes the field without reading it.
-      refuses: states, written in the same way, in which it cannot use a field.
-    """
+    """The declaration of a middleware: its role and fields."""
 
     name: str
     role: Role | None = None

@@ -26,14 +26,7 @@ from minding.engine.process.signals import Interrupted
 
 
 class Step:
-    """A middleware at its place, ready to be called.
-
-    Attributes:
-      call: the middleware, inside its wrappers if there are any.
-      name: name of the middleware in messages.
-      place: its place in messages, such as ``position 2``.
-      declaration: the declaration of the middleware; None if it has none.
-    """
+    """A middleware at its place, ready to be called."""
 
     __slots__ = ("call", "declaration", "name", "place")
 
@@ -55,11 +48,7 @@ class Teardown:
         self.step = step
 
     def __call__(self) -> None:
-        """Takes the second half off its stack and runs it, unless it has run or there is none.
-
-        Raises:
-          MiddlewareError: the middleware yields again.
-        """
+        """Takes the second half off its stack and runs it, unless it has run or there is none."""
         if self._generator is not None:
             self._stack.remove(self)
             self.run()
@@ -94,12 +83,7 @@ class Teardown:
 
 
 def open_teardown(result: object, step: Step, stack: list[Teardown]) -> Teardown | None:
-    """Starts the result of calling a middleware, if it is a generator, and puts its second half on the stack.
-
-    Raises:
-      MiddlewareError: a factory or an ``async def`` was used as a middleware, or it returned a value and is not a
-        lambda.
-    """
+    """Starts the result of calling a middleware, if it is a generator, and puts its second half on the stack."""
     if isinstance(result, GeneratorType):
         try:
             next(result)
@@ -131,11 +115,7 @@ def open_teardown(result: object, step: Step, stack: list[Teardown]) -> Teardown
 
 
 def run_first_halves(steps: Sequence[Step], ctx: Any, stack: list[Teardown], total_step: int | None = None) -> None:
-    """Calls the steps in order. If one fails, the open halves on the stack are closed in reverse order.
-
-    Args:
-      total_step: number of the iteration, for messages; None within a composite.
-    """
+    """Calls the steps in order. If one fails, the open halves on the stack are closed in reverse order."""
     step: Step | None = None
     try:
         for step in steps:
@@ -241,10 +221,6 @@ class Parallel(Composite):
     have a role, and it runs in the calling thread. Second halves run in the calling thread in reverse order
     of the members. An event that one member emits reaches another that waits for it, even if the wait begins later.
     When a member fails, the others stop waiting (`EventBus.wait_for`), and its exception is raised once all have ended.
-
-    Args:
-      members: the middleware.
-      events: returns the event bus of the run.
     """
 
     kind = "parallel"
@@ -330,16 +306,7 @@ def has_role(middleware: Middleware[Any]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A middleware at its place in the chain.
-
-    Attributes:
-      middleware: the callable.
-      position: ``"2"``, or ``"2.0"`` for the first member of a composite at 2.
-      name: its name in messages.
-      role: its declared role, or the one given to `Task.use`.
-      declaration: its declaration; None for plain user functions, and for composites, whose members have their own.
-      members: the nodes inside a composite; empty for any other middleware.
-    """
+    """A middleware at its place in the chain."""
 
     middleware: Middleware[Any]
     position: str
@@ -364,12 +331,7 @@ class Node:
 
 
 def chain_nodes(chain: Sequence[Middleware[Any]], roles: Sequence[Role | None] | None = None) -> list[Node]:
-    """Lays out a chain, including the members of `serial`, `parallel` and `wrap`.
-
-    Args:
-      chain: the middleware in order.
-      roles: one per middleware; one that is not None replaces the declared role.
-    """
+    """Lays out a chain, including the members of `serial`, `parallel` and `wrap`."""
     given = roles if roles is not None else [None] * len(chain)
     return [_node(middleware, str(index), given[index]) for index, middleware in enumerate(chain)]
 

@@ -28,9 +28,6 @@ class Trace:
     """A timeline of a run, for chrome://tracing and https://ui.perfetto.dev.
 
     It keeps the first `limit` spans, so that a long run does not fill memory and disk.
-
-    Args:
-      limit: maximum number of spans.
     """
 
     def __init__(self, limit: int = _LIMIT) -> None:
@@ -48,8 +45,6 @@ class Trace:
         """Adds the spans of a lane.
 
         Args:
-          lane: name of the lane.
-          spans: spans in the monotonic clock of this machine.
           error: seconds by which they may be off; above 0 if another machine's clock measured them.
         """
         if error:
@@ -102,8 +97,6 @@ class ProfileRow:
     """Time of one middleware, both halves together.
 
     Attributes:
-      name: name of the middleware.
-      calls: number of calls; a second half does not count as a call.
       seconds: total time of all calls, in seconds.
     """
 

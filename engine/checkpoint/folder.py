@@ -63,9 +63,6 @@ class Checkpoint(NamedTuple):
 
         An exception from the user's code says nothing about the files and is raised unchanged. Objects that the
         contents are for, such as a policy, are built outside of this block.
-
-        Raises:
-          DamagedCheckpointError: the contents are not what the block expects.
         """
         try:
             yield
@@ -77,11 +74,8 @@ class Checkpoint(NamedTuple):
 
 
 def newest_checkpoint(folder: Path) -> Path:
-    """The last of `resumable_checkpoints` whose files all verify; damaged ones are named in a warning and skipped.
-
-    Raises:
-      NoCheckpointError: if there is none.
-    """
+    """The last of `resumable_checkpoints` whose files all verify; damaged ones are named in a warning and
+    skipped."""
     return _newest(folder, lambda path: (verify_checkpoint(path), path)[1])
 
 
@@ -90,21 +84,12 @@ def use_newest(folder: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
 
     A warning names damaged ones, and an older one takes their place. This also holds for damage that only `use` finds,
     see `Checkpoint.reading`.
-
-    Raises:
-      NoCheckpointError: if there is none.
-      CheckpointError: from `use`, if the checkpoint does not fit.
     """
     return _newest(folder, lambda path: use_checkpoint(path, use))
 
 
 def use_checkpoint(path: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
-    """Reads a checkpoint and passes it to `use`.
-
-    Raises:
-      DamagedCheckpointError: if it is not whole, or its contents are not what `use` expects (`reading`).
-      CheckpointError: from `use`, if the checkpoint does not fit.
-    """
+    """Reads a checkpoint and passes it to `use`."""
     found = Checkpoint(path, *load_checkpoint(path))
     use(found)
     return found
@@ -138,12 +123,6 @@ def set_aside(path: Path, *, follow: bool = False) -> Path:
     """Renames a checkpoint, or a folder of them, to a free ``left-<time>-<name>`` beside it; returns its new path.
 
     Nothing looks for checkpoints under such a name, and nothing removes them.
-
-    Args:
-      path: what is renamed.
-      follow: whether the folder that holds it may be a link, as a run folder may be; see `Folder`.
-    Raises:
-      OSError: if it cannot be renamed.
     """
     stamp = f"left-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     prefixes = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(1)))
@@ -168,11 +147,6 @@ def prune_checkpoints(folder: Path, keep_last: int, protect: Collection[Path] = 
 
     If none of those to be kept is whole (by manifest and sizes; contents are not read), the newest whole one of the
     others is kept as well.
-
-    Args:
-      folder: folder of the checkpoints.
-      keep_last: number of checkpoints to keep, at least 1.
-      protect: checkpoints to keep in addition.
     """
     found = [path for path in list_checkpoints(folder) if path not in protect]
     kept = max(1, keep_last)

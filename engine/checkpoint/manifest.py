@@ -31,11 +31,7 @@ def sha256(data: bytes) -> str:
 
 
 def encode_manifest(content: Mapping[str, Any]) -> bytes:
-    """The bytes of a manifest, which contain a checksum of the rest.
-
-    Raises:
-      CheckpointError: if the manifest would be too large to be read again.
-    """
+    """The bytes of a manifest, which contain a checksum of the rest."""
     checksum = sha256(json.dumps(content, sort_keys=True).encode())
     data = json.dumps({**content, _CHECKSUM: checksum}).encode()
     if len(data) > _MAX_BYTES:
@@ -44,11 +40,7 @@ def encode_manifest(content: Mapping[str, Any]) -> bytes:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint folder; the other files are not looked at.
-
-    Raises:
-      DamagedCheckpointError: if the manifest is missing or damaged, or has another schema.
-    """
+    """The manifest of a checkpoint folder; the other files are not looked at."""
     try:
         data = read_bounded(path / MANIFEST, _MAX_BYTES)
         manifest: dict[str, Any] = json.loads(data)
@@ -81,11 +73,7 @@ def _are_files(files: Any) -> bool:
 
 
 def verify_file(path: Path, entry: Entry) -> None:
-    """Compares a file of any size with its entry, without loading it into memory.
-
-    Raises:
-      DamagedCheckpointError: if the file is missing or does not fit its entry.
-    """
+    """Compares a file of any size with its entry, without loading it into memory."""
     digest = hashlib.sha256()
     try:
         found = os.stat(path)
@@ -101,11 +89,7 @@ def verify_file(path: Path, entry: Entry) -> None:
 
 
 def read_verified(path: Path, entry: Entry) -> bytes:
-    """The contents of one file of a checkpoint.
-
-    Raises:
-      DamagedCheckpointError: if the file is missing or does not fit its entry.
-    """
+    """The contents of one file of a checkpoint."""
     try:
         found = path.stat().st_size
         if found != entry["size"]:

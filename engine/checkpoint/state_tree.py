@@ -20,12 +20,6 @@ class BlockArray:
 
     Attributes:
       array: ``(rows, ...)``; a view suffices: it is read while the checkpoint is written.
-      block_rows: rows in a block; the last block may hold fewer.
-      versions: one int per block. If a block's version is that of the same block of the same size in an earlier
-        checkpoint, its rows must be the same too.
-
-    Raises:
-      ShapeError: if the array has no rows axis, or there is not one version for every block.
     """
 
     array: Array
@@ -62,13 +56,7 @@ _ARRAY, _BLOCKS = "$array", "$blocks"
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """A state taken apart.
-
-    Attributes:
-      tree: JSON values; each array is replaced by a dict that names it.
-      arrays: path in the state -> array.
-      large: path in the state -> array that is saved in blocks.
-    """
+    """A state taken apart."""
 
     tree: Any
     arrays: dict[str, Array]
@@ -82,11 +70,7 @@ class Parts:
 
 
 def split(state: Any) -> Parts:
-    """Takes a state apart.
-
-    Raises:
-      UnsavableError: a leaf is neither an array of numbers nor a JSON value.
-    """
+    """Takes a state apart."""
     parts = Parts(None, {}, {})
     return dataclasses.replace(parts, tree=_split(state, "", parts))
 
@@ -141,13 +125,7 @@ def join(
     """Puts a state together again.
 
     Args:
-      node: the tree of a state that `split` made.
-      arrays: path in the state -> array; each is used once and removed.
-      fill: called with the number of each block and the rows into which to write it.
       stored: bytes of all blocks; a state that claims more is refused.
-      copy: return arrays that can be written to.
-    Raises:
-      KeyError, TypeError, ValueError: the tree is not one that `split` made of these arrays and blocks.
     """
     return _Joiner(arrays, fill, stored, copy).join(node)
 
@@ -190,12 +168,7 @@ class _Joiner:
 
 
 def not_finite(state: Any, where: str) -> str | None:
-    """Path of the first number, or array with one, that is NaN or infinite; None if there is none.
-
-    Args:
-      state: nested dicts and lists.
-      where: path of `state`.
-    """
+    """Path of the first number, or array with one, that is NaN or infinite; None if there is none."""
     if isinstance(state, Mapping | list | tuple):
         items = state.items() if isinstance(state, Mapping) else enumerate(state)
         return next((path for key, child in items if (path := not_finite(child, f"{where}/{key}"))), None)

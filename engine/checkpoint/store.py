@@ -53,19 +53,6 @@ def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, pr
 
     A checkpoint of that name is replaced: its files stay until one atomic step has replaced the old manifest by the
     new one, so that at every moment one of the two can be loaded.
-
-    Args:
-      path: the folder; missing parents are created.
-      state: nested dicts with string keys; leaves are arrays, `BlockArray` or JSON values.
-      info: JSON values for the manifest (counters, algorithm, versions).
-      previous: an earlier checkpoint of the same arrays, whose unchanged blocks are linked instead of written; see
-        `link_source`.
-
-    Raises:
-      OSError: if the disk is full or the folder read-only. All earlier checkpoints can still be loaded; `path` holds
-        the same as before, or the new checkpoint if only the last step failed.
-      CheckpointError: if a leaf is neither an array nor a JSON value, or the JSON part exceeds 4 MiB; nothing is
-        written then.
     """
     (parts, text), notes = _taken_apart(state), split(info).tree
     scratch, tag = hidden(path).name, secrets.token_hex(4)
@@ -104,11 +91,7 @@ def _taken_apart(state: StateDict) -> tuple[Parts, bytes]:
 
 
 def verify_checkpoint(path: Path) -> dict[str, Any]:
-    """Reads all files of a checkpoint and compares their sizes and checksums; returns the manifest.
-
-    Raises:
-      DamagedCheckpointError: if the checkpoint is missing or damaged, or has another schema; names the file.
-    """
+    """Reads all files of a checkpoint and compares their sizes and checksums; returns the manifest."""
     manifest = read_manifest(path)
     with _readers() as pool:
         jobs = [pool.submit(read_verified, path / name, entry) for name, entry in manifest["files"].items()]
@@ -120,9 +103,6 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     """Reads and verifies a checkpoint folder; returns (state, manifest).
 
     It never takes more memory than the size of the files, whatever their contents claim.
-
-    Raises:
-      DamagedCheckpointError: if the checkpoint is missing or damaged, or has another schema; names the file.
     """
     manifest = read_manifest(path)
     files, tag = manifest["files"], manifest["tag"]
@@ -159,11 +139,7 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
 
 
 def saved_settings(path: Path) -> dict[str, Any]:
-    """The settings of the run in a checkpoint's state, without its arrays.
-
-    Raises:
-      DamagedCheckpointError: as `load_checkpoint`, of the part that is read.
-    """
+    """The settings of the run in a checkpoint's state, without its arrays."""
     manifest = read_manifest(path)
     name = _state_name(manifest["tag"])
     try:
@@ -176,11 +152,7 @@ def saved_settings(path: Path) -> dict[str, Any]:
 
 
 def map_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
-    """Loads a checkpoint with its arrays mapped from their file, read-only, so that only used parts are read.
-
-    Raises:
-      DamagedCheckpointError: as `load_checkpoint`.
-    """
+    """Loads a checkpoint with its arrays mapped from their file, read-only, so that only used parts are read."""
     manifest = read_manifest(path)
     files, tag = manifest["files"], manifest["tag"]
     try:
@@ -203,11 +175,7 @@ def _no_blocks(number: int, rows: Array) -> None:
 
 
 def arrays_of(data: bytes | Array) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays of a safetensors file, by name, and its metadata. Arrays of mapped contents are views of these.
-
-    Raises:
-      ValueError: the file is damaged, or its head has more than 4 MiB, which no network and no run need.
-    """
+    """The arrays of a safetensors file, by name, and its metadata. Arrays of mapped contents are views of these."""
     whole = np.frombuffer(bytearray(data), np.uint8) if isinstance(data, bytes) else data
     length = int.from_bytes(whole[:8].tobytes(), "little")
     if length > _MAX_JSON:

@@ -54,17 +54,7 @@ _YAML_TEXT = re.compile(r"\s*([\"']|(null|Null|NULL|~)?\s*$)")
 
 
 def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str] = ()) -> Section:
-    """Lays settings over the defaults of any schema and checks them; `compile_config` is for a whole run.
-
-    Args:
-      schema: the keys and their options.
-      user: nested mapping; never changed.
-      overrides: ``'a.b=c'`` strings, with c in YAML; they take precedence over `user`.
-    Returns:
-      A new tree with every key of the schema.
-    Raises:
-      ConfigError: for an unknown key, a wrong type or a value out of range; names the key's full path.
-    """
+    """Lays settings over the defaults of any schema and checks them; `compile_config` is for a whole run."""
     return Section(_merge(_apply_overrides(_plain_tree(user), overrides, schema), schema, ()))
 
 
@@ -207,11 +197,7 @@ def _plain_tree(user: Any) -> dict[str, Any]:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Parses ``'a.b=c'`` strings into a new tree of unchecked values; the later of two takes precedence.
-
-    Raises:
-      ConfigError: a string does not have that form, or its value is not YAML.
-    """
+    """Parses ``'a.b=c'`` strings into a new tree of unchecked values; the later of two takes precedence."""
     return _apply_overrides({}, overrides, RUN_SCHEMA)
 
 
@@ -290,14 +276,7 @@ def config_text(cfg: Mapping[str, Any]) -> str:
 
 
 def load_config(path: str | os.PathLike[str], example: str = "exp_name: mine") -> Config:
-    """Reads a YAML configuration.
-
-    Args:
-      path: the file.
-      example: a line that such a file could have, for the message about an empty one.
-    Raises:
-      ConfigError: if the file is missing or unreadable, or does not hold a mapping.
-    """
+    """Reads a YAML configuration."""
     return read_config(path, example)[0]
 
 

@@ -73,13 +73,7 @@ def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
 
 
 def differences(saved: Mapping[str, Any], cfg: Mapping[str, Any], paths: Mapping[str, str] = RUN) -> list[Change]:
-    """The differences between a saved identity and a configuration.
-
-    Args:
-      saved: a result of `identity`.
-      cfg: a compiled configuration.
-      paths: the settings to compare: `RUN`, or `POLICY`.
-    """
+    """The differences between a saved identity and a configuration."""
     now = identity(cfg)
     return [
         change
@@ -90,16 +84,7 @@ def differences(saved: Mapping[str, Any], cfg: Mapping[str, Any], paths: Mapping
 
 
 def check_identity(saved: Mapping[str, Any], cfg: Mapping[str, Any], what: str, paths: Mapping[str, str] = RUN) -> None:
-    """Refuses saved data that belong to another run.
-
-    Args:
-      saved: the result of `identity` when the data were saved.
-      cfg: the compiled configuration to use them with.
-      what: the name of the saved data in the message.
-      paths: the settings to compare: `RUN`, or `POLICY` for policies that only act.
-    Raises:
-      CheckpointError: some of these settings differ; names a few with both values, and counts the rest.
-    """
+    """Refuses saved data that belong to another run."""
     found = differences(saved, cfg, paths)
     if found:
         raise CheckpointError(
@@ -109,16 +94,7 @@ def check_identity(saved: Mapping[str, Any], cfg: Mapping[str, Any], what: str, 
 
 
 def check_checkpoint(found: Checkpoint, cfg: Mapping[str, Any], paths: Mapping[str, str] = RUN) -> None:
-    """Refuses a checkpoint that belongs to another run, or whose policy contains NaN or infinity.
-
-    Args:
-      found: the checkpoint.
-      cfg: the compiled configuration to use it with.
-      paths: the settings to compare: `RUN`, or `POLICY` for policies that only act.
-    Raises:
-      CheckpointError: it belongs to another run.
-      DamagedCheckpointError: it does not name its run, or a number of its policy is NaN or infinite.
-    """
+    """Refuses a checkpoint that belongs to another run, or whose policy contains NaN or infinity."""
     saved = found.manifest.get("identity")
     if not isinstance(saved, dict):
         raise DamagedCheckpointError(f"{found.path}: its manifest does not say which run it belongs to")
@@ -132,9 +108,6 @@ def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
     """Refuses a configuration that belongs to another run than these checkpoints, before anything is built from it.
 
     Only manifests are read: other faults of a checkpoint are found when it is loaded.
-
-    Raises:
-      CheckpointError: the newest checkpoint with a readable manifest belongs to another run.
     """
     for path, manifest in _readable(folder):
         saved = manifest.get("identity")
@@ -144,16 +117,7 @@ def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
 
 def check_complete(folder: Path, saved: Mapping[str, Any], given: Collection[str], where: Path) -> None:
     """Refuses the configuration of a run that lacks settings which the run had at its newest checkpoint, as after a
-    file was cut off: defaults would take their place.
-
-    Args:
-      folder: the checkpoints.
-      saved: the configuration, as read.
-      given: settings that replace those of the configuration.
-      where: its file, for the message.
-    Raises:
-      ConfigError: settings are missing; names a few, and counts the rest.
-    """
+    file was cut off: defaults would take their place."""
     for path, _ in _readable(folder):
         with contextlib.suppress(DamagedCheckpointError):
             had = saved_settings(path)
@@ -178,12 +142,7 @@ def _missing(had: Mapping[str, Any], saved: Mapping[str, Any], prefix: str) -> I
 
 
 def collectors_of(request: str | Path, folder: Path) -> int | None:
-    """The number of collectors of the run to resume; None if it cannot be read.
-
-    Args:
-      request: the argument `resume` of `Task.start`.
-      folder: the checkpoints of this run, to which ``"latest"`` refers.
-    """
+    """The number of collectors of the run to resume; None if it cannot be read."""
     path = folder if request == "latest" else absolute(request)
     path = path / "ckpt" if (path / "ckpt").is_dir() else path
     found = next((manifest for _, manifest in _readable(path)), None)
@@ -196,16 +155,7 @@ def collectors_of(request: str | Path, folder: Path) -> int | None:
 
 
 def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:
-    """Refuses to resume with a new limit of the run's clock that the run has already passed.
-
-    Args:
-      run: the run folder, for the message.
-      folder: its checkpoints; only manifests are read.
-      saved: the configuration of the run; its own limit is always accepted, because its last rollout may exceed it.
-      cfg: the compiled configuration to resume with.
-    Raises:
-      ConfigError: the run has passed the limit; names both numbers.
-    """
+    """Refuses to resume with a new limit of the run's clock that the run has already passed."""
     unit, limit = run_length(cfg)
     made = next((manifest.get(unit) for _, manifest in _readable(folder)), None)
     if limit == setting_at(saved, f"run.max_{unit}") or not isinstance(made, int) or limit >= made:

@@ -31,15 +31,7 @@ def run_length(cfg: Mapping[str, Any]) -> RunLength:
 
 
 def set_length(run: dict[str, Any], unit: str, algorithm: str) -> None:
-    """Fills in the limit of a run that does not limit its clock.
-
-    Args:
-      run: the section `run`; changed in place.
-      unit: the unit of the clock, 'env_step' or 'train_iter'.
-      algorithm: name of the algorithm for the message.
-    Raises:
-      ConfigError: a limit is set that the run cannot reach.
-    """
+    """Fills in the limit of a run that does not limit its clock."""
     other = _OTHERS[unit]
     if run[other] is not None:
         instead = "run.max_env_step or run.max_train_iter" if unit == "env_step" else "run.max_train_iter"

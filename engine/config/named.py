@@ -74,9 +74,6 @@ def name_of_code(value: Any, key: str) -> str:
 
     For a class or function of the running script it is ``file:Name``: importing the script must not run its program,
     which therefore belongs under ``if __name__ == "__main__":``.
-
-    Raises:
-      ConfigError: the class or function cannot be imported by name.
     """
     module, name = module_of(value), getattr(value, "__qualname__", "")
     if not module or not name.isidentifier():
@@ -99,14 +96,7 @@ def module_of(value: Any) -> str:
 
 
 def load_code(text: str, key: str) -> Any:
-    """Imports the class or function ``module:Name``.
-
-    Args:
-      text: the value of the setting.
-      key: its key, one of `CODE_KEYS`.
-    Raises:
-      CodeError: the value does not have this form, there is no such module or name, or importing it failed.
-    """
+    """Imports the class or function ``module:Name``."""
     assert key in CODE_KEYS, key
     if text in _given:
         return _given[text]
@@ -124,14 +114,7 @@ def load_code(text: str, key: str) -> Any:
 
 @anchored()
 def import_own(name: str, where: str) -> ModuleType:
-    """Imports a module that the user named, or trusted; the current folder is on the path from then on.
-
-    Args:
-      name: the module's dotted name.
-      where: the setting that names it, for messages.
-    Raises:
-      CodeError: there is no such module, or importing it failed.
-    """
+    """Imports a module that the user named, or trusted; the current folder is on the path from then on."""
     _add_project_to_path()
     try:
         return importlib.import_module(name)
@@ -150,11 +133,7 @@ def import_own(name: str, where: str) -> ModuleType:
 
 def check_named(text: str, key: str) -> None:
     """Refuses a setting that does not name code. The module is imported only if its source does not show the name:
-    modules with cells import MindSpore, which must be prepared first.
-
-    Raises:
-      CodeError: as in `load_code`.
-    """
+    modules with cells import MindSpore, which must be prepared first."""
     if not (text in _given or _is_shown(text)):
         load_code(text, key)
 

@@ -49,18 +49,7 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One setting: its default, type, allowed values and meaning. Made by `opt`.
-
-    Attributes:
-      default: the value if the user gives none.
-      kind: one of bool, int, float, str, list, dict (a dict option takes any keys).
-      allowed: an `Interval`, a tuple of choices, or None for every value; for a list it applies to each element.
-      doc: description in one line, with the unit.
-      element: type of a list's elements; None if they are not checked.
-      nullable: whether None is a value.
-      reaches: what a value other than the default does outside of the run, such as joining a cluster; a file of
-        somebody else cannot set it, see `engine.config.trust`. Empty: nothing.
-    """
+    """One setting: its default, type, allowed values and meaning. Made by `opt`."""
 
     default: Any
     kind: type
@@ -95,9 +84,6 @@ class Option:
 
         An int is accepted as a float, and a whole float such as 1e6 as an int; a bool is never a number. Integers are
         at most `MOST_COUNT`, and a string that starts with ``~/`` is a path in the user's home folder.
-
-        Raises:
-          ConfigError: for a wrong type or a value out of range; names `path`, the value and the allowed values.
         """
         if value is None and self.nullable:
             return None
@@ -135,18 +121,7 @@ def opt(
     type: builtins.type | None = None,
     reaches: str = "",
 ) -> Option:
-    """Declares one setting of a schema.
-
-    Args:
-      default: the default value; its type is the option's type.
-      allowed: an interval such as ``'(0, 1]'`` or ``'[1, inf) or None'``, a tuple of choices, ``'open'`` for
-        a dict that takes any keys, or None for every value of the type.
-      doc: description in one line, with the unit.
-      type: the type, required if the default is None (None is then also a valid value).
-      reaches: see `Option`.
-    Raises:
-      ConfigError: for a declaration with no type, an unreadable interval, a default out of range.
-    """
+    """Declares one setting of a schema."""
     kind = type or builtins.type(default)
     kind = list if kind is tuple else dict if issubclass(kind, dict) else kind
     if kind not in _TYPE_NAMES:
@@ -171,12 +146,7 @@ class Declared:
     reaches: str = _INHERITED
 
     def option(self, annotation: object, base: Option | None = None) -> Option:
-        """The option.
-
-        Args:
-          annotation: the annotation of the field, a text or a type, which names the type if the default is None.
-          base: the option of that name in the base of the section.
-        """
+        """The option."""
         if base is None:
             types = {kind.__name__: kind for kind in _TYPE_NAMES}
             kind = types[str(annotation).partition(" |")[0]] if self.default is None else None
@@ -236,12 +206,6 @@ def plain(value: Any, where: str = "") -> Any:
     """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None.
 
     NumPy scalars become numbers, tuples become lists.
-
-    Args:
-      value: settings.
-      where: their dotted path, for the message.
-    Raises:
-      TypeError: for anything else, which no file could hold; names its path.
     """
     if value is None or isinstance(value, (bool, str)):
         return value

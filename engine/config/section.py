@@ -180,13 +180,6 @@ def check_section(kind: type[Section], settings: Any, cfg: Config) -> None:
 
     A condition is a method ``check(self, cfg)`` of the class that declares the settings; it does not call that of the
     base.
-
-    Args:
-      kind: the class.
-      settings: the settings, which at run time are a plain section.
-      cfg: the compiled configuration that they are a part of.
-    Raises:
-      ConfigError: settings contradict each other; says which, and what to give.
     """
     for base in reversed(kind.__mro__):
         if "check" in vars(base):

@@ -68,11 +68,7 @@ _LINE = "policy.learn.gamma: [0.9, 0.99]"
 
 
 def load_space(path: str | os.PathLike[str]) -> dict[str, Range | Choice]:
-    """Reads a space: a YAML file with one line per setting, such as ``policy.learn.gamma: [0.9, 0.99]``.
-
-    Raises:
-      ConfigError: the file cannot be read, or does not give the values of each setting in one of the two forms.
-    """
+    """Reads a space: a YAML file with one line per setting, such as ``policy.learn.gamma: [0.9, 0.99]``."""
     tree = plain(load_config(Path(path), _LINE))
     if not tree:
         raise ConfigError(f"space {str(path)!r} names no setting: give lines such as {_LINE!r}")
@@ -93,12 +89,7 @@ def _values(key: str, value: Any, where: str) -> Range | Choice:
 
 
 def check_space(space: Space, schema: Schema, where: str) -> dict[str, Range | Choice]:
-    """The space with the types of its settings: the range of an integer setting holds whole numbers.
-
-    Raises:
-      ConfigError: the space names an unknown setting, a setting that must be the same in all trials, or a value that a
-        setting cannot have.
-    """
+    """The space with the types of its settings: the range of an integer setting holds whole numbers."""
     return {key: _checked(key, values, schema, where) for key, values in space.items()}
 
 

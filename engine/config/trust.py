@@ -47,16 +47,6 @@ def read_foreign(path: Path, *, trust: bool, own: Collection[str] = (), learns: 
     """Reads a configuration that may be somebody else's. Nothing is imported to find out what it names.
 
     Classes and functions that this program passed itself, such as ``encoder=MyEncoder``, are its own.
-
-    Args:
-      path: the file.
-      trust: whether it may set anything.
-      own: settings that the caller replaces with his own.
-      learns: whether a run starts with the settings; otherwise those that reach out of a run have no use, and get their
-        defaults.
-    Raises:
-      ConfigError: it cannot be read, or holds something else.
-      TrustError: a setting names code or reaches out of the run, and the file is not the user's; says what to do.
     """
     cfg, text = read_config(path)
     if trust or _is_own(cfg, text, path):
@@ -91,11 +81,7 @@ def without_reach(cfg: Config) -> Config:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a command that starts a run with this file asks for ``--trust``.
-
-    Raises:
-      ConfigError: the file cannot be read.
-    """
+    """Whether a command that starts a run with this file asks for ``--trust``."""
     cfg, text = read_config(path)
     return any(_refused(cfg, ())) and not _is_own(cfg, text, path)
 

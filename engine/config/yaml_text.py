@@ -50,12 +50,7 @@ for _each in (_Loader, _ByteLoader, _Dumper):
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML text.
-
-    Raises:
-      ValueError: the text is not YAML, gives a key twice, has a key that is not a string, or is deeper or larger (with
-        aliases expanded) than any configuration.
-    """
+    """The value of a YAML text."""
     try:
         kind: Any = _ByteLoader if _BYTE.search(text) else _Loader
         _check_bounds(text, kind)

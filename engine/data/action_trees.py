@@ -23,16 +23,10 @@ _EXACT = 1 << 24
 def joined_space(tree: Mapping[str, Any], *, rescale: bool) -> dict[str, Any]:
     """The description of the space of rows, in the environment's units, for `engine.data.actions.ActionAdapter`.
 
-    Args:
-      tree: ``{'kind': 'tuple', 'spaces': list}`` or ``{'kind': 'dict', 'spaces': dict}`` of such trees and of
-        descriptions of spaces with an array form, see `envs.spaces.actions.describe_actions`.
-      rescale: whether policies act in [-1, 1] where the bounds of all numbers are finite.
     Returns:
       A description as of a single space, with the entry ``'tree'``. Of both kinds, ``{'kind': 'composite', 'shape':
       [K + A], 'dtype': 'float32', 'nvec': counts of the K choices, 'start': their first values, 'low', 'high': bounds
       of the A numbers, 'rescaled': bool}``.
-    Raises:
-      SpaceError: the tree has no parts, or a choice has values that float32 cannot hold beside numbers.
     """
     leaves = [leaf for _, leaf in parts_of(tree)]
     if not leaves:
@@ -80,13 +74,7 @@ def _filled(leaf: Mapping[str, Any], end: str) -> Array:
 
 
 def number_owners(space: Mapping[str, Any]) -> list[int]:
-    """For each number of a parametrised action, the choice whose parameter it is: that at the place of its Box.
-
-    Args:
-      space: a description by `joined_space`.
-    Raises:
-      SpaceError: there is not one Box for each value of a single choice.
-    """
+    """For each number of a parametrised action, the choice whose parameter it is: that at the place of its Box."""
     boxes = [part for _, part in parts_of(space["tree"]) if part["kind"] == "box"]
     if space["nvec"] != [len(boxes)]:
         raise SpaceError(
@@ -97,11 +85,7 @@ def number_owners(space: Mapping[str, Any]) -> list[int]:
 
 
 class ActionTree:
-    """Joins actions of a Tuple or Dict space to rows, and splits rows.
-
-    Args:
-      space: a description by `joined_space`.
-    """
+    """Joins actions of a Tuple or Dict space to rows, and splits rows."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
         self._tree, self._dtype = space["tree"], np.dtype(space["dtype"])
@@ -145,8 +129,6 @@ class ActionTree:
         Args:
           tree: tuples (or lists) and dicts as in the space, of values ``(*lead, *shape)``.
           lead: leading axes, ``(N,)`` for a batch.
-        Raises:
-          ShapeError: a part is missing, or has another shape or kind of numbers; names the part.
         """
         rows = np.empty((*lead, self._width), self._dtype)
         for path, given in _flattened(self._tree, "", tree):

@@ -30,20 +30,11 @@ class ActionAdapter:
     bounds of a choice are its first and last value.
 
     Args:
-      space: the environment's action space, as `envs.describe_actions` describes it; with several agents, the space
-        of each agent.
       agents: M, if a row holds the actions of M agents, ``(N, M, ...)``; None for a single agent.
 
     Attributes:
-      shape: shape of one action of the environment.
       row_shape: shape of the actions of one environment: `shape`, or ``(M, *shape)`` with several agents.
-      dtype: dtype of the environment's actions.
-      continuous: whether the space is a Box, or composite. Only these have the attributes below.
-      choices: number of choices at the begin of a composite row; 0 for a Box.
       low, high: the environment's bounds, ``(*shape)``.
-      rescaled: whether the policy's numbers are in [-1, 1].
-      policy_limits: bounds of the policy's own actions.
-      scale, middle: the environment's action is ``action * scale + middle``, clipped to its bounds.
     """
 
     def __init__(self, space: Mapping[str, Any], agents: int | None = None) -> None:
@@ -79,11 +70,7 @@ class ActionAdapter:
         self.policy_limits = joined(np.zeros_like(nvec), own[0]), joined(nvec - 1, own[1])
 
     def __call__(self, action: Array) -> Array:
-        """Converts the policy's actions ``(N, ...)`` to the environment's: a new array ``(N, *row_shape)``.
-
-        Raises:
-          ShapeError: if the shape or the kind of number does not fit the space.
-        """
+        """Converts the policy's actions ``(N, ...)`` to the environment's: a new array ``(N, *row_shape)``."""
         action = self._checked(action, self._policy_shape)
         if self.continuous:
             if self.rescaled or self.choices:
@@ -98,9 +85,6 @@ class ActionAdapter:
 
         Args:
           action: ``(N, *row_shape)``.
-
-        Raises:
-          ShapeError: if the shape or the kind of number does not fit the space.
         """
         action = self._checked(action, self.shape)
         return self._clipped(action) if self.continuous else action.astype(self.dtype)
@@ -109,9 +93,6 @@ class ActionAdapter:
         """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call.
 
         Clipping is not undone. If a Box allows only one value, the policy's action is 0.
-
-        Raises:
-          ShapeError: if the shape or the kind of number does not fit the space.
         """
         action = self._checked(action, self.shape)
         if not self.continuous:

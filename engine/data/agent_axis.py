@@ -44,9 +44,6 @@ def central_view(obs: ObsLike) -> dict[str, Array]:
 
     `IDENTITY` is the number of each agent, int32; `ALIVE` says whether it acts; `STATE` is the global state, the same
     for all agents, or ``state.<path>`` for each of its arrays. They come in this order. Do not write to them.
-
-    Raises:
-      ShapeError: the observation holds no state.
     """
     given = obs_trees.named(obs)
     alive = given[ALIVE]
@@ -81,7 +78,6 @@ def own_view(obs: Obs, spec: Any, m: int) -> dict[str, Array]:
 
     Args:
       obs: leaves ``(..., M, ...)``.
-      spec: description of the environment (see `envs.describe_env`).
     """
     view = agents_view(obs)
     seen = {}
@@ -97,10 +93,5 @@ def own_view(obs: Obs, spec: Any, m: int) -> dict[str, Array]:
 
 
 def own_entries(own: Sequence[int], common: Sequence[int]) -> Array:
-    """The entries of one agent in a mask over the actions of all agents: int64 ``(sum(own),)``.
-
-    Args:
-      own: number of entries of each choice of this agent.
-      common: number of entries of each choice in the arrays of all agents, at least as many.
-    """
+    """The entries of one agent in a mask over the actions of all agents: int64 ``(sum(own),)``."""
     return np.concatenate([start + np.arange(count) for start, count in zip(first_entries(common), own)])

@@ -132,11 +132,7 @@ def _episode(parts: Any, codec: ActionTree | None) -> Episode:
 
 
 def rewards_of(values: Any) -> Array:
-    """Rewards as float32 ``(T,)``; a column ``(T, 1)`` is one number for each step, too.
-
-    Raises:
-      ValueError: the values are not real numbers, have another shape, or there are none.
-    """
+    """Rewards as float32 ``(T,)``; a column ``(T, 1)`` is one number for each step, too."""
     found = _numbers(values, "reward")
     reward = without_column(found)
     if reward.ndim != 1:
@@ -200,11 +196,7 @@ def _check_images(episode: Episode) -> None:
 
 
 def _numbers(values: Any, name: str) -> Array:
-    """An array of real numbers.
-
-    Raises:
-      ValueError: the values are not real numbers; says what they are.
-    """
+    """An array of real numbers."""
     masked = int(np.sum(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
     if masked:
         raise ValueError(
@@ -286,11 +278,6 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
 
     Args:
       values: bools, or numbers that are 0 or 1; ``(T, ...)``, or a single one.
-      name: name of the values, for the message.
-      first: number of the first row, for the message.
-      unit: unit of that number, for the message.
-    Raises:
-      ValueError: a value is neither; names the first such value and its number.
     """
     flags = np.asarray(values)
     if flags.dtype == np.bool_:
@@ -306,14 +293,7 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
 
 
 def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
-    """Returns whether an episode terminated, and whether it was truncated.
-
-    Args:
-      terminated, truncated: one flag for the last step, or one for each step.
-      steps: number of steps of the episode.
-    Raises:
-      ValueError: a value is not a flag, is set before the last step, or both are.
-    """
+    """Returns whether an episode terminated, and whether it was truncated."""
     named = (("terminated", terminated), ("truncated", truncated))
     ends = [flag_of_last_step(values, name, steps) for name, values in named]
     if all(ends):

@@ -29,9 +29,7 @@ class Field:
     """One named array of a row.
 
     Attributes:
-      shape: shape of one row's value, without the batch axis.
       dtype: 'float32', 'int32', 'bool' or 'uint8'. Integers share the float32 table and must stay below 2**24.
-      default: value used if a producer does not supply the field; None makes the field required.
     """
 
     shape: tuple[int, ...] = ()
@@ -60,16 +58,7 @@ class Column:
 
 
 class RowLayout:
-    """Assigns named fields to tables: table 0 is float32 ``(rows, width)``; every uint8 field has its own table.
-
-    Args:
-      fields: name -> Field, in the order in which columns are laid out.
-      images_once: store each image once: images of `next_obs` have no table and are read from `obs` in the row's
-        successor.
-
-    Attributes:
-      linked: names of the fields that are read from the successor.
-    """
+    """Assigns named fields to tables: table 0 is float32 ``(rows, width)``; every uint8 field has its own table."""
 
     def __init__(self, fields: Mapping[str, Field], *, images_once: bool = False) -> None:
         self.fields = dict(fields)
@@ -103,11 +92,7 @@ class RowLayout:
         return [column for column in self.columns.values() if not column.linked]
 
     def tree(self, name: str) -> list[Column]:
-        """The columns of a field, or of all leaves of the observation `name`, in order.
-
-        Raises:
-          ShapeError: there is no such field.
-        """
+        """The columns of a field, or of all leaves of the observation `name`, in order."""
         found = [c for c in self.columns.values() if c.name == name or c.name.startswith(f"{name}.")]
         if not found:
             raise ShapeError(
@@ -127,11 +112,7 @@ class RowLayout:
         return tuple(tables)
 
     def write(self, tables: Sequence[Array], rows: slice, values: Mapping[str, Array]) -> None:
-        """Writes one array per field, each ``(n, *shape)``, into `rows` of the tables.
-
-        Raises:
-          ShapeError: if a required field is missing, or an array does not have the field's shape.
-        """
+        """Writes one array per field, each ``(n, *shape)``, into `rows` of the tables."""
         count = rows.stop - rows.start
         for column in self.stored:
             name, value = column.name, values.get(column.name)
@@ -186,12 +167,8 @@ def _before(name: str) -> str:
 
 
 def misfits(needed: Mapping[str, Field], held: Mapping[str, Field]) -> list[str]:
-    """Returns the reasons why a learner cannot read rows with these fields; further fields in the rows do not matter.
-
-    Args:
-      needed: the fields that the learner reads.
-      held: the fields that the rows have.
-    """
+    """Returns the reasons why a learner cannot read rows with these fields; further fields in the rows do not
+    matter."""
     problems = []
     for name, field in needed.items():
         here = held.get(name)
@@ -219,7 +196,6 @@ class Recorded:
     """Properties of recorded data that learners need before the first step.
 
     Attributes:
-      steps: number of rows.
       returns: float64 ``(E,)``, returns of the episodes that ended.
       read: function of the name of a field and row numbers ``(n,)``; returns its values ``(n, ...)``.
     """
@@ -234,18 +210,13 @@ class IndexedBatch:
     """The input of a learner: tables of rows and, for each of K gradient steps, the rows of its minibatch.
 
     Attributes:
-      layout: the place of each field in the tables.
-      tables: the `engine.buffers.DeviceTables` that hold the rows.
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
       weight: importance weights of the rows, float32, shaped like `index`, or of sequences ``(K, B)``; None: all are 1.
       successor: row numbers from which linked fields are read, int32, shaped like `index`; None if no field is linked.
       valid: float32, shaped like `index`: 0 at places that only fill up a minibatch or a sequence and hold rows that do
         not count there; None: all count. Gradient steps find it in their batch as `VALID`.
-      lag: age, in learner iterations, of the weights that collected the rows; 0 if unknown.
-      recorded: properties of the recorded data, if they are the only source of rows; None where rows are collected.
       version: when each row was written, int64, shaped like `index`: a number that grows with each push, by which a
         buffer with priorities recognizes rows that were replaced since; None without priorities.
-      stored: whether the policy was told of each row when it was stored (`LearnMode.observe`).
     """
 
     layout: RowLayout
@@ -273,11 +244,6 @@ class IndexedBatch:
 
 def minibatches(passes: Sequence[Array], parts: int, count: int) -> tuple[Array, Array | None]:
     """Splits passes over rows into minibatches of one size, in each of which every row of the pass counts once.
-
-    Args:
-      passes: the same rows in the order of each pass, one or more.
-      parts: number of minibatches per pass; with fewer rows, one per row.
-      count: largest number of rows of a pass, which decides the size of a minibatch.
 
     Returns:
       `index` int32 (K, B) and `valid` float32 (K, B), see `IndexedBatch`.

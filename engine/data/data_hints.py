@@ -43,12 +43,7 @@ def conversion(path: Path) -> str:
 
 
 def again(about: object, path: Path) -> str:
-    """Returns, as a part of a sentence, the way to replace damaged data.
-
-    Args:
-      about: the metadata of the data with their origin, see `Dataset`; any value if the metadata are damaged, too.
-      path: folder of the data.
-    """
+    """Returns, as a part of a sentence, the way to replace damaged data."""
     known: Mapping[str, Any] = about if isinstance(about, Mapping) else {}
     sources = known.get("converted")
     if isinstance(sources, list):

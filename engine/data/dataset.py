@@ -57,8 +57,6 @@ class Dataset:
         when recording ended is cut there: it is neither terminated nor truncated.
       final_obs: by path, ``(E, ...)``: the observation after the last step of each episode. The successor of any other
         step is the next row.
-      about: JSON values: 'env', see `describe`, and the origin of the data.
-      digest: digest of the folder's contents; empty before the data are saved.
     """
 
     obs: Mapping[str, Array]
@@ -98,11 +96,6 @@ class Dataset:
             neither is set, recording ended there.
           env: the environment: its id, an environment, a function that makes one, or a description (see `describe`).
             Without it, spaces are derived from the arrays: images of uint8 stay uint8, float actions have no limits.
-          action_low, action_high: without `env`, the limits of actions: one number, or one for each number of an
-            action; for integer actions the smallest and the largest action.
-        Raises:
-          DataError: names the episode, the part, the step and the problem.
-          ConfigError: there is no such environment.
         """
         made, described = episodes_of_arrays(episodes, env, action_low=action_low, action_high=action_high)
         data = joined(made, {"env": described})
@@ -122,10 +115,8 @@ class Dataset:
         """Returns steps as the rows that policies learn from, with actions in the policy's units.
 
         Args:
-          names: names of fields; fields that the data do not have (see the attribute `names`) are left out. Besides
-            these there is ``return.<gamma>``, such as ``return.0.99``: the sum of the rewards from the step on to the
-            last recorded one of its episode, discounted by gamma.
           index: ``(n,)``, the numbers of the steps.
+
         Returns:
           Arrays ``(n, ...)`` by name.
         """
@@ -183,12 +174,7 @@ class Dataset:
 
 
 def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
-    """Joins episodes to recorded data, in their order.
-
-    Args:
-      episodes: at least one, all from the same environment.
-      about: as in `Dataset`.
-    """
+    """Joins episodes to recorded data, in their order."""
     end = np.cumsum([len(episode) for episode in episodes]) - 1
     terminated, truncated = np.zeros((2, int(end[-1]) + 1), np.bool_)
     terminated[end] = [episode.terminated for episode in episodes]
@@ -237,15 +223,7 @@ def episodes_of(data: Dataset) -> Iterator[Episode]:
 
 
 def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True) -> Dataset:
-    """Reads and verifies recorded data.
-
-    Args:
-      path: the folder.
-      mapped: map the arrays from their file instead of reading them; they may be larger than memory.
-      values: also refuse data with a value outside its space; without it only arrays that do not fit together.
-    Raises:
-      DataError: there are no data, they are damaged, or the folder holds something else; one line that says what to do.
-    """
+    """Reads and verifies recorded data."""
     path = absolute(path)
     recorded_env(path)
     try:
@@ -297,15 +275,6 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int, key:
     """Refuses a folder that a run cannot learn from; it reads only the manifest, which takes no time.
 
     `load_dataset` finds damage of the other files.
-
-    Args:
-      path: the folder.
-      env: the section `env` of the compiled configuration.
-      batch_size: recorded steps of a minibatch.
-      key: the setting that says so, for the message.
-    Raises:
-      DataError: there are no recorded data, they come from another environment or are fewer than a minibatch, or
-        their reference returns are damaged.
     """
     recorded, steps = recorded_env(path)
     recorded_references(path)
@@ -315,11 +284,7 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int, key:
 
 
 def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
-    """The environment in a folder's manifest (see `describe`), and its number of steps; takes no time.
-
-    Raises:
-      DataError: there are no recorded data, or the manifest is damaged.
-    """
+    """The environment in a folder's manifest (see `describe`), and its number of steps; takes no time."""
     manifest = _read_manifest(absolute(path))
     about, steps = manifest.get("about"), manifest.get("steps")
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
@@ -336,11 +301,7 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
 
 
 def recorded_digest(path: str | Path) -> str:
-    """The digest of a folder's data, read from its manifest.
-
-    Raises:
-      DataError: there are no recorded data, or the manifest is damaged.
-    """
+    """The digest of a folder's data, read from its manifest."""
     return _digest_of(_read_manifest(absolute(path)))
 
 
@@ -349,11 +310,7 @@ def _digest_of(manifest: Mapping[str, Any]) -> str:
 
 
 def recorded_references(path: str | Path) -> References | None:
-    """The reference returns in the manifest of a folder; None if it has none.
-
-    Raises:
-      DataError: there are no recorded data, or the references are not two different finite numbers.
-    """
+    """The reference returns in the manifest of a folder; None if it has none."""
     about = _read_manifest(absolute(path)).get("about")
     try:
         return references_of(about if isinstance(about, dict) else {})
@@ -372,15 +329,7 @@ def too_few(steps: int, batch_size: int, which: str = "recorded steps", key: str
 
 
 def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
-    """Refuses data of another environment; logs a warning for data of the same one under other conditions.
-
-    Args:
-      data: the data to learn from.
-      env: the section `env` of the compiled configuration.
-      where: path of the data, for the message.
-    Raises:
-      DataError: names the differences, with both values.
-    """
+    """Refuses data of another environment; logs a warning for data of the same one under other conditions."""
     there = data.about["env"]
     _refuse_another(there, env, where)
     found = _differences(there, env, _CONDITIONS)

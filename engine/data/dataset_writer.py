@@ -34,16 +34,6 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
     """Writes a folder of recorded data; use it in a ``with`` statement, at whose end the folder is complete or absent.
 
     Every block passes the same checks as data that are loaded.
-
-    Args:
-      path: the folder, which must not exist yet.
-      about: as in `Dataset`.
-
-    Attributes:
-      steps, episodes: numbers written so far.
-
-    Raises:
-      DataError: the path exists already, another process is writing it, it cannot be written, or nothing was appended.
     """
 
     def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
@@ -75,22 +65,13 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self._scratch.__exit__()
 
     def add(self, episode: Episode) -> None:
-        """Appends an episode; it may stay in memory until others follow.
-
-        Raises:
-          ValueError, ShapeError: as in `append`, for this episode or one that was still in memory.
-        """
+        """Appends an episode; it may stay in memory until others follow."""
         self._held.append(episode)
         if sum(map(len, self._held)) >= _BLOCK:
             self._flush()
 
     def append(self, data: Dataset) -> None:
-        """Appends the episodes of data.
-
-        Raises:
-          ValueError, ShapeError: their parts do not fit together, or a value is not in its space.
-          DataError: they cannot be written.
-        """
+        """Appends the episodes of data."""
         check_dataset(data)
         parts = split({"data": {**data.arrays, "end": data.end + self.steps}})
         with self._naming_the_folder():
@@ -156,12 +137,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
 
 
 def save_dataset(path: str | Path, data: Dataset) -> None:
-    """Writes data to a new folder, atomically and durably.
-
-    Raises:
-      DataError: the path exists already, or cannot be written.
-      ValueError, ShapeError: the parts of the data do not fit together, or a value is not in its space.
-    """
+    """Writes data to a new folder, atomically and durably."""
     with DatasetWriter(path, data.about) as writer:
         writer.append(data)
 

@@ -32,11 +32,7 @@ def describe(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_description(env: Mapping[str, Any]) -> None:
-    """Refuses a mapping that is not the description of an environment (see `describe`).
-
-    Raises:
-      ValueError: names the entry, its value and the expected one.
-    """
+    """Refuses a mapping that is not the description of an environment (see `describe`)."""
     check_parts(env)
     _check_space("observation", env.get("observation"), _OBSERVATIONS)
     action = env.get("env_action")
@@ -142,13 +138,7 @@ def _limit(name: str, value: Any, shape: list[int]) -> np.ndarray[Any, Any]:
 
 
 def differences(name: str, there: Any, here: Any) -> list[str]:
-    """Each difference as ``'name.shape is [4] there, [3] here'``.
-
-    Args:
-      name: name of the compared values in the result.
-      there, here: plain values, or descriptions of spaces (see `envs.describe_space`), of which only the entries that
-        differ are named.
-    """
+    """Each difference as ``'name.shape is [4] there, [3] here'``."""
     return [f"{path} is {_short(old)} there, {_short(new)} here" for path, old, new in _walk(name, there, here)]
 
 

@@ -18,7 +18,6 @@ class Episode:
       final_obs: by path, ``(...)``: the observation after the last step.
       action: ``(T, ...)``, in the environment's units.
       reward: float32 ``(T,)``.
-      terminated, truncated: whether the last step ended the episode in this way; with neither, recording ended there.
     """
 
     obs: Mapping[str, Array]

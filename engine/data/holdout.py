@@ -16,14 +16,10 @@ class DatasetPart:
     """Some episodes of recorded data, whose steps are numbered from 0 within the part; no array is copied.
 
     Args:
-      data: the whole data; its arrays may be mapped.
       episodes: int ``(E,)``, the numbers of the episodes in the data, increasing.
 
     Attributes:
-      about: the same as in the data.
-      episodes: the numbers of the episodes in the data.
       end: int64 ``(E,)``, the last step of each episode, numbered within the part.
-      digest: digest of the data and the numbers; it differs from other data and other parts.
     """
 
     def __init__(self, data: Dataset, episodes: Array) -> None:
@@ -67,15 +63,6 @@ def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset | DatasetP
     """Splits the episodes into a part to learn from and a held-out part.
 
     The seed decides which episodes are held out; with the same seed, a larger share holds out the same ones and more.
-
-    Args:
-      data: the whole data.
-      share: share of the episodes to hold out, `policy.other.holdout`, rounded to at least one episode; 0: none.
-      seed: seed of the run.
-    Returns:
-      (part to learn from, held-out part); (data, None) if `share` is 0.
-    Raises:
-      DataError: no episode would be left to learn from.
     """
     if not share:
         return data, None
@@ -95,14 +82,8 @@ RANKINGS = ("return", "order")
 
 
 def episode_ranks(dataset: Dataset, by: str) -> Array:
-    """The rank of each recorded episode, ``(E,)``: a higher number is a better episode, equal ones are not compared.
-
-    Args:
-      dataset: the recorded data.
-      by: one of `RANKINGS`.
-    Raises:
-      DataError: no two episodes differ in rank.
-    """
+    """The rank of each recorded episode, ``(E,)``: a higher number is a better episode, equal ones are not
+    compared."""
     starts = first_steps(dataset)
     ranks: Array = np.arange(len(starts))
     if by == "return":

@@ -15,14 +15,7 @@ from minding.engine.types import Array
 
 
 def infer_spaces(episodes: Sequence[Episode], action_low: Any = None, action_high: Any = None) -> dict[str, Any]:
-    """A description (see `engine.data.description.describe`) whose spaces contain the values of some episodes.
-
-    Args:
-      episodes: at least one, all with the same parts, shapes and dtypes.
-      action_low, action_high: smallest and largest action, if actions are integers.
-    Raises:
-      ValueError: integer actions do not count from 0, and there are no limits; or a mask does not fit the actions.
-    """
+    """A description (see `engine.data.description.describe`) whose spaces contain the values of some episodes."""
     leaves = {path: box_of(values) for path, values in episodes[0].obs.items()}
     first = episodes[0].action
     if first.dtype.kind == "f":
@@ -78,14 +71,7 @@ def unlimited(shape: Sequence[int]) -> dict[str, Any]:
 
 
 def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = None) -> dict[str, Any]:
-    """The space of integer actions.
-
-    Args:
-      low, high: smallest and largest action that was taken, integers of the shape of an action.
-      action_low, action_high: smallest and largest action of the space; without them actions count from 0 to `high`.
-    Raises:
-      ValueError: actions do not count from 0 and there are no limits, or a value lies outside the limits.
-    """
+    """The space of integer actions."""
     limited = action_low is not None or action_high is not None
     if limited:
         least, most = (_limits(value, name, low.shape) for name, value in _named(action_low, action_high))
@@ -115,12 +101,6 @@ def with_limits(env: Mapping[str, Any], action_low: Any, action_high: Any) -> di
     """Returns a description with new limits of a Box of actions.
 
     It is unchanged if no limits are given, or if actions are choices.
-
-    Args:
-      env: see `engine.data.description.describe`.
-      action_low, action_high: one number, or one for each number of an action.
-    Raises:
-      ValueError: a limit is missing or wrong; names the limit.
     """
     found = copy.deepcopy(dict(env))
     space = found["env_action"]
@@ -157,14 +137,7 @@ def _short(bound: Array) -> Any:
 
 
 def fitted(episode: Episode, env: Mapping[str, Any]) -> Episode:
-    """Returns an episode in the dtypes of an environment; its values do not change.
-
-    Args:
-      episode: the episode as it was logged.
-      env: description of the environment, see `engine.data.description.describe`.
-    Raises:
-      ValueError: a part does not have the environment's shape or kind of number; names the part and both.
-    """
+    """Returns an episode in the dtypes of an environment; its values do not change."""
     leaves = {leaf.path: leaf.field for leaf in observation_leaves(env["observation"])}
     if episode.obs.keys() != leaves.keys():
         parts = [", ".join(repr(path) for path in sorted(each)) for each in (episode.obs, leaves)]

@@ -38,8 +38,7 @@ def random_legal(mask: Array, counts: Sequence[int], rng: np.random.Generator) -
 
     Args:
       mask: bool ``(..., A)``; where a choice has no legal entry, its first one is returned.
-      counts: entries of each choice; they add up to A.
-      rng: source of the random numbers, of which it draws one per choice.
+
     Returns:
       int64 ``(...)`` for one choice, ``(..., K)`` for K.
     """
@@ -63,7 +62,6 @@ def masked_obs(obs: ObsLike, mask: Array, paths: Collection[str]) -> Obs:
     Args:
       obs: ``(N, ...)``, as the environment gives it.
       mask: bool ``(N, A)``.
-      paths: paths of the leaves that the policy expects.
     """
     leaves = obs_trees.named(obs)
     if not leaves.keys() <= set(paths):

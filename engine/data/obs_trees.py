@@ -26,15 +26,7 @@ def is_tree(value: Any) -> bool:
 
 
 def tree_map(fn: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
-    """Applies `fn` to the leaves of trees of one structure.
-
-    Args:
-      fn: takes one leaf of each tree; its result is the leaf of the new tree.
-      tree: gives the structure.
-      rest: trees with the same keys.
-    Raises:
-      ShapeError: if the keys differ.
-    """
+    """Applies `fn` to the leaves of trees of one structure."""
     if isinstance(tree, np.ndarray) or not is_tree(tree):
         return fn(tree, *rest)
     keys = set(tree.keys())
@@ -121,16 +113,7 @@ def copy(tree: Tree) -> Tree:
 
 
 def to_treetensor(tree: Tree, backend: str = "numpy") -> Any:
-    """Converts to DI-treetensor; leaves share memory with `tree`.
-
-    Args:
-      tree: array or FastTreeValue of arrays.
-      backend: ``'numpy'`` for `treetensor.numpy.ndarray`, ``'torch'`` for `treetensor.torch.Tensor`.
-    Returns:
-      A treetensor object; a plain array stays an array (or becomes a plain torch tensor).
-    Raises:
-      MissingExtraError: if DI-treetensor is not installed.
-    """
+    """Converts to DI-treetensor; leaves share memory with `tree`."""
     if backend not in ("numpy", "torch"):
         raise ValueError(f"to_treetensor(backend={backend!r}): expected 'numpy' or 'torch'")
     try:

@@ -35,13 +35,7 @@ def check_ranges(
     """Refuses recorded steps with a value outside its space; shapes and dtypes must have been checked before.
 
     Args:
-      env: description of the environment, from `describe`.
-      obs, final_obs, action, end: as in `Dataset`.
       over: bool ``(E,)``, whether each episode terminated, so that its last mask may allow nothing.
-      single: whether they are one episode that the caller names; messages then name only the step.
-      limits: also refuse observations outside the limits of their Box, although a running environment may exceed them.
-    Raises:
-      ValueError: names the episode, the row, the value and the expected values.
     """
     for rows in blocks(len(action)):
         for row, problem in _of_actions(env["env_action"], action[rows]):

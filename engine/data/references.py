@@ -14,15 +14,7 @@ _HOW = "--random-return R --expert-return R"
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Two mean returns in the environment of the data.
-
-    Attributes:
-      random: mean return of random actions; its normalized score is 0.
-      expert: mean return of an expert; its normalized score is 100.
-
-    Raises:
-      DataError: the two are equal, or one is not a finite number.
-    """
+    """Two mean returns in the environment of the data."""
 
     random: float
     expert: float
@@ -44,13 +36,7 @@ class References:
 
 
 def references_of(about: Mapping[str, Any]) -> References | None:
-    """The reference returns of recorded data; None if there are none.
-
-    Args:
-      about: the metadata of the data, see `Dataset`.
-    Raises:
-      DataError: they are not two different finite numbers.
-    """
+    """The reference returns of recorded data; None if there are none."""
     found = about.get(_KEY)
     if found is None:
         return None
@@ -65,11 +51,7 @@ def carrying(about: Mapping[str, Any], references: References | None) -> dict[st
 
 
 def common(found: Iterable[References | None]) -> References | None:
-    """The references of sets that are joined; None if no set has any.
-
-    Raises:
-      DataError: two sets have different references.
-    """
+    """The references of sets that are joined; None if no set has any."""
     different = list(dict.fromkeys(each for each in found if each is not None))
     if len(different) > 1:
         raise DataError(

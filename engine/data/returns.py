@@ -68,14 +68,9 @@ def gae(
       next_value: float32 (T, N, ...), value of the true successor: of the final observation where an episode ended.
       terminated: bool (T, N, ...) or (T, N), true only at a true end (no bootstrap); a time limit sets `cut`, not this.
       cut: bool (T, N, ...) or (T, N), true where the next row does not continue this trajectory.
-      gamma: discount, in [0, 1].
-      gae_lambda: in [0, 1].
 
     Returns:
       Advantages, float32 (T, N, ...).
-
-    Raises:
-      ShapeError: if the shapes do not fit.
     """
     if next_value.shape != value.shape:
         raise ShapeError(f"gae: next_value has shape {next_value.shape}, value has {value.shape}; expected the same")
@@ -89,11 +84,7 @@ def gae(
 
 def over_agents(array: Array, shape: tuple[int, ...], what: str) -> Array:
     """Gives an array ``(T, N, ...)`` or ``(T, N)`` the trailing axes of `shape`: a value of an environment then holds
-    for each of its agents.
-
-    Raises:
-      ShapeError: if the array has another shape; `what` names it.
-    """
+    for each of its agents."""
     if array.shape == shape:
         return array
     if array.shape != shape[:2]:
@@ -112,14 +103,9 @@ def nstep(reward: Array, cut: Array, *, n: int, gamma: float) -> tuple[Array, Ar
     Args:
       reward: float32 (T, N, ...).
       cut: bool (T, N, ...) or (T, N), true where the next row does not continue this trajectory.
-      n: horizon, at least 1.
-      gamma: discount.
 
     Returns:
       (return float32, row of the last step summed int64, discount gamma^k float32), each (T, N, ...).
-
-    Raises:
-      ShapeError: if the shapes do not fit.
     """
     steps, cut = len(reward), over_agents(cut, reward.shape, "nstep: cut")
     total = np.zeros(reward.shape, np.float64)
@@ -141,17 +127,8 @@ def nstep_errors(rollout: Rollout, *, n: int, gamma: float, rescale: bool = Fals
 
         e_t = |h(R_t + gamma^k (1 - terminated) h^-1(V(s_{t+k}))) - Q(s_t, a_t)|,   k <= n within trajectory and rollout
 
-    Args:
-      rollout: with `q_value` and `value` in its record: Q of the action taken and V, the highest Q.
-      n: steps of the return.
-      gamma: discount.
-      rescale: whether action values estimate rescaled returns, see `rescaled`; without it h is the identity.
-
     Returns:
       float32 (T, N).
-
-    Raises:
-      ChainError: if no values were recorded, or rewards are n-step returns already.
     """
     if rollout.bootstrap_row is not None:
         raise ChainError(

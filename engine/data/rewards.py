@@ -21,13 +21,6 @@ class RewardScale:
 
     Best and worst are the highest and the lowest return of the recorded episodes that ended. The numbers belong to the
     policy: they are saved with it, and do not change when it learns from other data or from an environment.
-
-    Args:
-      kind: 'raw', 'return_range' or 'shift'.
-
-    Attributes:
-      factor: None until the returns are known, see `take`.
-      offset: 0 or -1.
     """
 
     def __init__(self, kind: str) -> None:
@@ -36,11 +29,7 @@ class RewardScale:
         self.offset = _SHIFT if kind == "shift" else 0.0
 
     def take(self, returns: Array) -> None:
-        """Sets `factor` from the returns ``(E,)`` of recorded episodes, if it depends on them and is not set yet.
-
-        Raises:
-          DataError: there are no returns, or all are equal.
-        """
+        """Sets `factor` from the returns ``(E,)`` of recorded episodes, if it depends on them and is not set yet."""
         if self.factor is not None:
             return
         returns = np.asarray(returns, np.float64)
@@ -54,11 +43,7 @@ class RewardScale:
         self.factor = _RANGE / span
 
     def numbers(self) -> tuple[float, float]:
-        """Factor and offset.
-
-        Raises:
-          ConfigError: the factor depends on recorded data, and none were given to `take`.
-        """
+        """Factor and offset."""
         if self.factor is None:
             raise ConfigError(
                 "policy.other.reward=return_range takes its factor from recorded data, and this run learned from none: "

@@ -37,7 +37,6 @@ class Rollout:
         of a rollout; None if it is not known.
       ready: bool ``(T, N)``, the rows to learn from now; the return of the others is not complete, or they were ready
         in an earlier rollout (n-step). None: all valid rows.
-      collector: number of the collector in an asynchronous run; each collector has its own environments.
     """
 
     obs: Obs
@@ -111,11 +110,7 @@ class Rollout:
 
     def next_value(self) -> Array:
         """Value of each row's true successor, float32 ``(T, N)`` or ``(T, N, M)``: the value recorded in the next row,
-        or the value of the final or last observation.
-
-        Raises:
-          ChainError: if no values were recorded.
-        """
+        or the value of the final or last observation."""
         if self.last_value is None:
             raise ChainError(
                 "ctx.trajectories has no values: the collector's policy does not record any; use an actor-critic "
@@ -141,14 +136,7 @@ def named_leaves(prefix: str, tree: Obs) -> Iterator[tuple[str, Array]]:
 
 
 def uneven(n_sample: int, name: str, parts: Mapping[str, int]) -> list[str]:
-    """Returns a sentence if a rollout does not split into equal parts, else an empty list.
-
-    Args:
-      n_sample: environment steps of a rollout.
-      name: name of the setting with the number of parts.
-      parts: values by name of all settings that must divide the rollout, `name` among them; the number of steps that
-        the message proposes is divisible by all.
-    """
+    """Returns a sentence if a rollout does not split into equal parts, else an empty list."""
     count = parts[name]
     if n_sample % count == 0:
         return []

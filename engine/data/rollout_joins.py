@@ -56,9 +56,6 @@ def join(first: Rollout, second: Rollout) -> Rollout:
 
     If an episode was abandoned between the two, for which there is no flag, `ends` and `final_obs` give the last
     observation of the first rollout as the true successor of its last row.
-
-    Args:
-      first, second: rollouts whose returns are still one-step (`bootstrap_row` is None).
     """
     ends, final_obs, final_value = _ends(first, second)
     record = {name: first.record[name] for name in second.record}
@@ -140,17 +137,7 @@ class CannotJoin(Exception):
 
 
 def join_shards(name: str, values: Sequence[Any], envs: int) -> Any:
-    """Joins the values that a field of the context has in all shards into one.
-
-    Args:
-      name: name of the field.
-      values: value of each shard, in order.
-      envs: environments of a shard; environment n of shard k becomes number ``k * envs + n``.
-
-    Raises:
-      CannotJoin: the values differ, and there is no rule to join this field.
-      ShapeError: the shards differ in their number of environments or steps.
-    """
+    """Joins the values that a field of the context has in all shards into one."""
     if all(isinstance(value, Rollout) for value in values):
         return side_by_side(values, envs)
     joint = _JOINTS.get(name)
@@ -162,15 +149,7 @@ def join_shards(name: str, values: Sequence[Any], envs: int) -> Any:
 
 
 def side_by_side(rollouts: Sequence[Rollout], envs: int) -> Rollout:
-    """Joins rollouts of the same steps in different environments along N.
-
-    Args:
-      rollouts: rollouts of T steps and `envs` environments each.
-      envs: see `join_shards`.
-
-    Raises:
-      ShapeError: a rollout has another number of steps or environments, or other fields than the first.
-    """
+    """Joins rollouts of the same steps in different environments along N."""
     shapes = [rollout.shape for rollout in rollouts]
     for k, (steps, count) in enumerate(shapes):
         if count != envs:
@@ -284,9 +263,6 @@ class OpenEpisodes:
 
     An episode is complete when it ends, or when the next row does not continue it: after a fault, or where a resumed
     run starts new episodes. The episodes of different collectors are kept apart.
-
-    Args:
-      longest: largest number of rows of an episode; after it the episode is passed on, and its later rows form another.
     """
 
     def __init__(self, longest: int) -> None:
@@ -297,7 +273,6 @@ class OpenEpisodes:
         """Adds the rows of a rollout that are ready, and yields the episodes that they complete.
 
         Args:
-          rollout: gives the rows that are ready, and the places where episodes begin and end.
           columns: arrays to keep, ``(T, N, ...)`` by name; the names are the same in every rollout.
 
         Yields:

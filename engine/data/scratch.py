@@ -25,17 +25,6 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
     """A hidden folder beside `path`, locked while it is written; use it in a ``with`` statement, whose end removes it.
 
     The folder of a process that died is removed.
-
-    Args:
-      path: final path of the folder, which `finish` gives it; it must not exist yet.
-
-    Attributes:
-      folder: the path of the hidden folder, to write into.
-      claimed: the hidden folder, open and locked.
-
-    Raises:
-      DataError: `path` exists, or another process is writing it.
-      OSError: the folder cannot be created.
     """
 
     def __init__(self, path: Path) -> None:

@@ -11,11 +11,7 @@ _ROWS = 256
 
 
 class RunningMoments:
-    """Mean and variance of a stream of batches, merged in float64 (Chan et al., 1979, parallel variance).
-
-    Args:
-      shape: shape of one sample.
-    """
+    """Mean and variance of a stream of batches, merged in float64 (Chan et al., 1979, parallel variance)."""
 
     def __init__(self, shape: tuple[int, ...] = ()) -> None:
         self.mean = np.zeros(shape, np.float64)

@@ -19,13 +19,7 @@ __all__ = ["LaneOptions", "lane_factory"]
 
 
 def lane_factory(lanes: Mapping[str, Any] | None) -> MakeLanes:
-    """Checks settings and returns the function that divides a chain into lanes.
-
-    Args:
-      lanes: `LaneOptions`, another mapping with their names, or None.
-    Raises:
-      ConfigError: a setting is unknown or out of range.
-    """
+    """Checks settings and returns the function that divides a chain into lanes."""
     options = LaneOptions.of(lanes)
 
     def make(nodes: Sequence[Node], ctx: Context, run: Run) -> Lanes:

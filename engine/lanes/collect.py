@@ -21,16 +21,6 @@ class CollectLane:
 
     With S shards, a request goes to S collectors, each with its share of the environments, and their answers are joined
     in the order of the collectors.
-
-    Attributes:
-      order: decides which rollout an iteration takes; replaced before the first iteration, if at all.
-      has_rollout: whether the current iteration has a rollout.
-
-    Args:
-      group: the collectors, row by row.
-      order: see above.
-      max_staleness: see `LaneOptions`.
-      kept: fields of the context that outlive an iteration.
     """
 
     def __init__(self, group: WorkerGroup, order: ExactOrder, max_staleness: int, kept: Sequence[str]) -> None:
@@ -76,11 +66,8 @@ class CollectLane:
             self._group.forward_calls(answer)
 
     def check(self) -> None:
-        """Refuses a chain in which middleware outside of the lane declare that they write a field that the lane reads.
-
-        Raises:
-          ChainError: such a middleware exists; the message says what to do.
-        """
+        """Refuses a chain in which middleware outside of the lane declare that they write a field that the lane
+        reads."""
         for leaf in self._group.part.upstream if self._ahead else ():
             for name in leaf.declaration.writes if leaf.declaration else ():
                 if name in self._late_inputs():

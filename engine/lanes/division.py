@@ -13,16 +13,7 @@ _LATER = frozenset({"total_step", "eval_value", "eval_output", "eval_params", "p
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """The part of a chain that runs in one lane, and what crosses between it and the main process.
-
-    Attributes:
-      members: the middleware of the lane, in order.
-      main: the member that collects or evaluates; the lane takes its place.
-      inputs: fields of the context that members read before any of them writes them.
-      outputs: fields that members write, and that are kept or read outside of the lane.
-      written: all fields that members write; None if a member declares none.
-      upstream: the middleware outside of the lane that precede `main` and are not composites.
-    """
+    """The part of a chain that runs in one lane, and what crosses between it and the main process."""
 
     members: tuple[Node, ...]
     main: Node
@@ -39,12 +30,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """A chain divided into lanes; middleware that are in no part stay in the main process.
-
-    Attributes:
-      collect: the part that runs in collectors; None if there is none.
-      evaluate: the parts that run in evaluators, one per evaluator.
-    """
+    """A chain divided into lanes; middleware that are in no part stay in the main process."""
 
     collect: Part | None
     evaluate: tuple[Part, ...]
@@ -57,11 +43,6 @@ def divide(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = (
     between them do not interrupt it). All other middleware stay in the main process, at their places: learners,
     middleware without a role, and those of role collect that one of these separates from the collector. A member that
     declares no fields may read and write any.
-
-    Args:
-      nodes: the chain.
-      kept: fields of the context that outlive an iteration.
-      fields: all fields of the context.
     """
     evaluators = [node for node in nodes if _all_of(node, Role.EVALUATE)]
     collect = _collect_run(_without(nodes, evaluators))

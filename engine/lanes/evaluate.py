@@ -21,10 +21,6 @@ class EvaluateLane:
     (`eval_value`, the best checkpoint, an end by `stop_value`) depend on the speed of the evaluator. If it has not
     finished by then, the run waits for it. The result contains the `train_iter` and `clock` of the snapshot, and the
     weights themselves.
-
-    Args:
-      group: the group of the evaluator, with one worker.
-      wait: whether to wait for each result at once, as a synchronous run does.
     """
 
     def __init__(self, group: WorkerGroup, wait: bool) -> None:

@@ -29,12 +29,7 @@ class Move(enum.Enum):
 
 
 def next_move(fits: bool | None, may_learn: bool) -> Move:
-    """The action of an iteration.
-
-    Args:
-      fits: whether the rows of the rollout that has arrived may be inserted; None if none has arrived.
-      may_learn: whether a learner may sample the samples that it needs.
-    """
+    """The action of an iteration."""
     if fits:
         return Move.TAKE
     if may_learn:
@@ -64,8 +59,6 @@ class FreeRun:
     """The members of a chain that decide whether an iteration takes a rollout, and those that need it.
 
     Attributes:
-      inserters, samplers: middleware of the main process.
-      needing: members of the chain that are skipped in an iteration without a rollout.
       seconds: time limit, in seconds, of a wait for a rollout while no learner may sample.
     """
 
@@ -75,14 +68,7 @@ class FreeRun:
     seconds: float
 
     def move(self, rollouts: Sequence[Rollout] | None, ctx: Any) -> Move:
-        """The action of an iteration.
-
-        Args:
-          rollouts: rollouts that have arrived, one per shard; None if there are none.
-          ctx: context of the iteration.
-        Raises:
-          LimitError: the rows of the rollout may not be inserted, and no learner may sample.
-        """
+        """The action of an iteration."""
         fits = None if rollouts is None else not self._refusals(rollouts)
         # A rollout that fits is taken, whatever learners may do.
         move = next_move(fits, not fits and any(sampler.cannot_learn(ctx) is None for sampler in self.samplers))
@@ -122,11 +108,6 @@ def free_run(
     each iteration.
 
     Args:
-      earlier: members of the main process before the collect lane.
-      later: members of the main process after it.
-      part: the part that runs in the collect lane.
-      names: names of all fields of the context.
-      kept: fields that outlive an iteration.
       seconds: see `FreeRun`.
     """
     open_fields = set(names) - set(kept)
@@ -161,12 +142,7 @@ def _declared(node: Node) -> list[Declaration]:
 
 
 class WithRollout:
-    """A member of the chain that runs only in iterations with a rollout.
-
-    Args:
-      node: the member.
-      lane: the collect lane, whose `has_rollout` says whether this iteration has a rollout.
-    """
+    """A member of the chain that runs only in iterations with a rollout."""
 
     def __init__(self, node: Node, lane: Any) -> None:
         self._middleware, self._lane = node.middleware, lane

@@ -34,20 +34,6 @@ class WorkerGroup:
 
     `prepare` pickles the members after a checkpoint has been loaded, so that workers continue from it; workers start
     with their first requests.
-
-    Attributes:
-      shards: number of workers that share an iteration.
-      envs: number of environments of each worker, once prepared; 0 without shards.
-      inference: where networks are computed: local, server, or auto before the decision.
-      service: the inference server of the workers; None if they compute networks themselves, and before the decision.
-
-    Args:
-      part: the part of the chain that the workers run.
-      role: role of its members, after which the lane and its workers are named.
-      cores: processor cores of each worker; there are as many workers as entries.
-      options: settings of the run.
-      transport: starts the workers.
-      run: the task, which gets the calls of members to it.
     """
 
     def __init__(
@@ -112,14 +98,7 @@ class WorkerGroup:
         )
 
     def prepare(self, context: type[Context]) -> None:
-        """Pickles the members and allocates memory for weights, once.
-
-        Args:
-          context: class of the chain's contexts.
-        Raises:
-          LaneError: a member cannot be sent.
-          ConfigError, ChainError: the members hold no environments that could be divided among the shards.
-        """
+        """Pickles the members and allocates memory for weights, once."""
         if self._prepared:
             return
         self._pickled = PickledMembers([member.middleware for member in self.part.members], self._lane)
@@ -312,13 +291,8 @@ def close_groups(groups: Sequence[WorkerGroup]) -> None:
 
 
 class RemoteMember:
-    """Represents a member of a lane for hooks and checkpoints: its state is the workers' after their last answers.
-
-    Args:
-      leaf: the member.
-      workers: the workers that run it; the first continues the state of a synchronous run.
-      guarantee: returns the best guarantee that the lane gives, see `engine.chain.lifecycle.GUARANTEES`.
-    """
+    """Represents a member of a lane for hooks and checkpoints: its state is the workers' after their last
+    answers."""
 
     def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
         self._member: Any = leaf.middleware

@@ -46,10 +46,7 @@ class Ask:
     """Observations of a collector that wait for the outputs of a network.
 
     Attributes:
-      place: position of the network among the served ones.
-      version: version of the weights to use.
       leaves: inputs of the network, ``(n, ...)`` each.
-      asker: takes the answer.
       since: time of arrival, in seconds.
     """
 
@@ -74,7 +71,6 @@ class Batching:
     """Collects questions until there is a reason to compute them.
 
     Args:
-      max_batch: maximum number of rows in a batch; a question of more rows is computed alone.
       max_wait: maximum time, in seconds, for which the first question of a batch waits for others.
     """
 
@@ -94,7 +90,6 @@ class Batching:
 
         Args:
           now: the time, in seconds.
-          askers: number of collectors, each of which waits for the answer to its last question.
         """
         if not self._waiting:
             return []
@@ -132,8 +127,6 @@ def divided(outputs: Sequence[Array], batch: Sequence[Ask], shared: frozenset[in
 
     Args:
       outputs: outputs of the network, ``(B, ...)`` each, apart from those in `shared`.
-      batch: the questions, with B rows together.
-      shared: indices of the outputs that have no batch axis: all questions get them whole.
     """
     answers, start = [], 0
     for ask in batch:
@@ -148,11 +141,7 @@ class ServerPlan:
     """The instructions with which a server starts.
 
     Attributes:
-      members: the members of the collectors, whose networks it rebuilds.
-      port: address at which collectors find it.
       max_batch, max_wait: see `Batching`; in rows and seconds.
-      depth: number of versions of the weights that are in use at the same time.
-      own_process: whether the server has its own process.
     """
 
     members: PickledMembers
@@ -175,11 +164,6 @@ class InferenceServer:
     The main process announces each version of the weights to the server before it announces it to a collector, together
     with the oldest version that a collector still uses. It retains all versions since then, and announces them to the
     replacement of a server that died.
-
-    Args:
-      plan: instructions of the server.
-      weights: reader of the store with the weights.
-      heartbeat: gets the current activity.
     """
 
     def __init__(self, plan: ServerPlan, weights: WeightReader, heartbeat: Heartbeat) -> None:
@@ -261,16 +245,8 @@ def _computed(network: Any, leaves: Any) -> Any:
 
 
 class InferenceService:
-    """Announces versions of the weights to a server while collectors use them, and replaces the server if it dies.
-
-    Attributes:
-      worker: the server.
-      port: address at which collectors find it.
-
-    Args:
-      options: settings of the run, all filled in.
-      transport: starts the server.
-    """
+    """Announces versions of the weights to a server while collectors use them, and replaces the server if it
+    dies."""
 
     def __init__(self, options: LaneOptions, transport: Transport) -> None:
         assert options.timeout is not None
@@ -284,13 +260,7 @@ class InferenceService:
         self._wait = Wait()
 
     def prepare(self, members: PickledMembers, store: WeightStore, depth: int) -> None:
-        """Sets the networks that the server computes.
-
-        Args:
-          members: members of the collectors.
-          store: store with their weights.
-          depth: number of versions of these that are in use at the same time.
-        """
+        """Sets the networks that the server computes."""
         plan = ServerPlan(
             members,
             self.port,
@@ -303,11 +273,7 @@ class InferenceService:
         self.worker.prepare(plan, store, frozenset())
 
     def offer(self, oldest: int | None) -> None:
-        """Announces the newest version to the server, before a collector hears of it.
-
-        Args:
-          oldest: oldest version that a collector still uses; None if none is at work.
-        """
+        """Announces the newest version to the server, before a collector hears of it."""
         if not self.worker.started:
             self._held.clear()
             self.port.open()
@@ -319,12 +285,7 @@ class InferenceService:
         self.worker.submit(Ticket(Request(version, version, fields), self._store.retain()))
 
     def release(self, oldest: int | None, interrupted: Callable[[], bool]) -> None:
-        """Releases the versions that no collector uses any more, apart from the newest.
-
-        Args:
-          oldest: as in `offer`.
-          interrupted: see `SupervisedWorker.wait`, also for the errors that are raised.
-        """
+        """Releases the versions that no collector uses any more, apart from the newest."""
         while len(self._held) > 1 and self.worker.started and (oldest is None or self._held[0] < oldest):
             self.worker.wait(interrupted)
             self.worker.poll()

@@ -25,11 +25,6 @@ class LaneOptions(LanesSection):
     """Settings of an asynchronous run: the section `lanes` of a configuration, whose fields state their meaning.
 
     What they leave open (None) is filled in by `resolve`.
-
-    Args:
-      **given: the settings that differ from the defaults.
-    Raises:
-      ConfigError: a setting is unknown or out of range, or two do not fit together.
     """
 
     def __init__(self, **given: object) -> None:
@@ -69,23 +64,12 @@ class LaneOptions(LanesSection):
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> LaneOptions:
-        """Returns the options of the section `lanes` of a configuration, or of a part of it.
-
-        Raises:
-          ConfigError: a setting is unknown or out of range.
-        """
+        """Returns the options of the section `lanes` of a configuration, or of a part of it."""
         # The section also says whether a run is asynchronous at all.
         return cls(**{name: value for name, value in (options or {}).items() if name != "async_mode"})
 
     def resolve(self, leaves: Sequence[Node], max_collectors: int) -> LaneOptions:
-        """Fills in the settings that are None.
-
-        Args:
-          leaves: the middleware of the chain.
-          max_collectors: see `Transport`.
-        Raises:
-          ConfigError: there are more collectors than can work at the same time.
-        """
+        """Fills in the settings that are None."""
         staleness = self.max_staleness
         if staleness is None:
             staleness = default_staleness([leaf.middleware for leaf in leaves if leaf.role is Role.LEARN])
@@ -119,11 +103,8 @@ class LaneOptions(LanesSection):
                 )
 
     def check_collectors(self, learner: object) -> None:
-        """Refuses more collectors than can work at the same time with the staleness that the chain's learner states.
-
-        Raises:
-          ConfigError: there are more.
-        """
+        """Refuses more collectors than can work at the same time with the staleness that the chain's learner
+        states."""
         if self.collectors is not None and self.max_staleness is None:
             self._check_staleness(self.collectors, default_staleness([learner]))
 

@@ -25,14 +25,6 @@ class ExactOrder:
 
     The weights with which a rollout was collected, and the order in which rollouts are used, follow from the settings
     alone, so that an asynchronous run is as repeatable, bit for bit, as a synchronous one.
-
-    Attributes:
-      rows: the collectors of each row.
-
-    Args:
-      group: the collectors, row by row.
-      staleness: the number of iterations that the learner may be away from the n-th when request n is sent; this limits
-        memory as well as age.
     """
 
     def __init__(self, group: WorkerGroup, staleness: int) -> None:
@@ -108,9 +100,6 @@ class FreeOrder(ArrivalOrder):
     """As by arrival, but iterations may also run without a rollout, if a limiter limits the samples from replay.
 
     No rollout is overtaken by more than `staleness` others, and the limiter limits the learning in between.
-
-    Args:
-      free: decides whether an iteration takes a rollout.
     """
 
     def __init__(self, group: WorkerGroup, staleness: int, free: FreeRun) -> None:
@@ -142,11 +131,6 @@ def next_rows(under_way: Sequence[Sequence[int]], version: int, staleness: int) 
     A rollout that was collected with version w of the weights has to be used in the iteration w + staleness at the
     latest, and each iteration uses one. So if k of the rollouts under way have to be used within the next k iterations,
     the iteration takes one of these k; otherwise it may take any.
-
-    Args:
-      under_way: for each row the versions of the weights of its requests, in the order in which they are answered.
-      version: version of the weights of this iteration.
-      staleness: maximum age, in versions, of the weights of a rollout.
     """
     oldest = sorted((w, row, place) for row, versions in enumerate(under_way) for place, w in enumerate(versions))
     for k, (w, _, _) in enumerate(oldest):

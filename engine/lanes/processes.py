@@ -197,10 +197,6 @@ class SharedMemoryChannel:
     message so far.
 
     Both ends are processes of one run, on a socket without an address, so pickled bytes come from nowhere else.
-
-    Args:
-      connection: one end of ``multiprocessing.Pipe()``.
-      depth: maximum number of messages under way in one direction.
     """
 
     def __init__(self, connection: Connection, depth: int) -> None:
@@ -326,10 +322,6 @@ class SharedWeights:
 
     The store itself goes to worker processes as an argument of `multiprocessing.Process`; only the process that made
     it publishes.
-
-    Args:
-      arrays: name to array; gives shapes and dtypes.
-      slots: number of versions that can be held at the same time.
     """
 
     def __init__(self, arrays: Mapping[str, Array], slots: int) -> None:

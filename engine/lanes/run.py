@@ -30,18 +30,7 @@ _SOON = 0.2  # s
 
 
 class WorkerLanes:
-    """A chain whose collectors and evaluators run in workers.
-
-    Attributes:
-      nodes: the chain as the main process runs it.
-      processors: kinds of processor of a cluster's machines; empty if everything runs on this machine.
-
-    Args:
-      nodes: the chain.
-      ctx: the first context.
-      options: settings; those that are None are filled in here.
-      run: the task that runs the chain.
-    """
+    """A chain whose collectors and evaluators run in workers."""
 
     def __init__(self, nodes: Sequence[Node], ctx: Context, options: LaneOptions, run: Run) -> None:
         leaves = list(all_leaves(nodes))
@@ -122,11 +111,7 @@ class WorkerLanes:
         return sum(worker.restarts for group in self._groups for worker in group.everyone)
 
     def check(self) -> None:
-        """Refuses members that would behave differently in a lane; called before the first step.
-
-        Raises:
-          ChainError: a member would; the message says what to do instead.
-        """
+        """Refuses members that would behave differently in a lane; called before the first step."""
         if self._collector is not None:
             self._collector.check()
         for leaf in self._not_in_lane:
@@ -231,12 +216,7 @@ def make_transport(options: LaneOptions) -> Transport:
 
 
 def check_transport(options: LaneOptions) -> None:
-    """Refuses a transport that cannot work on this machine, before anything is built.
-
-    Raises:
-      MissingExtraError: a package that it needs is not installed.
-      ConfigError: its cluster cannot be reached, or a token is missing.
-    """
+    """Refuses a transport that cannot work on this machine, before anything is built."""
     if options.transport == "ray":
         from minding.engine.lanes.ray.cluster import check_ray
 
@@ -246,11 +226,8 @@ def check_transport(options: LaneOptions) -> None:
 def lanes_view(
     nodes: Sequence[Node], division: Division, options: LaneOptions, cores: CorePlan, free: bool = False
 ) -> str:
-    """Returns the pipeline view with the lane of each middleware, and below it the fields that cross between lanes.
-
-    Args:
-      free: whether iterations may run without a rollout.
-    """
+    """Returns the pipeline view with the lane of each middleware, and below it the fields that cross between
+    lanes."""
     lane_of = {}
     for lane, parts in (("collect", [division.collect] if division.collect else []), ("evaluate", division.evaluate)):
         for part in parts:

@@ -20,10 +20,6 @@ class SharedStateCheck:
     set), and objects their own attributes.
 
     Library middleware, and objects with `state_dict`, may: their state belongs to the lane and to its checkpoints.
-
-    Args:
-      members: the middleware of a lane that are not composites.
-      lane: name of the lane for messages.
     """
 
     def __init__(self, members: Sequence[Any], lane: str) -> None:
@@ -37,11 +33,7 @@ class SharedStateCheck:
         self._objects = [(name, vars(owner), {**vars(owner)}) for name, owner in owners if _is_plain(owner)]
 
     def check(self) -> None:
-        """Compares with the initial contents.
-
-        Raises:
-          ChainError: a function has changed something.
-        """
+        """Compares with the initial contents."""
         for name, variable, read, before in self._variables:
             if _differ(before, _contents(read())):
                 raise ChainError(

@@ -14,20 +14,7 @@ from minding.engine.types import Array, LaneContext, Network, Shippable, Statefu
 
 
 class PickledMembers:
-    """Middleware, ready for a worker process.
-
-    Attributes:
-      shipped: objects that are sent as factories.
-      acting: positions among them of the objects that act with weights and have their own state (a random stream).
-      servable: those of `acting` whose networks another worker may compute (`engine.types.Served`).
-      needs_weights: whether the worker needs weights even if the networks of `servable` are computed elsewhere.
-
-    Args:
-      middleware: the middleware that the worker rebuilds, in this order.
-      lane: name of the lane for messages.
-    Raises:
-      LaneError: a middleware holds an object that can neither be pickled nor provides a factory.
-    """
+    """Middleware, ready for a worker process."""
 
     def __init__(self, middleware: Sequence[Middleware[Any]], lane: str) -> None:
         file = io.BytesIO()
@@ -67,12 +54,8 @@ class PickledMembers:
     def rebuild(
         self, lane: LaneContext, remote: Callable[[int], Network] | None = None
     ) -> tuple[list[Middleware[Any]], list[Any]]:
-        """Called in the worker: returns the middleware, and the objects of the factories in the order of `shipped`.
-
-        Args:
-          lane: context of the worker.
-          remote: returns the network at one of the positions `servable`, if another worker computes these.
-        """
+        """Called in the worker: returns the middleware, and the objects of the factories in the order of
+        `shipped`."""
         factories: list[Any] = cloudpickle.loads(self._factories)
         built = [
             factory(lane) if remote is None or place not in self.servable else factory.on_network(lane, remote(place))

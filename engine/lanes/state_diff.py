@@ -34,12 +34,7 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Changes:
-    """The differences between two versions of a dict or a list.
-
-    Attributes:
-      keys: keys of the dict, in its order, or all indices of the list; None if they have not changed.
-      entries: the differences by key or index: `Changes`, `Rows`, or the whole new value.
-    """
+    """The differences between two versions of a dict or a list."""
 
     keys: tuple[Any, ...] | None
     entries: dict[Any, Any]

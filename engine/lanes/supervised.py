@@ -88,18 +88,9 @@ class SupervisedWorker:
 
     A request that was not finished is repeated from the state after the last answer, with the same weights.
 
-    Attributes:
-      name: name of the worker for messages.
-      state: its state after the last answer, or at the start; None: as it is built.
-      restarts: number of times that it died and was restarted.
-
     Args:
-      name: name of the worker for messages.
-      transport: starts the worker.
       timeout: seconds without a sign of life after which it counts as dead.
       start_timeout: seconds until the first sign of life after which it counts as dead.
-      limit: number of deaths in a row, without an answer in between, that ends the run.
-      port: address at which other workers ask it; None if they do not.
     """
 
     def __init__(
@@ -202,13 +193,7 @@ class SupervisedWorker:
             self._revive()
 
     def wait(self, interrupted: Callable[[], bool]) -> None:
-        """Waits until the answer to the oldest request has arrived, and leaves it for `poll`, as `look` does.
-
-        Raises:
-          Interrupted: `interrupted()` became true during the wait.
-          LaneError: the worker died `limit` times in a row.
-          Exception: the error of a member, with the worker's traceback as a note.
-        """
+        """Waits until the answer to the oldest request has arrived, and leaves it for `poll`, as `look` does."""
         wait, began = Wait(), time.monotonic()
         while not self.watch(wait, interrupted):
             pass
@@ -220,8 +205,6 @@ class SupervisedWorker:
         It raises the errors of `wait`.
 
         Args:
-          wait: the time that this wait has taken.
-          interrupted: as in `wait`.
           patience: maximum duration in seconds.
         """
         self.look(patience)
@@ -236,13 +219,7 @@ class SupervisedWorker:
         return False
 
     def tend(self, wait: Wait) -> None:
-        """Replaces the worker if it has died or is silent; for workers that others wait for.
-
-        Args:
-          wait: the time that the wait of the others has taken.
-        Raises:
-          LaneError, Exception: as `wait`.
-        """
+        """Replaces the worker if it has died or is silent; for workers that others wait for."""
         if not self._running:
             return
         if self._running[0].join(0.0) is None:
@@ -286,9 +263,6 @@ class SupervisedWorker:
 
         The state of the worker and the weights of the request do not change, so that nothing depends on the arrival
         time of an answer that is not needed yet. A worker that died is started again.
-
-        Raises:
-          LaneError, Exception: as `wait`.
         """
         if self._arrived is not None:
             return

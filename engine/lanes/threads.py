@@ -61,12 +61,8 @@ class ThreadTransport:
 
 
 class ThreadWorker:
-    """A `WorkerHandle` of a thread, which cannot be ended by force: a killed one ends when it next uses its channel.
-
-    Args:
-      name: name of the worker.
-      store: the store from which it reads weights.
-    """
+    """A `WorkerHandle` of a thread, which cannot be ended by force: a killed one ends when it next uses its
+    channel."""
 
     kind = where = "thread"
     pid = None
@@ -131,12 +127,8 @@ class ThreadHeartbeat:
 
 
 class QueueChannel:
-    """A `Channel` between threads. Messages are pickled and loaded again, so that both ends have their own copies.
-
-    Args:
-      out: direction in which this end sends.
-      into: direction from which it receives.
-    """
+    """A `Channel` between threads. Messages are pickled and loaded again, so that both ends have their own
+    copies."""
 
     def __init__(self, out: Pipe, into: Pipe) -> None:
         self._out, self._in = out, into
@@ -199,12 +191,7 @@ class Pipe:
 
 
 class CopiedWeights:
-    """A `WeightStore` of copies that are never changed; versions share equal arrays.
-
-    Args:
-      arrays: name to array; gives shapes and dtypes.
-      slots: versions that can be held at the same time.
-    """
+    """A `WeightStore` of copies that are never changed; versions share equal arrays."""
 
     def __init__(self, arrays: Mapping[str, Array], slots: int) -> None:
         self._shapes = {name: (array.shape, array.dtype) for name, array in arrays.items()}

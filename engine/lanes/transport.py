@@ -27,14 +27,7 @@ STARTING, BETWEEN = -2, -1
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One iteration's work for a worker.
-
-    Attributes:
-      number: number of the iteration, counted from the start of the lane.
-      version: version of the weights to act with, retained until the request is answered; their place travels beside
-        the message, see `Channel.place`.
-      fields: fields of the iteration's context, set before the members run.
-    """
+    """One iteration's work for a worker."""
 
     number: int
     version: int
@@ -43,17 +36,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The result of a request.
-
-    Attributes:
-      number: number of the request.
-      fields: fields that the members wrote and that are read elsewhere.
-      state: state of the worker after the request, see `Worker.state_dict`. During the transfer, ``members`` may be the
-        `Changes` since the worker's last answer.
-      spans: the times at which members ran.
-      finish: whether a member requested the end of the run.
-      events: events that members emitted, each pickled: event, arguments, keyword arguments.
-    """
+    """The result of a request."""
 
     number: int
     fields: dict[str, Any]
@@ -65,24 +48,14 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """An exception that ended a worker.
-
-    Attributes:
-      error: the exception, or a LaneError that quotes it if it cannot be pickled.
-      text: traceback of the exception.
-    """
+    """An exception that ended a worker."""
 
     error: Exception
     text: str
 
 
 def serialize(message: Any) -> tuple[bytes, list[memoryview]]:
-    """Pickles a message (protocol 5); `pickle.loads(header, buffers=copies)` rebuilds it from copies.
-
-    Returns:
-      The header, and views of the arrays' memory, which is not in the header. Later writes to the arrays change the
-      views: copy them.
-    """
+    """Pickles a message (protocol 5); `pickle.loads(header, buffers=copies)` rebuilds it from copies."""
     buffers: list[pickle.PickleBuffer] = []
     header = io.BytesIO()
     _Pickler(header, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append).dump(message)
@@ -107,26 +80,13 @@ class ChannelClosed(Exception):
 
 
 class Channel(Protocol):
-    """One end of a connection between two lanes. Messages arrive whole, in order, or not at all.
-
-    Attributes:
-      place: place of the weights that the last received message refers to, as its sender gave it.
-    """
+    """One end of a connection between two lanes. Messages arrive whole, in order, or not at all."""
 
     @property
     def place(self) -> Any: ...
 
     def send(self, message: Any, place: Any = None) -> None:
-        """Sends a copy of `message`.
-
-        Args:
-          message: any object that can be pickled.
-          place: place of the `Snapshot` that the message refers to. It is not pickled with the message, so that a
-            transport may count its users, or send the arrays themselves.
-        Raises:
-          ChannelClosed: the other end is closed.
-          Exception: the error of pickling; nothing was sent then.
-        """
+        """Sends a copy of `message`."""
         ...
 
     def receive(self, timeout: float | None = None) -> Any:
@@ -134,9 +94,6 @@ class Channel(Protocol):
 
         Args:
           timeout: seconds to wait; None waits forever.
-        Raises:
-          TimeoutError: nothing arrived in time.
-          ChannelClosed: nothing more will arrive.
         """
         ...
 
@@ -146,11 +103,7 @@ class Channel(Protocol):
 
 
 class Heartbeat(Protocol):
-    """Signs of life of a worker: it writes them, the main process reads them.
-
-    Attributes:
-      member: number of the member that is running; `STARTING` before the worker is built, `BETWEEN` when none is.
-    """
+    """Signs of life of a worker: it writes them, the main process reads them."""
 
     member: int
 
@@ -166,12 +119,7 @@ class Heartbeat(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A published version of the weights, in the form in which a request names it.
-
-    Attributes:
-      version: number of the version, counted from 0.
-      place: its location; only the store that made it and its readers can use it.
-    """
+    """A published version of the weights, in the form in which a request names it."""
 
     version: int
     place: Any
@@ -185,11 +133,7 @@ class WeightReader(Protocol):
         ...
 
     def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
-        """Copies a whole version into `arrays`.
-
-        Raises:
-          LaneError: the version is no longer stored, because it was released too early.
-        """
+        """Copies a whole version into `arrays`."""
         ...
 
 
@@ -205,11 +149,8 @@ class WeightStore(WeightReader, Protocol):
         ...
 
     def publish(self, arrays: Mapping[str, Array]) -> int:
-        """Copies `arrays` in as a new version, unless they equal the newest bit by bit; returns the newest version.
-
-        Raises:
-          LaneError: too many versions are retained.
-        """
+        """Copies `arrays` in as a new version, unless they equal the newest bit by bit; returns the newest
+        version."""
         ...
 
     def retain(self) -> Snapshot:
@@ -229,13 +170,7 @@ class WeightStore(WeightReader, Protocol):
 
 
 class Question(NamedTuple):
-    """A collector's request for the outputs of a network.
-
-    Attributes:
-      place: position of the network among the served ones.
-      version: version of the weights.
-      leaves: inputs of the network.
-    """
+    """A collector's request for the outputs of a network."""
 
     place: int
     version: int
@@ -253,9 +188,6 @@ class Line(Protocol):
         """Returns the outputs of a network, which the caller then owns.
 
         Waits for a server if there is none, and asks again if it dies; the main process decides when to give up.
-
-        Raises:
-          ChannelClosed: the main process has closed the port.
         """
         ...
 
@@ -291,11 +223,7 @@ class Port(Protocol):
         ...
 
     def connect(self, asker: int) -> Line:
-        """Returns the collector's end; called in the collector.
-
-        Args:
-          asker: number of the collector.
-        """
+        """Returns the collector's end; called in the collector."""
         ...
 
     def listen(self) -> Counter:

@@ -41,24 +41,7 @@ from minding.engine.types import Array, LaneContext, Network, StateDict, Statefu
 
 @dataclasses.dataclass(frozen=True)
 class WorkerPlan:
-    """The instructions with which a worker starts.
-
-    Attributes:
-      lane: name of its lane.
-      index: its number in the lane.
-      names: names of the members for messages.
-      keys: names of the members that are not composites in states, such as ``1:StepCollector``.
-      members: the pickled members.
-      context: class of the chain's contexts.
-      outputs: fields of an answer.
-      written: fields that the members declare as written. None if a member declares nothing; the answer then contains
-        all fields that members change.
-      depth: maximum number of waiting requests.
-      own_process: whether the worker has its own process.
-      increments: whether only the changes of a large state are sent.
-      shards: number of workers that share an iteration.
-      port: address of the inference server that computes networks; None if the worker computes them.
-    """
+    """The instructions with which a worker starts."""
 
     lane: str
     index: int
@@ -120,12 +103,6 @@ def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: W
     The first message is a pickled pair: the cloudpickled `Plan`, and a state to continue from or None. Requests follow,
     each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and also ends the
     worker; one that is not an `Exception` kills it, like `sys.exit` in a process.
-
-    Args:
-      channel: channel to the main process.
-      weights: reader of the store to which requests refer.
-      heartbeat: gets the current activity.
-      task: the global task of the members.
     """
     worker: Runs | None = None
     try:
@@ -146,14 +123,7 @@ def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: W
 
 
 class Worker:
-    """The rebuilt members of a lane.
-
-    Args:
-      plan: instructions of the worker.
-      weights: reader of the store with the weights.
-      heartbeat: gets the current activity.
-      task: runs the members.
-    """
+    """The rebuilt members of a lane."""
 
     def __init__(self, plan: WorkerPlan, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
         self._plan, self._heartbeat = plan, heartbeat
@@ -253,14 +223,7 @@ class Worker:
 
 
 class RemoteNetworks:
-    """The networks that an inference server computes for a collector, with the weights of its current request.
-
-    Attributes:
-      version: version of these weights.
-
-    Args:
-      line: connection to the server.
-    """
+    """The networks that an inference server computes for a collector, with the weights of its current request."""
 
     def __init__(self, line: Line) -> None:
         self._line = line

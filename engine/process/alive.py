@@ -34,13 +34,7 @@ def _stat(pid: int | None) -> list[str]:
 
 
 def runs(pid: int, node: str, since: str | None) -> bool | None:
-    """Whether a process still runs; None if it is on another machine, which cannot be seen from here.
-
-    Args:
-      pid: id of the process.
-      node: name of its machine.
-      since: the result of `start_ticks` for it, since another process may have its id by now.
-    """
+    """Whether a process still runs; None if it is on another machine, which cannot be seen from here."""
     if node != platform.node():
         return None
     try:

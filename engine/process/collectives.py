@@ -104,11 +104,7 @@ def own_address() -> str:
 
 
 class Scheduler:
-    """The process by which the processes of a group on this machine find each other.
-
-    Args:
-      size: number of processes in the group.
-    """
+    """The process by which the processes of a group on this machine find each other."""
 
     def __init__(self, size: int) -> None:
         self._variables = {

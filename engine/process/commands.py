@@ -36,14 +36,7 @@ SIGKILL also ends a process that is stopped."""
 
 @dataclasses.dataclass
 class Command:
-    """A Python function that runs in a separate process.
-
-    Attributes:
-      function: ``"module:function"``; it takes no arguments and ends with `sys.exit`, or returns.
-      args: ``sys.argv[1:]`` of the process.
-      output: file to which standard output and standard error are appended.
-      code: exit code, the negative number of the signal that ended it, or None before it has ended.
-    """
+    """A Python function that runs in a separate process."""
 
     function: str
     args: Sequence[str]
@@ -122,15 +115,6 @@ def run_commands(commands: Iterable[Command], parallel: int, watch: Callable[[],
 
     After the first SIGINT or SIGTERM, no further command starts, the running ones get SIGTERM, and their end is waited
     for. A second signal ends this process, and with it all of them, at once. Call it in the main thread.
-
-    Args:
-      commands: each gets its `code` when it ends; one that fails does not end the others. The iterator is advanced
-        when a process is free for the next command, which may so depend on how earlier ones ended.
-      parallel: number of processes at the same time.
-      watch: called a few times per second, and once more when all have ended.
-
-    Returns:
-      The name of the signal that was received, or None.
     """
     received: list[str] = []
     begun: list[Command] = []

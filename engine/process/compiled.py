@@ -62,15 +62,6 @@ class Compiled:
 
     The first `expected` input signatures for each number of inputs compile silently; each further one causes a
     RecompileWarning. NumPy arrays and Python numbers would become constants of the graph, so they are refused.
-
-    Args:
-      cell: an `nn.Cell` whose `construct` is decorated with `ms.jit`.
-      name: name of the cell in messages.
-      expected: number of distinct input signatures, for each number of inputs, that are part of normal work.
-
-    Raises:
-      CodeError: by a call, if a cell of the user's does not compile; names the place in the user's code.
-      MemoryError: by a call, if MindSpore cannot allocate what the graph needs.
     """
 
     def __init__(self, cell: Any, name: str, expected: int = 1) -> None:
@@ -157,13 +148,8 @@ class Compiled:
 
 
 def _in_user_code(cell: Any, error: Exception, begun: float) -> CodeError | None:
-    """The error of a compilation in one line, with its place in the user's code; None if no such code was compiled.
-
-    Args:
-      cell: the cell that was compiled.
-      error: the exception of MindSpore.
-      begun: time at which the compilation began.
-    """
+    """The error of a compilation in one line, with its place in the user's code; None if no such code was
+    compiled."""
     text = str(error).strip()
     classes = dict.fromkeys(type(each) for _, each in cell.cells_and_names())
     users = [kind for kind in classes if kind.__module__.partition(".")[0] not in ("minding", "mindspore")]

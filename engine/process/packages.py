@@ -22,11 +22,7 @@ _COMPARED = {"==": operator.eq, ">=": operator.ge, "<": operator.lt}
 
 
 def check_package(name: str) -> None:
-    """Imports a package of `NEEDED`.
-
-    Raises:
-      SetupError: it is not installed, or its version does not fit; one line with the command that installs it.
-    """
+    """Imports a package of `NEEDED`."""
     fix = f"pip install '{name}{NEEDED[name]}'"
     try:
         found = str(importlib.import_module(name).__version__)
@@ -52,11 +48,7 @@ _LOCK = threading.RLock()
 
 
 def import_installed(name: str) -> ModuleType:
-    """Imports a module of an installed package, or of one that the program has imported before.
-
-    Raises:
-      ModuleNotFoundError: the package is not installed; a folder of its name in the current folder does not count.
-    """
+    """Imports a module of an installed package, or of one that the program has imported before."""
     package = name.partition(".")[0]
     with _LOCK:
         if package not in sys.modules:
@@ -74,15 +66,7 @@ def import_installed(name: str) -> ModuleType:
 
 
 def import_extra(name: str, extra: str, purpose: str) -> ModuleType:
-    """Imports a module of an optional package, see `import_installed`.
-
-    Args:
-      name: the module's dotted name.
-      extra: the extra of minding that installs the package.
-      purpose: what needs it, for the message.
-    Raises:
-      MissingExtraError: the package is not installed.
-    """
+    """Imports a module of an optional package, see `import_installed`."""
     try:
         return import_installed(name)
     except ImportError:

@@ -74,17 +74,7 @@ _PYTHON_RANGE = ((3, 10), (3, 12))
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings for which a process is prepared.
-
-    Attributes:
-      device: one of `DEVICES`; ``auto`` takes an Ascend processor if the machine has one, else the CPU.
-      threads: number of threads of MindSpore's own kernels on CPU.
-      convolutions: whether networks may have convolutions of MindSpore, which this package's kernels do not need.
-      short_graphs: whether updates consist of only some tens of small kernels.
-
-    Raises:
-      SetupError: if the device is unknown.
-    """
+    """The settings for which a process is prepared."""
 
     device: str = "auto"
     threads: int = 1
@@ -128,11 +118,7 @@ _PATIENCE = 5.0
 
 @contextlib.contextmanager
 def computing() -> Iterator[None]:
-    """Marks a block that builds policies or trains: one thread of a process can do that at a time.
-
-    Raises:
-      SetupError: another thread does not leave its block.
-    """
+    """Marks a block that builds policies or trains: one thread of a process can do that at a time."""
     if not _turn.acquire(timeout=_PATIENCE):
         raise SetupError(
             "another thread of this process builds a policy or trains, and MindSpore serves one thread at a time: call "
@@ -161,10 +147,6 @@ def prepare(settings: Settings) -> None:
     """Loads MindSpore and prepares it for `settings`; a process that has been prepared is not changed.
 
     If `settings` differ from the settings of that preparation, the log warns about it.
-
-    Raises:
-      SetupError: if versions do not fit, the device is not available or another one is in use in this process, or
-        MindSpore has computed something before; the message states the fix.
     """
     if _state.prepared is None:
         with computing():
@@ -378,11 +360,7 @@ def _resolve_device(device: str, module: types.ModuleType) -> str:
 
 
 def check_device(device: str) -> None:
-    """Refuses a device that this machine cannot have, as far as that is known without MindSpore.
-
-    Raises:
-      SetupError: the device was asked for, but its driver has created no device file.
-    """
+    """Refuses a device that this machine cannot have, as far as that is known without MindSpore."""
     if device in _DEVICE_FILES and not _has_driver(device):
         raise _absent(device)
 
@@ -431,11 +409,8 @@ def to_device(array: Array) -> Any:
 
 
 def assign(parameter: Any, value: Array) -> None:
-    """Writes a value into a Parameter in place; values from MindSpore's own loaders do not reach a graph that has run.
-
-    Raises:
-      ShapeError: if the shapes differ.
-    """
+    """Writes a value into a Parameter in place; values from MindSpore's own loaders do not reach a graph that
+    has run."""
     if tuple(parameter.shape) != tuple(value.shape):
         raise ShapeError(
             f"parameter {parameter.name}: expected shape {tuple(parameter.shape)}, got {tuple(value.shape)}"
@@ -495,10 +470,6 @@ def seeded(seed: int, name: str) -> Iterator[None]:
 
     These are MindSpore's seed (for initializers and operators such as dropout), NumPy's global stream, and Python's.
     The same seed and name give the same cells in every process.
-
-    Args:
-      seed: seed of the run.
-      name: name of the object that is built.
     """
     load()
     # `from mindspore.common import seed` would import a function of that name.

@@ -15,12 +15,6 @@ def self_test() -> dict[str, str]:
     """Imports MindSpore, compares a compiled gradient with one by hand, and checks the floating-point mode.
 
     `minding doctor` uses it.
-
-    Returns:
-      The findings, ``{name: text}``.
-
-    Raises:
-      SetupError: with the fix, if a step fails.
     """
     start = time.perf_counter()
     module = load()

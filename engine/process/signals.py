@@ -28,12 +28,7 @@ _sent_by_interrupt: Callable[[], int] = _unknown
 
 
 def tell_senders(note_sender: Callable[[], object], sent_by_interrupt: Callable[[], int]) -> None:
-    """Sets the compiled functions that distinguish a SIGTERM from MindSpore's SIGINT handler; see `SignalGuard`.
-
-    Args:
-      note_sender: makes the handler of SIGTERM, if there is one, note the sender first.
-      sent_by_interrupt: returns whether the last SIGTERM came from MindSpore's handler of SIGINT.
-    """
+    """Sets the compiled functions that distinguish a SIGTERM from MindSpore's SIGINT handler; see `SignalGuard`."""
     global _note_sender, _sent_by_interrupt
     _note_sender, _sent_by_interrupt = note_sender, sent_by_interrupt
     note_sender()
@@ -72,14 +67,6 @@ class SignalGuard:
     A guard within another one joins it: the handlers and the watch are those of the outer guard, the first signal calls
     `on_signal` of both, so that a task run by another task's middleware does not swallow it, and the notice is that of
     the inner one.
-
-    Args:
-      on_signal: called with the name of the first signal.
-      notice: the effect of the first signal, such as ``stopping after this iteration``. It is written to standard error
-        at once, even while compiled code delays `on_signal`. None leaves it to an outer guard.
-
-    Attributes:
-      notice: may be changed while the guard is active.
     """
 
     def __init__(self, on_signal: Callable[[str], None], notice: str | None = None) -> None:

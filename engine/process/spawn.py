@@ -91,11 +91,7 @@ def _end_with(parent: int) -> WorkerProcess:
 
 
 def end_with_parent(parent: int) -> None:
-    """Lets the kernel kill this process (SIGKILL) when the thread that started it ends; on Linux.
-
-    Args:
-      parent: id of the process that started this one, which may have ended by now.
-    """
+    """Lets the kernel kill this process (SIGKILL) when the thread that started it ends; on Linux."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

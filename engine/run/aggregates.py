@@ -49,7 +49,6 @@ def bootstrap_interval(strata: Sequence[Array], statistic: Statistic) -> tuple[A
     Args:
       strata: for each task the scores of its runs, float64 ``(n, M)``: M figures of each run, such as the points of a
         curve.
-      statistic: the statistic to estimate.
 
     Returns:
       Lower and upper ends, float64 ``(M,)``.
@@ -75,13 +74,7 @@ class Estimate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Aggregate:
-    """The aggregate score of the seeds of one configuration.
-
-    Attributes:
-      n: number of seeds.
-      mean: mean score of the seeds.
-      iqm: interquartile mean of the seeds.
-    """
+    """The aggregate score of the seeds of one configuration."""
 
     n: int
     mean: Estimate
@@ -93,10 +86,6 @@ def score_interval(score: Array, games: int) -> tuple[Array, Array]:
 
     A draw scores 0.5. The interval assumes wins and losses only; games with draws vary less, so it is somewhat wide for
     them. It stays within [0, 1] and has a width even if every game was won.
-
-    Args:
-      score: mean scores, of any shape.
-      games: number of games of each mean.
     """
     squared = NORMAL_QUANTILE * NORMAL_QUANTILE / games
     center = (score + squared / 2) / (1 + squared)
@@ -105,12 +94,7 @@ def score_interval(score: Array, games: int) -> tuple[Array, Array]:
 
 
 def aggregate(scores: Sequence[float]) -> Aggregate:
-    """Summarizes the scores of seeds, one per seed.
-
-    Raises:
-      ShapeError: if there is no score.
-      NonFiniteError: if a score is NaN or infinite.
-    """
+    """Summarizes the scores of seeds, one per seed."""
     table = np.asarray(scores, np.float64).reshape(-1, 1)
     if not len(table):
         raise ShapeError("scores to summarize: expected at least one, got none; give the scores of finished runs")

@@ -54,15 +54,6 @@ class RunCheckpoints:
     run does not share its folder with an earlier one, whose checkpoints are set aside as ``left-<time>-ckpt`` unless
     the run continues from them. If the folder is removed or renamed during the run, `renew_if_lost` creates a new one;
     if another process has begun a run in a folder of that name by then, it raises a `RunInUseError`.
-
-    Args:
-      run_folder: the run folder; created when needed.
-      policy: the policy whose state and settings are saved.
-      task: the task whose state is saved.
-
-    Attributes:
-      folder: the folder of the checkpoints.
-      folder_lost: whether the run folder was removed or renamed during the run.
     """
 
     def __init__(self, run_folder: Path, policy: Policy, task: Task[Any]) -> None:
@@ -78,12 +69,7 @@ class RunCheckpoints:
     # The folder
 
     def open(self) -> None:
-        """Locks the run folder, and sets aside checkpoints that do not belong to this run.
-
-        Raises:
-          RunInUseError: another process writes to the folder.
-          CheckpointError: the checkpoints of an earlier run cannot be renamed.
-        """
+        """Locks the run folder, and sets aside checkpoints that do not belong to this run."""
         self._lock.acquire()
         if self._task.resuming:
             return
@@ -103,11 +89,7 @@ class RunCheckpoints:
         self._lock.release()
 
     def renew_if_lost(self) -> bool:
-        """Creates and locks the run folder again if it was removed or renamed; returns whether it was.
-
-        Raises:
-          RunInUseError: another process has a run in a folder of that name.
-        """
+        """Creates and locks the run folder again if it was removed or renamed; returns whether it was."""
         run_folder = self.folder.parent
         if not lost(run_folder):
             return False
@@ -156,14 +138,7 @@ class RunCheckpoints:
     # Saving
 
     def save(self, eval_value: float | None, keep_last: int) -> Path | None:
-        """Writes the checkpoint of the present gradient step, and replaces an older one of that step.
-
-        Args:
-          eval_value: mean of the evaluation just before, if there was one.
-          keep_last: number of checkpoints to keep, in addition to the best.
-        Returns:
-          Its folder; None if it could not be written, which is logged.
-        """
+        """Writes the checkpoint of the present gradient step, and replaces an older one of that step."""
         train_iter = _counter(self._task.ctx, "train_iter")
         path = self._write(self.folder / f"iter_{train_iter}", eval_value)
         if path is not None:
@@ -172,12 +147,7 @@ class RunCheckpoints:
         return path
 
     def save_best(self, eval_value: float | None, params: Mapping[str, Array] | None) -> Path | None:
-        """Writes the checkpoint of the best evaluation, and replaces the previous one; returns what `save` does.
-
-        Args:
-          eval_value: mean of that evaluation.
-          params: the evaluated weights, if they are not the current ones; None if they are.
-        """
+        """Writes the checkpoint of the best evaluation, and replaces the previous one; returns what `save` does."""
         return self._write(self.folder / BEST, eval_value, params)
 
     def _write(self, path: Path, eval_value: float | None, params: Mapping[str, Array] | None = None) -> Path | None:
@@ -202,11 +172,7 @@ class RunCheckpoints:
         return path
 
     def check(self) -> None:
-        """Refuses a state that could not be saved.
-
-        Raises:
-          CheckpointError: names the middleware or policy, and the key in its state.
-        """
+        """Refuses a state that could not be saved."""
         with self._owner_named():
             check_savable(self._state())
 
@@ -256,13 +222,6 @@ class RunCheckpoints:
 
         Checkpoints in this run's folder are abandoned if they are newer than the one to resume from. If that one is in
         another folder, all checkpoints in this run's folder are abandoned.
-
-        Args:
-          request: see `restore`.
-        Returns:
-          The restored checkpoint.
-        Raises:
-          CheckpointError: see `restore`, or the abandoned checkpoints cannot be renamed.
         """
         found = self.restore(request)
         path, state, manifest = found
@@ -287,15 +246,7 @@ class RunCheckpoints:
         return found
 
     def restore(self, request: str | Path) -> Checkpoint:
-        """Restores policy and task; changes nothing on disk.
-
-        Args:
-          request: ``"latest"`` for the newest whole checkpoint of this run, a run folder for the newest one of that
-            run, or the folder of a checkpoint.
-        Raises:
-          CheckpointError: if there is no whole checkpoint, or it belongs to another run (see
-            `engine.config.identity.RUN`) or chain.
-        """
+        """Restores policy and task; changes nothing on disk."""
         if request == "latest":
             return use_newest(self.folder, self._load)
         path = absolute(request)

@@ -26,16 +26,7 @@ class ComparedRun:
     """One of several compared runs.
 
     Attributes:
-      path: the run folder.
-      evaluation: mean and standard deviation of the returns of the final evaluation, and its number of episodes; None
-        before it.
-      unit, steps: unit and value of the run's clock.
       seconds: time of training in seconds; None if the run has not ended.
-      ended_by: reason of its end; empty if it has not ended.
-      settings: this run's values of the settings in which the runs differ, by path.
-      judged: estimates of the final policy from recorded data, by name.
-      env_id: id of the environment.
-      scores: with self-play, the scores of the final evaluation, by opponent.
     """
 
     path: Path
@@ -56,9 +47,6 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     Returns of different environments cannot be compared, so the runs of one environment stand together, in the order in
     which their environments were given. A folder of seeds represents the runs in it. A folder that cannot be read is
     left out with a warning.
-
-    Raises:
-      ConfigError: if no folder can be read; if there is only one, this is its error.
     """
     runs, errors = [], []
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
@@ -85,12 +73,7 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
 
 @dataclasses.dataclass(frozen=True)
 class ComparedSeeds:
-    """Runs that differ in nothing but their seed.
-
-    Attributes:
-      runs: one run per seed, the highest final evaluation first.
-      mean: the mean of their final evaluations, with its 95 % bootstrap interval over seeds.
-    """
+    """Runs that differ in nothing but their seed."""
 
     runs: tuple[ComparedRun, ...]
     mean: Estimate
@@ -100,9 +83,6 @@ def seeds_of(runs: Sequence[ComparedRun]) -> list[ComparedSeeds]:
     """The configurations among the runs of which several seeds were evaluated, in the order of the runs.
 
     Of two runs with the same settings and seed, the last by name counts.
-
-    Args:
-      runs: as `compare_runs` returns them.
     """
     groups: dict[tuple[str, str], dict[str, ComparedRun]] = {}
     for run in runs:
@@ -123,11 +103,7 @@ def _value_of(run: ComparedRun) -> float:
 
 
 def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:
-    """By environment, the run with the highest final evaluation; environments with a single run are left out.
-
-    Args:
-      runs: as `compare_runs` returns them.
-    """
+    """By environment, the run with the highest final evaluation; environments with a single run are left out."""
     best = {}
     for env_id in dict.fromkeys(run.env_id for run in runs):
         judged = [run for run in runs if run.env_id == env_id and run.evaluation is not None]

@@ -49,20 +49,8 @@ class Curve:
     """Mean return, or an estimate from recorded data, over the steps of a run, with its 95 % interval over seeds.
 
     Attributes:
-      label: name in the legend.
       steps: float64 ``(M,)``, counted in `unit`.
       mean, low, high: float64 ``(M,)``; with one run all three are that run.
-      n_runs: number of seeds.
-      env_id: id of the environment; each environment has its own panel.
-      column: column of metrics.csv, one of `MEASURES`.
-      unit: unit of `steps`, see `engine.chain.context.UNITS`.
-      finals: the measure of the final policy of each seed that was evaluated, see `RunDir.summary`.
-      final_step: mean of the steps of these evaluations; NaN without any.
-      members: steps and returns of each seed.
-      names: the seed of each member; empty if they are not known.
-      target: the mean return to reach (``run.target``), if all seeds have the same.
-      games: with self-play, number of games per opponent in each evaluation of a seed; 0 for other runs.
-      opponent: with self-play, the opponent of the scores; empty: their mean over all opponents.
     """
 
     label: str
@@ -153,11 +141,7 @@ def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
 
 def main_column(*runs: Mapping[str, tuple[Array, Array]]) -> str | None:
     """The column that a curve of these runs shows: evaluations; with fewer than two evaluations the training returns;
-    or estimates from recorded data. None if the runs have no column in common.
-
-    Args:
-      runs: for each run its points by column, see `points_of`.
-    """
+    or estimates from recorded data. None if the runs have no column in common."""
     if all(len(run.get(EVAL_RETURN, ((),))[0]) > 1 for run in runs):
         return EVAL_RETURN
     if all(COLLECT_RETURN in run for run in runs):
@@ -189,16 +173,7 @@ def points_of_run(cfg: Config, metrics: Mapping[str, Array]) -> dict[str, tuple[
 def mean_curve(
     label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str = "", column: str = EVAL_RETURN
 ) -> Curve:
-    """Averages the curves of several seeds on the range of steps that all of them have.
-
-    Args:
-      label: name in the legend.
-      runs: steps (rising) and values of each seed, at least one point each.
-      env_id: id of the environment.
-      column: column of the values, see `Curve`.
-    Returns:
-      Mean and 95 % percentile bootstrap interval over seeds; the draws are the same in each call.
-    """
+    """Averages the curves of several seeds on the range of steps that all of them have."""
     if len(runs) == 1:
         ((steps, values),) = runs
         return Curve(label, steps, values, values, values, 1, env_id, column, members=tuple(runs))
@@ -216,13 +191,6 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]], labels: Sequence[st
     Runs belong together if the seed is the only difference that affects returns. A folder of seeds represents the runs
     in it. A folder that cannot be read is left out with a warning; so is the earlier of two runs with the same
     configuration and seed.
-
-    Args:
-      paths: folders of runs, or of seeds.
-      labels: names in the legend, one for each configuration in the order in which they were given; by default
-        algorithms, with the settings that differ.
-    Raises:
-      ConfigError: if no folder can be read; if there is only one, this is its error; a wrong number of labels.
     """
     runs, errors = [], []
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
@@ -248,13 +216,7 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]], labels: Sequence[st
 
 
 def curves_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[str, Any]) -> list[Curve]:
-    """The curves of a single run; none before its first return.
-
-    Args:
-      cfg: configuration of the run.
-      metrics: result of `read_metrics`.
-      figures: result of `RunDir.figures`.
-    """
+    """The curves of a single run; none before its first return."""
     run = _Run(Path(), cfg, points_of_run(cfg, metrics), clock_of(metrics) or "env_step", figures)
     return _curves_of(f"{cfg.policy.type}, seed {cfg.seed}", [run]) if run.points else []
 

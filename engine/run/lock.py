@@ -29,10 +29,6 @@ class RunLock:
     last process that held it. A process has one lock per run: inside of a block that holds it, further objects take
     part in it, and the outermost one releases it. If the file system has no locks, or the folder cannot be written,
     `acquire` warns and the run continues without a lock.
-
-    Args:
-      folder: the run folder; `acquire` creates it if it is missing, and `release` removes it again if it is empty.
-      alone: whether no other object with this argument may take part, as two sessions would mix their steps.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, alone: bool = False) -> None:
@@ -49,12 +45,7 @@ class RunLock:
         self.release()
 
     def acquire(self) -> None:
-        """Takes the lock; does nothing if this process has it already.
-
-        Raises:
-          RunInUseError: another process holds the lock, or another session of this one; names it.
-          ConfigError: a link leads out of the folder, see `engine.files.refuse_links`.
-        """
+        """Takes the lock; does nothing if this process has it already."""
         if self._alone and self.folder in _alone:
             raise RunInUseError(
                 f"the run {str(self.folder)!r} is in use by another agent or session of this process: close() it first"
@@ -80,11 +71,7 @@ class RunLock:
         os.close(descriptor)
 
     def renew(self) -> None:
-        """Locks the folder that has the name now, after the locked one was `lost`.
-
-        Raises:
-          RunInUseError: another process has a run in a folder of that name.
-        """
+        """Locks the folder that has the name now, after the locked one was `lost`."""
         descriptor = self._lock()
         if descriptor is not None:
             os.close(_held[self.folder])

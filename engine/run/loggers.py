@@ -50,25 +50,14 @@ class MetricsLogger(Protocol):
 
 
 def check_loggers(names: Iterable[str]) -> None:
-    """Refuses loggers that are not installed, without importing them.
-
-    Raises:
-      MissingExtraError: the package of a logger is missing.
-    """
+    """Refuses loggers that are not installed, without importing them."""
     for name in names:
         if name in TRACKERS and not is_installed(name):
             raise MissingExtraError(name, name, f"run.loggers: {name}")
 
 
 def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
-    """The loggers of a run.
-
-    Args:
-      names: names of loggers, as in the setting `run.loggers`.
-      run_dir: the run's folder.
-    Raises:
-      MissingExtraError: as `check_loggers`.
-    """
+    """The loggers of a run."""
     names = list(dict.fromkeys(names))
     check_loggers(names)
     return [_make_logger(name, run_dir) for name in names]
@@ -83,14 +72,7 @@ def _make_logger(name: str, run_dir: RunDir) -> MetricsLogger:
 
 
 class OwnLogger:
-    """A logger that ``run.loggers`` names as ``module:Class``; a failure of it is a warning, and ends its work.
-
-    Args:
-      name: the ``module:Class``.
-      run_dir: the run's folder.
-    Raises:
-      CodeError: there is no such class, or its constructor failed.
-    """
+    """A logger that ``run.loggers`` names as ``module:Class``; a failure of it is a warning, and ends its work."""
 
     def __init__(self, name: str, run_dir: RunDir) -> None:
         kind = load_code(name, "run.loggers")
@@ -128,11 +110,7 @@ class OwnLogger:
 
 
 class TensorBoardWriter:
-    """TensorBoard event files through tensorboardX, written in the calling thread, one event per row.
-
-    Args:
-      folder: folder of the event files; created if missing, and again if it is removed during the run.
-    """
+    """TensorBoard event files through tensorboardX, written in the calling thread, one event per row."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -163,13 +141,7 @@ class TensorBoardWriter:
         self._write_event(step=step, summary=Summary(value=values))
 
     def show_video(self, file: Path, size: tuple[int, int], step: int) -> None:
-        """Adds a GIF to the images, where it is animated.
-
-        Args:
-          file: the GIF.
-          size: its width and height in pixels.
-          step: the current value of the run's clock.
-        """
+        """Adds a GIF to the images, where it is animated."""
         from tensorboardX.proto.summary_pb2 import Summary
 
         width, height = size

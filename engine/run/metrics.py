@@ -37,14 +37,7 @@ def clock_of(columns: Iterable[str]) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """The readable rows of a metrics file.
-
-    Attributes:
-      columns: names in the header; empty for an empty file.
-      rows: the whole rows, each with one cell per column that is a number or empty.
-      damaged: number of lines that were left out because they are not such rows.
-      torn: whether the file ends within a line, as during a write or after a crash; that line is left out, too.
-    """
+    """The readable rows of a metrics file."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -53,11 +46,7 @@ class Table:
 
 
 def read_table(path: Path, limit: int | None = None) -> Table:
-    """Reads the first `limit` rows of a metrics file, by default all.
-
-    Raises:
-      ConfigError: if there is no such file, or it lacks the header of a metrics file.
-    """
+    """Reads the first `limit` rows of a metrics file, by default all."""
     lines = _lines_of(path)
     columns = _columns_of(path, lines)
     rows, damaged, torn = [], 0, False
@@ -78,9 +67,6 @@ def read_metrics(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Reads metrics.csv as one float64 array per column, all of one length; empty cells are NaN.
 
     Damaged rows are left out, and a warning counts them. It takes not much more memory than the arrays.
-
-    Raises:
-      ConfigError: if the file is missing or is not a metrics file.
     """
     path = Path(path)
     lines = _lines_of(path)
@@ -155,9 +141,6 @@ class CsvWriter:
 
     Columns may appear later: the file is then rewritten in one atomic step, with empty cells in earlier rows. Rows that
     cannot be written (disk full, read-only folder) are kept and written once it is possible again.
-
-    Args:
-      path: the file; new rows are appended to an existing one.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -219,10 +202,6 @@ class CsvWriter:
 
         Rows and columns that were written after the state was taken are removed; so are damaged rows, with a warning.
         If the file cannot be changed now, it is changed before the next row is written.
-
-        Args:
-          state: a result of `state_dict`.
-          last_clock: later rows are removed even if earlier rows are missing.
         """
         self._pending.clear()
         self.columns, self._written = list(state["columns"]), int(state["rows"])

@@ -78,19 +78,7 @@ class _Run:
 def write_page(
     paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str], changed: Changed
 ) -> list[ComparedRun]:
-    """Writes an HTML page about runs, atomically: an earlier file stays whole until the new one is complete.
-
-    Args:
-      paths: run folders, or folders of seeds; a folder that cannot be read is left out with a warning.
-      out: the file.
-      changed: see `Changed`.
-    Returns:
-      The runs on the page, as `compare_runs` returns them.
-    Raises:
-      ConfigError: no folder contains a run.
-      MissingExtraError: matplotlib is not installed.
-      OSError: the file cannot be written.
-    """
+    """Writes an HTML page about runs, atomically: an earlier file stays whole until the new one is complete."""
     runs = _named(compare_runs(paths))
     page = _page(runs, changed)
     replace(out, page, make=True)
@@ -306,11 +294,7 @@ def _trace_of(path: Path) -> tuple[Path, Any] | None:
 
 
 def _brief(trace: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A trace with short names: those of a file from anyone would take minutes to draw.
-
-    Raises:
-      ValueError: there are more lanes or names than in any run.
-    """
+    """A trace with short names: those of a file from anyone would take minutes to draw."""
     events, names, lanes = [], set(), set()
     for event in trace["traceEvents"]:
         args = event.get("args") or {}

@@ -57,9 +57,6 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     Single seeds are faint lines, each with its own color if a panel has one curve; final evaluations are stars, and
     targets dashed lines. The axis of returns includes 0, and that of scores all scores. The file extension selects the
     format.
-
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
     """
     panels = _panels(curves)
     figure, panel_axes = new_figure(panels=max(1, len(panels)))
@@ -82,9 +79,6 @@ def thinned(steps: Array, *values: Array, columns: int = _COLUMNS) -> tuple[Arra
     Args:
       steps: ascending positions, ``(M,)``.
       values: finite numbers ``(M,)`` each; the first one decides.
-      columns: width of the picture.
-    Returns:
-      The arrays with the first, lowest, highest and last point of each column of the picture; all points if M is small.
     """
     if len(steps) <= 4 * columns:
         return steps, *values
@@ -154,12 +148,7 @@ def _title(curves: Sequence[Curve]) -> str:
 
 
 def check_format(path: str | os.PathLike[str]) -> None:
-    """Refuses a picture that matplotlib cannot write.
-
-    Raises:
-      ConfigError: the file extension does not name a known format.
-      MissingExtraError: if matplotlib is not installed.
-    """
+    """Refuses a picture that matplotlib cannot write."""
     figure, _ = new_figure()
     known = figure.canvas.get_supported_filetypes()
     # Without an ending it becomes a .png.
@@ -176,17 +165,7 @@ def plot_run(
     final: tuple[float, float] | None = None,
 ) -> None:
     """Draws one run: the training return as a line and evaluations as points, or estimates from recorded data if there
-    are neither.
-
-    Args:
-      metrics: result of `read_metrics`.
-      title: title of the picture.
-      path: file of the picture.
-      target: the mean return to reach.
-      final: clock and result of the final evaluation.
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
-    """
+    are neither."""
     figure, (axes,) = new_figure()
     if COLLECT_RETURN in metrics:
         axes.plot(*thinned(*series(metrics, COLLECT_RETURN)), label="training (mean of up to 100 episodes)", alpha=0.7)
@@ -207,16 +186,7 @@ def plot_run(
 
 
 def plot_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[str, Any], path: str | Path) -> None:
-    """Draws the curve of one run as `plot_run` does; of self-play, its scores as `plot_curves` does.
-
-    Args:
-      cfg: configuration of the run.
-      metrics: result of `read_metrics`.
-      figures: result of `RunDir.figures`.
-      path: file of the picture.
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
-    """
+    """Draws the curve of one run as `plot_run` does; of self-play, its scores as `plot_curves` does."""
     if plays_itself(cfg):
         plot_curves(curves_of_run(cfg, metrics, figures), path)
         return
@@ -226,14 +196,7 @@ def plot_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[str,
 
 
 def plot_grid(cells: Mapping[tuple[str, str], Curve | None], path: str | os.PathLike[str]) -> None:
-    """Draws a small panel for each pair of a row and a column.
-
-    Args:
-      cells: by the names of row and column, a curve with its interval; None for one that was not measured.
-      path: file of the picture.
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
-    """
+    """Draws a small panel for each pair of a row and a column."""
     rows, columns = (list(dict.fromkeys(pair[k] for pair in cells)) for k in (0, 1))
     figure, panels = new_figure(height=1.9, panels=len(rows), columns=len(columns), width=2.5 * len(columns))
     figure.supxlabel(UNITS["env_step"], fontsize=9)
@@ -255,11 +218,7 @@ def plot_grid(cells: Mapping[tuple[str, str], Curve | None], path: str | os.Path
 
 
 def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -> None:
-    """Draws a bar for each setting: the share of the differences between trials that it explains.
-
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
-    """
+    """Draws a bar for each setting: the share of the differences between trials that it explains."""
     figure, (axes,) = new_figure(height=1.0 + 0.35 * len(shares))
     names = list(shares)[::-1]
     axes.barh(names, [shares[name] for name in names])
@@ -272,16 +231,7 @@ def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -
 def plot_metrics(
     runs: Mapping[str, Mapping[str, Array]], names: Sequence[str], path: str | os.PathLike[str], columns: int = 3
 ) -> None:
-    """Draws a small panel for each metric, with a line for each run.
-
-    Args:
-      runs: results of `read_metrics`, by the name of the run in the legend.
-      names: names of the metrics.
-      path: file of the picture.
-      columns: number of panels side by side.
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
-    """
+    """Draws a small panel for each metric, with a line for each run."""
     from_top = -(-len(names) // columns)
     figure, panels = new_figure(height=2.1, panels=from_top, columns=columns, width=9)
     for axes in panels[len(names) :]:
@@ -309,13 +259,8 @@ def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: 
     """Draws a timeline, one row per lane, from a file of `Task.write_trace`.
 
     Args:
-      trace: the parsed file.
-      path: file of the picture.
       seconds: duration to draw, up to the end of the lane that finishes first; lanes that finish earlier than this
         before the main one do not count. By default all.
-
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
     """
     save_figure(_time_line(trace["traceEvents"], seconds), path)
 
@@ -367,17 +312,7 @@ def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[
 
 
 def new_figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float = 7) -> tuple[Any, list[Any]]:
-    """A figure in the style of all pictures: its panels have a faint grid, and no line above and on the right.
-
-    Args:
-      height: height of each panel, in inches.
-      panels, columns: rows and columns of panels.
-      width: width of the figure, in inches.
-    Returns:
-      The figure and its axes, row by row.
-    Raises:
-      MissingExtraError: if matplotlib is not installed.
-    """
+    """A figure in the style of all pictures: its panels have a faint grid, and no line above and on the right."""
     import_extra("matplotlib.figure", "plot", "drawing a learning curve")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -424,11 +359,7 @@ def _count_steps(axes: Any) -> None:
 
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Writes a picture atomically: if that fails, an earlier picture stays.
-
-    Raises:
-      OSError: the picture cannot be written.
-    """
+    """Writes a picture atomically: if that fails, an earlier picture stays."""
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
     from matplotlib.text import Text
 
@@ -445,15 +376,7 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
 def terminal_curve(
     xs: Sequence[float] | Array, ys: Sequence[float] | Array, unit: str = "env steps", width: int = 60, height: int = 10
 ) -> str:
-    """Draws a curve with characters.
-
-    Args:
-      xs, ys: points; points that are not finite are left out.
-      unit: unit of `xs`.
-      width, height: size of the drawing area in characters, without the labels.
-    Returns:
-      `height` + 2 lines, or a remark if there is no point.
-    """
+    """Draws a curve with characters."""
     points = [(x, y) for x, y in zip(xs, ys) if math.isfinite(x) and math.isfinite(y)]
     if not points:
         return "(no returns yet)"

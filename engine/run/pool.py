@@ -35,14 +35,7 @@ class Version:
     """One version of a policy.
 
     Attributes:
-      number: number of the version, counted from 1.
-      iteration, env_step: iterations and environment steps of the run before it was added.
-      score: its score, such as the mean return of an evaluation; None if it was not evaluated.
       size: size of its file in bytes.
-      sha256: SHA-256 of its file.
-      network: class of the network, as ``module:Class``; empty if it was not given.
-      path: its file, safetensors.
-      pinned: whether it is kept until it is unpinned.
     """
 
     number: int
@@ -66,19 +59,6 @@ class ModelPool:
     The pool is also part of checkpoints (`state_dict`), which contain the weights themselves: a resumed run continues
     with the pool of its checkpoint, whatever was added or removed since. Unchanged files are linked from one checkpoint
     to the next. Pins belong to the user and are not part of checkpoints.
-
-    Args:
-      folder: folder of the versions; created with the first one.
-      last: number of newest versions to keep.
-      every: also keep older versions whose number is a multiple of this; None: none of them. The best, pinned and held
-        versions are always kept.
-
-    Attributes:
-      folder: folder of the versions.
-      newest: number of the newest version that this object has added or restored.
-
-    Raises:
-      ConfigError: `last` or `every` is less than 1.
     """
 
     def __init__(self, folder: str | os.PathLike[str], last: int = 10, every: int | None = None) -> None:
@@ -98,11 +78,7 @@ class ModelPool:
 
     @property
     def versions(self) -> list[Version]:
-        """All versions, oldest first.
-
-        Raises:
-          DamagedCheckpointError: the index cannot be read; names the file.
-        """
+        """All versions, oldest first."""
         try:
             lines = read_text(self.folder / _INDEX, _MAX_TEXT).splitlines()
         except FileNotFoundError:
@@ -128,17 +104,7 @@ class ModelPool:
         *,
         network: str = "",
     ) -> int:
-        """Adds a version, and removes the versions that are no longer kept.
-
-        Args:
-          weights: arrays by name.
-          iteration, env_step, score, network: see `Version`.
-        Returns:
-          Its number.
-        Raises:
-          ConfigError: the score is NaN or infinite.
-          OSError: the version cannot be written; the pool has not changed.
-        """
+        """Adds a version, and removes the versions that are no longer kept."""
         if score is not None and not math.isfinite(score):
             raise ConfigError(f"add(score={score}): expected a number, or None for a version that was not measured")
         from safetensors.numpy import save
@@ -160,12 +126,7 @@ class ModelPool:
         return number
 
     def find(self, request: str | int) -> Version:
-        """The version with a number, the ``"latest"`` version, or the ``"best"``, which has the highest score.
-
-        Raises:
-          NoCheckpointError: there is no such version; names the nearest.
-          ConfigError: the request is neither a number nor one of the two words.
-        """
+        """The version with a number, the ``"latest"`` version, or the ``"best"``, which has the highest score."""
         versions = self.versions
         if request not in (LATEST, BEST) and not str(request).isdecimal():
             hint = nearest(str(request), [LATEST, BEST])
@@ -194,12 +155,7 @@ class ModelPool:
         return near
 
     def read(self, version: Version | str | int) -> dict[str, Array]:
-        """The weights of a version, or of the result of `find`: arrays by name, which belong to the caller.
-
-        Raises:
-          NoCheckpointError: there is no such version; see `find`.
-          DamagedCheckpointError: its file is missing or has changed; names the file.
-        """
+        """The weights of a version, or of the result of `find`: arrays by name, which belong to the caller."""
         found = version if isinstance(version, Version) else self.find(version)
         try:
             data = read_verified(found.path, {"size": found.size, "sha256": found.sha256})
@@ -225,11 +181,7 @@ class ModelPool:
         self._held = frozenset(numbers)
 
     def set_aside(self) -> Path | None:
-        """Renames the folder, so that the pool starts empty; returns its new path, None if there are no versions.
-
-        Raises:
-          OSError: the folder cannot be renamed.
-        """
+        """Renames the folder, so that the pool starts empty; returns its new path, None if there are no versions."""
         return set_aside(self.folder, follow=True) if (self.folder / _INDEX).exists() else None
 
     def state_dict(self) -> StateDict:
@@ -242,11 +194,7 @@ class ModelPool:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores a result of `state_dict`; versions that were added since are removed.
-
-        Raises:
-          OSError: the pool cannot be written.
-        """
+        """Restores a result of `state_dict`; versions that were added since are removed."""
         entries = [dict(entry) for entry in state["index"]]
         with self._writing() as folder:
             self.newest = int(state["newest"])

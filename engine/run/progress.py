@@ -16,18 +16,7 @@ _TITLE_WIDTH = 100
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """The figures that the display shows.
-
-    Attributes:
-      clock: steps of the run's clock so far.
-      train_iter: gradient steps so far.
-      collect_return: mean return of recent training episodes, None before the first.
-      eval_return: mean return of the last evaluation, None before the first.
-      not_finite: metrics that are NaN or infinite.
-      unit: unit of the clock, see `engine.chain.context.UNITS`.
-      eval_info: means of declared info over the last evaluation, such as a win rate.
-      games: games of self-play so far, whose steps are plies; None without self-play.
-    """
+    """The figures that the display shows."""
 
     clock: int
     train_iter: int
@@ -46,10 +35,7 @@ class Progress:
     elsewhere at most one line every 5 s. It draws nothing once an environment has closed the output.
 
     Args:
-      total: steps of the clock in the whole run.
-      title: name of the run.
       refresh: seconds between two refreshes of the bar.
-      file: output file; standard output by default.
       clock: returns the time in seconds.
     """
 

@@ -83,25 +83,14 @@ def opponents_of(cfg: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def final_scores(cfg: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Score]:
-    """The scores of the final evaluation, by opponent; empty without one.
-
-    Args:
-      cfg: the configuration of the run.
-      figures: result of `RunDir.figures`.
-    """
+    """The scores of the final evaluation, by opponent; empty without one."""
     means, opponents = figures.get("eval_info"), opponents_of(cfg)
     games = int(figures.get("n_eval_episodes") or 0) // max(1, len(opponents))
     return mean_scores(opponents, means if isinstance(means, Mapping) else {}, games)
 
 
 def mean_scores(opponents: tuple[str, ...], means: Mapping[str, Any], games: int) -> dict[str, Score]:
-    """Scores by opponent.
-
-    Args:
-      opponents: names of the opponents.
-      means: mean scores by `score_key`.
-      games: number of games against each opponent.
-    """
+    """Scores by opponent."""
     scores = {}
     for opponent in opponents:
         value = means.get(score_key(opponent))

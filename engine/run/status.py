@@ -37,15 +37,7 @@ class RunStatus:
     """The status of a run at one moment.
 
     Attributes:
-      state: one of `STATES`. A killed run could not update its file, which still says ``running`` and names a process
-        that no longer exists.
-      reason: reason of its end, a stop reason or the error; empty while it runs.
       written: time of the write, in seconds since 1970.
-      node, pid, born: machine, id and start of the main process, see `engine.process.alive`.
-      unit: unit of the run's clock, see `engine.chain.context.UNITS`.
-      limit: value of the clock at which the run ends.
-      iteration, env_step, train_iter: counters; None for a counter that the run does not have.
-      workers: status of the workers of an asynchronous run.
     """
 
     state: str
@@ -69,11 +61,7 @@ class RunStatus:
 
 
 class StatusFile:
-    """Writes the status of this process's run, each time atomically; logs a failing disk once.
-
-    Args:
-      path: the file.
-    """
+    """Writes the status of this process's run, each time atomically; logs a failing disk once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -89,14 +77,7 @@ class StatusFile:
     def write(
         self, ctx: Context, limit: int, workers: Iterable[WorkerStatus], state: str = "running", reason: str = ""
     ) -> None:
-        """Replaces the file.
-
-        Args:
-          ctx: the context of the run.
-          limit: value of its clock at which it ends.
-          workers: status of the workers of an asynchronous run; finding it counts as a part of the write.
-          state, reason: see `RunStatus`.
-        """
+        """Replaces the file."""
         begun = time.monotonic()
         self._next = begun + _EVERY
         # If the folder was lost, one with its name may belong to another run.
@@ -127,11 +108,7 @@ class StatusFile:
 
 
 def read_status(path: Path) -> RunStatus:
-    """Reads a file of `StatusFile`.
-
-    Raises:
-      ConfigError: the file is missing or damaged.
-    """
+    """Reads a file of `StatusFile`."""
     try:
         return _status_of(json.loads(read_text(path, _MAX)))
     except FileNotFoundError:

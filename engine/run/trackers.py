@@ -66,14 +66,7 @@ class Row(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TrackedRun:
-    """The description of a run for a tracker.
-
-    Attributes:
-      name: name of the run; the name of a run over several seeds contains all seeds.
-      group: name of the group of the runs of all seeds.
-      folder: folder for the tracker's own files.
-      settings: the compiled configuration in plain types.
-    """
+    """The description of a run for a tracker."""
 
     name: str
     group: str | None
@@ -89,12 +82,7 @@ class TrackedRun:
         return cls(name, group, run_dir.trackers.absolute(), plain(settings))
 
     def make_folder(self) -> None:
-        """Creates the folder if it is missing, before a tracker's own code writes there.
-
-        Raises:
-          OSError: it cannot be created, or is a link.
-          ConfigError: it contains links that lead somewhere else.
-        """
+        """Creates the folder if it is missing, before a tracker's own code writes there."""
         with Folder(self.folder, make=True):
             refuse_links(self.folder)
 
@@ -103,12 +91,7 @@ class Client(Protocol):
     """The interface of a class of `engine.run.trackers`. Any exception counts as a failure of the tracker."""
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
-        """Begins a run, or continues the run with this id.
-
-        Returns:
-          The id of the run, and its number of rows, because a killed process may not have sent all rows. None if the
-          tracker cannot tell.
-        """
+        """Begins a run, or continues the run with this id."""
 
     def log(self, rows: Sequence[Row]) -> None:
         """Sends rows."""
@@ -127,9 +110,6 @@ class Tracker:
     memory and are sent some minutes later, at the end, or by a resumed run.
 
     Args:
-      name: name of the tracker.
-      client: client of the tracker.
-      run_dir: the run's folder.
       clock: returns monotonic seconds.
     """
 

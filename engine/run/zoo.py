@@ -16,11 +16,8 @@ def agents() -> list[str]:
 
 
 def located(path: Path) -> Path:
-    """The absolute path of a user's folder: ``zoo/NAME`` is an agent of the zoo unless there is a folder of that path.
-
-    Raises:
-      ConfigError: the path is neither; names the nearest agent.
-    """
+    """The absolute path of a user's folder: ``zoo/NAME`` is an agent of the zoo unless there is a folder of
+    that path."""
     given = absolute(path)
     if path.is_absolute() or path.parent != Path(NAME) or given.exists():
         return given

@@ -30,14 +30,7 @@ from minding.engine.types import Array, BoardGame, State
 
 @dataclasses.dataclass(frozen=True)
 class GumbelOptions:
-    """Settings of `gumbel`.
-
-    Attributes:
-      simulations: number of simulations per move.
-      max_considered: maximum number of the root's actions in sequential halving.
-      c_visit, c_scale: weight of values against logits, see `sigma` in the module's formula.
-      gumbel_scale: factor of the noise; 0: the search is deterministic, for evaluations.
-    """
+    """Settings of `gumbel`."""
 
     simulations: int = 16
     max_considered: int = 16
@@ -53,22 +46,7 @@ class GumbelOptions:
 def gumbel(
     game: BoardGame, state: State, evaluate: Evaluate, options: GumbelOptions, rng: np.random.Generator
 ) -> Found:
-    """Searches n positions.
-
-    Args:
-      game: the rules.
-      state: n positions of unfinished games.
-      evaluate: judges n positions at a time, never terminal ones.
-      options: settings of the search.
-      rng: draws g; not used if `gumbel_scale` is 0.
-    Returns:
-      The results. The policy is pi'; the value is the mean of the completed q under pi'; the best action is the winner
-      of sequential halving.
-    Raises:
-      GameError: if an unfinished game has no legal action.
-      NonFiniteError: if `evaluate` returns NaN or infinity.
-      ShapeError: if the positions or the results of `evaluate` do not have the shapes of the game.
-    """
+    """Searches n positions."""
     check_options(options, GumbelOptions, "gumbel")
     tree = Tree(game, state, options.simulations, *checked_answer(evaluate(state)))
     roots = np.arange(tree.games)
@@ -103,10 +81,6 @@ def halving(considered: int, simulations: int) -> list[int]:
     Each phase gives all actions that are still considered the same number of simulations, and keeps the better half of
     them. The last two actions share the remaining simulations alternately. So the actions of a phase are those with the
     returned number of visits.
-
-    Args:
-      considered: number of actions at the start.
-      simulations: total number of simulations.
     """
     if considered <= 1:
         return list(range(simulations))

@@ -77,17 +77,8 @@ def plan(
     """Searches n states at once.
 
     Args:
-      root: the model's answer for the states; its `reward` is not used.
-      step: the model; called once per simulation with n rows.
-      options: settings of the search; its `gumbel_scale` is the factor of `noise`.
-      gamma: discount of an action, in [-1, 1]; negative if two players take turns, each with rewards and values of
-        their own.
       legal: bool ``(n, A)``, the legal actions of the states; None: all. All actions are legal in the model.
       noise: draws of a Gumbel distribution, ``(n, A)``; None: no noise.
-    Raises:
-      ConfigError: `options` is of another class, or `gamma` is not in [-1, 1].
-      NonFiniteError: the model returned NaN or infinity.
-      ShapeError: the answers of the model, `legal` or `noise` do not fit each other, or a state has no legal action.
     """
     check_options(options, GumbelOptions, "plan")
     if not -1.0 <= gamma <= 1.0:

@@ -39,9 +39,6 @@ class Solution:
 
     A position is enumerated, together with all that can follow, when its value is first requested; equal positions are
     enumerated once.
-
-    Args:
-      game: the rules.
     """
 
     def __init__(self, game: BoardGame) -> None:
@@ -188,15 +185,7 @@ def uct(simulations: int) -> Opponent:
 
 
 def parse(name: str, game: BoardGame | None = None, *, key: str = "opponent") -> Opponent:
-    """Returns the opponent of a name: ``random``, ``minimax`` or ``uct:SIMULATIONS``.
-
-    Args:
-      name: the name.
-      game: the game that it will play; None checks this at the first game.
-      key: the setting that holds the name, for errors.
-    Raises:
-      ConfigError: if there is no opponent of this name, or it cannot play the game.
-    """
+    """Returns the opponent of a name: ``random``, ``minimax`` or ``uct:SIMULATIONS``."""
     if not isinstance(name, str):
         raise ConfigError(f"{key}={name!r}: expected a name such as random, minimax or uct:400")
     kind, colon, number = name.partition(":")
@@ -245,8 +234,6 @@ def ask(
     Args:
       plies: number of plies played so far in each game, ``(n,)``; the error names the next one.
       games: number of each game in the error, ``(n,)``; None: its row.
-    Raises:
-      GameError: if an action is illegal, or the answer is not an array of integers ``(n,)``.
     """
     n = len(state[0])
     action = np.asarray(opponent(game, state, rng))
@@ -278,13 +265,7 @@ def search(game: BoardGame, state: State, evaluate: Evaluate, options: Options, 
 
 @dataclasses.dataclass(frozen=True)
 class SearchPlayer:
-    """Plays the best action of a search; without noise in the options, always the same action.
-
-    Attributes:
-      evaluate: judges positions.
-      options: settings of the search; None: no search, and the action of the highest logit.
-      name: its name in tables.
-    """
+    """Plays the best action of a search; without noise in the options, always the same action."""
 
     evaluate: Evaluate
     options: Options | None
@@ -314,21 +295,7 @@ def match(
     rng: np.random.Generator,
     plies: int = 0,
 ) -> Played:
-    """Plays n games to their end, all at once.
-
-    Args:
-      game: the rules.
-      first: the player who moves first in `state`; an opponent or its name.
-      second: the other player.
-      state: n positions of unfinished games, such as ``game.initial(n)`` or a list of openings.
-      rng: random stream of both players.
-      plies: number of plies that led to `state`, for messages.
-    Returns:
-      The outcomes for `first`, and the numbers of plies that were played from `state` on.
-    Raises:
-      ConfigError: if a player is neither an opponent nor the name of one.
-      GameError: if an action is illegal, or a game is longer than `game.longest`.
-    """
+    """Plays n games to their end, all at once."""
     one, other = as_opponent(first, game, "first"), as_opponent(second, game, "second")
     rows = np.arange(len(state[0]))
     outcomes, lengths = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)

@@ -26,14 +26,7 @@ from minding.engine.types import Array, BoardGame, State
 
 @dataclasses.dataclass(frozen=True)
 class PuctOptions:
-    """Settings of `puct`.
-
-    Attributes:
-      simulations: number of simulations per move.
-      c_puct: weight of the policy against the values.
-      dirichlet_alpha: concentration of the noise; about 10 divided by the usual number of legal actions.
-      dirichlet_fraction: share of the noise in the root's policy, in [0, 1]; 0: no noise.
-    """
+    """Settings of `puct`."""
 
     simulations: int = 64
     c_puct: float = 1.25
@@ -47,21 +40,7 @@ class PuctOptions:
 
 
 def puct(game: BoardGame, state: State, evaluate: Evaluate, options: PuctOptions, rng: np.random.Generator) -> Found:
-    """Searches n positions.
-
-    Args:
-      game: the rules.
-      state: n positions of unfinished games.
-      evaluate: judges n positions at a time, never terminal ones.
-      options: settings of the search.
-      rng: draws the noise; not used without noise.
-    Returns:
-      The results. The policy is the share of the visits; the value is the mean value of the simulations.
-    Raises:
-      GameError: if an unfinished game has no legal action.
-      NonFiniteError: if `evaluate` returns NaN or infinity.
-      ShapeError: if the positions or the results of `evaluate` do not have the shapes of the game.
-    """
+    """Searches n positions."""
     check_options(options, PuctOptions, "puct")
     tree = Tree(game, state, options.simulations, *checked_answer(evaluate(state)))
     if options.dirichlet_fraction:

@@ -28,9 +28,6 @@ def stones_of(game: BoardGame, state: State) -> Array | None:
     Rules say this in their method ``stones(state)``. Without it, two planes of zeros and ones that do not overlap are
     the stones of the player to move and those of the opponent.
 
-    Args:
-      game: the rules.
-      state: n positions; their games may be over.
     Returns:
       int8 ``(n, H, W)``: 1 for a stone of the player to move, -1 for one of the opponent, 0 for an empty square. None
       if the rules have no such method and their planes are others.
@@ -48,8 +45,6 @@ def stones_of(game: BoardGame, state: State) -> Array | None:
 def check_rules(game: BoardGame, seed: int = 0) -> None:
     """Plays a few random games and checks everything that the rules return.
 
-    Raises:
-      GameError: if a result violates `BoardGame`, or checkpoints cannot hold a state; names the method and the ply.
     Warns:
       RulesWarning: if no player ever won with a ply of their own, as in rules with the wrong sign; once per class.
     """

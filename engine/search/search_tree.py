@@ -44,7 +44,6 @@ class Found:
       policy: float64 ``(n, A)``, the improved policy; 0 for illegal actions.
       value: float64 ``(n,)``, the outcome that the search expects for the player to move.
       best: int64 ``(n,)``, the action to play.
-      tree: all nodes; its first n are the roots.
     """
 
     visits: Array
@@ -77,14 +76,7 @@ class _Path(NamedTuple):
 class Tree:
     """Trees of n games.
 
-    Args:
-      game: the rules.
-      state: n positions of unfinished games.
-      simulations: number of nodes that will be added to each tree.
-      logits, values: the evaluation of these positions.
-
     Attributes:
-      games, actions: n and A.
       state: positions of the nodes, arrays ``(nodes, ...)``.
       visits: float64 ``(nodes, A)``, simulations that took each edge.
       total: float64 ``(nodes, A)``, sum of their values; -inf for illegal actions, so that they are never chosen.
@@ -125,13 +117,7 @@ class Tree:
         self._store(0, state, np.ones(n, bool), logits, values)
 
     def grow(self, leaves: Leaves, choose: Choose, choose_root: Choose | None = None) -> None:
-        """Runs all simulations.
-
-        Args:
-          leaves: judges new positions, in batches of n.
-          choose: returns the next action of nodes; called whenever nodes have changed.
-          choose_root: returns the next action of the roots; called before each simulation.
-        """
+        """Runs all simulations."""
         roots, skipped = self._numbers, 0 if choose_root is None else self.games
         changed = roots[skipped:]
         for simulation in range(1, self.simulations + 1):

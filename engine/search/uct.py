@@ -23,12 +23,7 @@ _UNTRIED = 1e6
 
 @dataclasses.dataclass(frozen=True)
 class UctOptions:
-    """Settings of `uct`.
-
-    Attributes:
-      simulations: number of simulations per move.
-      c: weight of exploration.
-    """
+    """Settings of `uct`."""
 
     simulations: int = 100
     c: float = math.sqrt(2.0)
@@ -39,18 +34,7 @@ class UctOptions:
 
 
 def uct(game: BoardGame, state: State, options: UctOptions, rng: np.random.Generator) -> Found:
-    """Searches n positions.
-
-    Args:
-      game: the rules.
-      state: n positions of unfinished games.
-      options: settings of the search.
-      rng: draws the rollouts, and the order of actions that no simulation took.
-    Returns:
-      The results. The policy is the share of the visits; the value is the mean value of the simulations.
-    Raises:
-      GameError: if an unfinished game has no legal action, or is longer than `game.longest`.
-    """
+    """Searches n positions."""
     check_options(options, UctOptions, "uct")
     n, c = len(state[0]), options.c
     tree = Tree(game, state, options.simulations, rng.random((n, game.actions)), np.zeros(n))

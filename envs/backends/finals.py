@@ -18,11 +18,7 @@ def final_observations(info: Any, done: Array, space: spaces.Space[Any]) -> list
     """The last observation of each episode that ended, in the order of the environments.
 
     Args:
-      info: info of the vector environment's step.
       done: bool ``(N,)``, true for environments in which an episode ended.
-      space: observation space of one environment.
-    Raises:
-      InterfaceError: the observations are missing, or cannot be assigned to environments.
     """
     rows = _rows("final_obs", _given("final_obs", info, done), done, batched=isinstance(space, spaces.Tuple))
     for env, row in zip(np.flatnonzero(done), rows):

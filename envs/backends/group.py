@@ -28,8 +28,6 @@ class StepArrays:
     """The arrays into which a group writes, one row per environment.
 
     Attributes:
-      next_obs: true successors, one array per leaf.
-      first_obs: first observations of episodes that began in this step; other rows are stale.
       reward: float64 ``(N,)``, with several agents ``(N, M)``.
       terminated: bool ``(N,)``.
       truncated: bool ``(N,)``, never true together with `terminated`.
@@ -84,19 +82,8 @@ def episode_seed(seed: int, env_id: int, episode: int) -> int:
 
 
 class EnvGroup:
-    """Steps environments one by one into `StepArrays`, resets those whose episode ended, and handles their faults.
-
-    Args:
-      make_env: function that makes one environment.
-      name: name of the environments in messages.
-      env_ids: index of each environment within the manager.
-      layout: layout of the observations.
-      arrays: arrays to write into; `arrays.episode` holds each environment's count of episodes.
-      first: see `Source`.
-      restart: whether to begin a new episode after a fault, in a new environment if a reset fails (else EnvError is
-        raised). An environment that fails `FaultStreak.limit` steps in a row, or whose answers have the wrong form, is
-        an error in any case.
-    """
+    """Steps environments one by one into `StepArrays`, resets those whose episode ended, and handles their
+    faults."""
 
     def __init__(
         self,
@@ -190,9 +177,6 @@ class EnvGroup:
         """Restores an environment to the state of its episode `arrays.episode[row]` after `actions`.
 
         The last observation is written to `arrays.first_obs`.
-
-        Raises:
-          EnvError: if the episode ends or fails on the way.
         """
         first_obs = self.arrays.first_obs
         try:

@@ -10,16 +10,7 @@ from minding.envs.spaces.layout import ObsLayout
 
 
 class LocalSource(EpisodeSource):
-    """The sync backend: any Gymnasium environments, in a loop.
-
-    Args:
-      factory: factory that makes one environment per call.
-      layout: layout of the observations.
-      adapter: adapter of the actions.
-      num_envs: number of environments, N.
-      seed: seed from which the episodes' seeds follow.
-      restart: whether a fault restarts the environment (else EnvError).
-    """
+    """The sync backend: any Gymnasium environments, in a loop."""
 
     def __init__(
         self,

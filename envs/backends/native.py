@@ -168,11 +168,8 @@ def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEn
 
 
 class QuickMultiDiscrete(spaces.MultiDiscrete):
-    """A MultiDiscrete space that answers `contains` in a fifth of the time, which some environments ask in every step.
-
-    Args:
-      space: the space that it equals.
-    """
+    """A MultiDiscrete space that answers `contains` in a fifth of the time, which some environments ask in
+    every step."""
 
     def __init__(self, space: spaces.MultiDiscrete) -> None:
         super().__init__(space.nvec, space.dtype.type, start=space.start)

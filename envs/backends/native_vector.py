@@ -40,12 +40,7 @@ class VectorSource(Source):
     generator, are its whole state.
 
     Args:
-      env: any `gymnasium.vector.VectorEnv` whose metadata name the autoreset mode.
-      name: name of the environments in messages.
-      seed: seed of the run.
-      restart: whether a fault resets the environments (else EnvError).
       step_timeout: time limit of one call in seconds.
-      form: form of the declared keys of `info`; None if no keys are declared.
     """
 
     def __init__(

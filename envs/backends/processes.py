@@ -50,14 +50,6 @@ class ProcessSource(EpisodeSource):
     worker replaces a lost one, and its environments begin new episodes; a worker that is lost in `FaultStreak.limit`
     steps in a row is an error in any case. Shared memory is anonymous, so that nothing remains however the processes
     end, and workers end with their parent.
-
-    Args:
-      factory: factory that makes one environment per call; cloudpickle sends it to the workers.
-      layout: layout of the observations.
-      adapter: adapter of the actions.
-      num_envs: number of environments, N.
-      seed: seed from which the episodes' seeds follow.
-      options: options of the workers.
     """
 
     def __init__(

@@ -26,8 +26,6 @@ class ActionLog:
 
     Args:
       shape: shape of one batch, ``(N, ...)``.
-      dtype: dtype of the actions.
-      max_steps: length of the longest episode that is kept whole; bounds the memory if episodes never end.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike, max_steps: int = 100_000) -> None:
@@ -96,14 +94,6 @@ class Source(abc.ABC):
     """N environments that step together.
 
     Attributes:
-      num_envs: number of environments, N.
-      layout: layout of the observations.
-      name: name of the environments in messages.
-      first: number of its first environment in messages: the shards of an iteration count on.
-      fault_count: number of faults since the start that led to a restart.
-      resume_guarantee: ``'exact'`` if `load_state_dict` restores the running episodes, else
-        ``'episode-boundary'``.
-      worker_pids: ids of the worker processes.
       lengths: int64 ``(N,)``, steps of the running episodes so far; the manager counts them, and messages use them.
     """
 
@@ -159,13 +149,6 @@ class EpisodeSource(Source):
     """A source of single environments: an episode is identified by its seed, and replayed from seed and actions.
 
     Subclasses move the data between `arrays` and the environments.
-
-    Args:
-      name, layout: see `Source`.
-      arrays: arrays with the steps of all environments.
-      adapter: adapter of the actions.
-      seed: seed from which the episodes' seeds follow.
-      replays: whether a restored source replays its episodes; otherwise new episodes start, as they must for a robot.
     """
 
     def __init__(

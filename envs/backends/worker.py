@@ -69,16 +69,7 @@ class SharedLayout:
 
 @dataclasses.dataclass(frozen=True)
 class WorkerPlan:
-    """The instructions of one worker.
-
-    Attributes:
-      index: number of the worker.
-      rows: indices of its environments.
-      name: name of the environments in messages.
-      factory: cloudpickled callable that makes one environment.
-      layout: layout of the shared block.
-      restart: whether a fault restarts an environment.
-    """
+    """The instructions of one worker."""
 
     index: int
     rows: range

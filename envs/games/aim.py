@@ -26,11 +26,6 @@ class Aim(gymnasium.Env[Array, tuple[Any, ...]]):  # type: ignore[misc]
     Observation: position of the target, float32 ``(2,)``. Action: Tuple of the direction, Discrete(4), and the force in
     [0, 1], a Box ``(1,)``; with `own_forces` a Box for each direction, of which that of the chosen direction counts.
     If there are blocked directions, ``info['action_mask']`` allows the others.
-
-    Args:
-      own_forces: whether each direction has a force of its own.
-      blocked: number of directions in which no throw is possible, 0 to 3; they are drawn with each target, which is
-        in none of them.
     """
 
     def __init__(self, own_forces: bool = False, blocked: int = 0) -> None:

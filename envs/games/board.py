@@ -31,13 +31,7 @@ _SELF = re.compile(r"self(:(\d{1,6}))?")
 class BoardVector(GameVector):
     """N board games in one NumPy step; the opponent chooses all its actions of a step in one call.
 
-    Args:
-      num_envs: number of games, N.
-      game, opponent, first: see `BoardEnv`.
-      max_episode_steps: steps after which an episode is truncated; None sets no limit.
-
     Attributes:
-      game: the rules.
       second: bool ``(N,)``, whether the opponent had the first ply.
       over: bool ``(N,)``, whether the game has ended.
       to_move: bool ``(N,)``, whether the agent would move next; always true while the game runs.
@@ -178,18 +172,6 @@ class BoardEnv(Game):
     Observation: `observation`, the rules' `planes` for the player to move, and `action_mask`, the legal actions. After
     an end the planes are those of the player who would move next, and the mask forbids every action. The reward is the
     outcome: 1 for a win, -1 for a loss, 0 for a draw and before the end. An illegal action raises a GameError.
-
-    Args:
-      game: the rules.
-      opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`, whose random numbers come from the
-        environment's generator; or ``self`` or ``self:PLIES``: the agent plays both sides, after an opening of 0 to
-        PLIES random plies.
-      first: whether the agent has the first ply, where it plays one side; ``"random"`` draws this in each episode.
-      render_mode: 'rgb_array', with which `render` draws the stones of both sides, see
-        `engine.search.rules.stones_of`; or None.
-
-    Attributes:
-      game: the rules.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 1.5}  # noqa: RUF012
@@ -255,14 +237,7 @@ def _rules_of(rules: str, options: dict[str, Any]) -> BoardGame:
 
 
 class RulesEnv(BoardEnv):
-    """A board game with settings of its own against an opponent, see `BoardEnv`.
-
-    Args:
-      rules: one of `RULES`.
-      options: settings of the rules, such as `size`.
-    Raises:
-      ConfigError: the settings do not fit.
-    """
+    """A board game with settings of its own against an opponent, see `BoardEnv`."""
 
     def __init__(
         self,

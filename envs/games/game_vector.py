@@ -16,14 +16,8 @@ from minding.envs.spaces.team_space import AgentsSpace
 class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
     """N games with one player in one NumPy step; ``reset(options={'reset_mask': ...})`` resets those that ended.
 
-    Args:
-      num_envs: number of games, N.
-      observation_space, action_space: spaces of one game.
-      max_episode_steps: steps after which an episode is truncated; None sets no limit.
-
     Attributes:
       steps: int64 ``(N,)``, steps taken in the running episodes.
-      native_state: names of the attributes that, with the random generator, are the whole state.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
@@ -93,11 +87,7 @@ class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
 
 
 class Game(gymnasium.Env[Any, int]):  # type: ignore[misc]
-    """A single game with one player: the vector version with N = 1.
-
-    Args:
-      games: the vector version, with one game.
-    """
+    """A single game with one player: the vector version with N = 1."""
 
     def __init__(self, games: GameVector) -> None:
         self._games = games
@@ -123,15 +113,8 @@ def _first(info: dict[str, Array]) -> dict[str, Any]:
 
 
 class AgentsVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
-    """N environments of several agents in one step; ``reset(options={'reset_mask': ...})`` resets those that ended.
-
-    Args:
-      num_envs: number of environments, N.
-      space: space of one environment.
-
-    Attributes:
-      native_state: names of the attributes that, with the random generator, are the whole state.
-    """
+    """N environments of several agents in one step; ``reset(options={'reset_mask': ...})`` resets those that
+    ended."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
     native_state: ClassVar[tuple[str, ...]] = ()

@@ -17,9 +17,6 @@ class BitFlip(gymnasium.Env[dict[str, Array], int]):  # type: ignore[misc]
     take one goal or several.
 
     Observation: a Dict of `observation`, `achieved_goal` (the bits, both times) and `desired_goal`, float32 ``(N,)``.
-
-    Args:
-      bits: number of bits, N.
     """
 
     def __init__(self, bits: int = 8) -> None:
@@ -79,9 +76,6 @@ class PointReach(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
 
     Observation: a Dict of `observation` (x and v, float32 ``(4,)``; v in units of the highest speed), `achieved_goal`
     (x) and `desired_goal`, float32 ``(2,)``. Action: the force a, float32 ``(2,)`` in [-1, 1].
-
-    Args:
-      tolerance: distance from the goal that counts as reached.
     """
 
     def __init__(self, tolerance: float = 0.05) -> None:

@@ -13,11 +13,6 @@ COST = 0.01
 class DeepSeaVector(GameVector):
     """N seas in one NumPy step.
 
-    Args:
-      num_envs: number of seas, N.
-      size, mapping_seed: see `DeepSea`.
-      max_episode_steps: steps after which an episode is truncated; it terminates after `size` steps in any case.
-
     Attributes:
       column: int64 ``(N,)``, current columns; the current row is the number of steps taken.
     """
@@ -64,10 +59,6 @@ class DeepSea(Game):
     https://arxiv.org/abs/1908.03568), without noise.
 
     Observation: float32 ``(size**2,)``, the cell as a one-hot vector, row by row; zeros after termination.
-
-    Args:
-      size: number of rows, of columns, and of steps in an episode.
-      mapping_seed: seed that determines which action goes to the right in each cell.
     """
 
     def __init__(self, size: int = 10, mapping_seed: int = 0) -> None:
@@ -81,11 +72,6 @@ _FREE, _VISITED, _HERE, _LINE = (235, 235, 235), (70, 110, 160), (240, 140, 40),
 
 class MaskedGridVector(GameVector):
     """N grids in one NumPy step.
-
-    Args:
-      num_envs: number of grids, N.
-      side: see `MaskedGrid`.
-      max_episode_steps: steps after which an episode is truncated.
 
     Attributes:
       position: int64 ``(N,)``, cell of each walker.
@@ -149,10 +135,6 @@ class MaskedGrid(Game):
     Observation: float32 ``(2 * side**2,)``, the visited cells, then the position as a one-hot vector. `info` holds
     `action_mask`, bool ``(side**2,)``, and `success`, whether all cells were visited. An illegal action raises a
     ValueError.
-
-    Args:
-      side: cells per side, an even number.
-      render_mode: 'rgb_array', with which `render` draws visited cells dark and the walker's cell orange, or None.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012

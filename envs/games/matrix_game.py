@@ -19,11 +19,6 @@ class MatrixGame:
     learns to earn 0.
 
     The observation of each agent and the global state are the constant 1, float32 ``(1,)``.
-
-    Args:
-      payoff: return of the team by the actions of the first and the second agent, which receive half of it each.
-    Raises:
-      ValueError: if the payoff is not a square table.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"name": "matrix_game_v0"}

@@ -14,11 +14,6 @@ STANDING = -0.025
 class TMazeVector(GameVector):
     """N mazes in one NumPy step.
 
-    Args:
-      num_envs: number of mazes, N.
-      length: see `TMaze`.
-      max_episode_steps: steps after which an episode is truncated.
-
     Attributes:
       position: int64 ``(N,)``, cell of each walker, from 0 to the junction.
       north: bool ``(N,)``, whether the goal is in the north.
@@ -63,9 +58,6 @@ class TMaze(Game):
     does not remember the first cell reaches 0.5.
 
     Observation: float32 ``(4,)``, one-hot: first cell with the goal in the north, or in the south; corridor; junction.
-
-    Args:
-      length: steps for which the first cell has to be remembered.
     """
 
     def __init__(self, length: int = 10) -> None:
@@ -74,11 +66,6 @@ class TMaze(Game):
 
 class RepeatPreviousVector(GameVector):
     """N games in one NumPy step.
-
-    Args:
-      num_envs: number of games, N.
-      delay, symbols, answers: see `RepeatPrevious`.
-      max_episode_steps: steps after which an episode is truncated.
 
     Attributes:
       shown: int64 ``(N, delay + 1)``, the last symbols of each game, the newest last.
@@ -129,11 +116,6 @@ class RepeatPrevious(Game):
     1 / `answers`. The best return is 1; a policy without memory reaches 1 / `symbols`.
 
     Observation: float32 ``(symbols,)``, the symbol as a one-hot vector.
-
-    Args:
-      delay: steps for which each symbol has to be remembered, while others follow.
-      symbols: number of different symbols.
-      answers: number of answers in an episode.
     """
 
     def __init__(self, delay: int = 4, symbols: int = 4, answers: int = 32) -> None:

@@ -21,9 +21,6 @@ class PixelCatch(gymnasium.Env[Array, int]):  # type: ignore[misc]
 
     Observation: uint8 ``(1, 21, 21)``, ball 255, paddle 128. Every column can be reached in time, so that a
     perfect policy always scores `balls`.
-
-    Args:
-      balls: number of balls in an episode.
     """
 
     GRID = 7

@@ -17,11 +17,7 @@ class InterfaceError(EnvError):
 
 
 def step_answer(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """The five values of a step.
-
-    Raises:
-      InterfaceError: the answer has another form, such as the four values of the old Gym interface.
-    """
+    """The five values of a step."""
     if isinstance(answer, (tuple, list)) and len(answer) == 5:
         return tuple(answer)
     expected = "expected (observation, reward, terminated, truncated, info)"
@@ -42,11 +38,7 @@ def reset_answer(answer: Any, expected: str = "(observation, info)") -> tuple[An
 
 
 def as_flag(flag: Any, name: str) -> bool:
-    """Whether an episode has ended: a bool, the integer 0 or 1, or an array with one of these.
-
-    Raises:
-      EnvError: the flag is anything else, such as None, NaN, a string, another number or an array of several.
-    """
+    """Whether an episode has ended: a bool, the integer 0 or 1, or an array with one of these."""
     array = np.asarray(flag)
     if array.size != 1 or not _are_flags(array):
         raise EnvError(f"{name} is {brief(flag)}; expected a bool")
@@ -62,11 +54,7 @@ def as_flags(flags: Any, name: str, num_envs: int) -> Array:
 
 
 def as_info(info: Any, key: str) -> Mapping[str, Any]:
-    """The info of a reset or step, a dict from which `key` is taken.
-
-    Raises:
-      InterfaceError: the info is not a dict.
-    """
+    """The info of a reset or step, a dict from which `key` is taken."""
     if not isinstance(info, Mapping):
         raise InterfaceError(f"info is {brief(info)}; expected a dict with {key!r}, which env.info_keys declares")
     return info

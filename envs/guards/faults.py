@@ -67,11 +67,7 @@ def frames_of(frame: FrameType | None) -> list[Place]:
 
 
 def close_env(env: Any, label: str) -> BaseException | None:
-    """Closes an environment; an error in `close` is only a warning, because it does no harm.
-
-    Returns:
-      The error that `close` raised; None if it succeeded.
-    """
+    """Closes an environment; an error in `close` is only a warning, because it does no harm."""
     open_envs.remove(env)
     try:
         env.close()

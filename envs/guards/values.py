@@ -22,11 +22,7 @@ PLAIN = (float, np.float64, np.float32, int)
 
 
 def as_reward(reward: Any, name: str = "reward") -> float:
-    """The reward of one step as a number; an array of one number counts as that number.
-
-    Raises:
-      EnvError: the reward is anything else, such as None, a string or an array of several numbers.
-    """
+    """The reward of one step as a number; an array of one number counts as that number."""
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:
         raise EnvError(f"{name} is {brief(reward)}; expected a number")
@@ -34,11 +30,8 @@ def as_reward(reward: Any, name: str = "reward") -> float:
 
 
 def step_reward(reward: Any, shape: tuple[int, ...]) -> float | Array:
-    """The reward of one step: for shape ``()`` the number of `as_reward`, for ``(M,)`` an array, one number per agent.
-
-    Raises:
-      EnvError: the reward is anything else.
-    """
+    """The reward of one step: for shape ``()`` the number of `as_reward`, for ``(M,)`` an array, one number per
+    agent."""
     if not shape:
         return as_reward(reward)
     array = np.asarray(reward)
@@ -48,11 +41,7 @@ def step_reward(reward: Any, shape: tuple[int, ...]) -> float | Array:
 
 
 def as_rewards(rewards: Any, shape: tuple[int, ...]) -> Array:
-    """The rewards of a vector environment as float64 of `shape`: ``(N,)``, or ``(N, M)`` with one for each agent.
-
-    Raises:
-      EnvError: the rewards are not numbers of this shape.
-    """
+    """The rewards of a vector environment as float64 of `shape`: ``(N,)``, or ``(N, M)`` with one for each agent."""
     array = np.asarray(rewards)
     if array.dtype.kind not in "biuf" or array.shape != shape:
         each = "one per environment" if len(shape) == 1 else f"{shape[1]} for each environment, one per agent"
@@ -73,11 +62,7 @@ def _unusable(values: Array) -> str:
 
 
 class ValueCheck:
-    """Checks the arrays of a layout: cheaply at every step, thoroughly if something may be wrong.
-
-    Args:
-      layout: layout of the arrays.
-    """
+    """Checks the arrays of a layout: cheaply at every step, thoroughly if something may be wrong."""
 
     def __init__(self, layout: ObsLayout) -> None:
         leaves = layout.leaves

@@ -36,9 +36,6 @@ class Activity:
     """The current activity of a group of environments: written by the thread that steps them, read by the watchdog.
 
     Attributes:
-      call: name of the call under way, such as ``step``; empty between calls.
-      number: number of calls so far.
-      thread: id of the thread that made the last call.
       running: int64 ``(1,)``, row of the environment that is running; each environment has its own time limit.
     """
 
@@ -80,10 +77,7 @@ class Watch:
     """Watches an activity until the watch is closed or garbage-collected.
 
     Args:
-      activity: the activity to watch.
-      who: function that names the environment, such as ``environment 3 (CartPole-v1), step 7 of its episode``.
       limit: time limit of one call in seconds.
-      key: configuration key that sets the limit, for messages.
     """
 
     def __init__(self, activity: Activity, who: Callable[[], str], limit: float, key: str = "env.step_timeout") -> None:

@@ -29,10 +29,6 @@ class DMControl(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
     the few tasks that can fail, a failure (discount 0) terminates it. Episodes depend only on their seed and actions.
 
     Args:
-      domain, task: names in the suite, such as ``'walker', 'walk'``.
-      render_mode: ``'rgb_array'`` or None.
-      height, width: size of images in pixels.
-      camera: number of the camera that takes the images.
       **task_kwargs: arguments of the task, such as ``time_limit`` in seconds.
     """
 

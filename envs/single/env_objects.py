@@ -25,13 +25,7 @@ _OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 
 
 class GivenVector:
-    """Lends a vector environment to one collector at a time, and makes single environments like those in it.
-
-    Args:
-      env: the vector environment, as `gymnasium.make_vec` returned it; its owner has to close it.
-    Raises:
-      ConfigError: the environment has no spec to rebuild it from, or a `VectorWrapper` wraps the whole vector.
-    """
+    """Lends a vector environment to one collector at a time, and makes single environments like those in it."""
 
     def __init__(self, env: AnyVectorEnv) -> None:
         what = "evaluation needs single environments of the same kind"
@@ -61,11 +55,7 @@ class GivenVector:
         return self._env is env
 
     def lend(self, num_envs: int) -> AnyVectorEnv:
-        """Lends the vector environment until the returned object is closed.
-
-        Raises:
-          ConfigError: the vector environment is in use or closed, or has another number of environments.
-        """
+        """Lends the vector environment until the returned object is closed."""
         if num_envs != self._env.num_envs:
             raise ConfigError(
                 f"env.collector_env_num={num_envs}: the vector environment that was passed holds {self._env.num_envs}: "
@@ -102,15 +92,7 @@ _sources: dict[str, Callable[..., AnyEnv]] = {}
 
 
 def env_settings_of(env: Any) -> dict[str, Any]:
-    """The settings of the section `env` that describe an environment.
-
-    Args:
-      env: an id, or ``module:Class``; a class or function that makes an environment from ``env_kwargs``; an environment
-        with a ``spec``, of which new copies are made; or a vector environment of `gymnasium.make_vec`, in which
-        experience is collected directly.
-    Raises:
-      ConfigError: `env` is none of these.
-    """
+    """The settings of the section `env` that describe an environment."""
     if isinstance(env, str):
         return {"env_id": env}
     if isinstance(env, type) or (callable(env) and not hasattr(env, "observation_space")):
@@ -153,11 +135,7 @@ def id_of(source: Callable[..., AnyEnv]) -> str:
 
 
 def source_of(env_id: str) -> Callable[..., AnyEnv]:
-    """The class or function of an id that begins with `PREFIX`.
-
-    Raises:
-      ConfigError: this program has not passed an object with that id.
-    """
+    """The class or function of an id that begins with `PREFIX`."""
     if env_id not in _sources:
         raise ConfigError(
             f"env.env_id={env_id!r}: it was an object in the program that trained with it, and cannot be imported: "

@@ -60,21 +60,8 @@ class EnvFactory:
     It holds the resolved source, so that a worker process needs no registration.
 
     Attributes:
-      name: name of the environment in messages.
-      source: a Gymnasium spec, or a callable that returns an environment: a new one in each call, unless its attribute
-        `lends` is true.
-      kwargs: keyword arguments of the environment.
-      wrappers: names or {name: kwargs} of `envs.single.wrappers`, innermost first.
-      max_episode_steps: time limit in steps that replaces the environment's own; None keeps the latter.
       step_timeout: seconds that one call of the environment may take; the limit for making an environment is the higher
         of this and `START_TIMEOUT`.
-      of_evaluator: names of those keyword arguments that come from ``env.evaluator_kwargs``, for messages.
-      info_keys: keys of `info` that join the observation (see `envs.spaces.info`).
-      form: form of the values under these keys, see `probed`; None probes each environment.
-      action_space: action space of the probed environment, which all others must have; None accepts any.
-      global_state, team_reward: options of environments with several agents, see `AgentOptions`.
-      single_instance: whether all environments that the factory makes in a process share one instance, see `Turn`.
-      first: see `Source`.
     """
 
     name: str
@@ -94,14 +81,7 @@ class EnvFactory:
 
     @anchored()
     def __call__(self) -> AnyEnv:
-        """Makes one environment.
-
-        Raises:
-          ConfigError: `kwargs` or `wrappers` do not fit.
-          MissingExtraError: a package that the environment needs is not installed.
-          EnvError: the environment raised or hung (the message has the place in its code), or its action space differs
-            from that of the probed environment.
-        """
+        """Makes one environment."""
         made: list[Any] = []
         try:
             with watched("__init__", self.name, max(self.step_timeout, START_TIMEOUT)):
@@ -180,12 +160,8 @@ class EnvFactory:
             )
 
     def check_lives(self, env: AnyEnv) -> None:
-        """Resets an environment of this factory if one of its wrappers needs to know the lives, which may be missing.
-
-        Raises:
-          ConfigError: the environment does not report lives.
-          EnvError: it raised or hung.
-        """
+        """Resets an environment of this factory if one of its wrappers needs to know the lives, which may be
+        missing."""
         if not any("episodic_life" in entry for entry in self.wrappers):
             return
         try:
@@ -301,17 +277,7 @@ class EnvFactory:
 def env_factory(
     settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None, *, training: bool = False
 ) -> EnvFactory:
-    """Resolves checked settings (see `env_settings`) to a factory.
-
-    Args:
-      settings: checked settings.
-      env_fn: function that makes one environment, in place of ``env_id``.
-      training: whether the environments are for training, whose episodes may end with a life.
-
-    Raises:
-      ConfigError: if the id is missing or unknown, or the import path is wrong.
-      MissingExtraError: if a package that the environment needs is not installed.
-    """
+    """Resolves checked settings (see `env_settings`) to a factory."""
     env_id = settings["env_id"]
     choose_renderer()
     if env_fn is None:

@@ -29,10 +29,6 @@ class MinAtar(BaseEnv):  # type: ignore[misc]
     Discrete; with the probability `sticky_action_prob`, the game repeats the last action instead. Episodes depend only
     on their seed and actions: unlike in the package, an episode does not begin with the last action of the previous
     one. They have no limit of time, except in Freeway, whose episodes terminate after 2,500 steps.
-
-    Args:
-      game: name of the game's module in the package.
-      **options: of the package, such as ``sticky_action_prob`` (0.1) and ``difficulty_ramping`` (true).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012

@@ -28,15 +28,6 @@ class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     The observation is a Dict of `image`, uint8 ``(21, W, H)``, one plane each for 11 kinds of objects, 6 colors and 4
     states, 255 in the cells that have the property; `direction`, Discrete(4); `mission`, the number of the mission's
     sentence, if the environment has several; and with `mask` an `action_mask` that allows only actions with an effect.
-
-    Args:
-      env: a MiniGrid environment; it may have MiniGrid's wrappers, as long as `image` holds codes of cells.
-      mask: whether to forbid actions without effect; only for environments with MiniGrid's own rules.
-      mission: whether observations have the mission.
-
-    Raises:
-      ConfigError: the environment is not a MiniGrid environment, or `mask` is set and its actions have their own rules.
-      SpaceError: the missions of the environment cannot be numbered.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], mask: bool = False, mission: bool = True) -> None:

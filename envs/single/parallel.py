@@ -61,9 +61,6 @@ def as_parallel(env: Any, name: str) -> Any | None:
 
     PettingZoo converts environments whose agents act one after the other, and `SmacParallel` those with SMAC's
     interface.
-
-    Raises:
-      ConfigError: the environment cannot be converted.
     """
     if hasattr(env, "agent_iter"):
         return _converted(env, name)
@@ -75,12 +72,7 @@ def as_parallel(env: Any, name: str) -> Any | None:
 
 
 def parallel_source(env_id: str) -> Callable[..., Any]:
-    """The function that makes the environment of an id, see `is_parallel_id`.
-
-    Raises:
-      ConfigError: the environment does not exist or is a turn-based game, or a package without an extra is missing.
-      MissingExtraError: the package of the environment is not installed.
-    """
+    """The function that makes the environment of an id, see `is_parallel_id`."""
     if env_id in OWN:
         return importlib.import_module(OWN[env_id]).parallel_env  # type: ignore[no-any-return]
     package, *parts = env_id.split("/")

@@ -70,14 +70,7 @@ _RESERVED = (ALIVE, IDENTITY, STATE)
 
 @dataclasses.dataclass(frozen=True)
 class AgentOptions:
-    """Options of an environment of several agents.
-
-    Attributes:
-      global_state: whether the state of the whole environment becomes a part of the observation.
-      team_reward: whether the sum of the agents' rewards replaces them.
-      info_keys: keys of the agents' infos that are passed on with each step; an action mask joins the observation.
-      max_episode_steps: steps after which an episode is truncated; None keeps the environment's own limit.
-    """
+    """Options of an environment of several agents."""
 
     global_state: bool = False
     team_reward: bool = False
@@ -104,13 +97,6 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     The metadata of an environment may say that all agents have one reward, the sum of their rewards (``one_reward``),
     and which keys of their infos are about all agents (``shared_info``).
-
-    Args:
-      env: an environment with `possible_agents` and both spaces for each agent.
-      name: name of the environment in messages.
-      options: see `AgentOptions`.
-    Raises:
-      ConfigError, SpaceError: the environment cannot be used, or not with these options.
     """
 
     def __init__(self, env: Any, name: str, options: AgentOptions) -> None:
@@ -247,14 +233,8 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return joined
 
     def _stacked(self, space: Any, own: Sequence[Any], seen: Mapping[str, Any], keys: tuple[Any, ...]) -> Any:
-        """The entry at `keys` of each agent's observation, ``(M, ...)``; for Dict and Tuple spaces a nested entry.
-
-        Args:
-          space: common space of the entry, large enough for all agents.
-          own: each agent's own space of the entry.
-          seen: entries of each agent's observation.
-          keys: path of the entry.
-        """
+        """The entry at `keys` of each agent's observation, ``(M, ...)``; for Dict and Tuple spaces a nested
+        entry."""
         if isinstance(space, (spaces.Dict, spaces.Tuple)):
             children = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
             found = {
@@ -401,10 +381,6 @@ def _state_space(env: Any, own: Mapping[str, spaces.Dict], name: str, joins: boo
     """The space of the global state: the declared one, or one for the array that `state()` returns.
 
     If observations are joined in place of a state, it has the sum of their sizes.
-
-    Raises:
-      ConfigError: observations that are not Boxes cannot be joined.
-      EnvError: `state()` does not return numbers.
     """
     if joins:
         seen = [space for entries in own.values() for key, space in entries.spaces.items() if key != ACTION_MASK]

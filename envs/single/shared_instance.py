@@ -14,14 +14,7 @@ class Taken(Exception):
 
 
 class _Instance:
-    """The one instance of an environment in this process.
-
-    Attributes:
-      env: the instance.
-      kwargs: keyword arguments with which the instance was made.
-      users: number of turns that are not closed.
-      holder: the turn whose episode is running.
-    """
+    """The one instance of an environment in this process."""
 
     def __init__(self, env: Any, kwargs: Mapping[str, Any]) -> None:
         self.env = env
@@ -39,13 +32,6 @@ class Turn(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     `reset` takes the instance over. A `step` of a user that has lost the instance raises `Taken`, and its next `reset`
     takes the instance back. All other attributes are those of the instance.
-
-    Args:
-      name: name of the environment in messages; there is one instance per name.
-      kwargs: keyword arguments of the environment.
-      make: function that makes the instance.
-    Raises:
-      EnvError: the instance exists with other keyword arguments.
     """
 
     def __init__(self, name: str, kwargs: Mapping[str, Any], make: Callable[[], Any]) -> None:

@@ -33,9 +33,6 @@ class SmacParallel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[mis
 
     A seed is passed on if the environment's `reset` accepts one. SMAC's own `reset` does not: it is seeded when it is
     made.
-
-    Args:
-      env: an environment with SMAC's interface.
     """
 
     def __init__(self, env: Any) -> None:

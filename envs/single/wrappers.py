@@ -41,10 +41,6 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     A vector ``(D,)`` becomes ``(size * D,)``, a gray image ``(H, W)`` becomes ``(size, H, W)``, a
     channel-first image ``(C, H, W)`` becomes ``(size * C, H, W)``. After a reset the first observation fills
     the stack.
-
-    Raises:
-      ConfigError: `size` is out of range.
-      SpaceError: if the observation is not a Box.
     """
 
     def __init__(self, env: AnyEnv, size: int = 4) -> None:
@@ -85,9 +81,6 @@ def channel_first(env: AnyEnv) -> AnyEnv:
 
     In a Dict, and in nested Dicts, every uint8 image is turned, except images whose first axis already has at most 4
     channels.
-
-    Raises:
-      SpaceError: the observation has no image.
     """
     space = env.observation_space
     if isinstance(space, spaces.Box) and len(space.shape) in _IMAGES:
@@ -144,11 +137,7 @@ def atari(env: AnyEnv, stack: int = 4, **options: Any) -> AnyEnv:
 
 
 def pixels(env: AnyEnv) -> AnyEnv:
-    """Replaces the observation by the image that the environment renders, uint8 ``(H, W, 3)``.
-
-    Raises:
-      ConfigError: the environment was not made with ``render_mode='rgb_array'``, or cannot draw here.
-    """
+    """Replaces the observation by the image that the environment renders, uint8 ``(H, W, 3)``."""
     if env.render_mode != "rgb_array":
         raise ConfigError(f"env.wrappers: pixels needs env.env_kwargs.render_mode=rgb_array, got {env.render_mode!r}")
     if unable := reason_against(env):
@@ -222,11 +211,7 @@ WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
 
 
 def wrap(env: AnyEnv, wrappers: Sequence[str | Mapping[str, Any]]) -> AnyEnv:
-    """Puts the named wrappers around `env`, the first one innermost.
-
-    Raises:
-      ConfigError: for an unknown name, an entry that is neither name nor {name: kwargs}, or wrong arguments.
-    """
+    """Puts the named wrappers around `env`, the first one innermost."""
     for position, entry in enumerate(wrappers):
         name, kwargs = _parse(entry, f"env.wrappers[{position}]")
         try:
@@ -276,11 +261,7 @@ class JoinVectorActions(VectorActionWrapper[Any, Any, Any, Any]):  # type: ignor
 
 
 def join_actions(env: AnyEnv) -> AnyEnv:
-    """The environment, which takes rows if its action space is a Tuple or a Dict.
-
-    Raises:
-      SpaceError: a part of its action space is one in which policies cannot act.
-    """
+    """The environment, which takes rows if its action space is a Tuple or a Dict."""
     return JoinActions(env) if isinstance(env.action_space, spaces.Tuple | spaces.Dict) else env
 
 

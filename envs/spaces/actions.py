@@ -16,19 +16,7 @@ on float64 cannot hold every integer."""
 
 
 class JoinedActions(spaces.Space[Any]):
-    """The rows of actions of a Tuple or Dict space, see `engine.data.action_trees`.
-
-    Args:
-      tree: the space of one action.
-      num_envs: N, for batches of N rows; None for single rows.
-
-    Attributes:
-      described: description of `tree`: tuples and dicts of descriptions by `describe_actions`.
-      codec: joins actions to rows, and splits rows.
-
-    Raises:
-      SpaceError: a part is a space in which policies cannot act; names the part.
-    """
+    """The rows of actions of a Tuple or Dict space, see `engine.data.action_trees`."""
 
     def __init__(self, tree: spaces.Space[Any], num_envs: int | None = None) -> None:
         self.tree, self.num_envs, self.described = tree, num_envs, _described_tree(tree, "")
@@ -64,12 +52,7 @@ class JoinedActions(spaces.Space[Any]):
 
 
 class CompositeSpace(spaces.Space[Any]):
-    """The rows in which a policy acts if an action has choices and numbers, see `engine.data.action_trees`.
-
-    Attributes:
-      nvec: counts of the K choices, from 0.
-      low, high: bounds of the A numbers.
-    """
+    """The rows in which a policy acts if an action has choices and numbers, see `engine.data.action_trees`."""
 
     def __init__(self, nvec: list[int], low: Array, high: Array) -> None:
         self.nvec, self.low, self.high = nvec, low, high
@@ -119,13 +102,6 @@ def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, An
 
     A Box whose bounds are all finite is rescaled if `rescale` is on; a Box with an infinite bound, or with a
     placeholder (see `without_placeholders`), cannot be rescaled, nor can the other Boxes of the same Tuple or Dict.
-
-    Returns:
-      A dict with the keys 'kind', 'shape' and 'dtype'; for a Box also 'low', 'high' (a single number if all are equal)
-      and 'rescaled', for a Discrete 'n' and 'start', for a MultiDiscrete 'nvec' and 'start'. A MultiBinary is described
-      as a MultiDiscrete of twos, and `JoinedActions` as by `engine.data.action_trees.joined_space`.
-    Raises:
-      SpaceError: as for `policy_action_space`.
     """
     if isinstance(space, JoinedActions):
         return joined_space(space.described, rescale=rescale)
@@ -148,9 +124,6 @@ def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Sp
 
     In a MultiBinary space a policy acts as in a MultiDiscrete of twos; in a Tuple or Dict, as in a MultiDiscrete or a
     Box if its parts have only choices or only numbers, else in a `CompositeSpace`.
-
-    Raises:
-      SpaceError: for a Box of integers, an empty Box, and spaces of other kinds.
     """
     if isinstance(space, JoinedActions):
         return _policy_rows(joined_space(space.described, rescale=rescale))

@@ -46,14 +46,7 @@ class WithInfo(spaces.Dict):
 
 @dataclasses.dataclass(frozen=True)
 class InfoForm:
-    """The declared keys of `info`, and their form.
-
-    Attributes:
-      masked: whether the observation gets the entry `ACTION_MASK`.
-      fields: the other keys, with the space of each.
-      choices: number of entries of the mask; 0 without a mask.
-      rare: keys that a step may lack.
-    """
+    """The declared keys of `info`, and their form."""
 
     masked: bool
     fields: Mapping[str, spaces.Space[Any]]
@@ -75,16 +68,7 @@ class InfoForm:
         return WithInfo({OBSERVATION: observation, INFO: spaces.Dict(dict(self.fields))})
 
     def join(self, obs: Any, info: Mapping[str, Any], *, reset: bool = False, over: bool = False) -> Any:
-        """The observation with the declared info.
-
-        Args:
-          obs: observation of one environment.
-          info: info of the same reset or step.
-          reset: whether both come from a reset.
-          over: whether the episode has terminated: no action follows, and a missing mask is taken to forbid nothing.
-        Raises:
-          ShapeError: if a declared key is missing.
-        """
+        """The observation with the declared info."""
         if self.masked:
             missing = over and ACTION_MASK not in as_info(info, ACTION_MASK)
             obs = with_mask(obs, np.ones(self.choices, np.int8) if missing else _entry(info, ACTION_MASK))
@@ -98,11 +82,8 @@ class InfoForm:
         return {OBSERVATION: obs, INFO: values}
 
     def join_batch(self, obs: Any, info: Mapping[str, Any], num_envs: int, *, reset: bool = False) -> Any:
-        """`join` for a batch of a vector environment; rows without a declared key are zero, as in Gymnasium's infos.
-
-        Raises:
-          ShapeError: if no row has the mask.
-        """
+        """`join` for a batch of a vector environment; rows without a declared key are zero, as in Gymnasium's
+        infos."""
         if self.masked:
             obs = with_mask(obs, _entry(info, ACTION_MASK))
         if not self.fields:
@@ -113,11 +94,7 @@ class InfoForm:
 
 
 class Masks:
-    """Adds the mask of an environment's method `action_masks` (the name in sb3-contrib) to infos without a mask.
-
-    Args:
-      env: a single environment or a vector environment; without such a method, infos stay as they are.
-    """
+    """Adds the mask of an environment's method `action_masks` (the name in sb3-contrib) to infos without a mask."""
 
     def __init__(self, env: Any) -> None:
         self._read: Callable[[], Any] | None = None
@@ -167,11 +144,6 @@ def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
 
     If the first step lacks a key, random steps follow until a step has it, to the end of a few episodes. If no episode
     ends in reasonable time, the key is taken for a number, with a warning.
-
-    Raises:
-      ConfigError: if a key is missing, or does not hold numbers.
-      InterfaceError: if info is not a dict.
-      SpaceError: if an action mask is declared for continuous actions.
     """
     try:
         return _probed(env, keys, name)
@@ -252,11 +224,7 @@ def _last_entries(info: Any, over: Array, keys: Sequence[str]) -> dict[str, Arra
 
 
 def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
-    """The number of mask entries for each choice of an action; the numbers of a Tuple or Dict have none.
-
-    Raises:
-      SpaceError: actions of this space cannot be masked.
-    """
+    """The number of mask entries for each choice of an action; the numbers of a Tuple or Dict have none."""
     if isinstance(space, spaces.Discrete):
         return (int(space.n),)
     if isinstance(space, spaces.MultiDiscrete):
@@ -269,13 +237,8 @@ def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Generator) -> Any:
-    """A random action, or a batch of actions, legal by the mask in `info` or in the observation if either has one.
-
-    Args:
-      env: a single environment or a vector environment.
-      obs, info: its last observation and info.
-      rng: generator that draws the action if there is a mask or an unbounded Box; otherwise the action space draws it.
-    """
+    """A random action, or a batch of actions, legal by the mask in `info` or in the observation if either has
+    one."""
     while isinstance(obs, Mapping) and ACTION_MASK not in obs and isinstance(obs.get(OBSERVATION), Mapping):
         obs = obs[OBSERVATION]
     shown = [each[ACTION_MASK] for each in (info, obs) if isinstance(each, Mapping) and ACTION_MASK in each]

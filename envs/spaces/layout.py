@@ -25,16 +25,8 @@ class Leaf:
     """One array of an observation, or of the info that is passed on with it.
 
     Attributes:
-      path: path of the leaf in the tree, such as ``'joint.position'``; empty for a plain array.
-      keys: path of the leaf in the environment's own observation (dict keys and tuple indices).
-      shape: shape of one observation, without the environment axis.
       dtype: dtype that is returned (floats are float32).
-      source_dtype: dtype that the space declares.
-      start: number that is subtracted from Discrete and MultiDiscrete values, because policies count from 0, or None.
       count: number of values of a Discrete, MultiDiscrete or MultiBinary leaf, of shape ``()`` or `shape`; else None.
-      source_shape: shape that the environment returns, if it is not `shape` (MultiDiscrete with several axes).
-      choices: number of entries of each choice of an action mask; empty for other leaves.
-      part: part that the leaf belongs to, ``'observation'`` or ``'info'``, for messages.
     """
 
     path: str
@@ -52,10 +44,7 @@ class Leaf:
         """Takes this leaf out of `obs` and checks it.
 
         Args:
-          obs: return value of the environment, one observation or (with `lead`) a batch.
           lead: leading axes, ``(N,)`` for a batch.
-        Raises:
-          ShapeError: for a missing entry, a wrong shape, a dtype of another kind, or integers beyond the dtype's range.
         """
         array = np.asarray(self.pick(obs))
         expected = lead + (self.shape if self.source_shape is None else self.source_shape)
@@ -101,19 +90,8 @@ class Leaf:
 class ObsLayout:
     """The leaves of an observation space, in the sorted key order of `trees.leaves`, then those of declared info.
 
-    Args:
-      space: space of observations, or `WithInfo`.
-      action_space: action space of the environment, to which an entry `ACTION_MASK` of the observation refers; with
-        None such an entry is treated as ordinary numbers. `AgentsSpace` has its own action space.
-
     Attributes:
-      leaves: the leaves, one per array.
       reward_shape: shape of the reward of one environment: ``()``, or ``(M,)`` for one reward per agent.
-      agents: names of the agents; None for one agent.
-      plain: whether the observation is one array.
-
-    Raises:
-      SpaceError: for a space that does not have an array form, or a mask that does not fit the actions.
     """
 
     def __init__(self, space: spaces.Space[Any], action_space: spaces.Space[Any] | None = None) -> None:

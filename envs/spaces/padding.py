@@ -18,12 +18,6 @@ def common_observation(own: Mapping[str, spaces.Space[Any]], name: str) -> space
 
     Boxes of one dtype and number of axes are padded with zeros at the end of each axis, Discrete and MultiBinary spaces
     with values that never occur, and Dicts entry by entry.
-
-    Args:
-      own: the space of each agent.
-      name: name of the environment in messages.
-    Raises:
-      SpaceError: two agents observe spaces of different kinds.
     """
     return _common(own, f"{name}: the agents observe", _fillings)
 
@@ -33,9 +27,6 @@ def common_action(own: Mapping[str, spaces.Space[Any]], name: str) -> spaces.Spa
 
     Discrete and MultiDiscrete spaces get the highest number of values among the agents. A Box gets the largest size
     and, if bounds differ, the widest bounds.
-
-    Raises:
-      SpaceError: two agents act in spaces of different kinds, or bounds differ and are not finite.
     """
     return _common(own, f"{name}: the agents act in", _action_fillings)
 
@@ -57,12 +48,7 @@ def fill_up(array: Array, shape: tuple[int, ...]) -> Array:
 
 
 class OwnAction:
-    """Converts an action in the common space of all agents into an action of a single agent.
-
-    Args:
-      agent: name of the agent.
-      own, common: the agent's own action space, and the common space.
-    """
+    """Converts an action in the common space of all agents into an action of a single agent."""
 
     def __init__(self, agent: str, own: Any, common: Any) -> None:
         self._agent, self._own = agent, own
@@ -83,11 +69,7 @@ class OwnAction:
             self._shift = own.start - np.asarray(common.start)[self._part]
 
     def __call__(self, action: Any) -> Any:
-        """The agent's own action.
-
-        Raises:
-          EnvError: the agent has no such action; its mask says which actions it has.
-        """
+        """The agent's own action."""
         if self._codec is not None:
             return self._codec.split(np.asarray(action))
         if self._part is None:

@@ -13,15 +13,7 @@ from minding.engine.data.masks import OBSERVATION
 
 @dataclasses.dataclass(frozen=True)
 class Team:
-    """The agents of an environment.
-
-    Attributes:
-      names: names of the agents, in the order of the axis.
-      observations: entries of each agent's own observation, before it is padded to the common size.
-      actions: each agent's own action space.
-      one_reward: whether all agents have one reward.
-      shared_info: declared keys of info that are about all agents, and so have no agents axis.
-    """
+    """The agents of an environment."""
 
     names: tuple[str, ...]
     observations: tuple[spaces.Dict, ...]
@@ -31,14 +23,7 @@ class Team:
 
 
 class AgentsSpace(spaces.Dict):
-    """Observations of all agents, ``(M, ...)`` each, with `ALIVE` and, if asked for, `STATE`.
-
-    Args:
-      team: the agents.
-      observation: entries of one agent's observation, in the common size of all agents.
-      action: action space of one agent, in the common size of all agents.
-      state: space of the global state; None if observations do not have it.
-    """
+    """Observations of all agents, ``(M, ...)`` each, with `ALIVE` and, if asked for, `STATE`."""
 
     def __init__(
         self, team: Team, observation: spaces.Dict, action: spaces.Space[Any], state: spaces.Space[Any] | None

@@ -40,25 +40,7 @@ as the last leaf and returns the new memory as the last output.
 
 
 class Actor:
-    """Base of actors. A subclass defines `explore` and `decide`.
-
-    Args:
-      name: name of the algorithm, for messages.
-      network: the network that computes the outputs.
-      spec: description of the environment's spaces (see `envs.describe_env`).
-      rng: random stream from which actions are drawn.
-
-    Attributes:
-      adapter: conversion of the policy's actions into the environment's.
-      memory: the memory of each environment; None for a network without memory.
-      noise_size: number of random numbers that the network takes per observation when exploring; 0 for a network that
-        draws nothing.
-      draw_noise: function that draws these numbers, given a shape and a random stream.
-      remembers_action: whether the last numbers of the memory are the action that was taken, with choices as one-hot
-        and a Box action flattened. The network writes the action without exploration; the actor overwrites it with the
-        action that it takes.
-      sees_state: whether `collect` and `value` use the leaves that `central_view` adds to the agents' observations.
-    """
+    """Base of actors. A subclass defines `explore` and `decide`."""
 
     record_fields: tuple[str, ...] = ()
     memory: Memory | None = None
@@ -86,9 +68,7 @@ class Actor:
         """Returns 'action' and the arrays of `record_fields`.
 
         Args:
-          outputs: outputs of the network, under which illegal actions are never chosen.
           mask: bool ``(B, A)``, for actions that are not chosen by the outputs; None if all actions are legal.
-          collect_kwargs: exploration arguments of the algorithm, such as `eps`.
         """
         raise NotImplementedError
 
@@ -123,10 +103,7 @@ class Actor:
         """Acts without exploration, in the environment's units; an actor with memory updates it with the observations.
 
         Args:
-          obs: observations, see `outputs`.
           action_mask: bool ``(B, A)``, needed if `obs` does not contain the mask.
-        Raises:
-          ShapeError: if the mask does not fit the action space or allows no action, or the observations do not fit.
         """
         if action_mask is not None:
             obs = self._with_mask(obs, np.asarray(action_mask))
@@ -142,8 +119,6 @@ class Actor:
         Args:
           obs: observations ``(B, ...)``, which do not change the memory.
           memory: float32 ``(B, S)``, the memory before the observations; None: the current memory.
-        Raises:
-          MindingError: if the network has no state value.
         """
         raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
 
@@ -183,10 +158,6 @@ class Actor:
           obs: array ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: dicts and tuples nested as in the
             space, or a FastTreeValue.
           memory: float32 ``(B, S)``, the memory before the observations; None: the current memory.
-          explore: whether to draw the random numbers that the network takes, if it takes any.
-        Raises:
-          ShapeError: if `obs` does not fit the environment's observation space, for example a single observation
-            without a batch axis.
         """
         leaves: Sequence[Array]
         if isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain:
@@ -470,11 +441,7 @@ class PredictingActor(SamplingActor):
 
 
 def predict_with(actor: object, obs: ObsLike) -> dict[str, Array]:
-    """Predictions of an actor for search, see `engine.types.Predicts`.
-
-    Raises:
-      MindingError: the actor predicts no policy and value for search.
-    """
+    """Predictions of an actor for search, see `engine.types.Predicts`."""
     if not isinstance(actor, PredictingActor):
         raise MindingError(
             f"{getattr(actor, 'name', 'the policy')} predicts no policy and value for search: use alphazero"
@@ -488,11 +455,6 @@ class PlanningActor(Actor):
     the actions is uniformly random instead, and recorded as `strayed`.
 
     Network outputs: see `muzero.PlanningNetwork`.
-
-    Args:
-      options: settings of the search.
-      gamma: discount factor.
-      random_share: share of random actions.
     """
 
     record_fields = ("search_policy", "strayed")

@@ -397,12 +397,7 @@ class ReturnDistribution(Masked):
         return self.values(self.atoms(obs, noise), obs)
 
     def atoms(self, obs, noise=None):
-        """Distribution of each action's return, float32 (B, A, N): quantiles or logits.
-
-        Args:
-          obs: leaves of the observations.
-          noise: noise of noisy layers, see `NoisyLinear`; None for layers without noise, or to use the means.
-        """
+        """Distribution of each action's return, float32 (B, A, N): quantiles or logits."""
         advantage, value = self.streams(obs, noise)
         atoms = self.xp.reshape(advantage, self.shape)
         return atoms if value is None else self.xp.expand(value, 1) + atoms - self.xp.mean(atoms, 1)

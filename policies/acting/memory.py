@@ -12,10 +12,6 @@ class Memory:
     """One row of numbers for each environment, all zero at the start of an episode.
 
     The first observations after a full reset determine the number of environments.
-
-    Args:
-      size: number of values per environment.
-      owner: name of the algorithm and the mode, for messages.
     """
 
     def __init__(self, size: int, owner: str) -> None:
@@ -24,11 +20,7 @@ class Memory:
         self._rows: Array | None = None
 
     def rows(self, count: int) -> Array:
-        """The memory of each of `count` environments, float32 ``(count, size)``; do not write to it.
-
-        Raises:
-          ShapeError: if the last observations came from a different number of environments.
-        """
+        """The memory of each of `count` environments, float32 ``(count, size)``; do not write to it."""
         if self._rows is None:
             self._rows = np.zeros((count, self.size), np.float32)
         if len(self._rows) != count:

@@ -19,7 +19,6 @@ class ConvNet:
     Args:
       shape: shape ``(C, H, W)`` of an image.
       convolutions: weight ``(O, C, K, K)``, bias ``(O,)`` and stride of each convolution.
-      linear: the linear layer.
       dtype: dtype of the images, 'uint8' or 'float32'.
     """
 
@@ -79,8 +78,6 @@ class Convolution:
     Args:
       weight: ``(filters, channels, K, K)``.
       bias: ``(filters,)``.
-      relu: whether a ReLU follows.
-      stride, padding: step, and pixels of zero on each side.
       last: whether images and results have channels last, ``(B, H, W, C)``, and not first.
     """
 
@@ -141,12 +138,7 @@ class ResidualTower:
 
 
 class Steps:
-    """A user's encoder, see `networks.traced`: functions that are computed one after another.
-
-    Args:
-      steps: pairs of a function and the places of what it takes: of results of steps, or, if negative, of leaves.
-      place: place of the features.
-    """
+    """A user's encoder, see `networks.traced`: functions that are computed one after another."""
 
     def __init__(self, steps: Sequence[tuple[Callable[..., Array], tuple[int, ...]]], place: int) -> None:
         self.steps, self.place = list(steps), place

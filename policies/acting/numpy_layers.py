@@ -157,13 +157,7 @@ def _kernel_of(layers: Sequence[Linear], activation: str) -> Layers | None:
 
 
 class MLP(Hidden):
-    """Linear layers with an activation after each.
-
-    Args:
-      layers: the linear layers.
-      activation: name of the activation, one of `ACTIVATIONS`.
-      norms: normalization of each layer's output before the activation; empty without normalization.
-    """
+    """Linear layers with an activation after each."""
 
     def __init__(self, layers: Sequence[Linear], activation: str, norms: Sequence[LayerNorm] = ()) -> None:
         # Arrays instead of layer objects save one Python call per layer.
@@ -208,9 +202,6 @@ class GTrXLLayer:
     `networks.recurrent`.
 
     Args:
-      heads: number of heads of the attention, H.
-      parts: the two normalizations, the layers of queries, of keys and values, and of the joined heads, the two layers
-        after them, and the two gates.
       position: matrix of the encoded distances, ``(D, D)``.
       offset: what queries of positions have beyond those of contents, ``(D,)``.
     """
@@ -222,7 +213,6 @@ class GTrXLLayer:
         """The features ``(B, D)``.
 
         Args:
-          x, before: see the class.
           forbidden: ``(B, 1, M + 1)``, `ILLEGAL` for steps that are not seen, else 0.
           distances: encodings of the distances M to 0, ``(M + 1, D)``.
         """
@@ -250,7 +240,6 @@ class GTrXL:
 
     Args:
       inputs: layer that computes the input of the first of the `layers`, ``(B, D)``.
-      layers: the layers.
       distances: encodings of the distances M to 0, ``(M + 1, D)``.
     """
 

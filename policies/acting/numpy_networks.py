@@ -42,12 +42,7 @@ class ChoiceValues:
 
 class AgentActors:
     """The leaves, including the agent numbers -> the outputs of the agents' networks, ``(B, A)`` each; each row is
-    computed by the network of its agent.
-
-    Args:
-      nets: one network per agent.
-      place: index of the agent numbers among the leaves.
-    """
+    computed by the network of its agent."""
 
     def __init__(self, nets: Sequence[Actor], place: int) -> None:
         self.nets, self.place = list(nets), place

@@ -105,11 +105,7 @@ class DiagonalGaussian(Distribution):
 
 class Composite(Distribution):
     """Independent choices and normals; parameters: joined logits ``(B, sum nvec)``, mean ``(B, A)`` and log standard
-    deviation ``(A,)``; actions float32 ``(B, K + A)``, the choices first.
-
-    Args:
-      nvec: counts of the K choices.
-    """
+    deviation ``(A,)``; actions float32 ``(B, K + A)``, the choices first."""
 
     def __init__(self, nvec: Sequence[int]) -> None:
         self.choices, self.numbers, self.count = MultiCategorical(nvec), DiagonalGaussian(), len(nvec)
@@ -171,11 +167,7 @@ NoiseDraw = Callable[[tuple[int, ...], np.random.Generator], Array]
 
 
 class GaussianNoise:
-    """Independent normal numbers with standard deviation `sigma`, without memory between steps.
-
-    Args:
-      sigma: standard deviation, in units of the policy's actions.
-    """
+    """Independent normal numbers with standard deviation `sigma`, without memory between steps."""
 
     def __init__(self, sigma: float) -> None:
         self.sigma = np.float32(sigma)
@@ -202,12 +194,6 @@ class OUNoise:
 
     In the long run the variance of x is ``sigma^2 / (1 - (1 - theta)^2)``, and values k steps apart have the
     correlation ``(1 - theta)^k``.
-
-    Args:
-      sigma: standard deviation of the noise that each step adds, in units of the policy's actions.
-      theta: share of the distance to 0 that each step removes, in (0, 1]; 1 gives independent Gaussian noise.
-      size: number of values in an action.
-      owner: name of the algorithm, for messages.
     """
 
     def __init__(self, sigma: float, theta: float, size: int, owner: str) -> None:
@@ -215,11 +201,7 @@ class OUNoise:
         self._memory = Memory(size, owner)
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """The noise of the next step, float32 ``(N, A)``, one row per environment.
-
-        Raises:
-          ShapeError: if N differs from the previous step.
-        """
+        """The noise of the next step, float32 ``(N, A)``, one row per environment."""
         noise: Array = self.sigma * rng.standard_normal(shape, dtype=np.float32)
         noise += self.kept * self._memory.rows(shape[0])
         # A copy, because a reset writes into the memory.

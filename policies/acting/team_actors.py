@@ -20,10 +20,6 @@ class SharedActor:
 
     Absent agents get an action as well; environments ignore it and learning leaves it out. An actor whose observations
     have the entry `IDENTITY` is told which agent a row belongs to.
-
-    Args:
-      actor: actor for the observations of single agents.
-      agents: number of agents, M.
     """
 
     def __init__(self, actor: Actor, agents: int) -> None:

@@ -72,12 +72,7 @@ class ActingNetwork(Protocol):
 
 
 def check_network(net: Any, algorithm: str) -> None:
-    """Refuses a network that lacks an attribute of `ActingNetwork`.
-
-    Raises:
-      ConfigError: if an attribute is missing, with the network's class and the attribute's meaning, or if `memory_size`
-        is not an integer of 0 or more.
-    """
+    """Refuses a network that lacks an attribute of `ActingNetwork`."""
     for name, what in _ASKED.items():
         if not hasattr(net, name):
             raise ConfigError(
@@ -109,20 +104,7 @@ class _Graph(nn.Cell):
 
 
 def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = ()) -> Network:
-    """A function from observation leaves, each ``(B, ...)``, to the network's outputs as NumPy arrays.
-
-    Args:
-      net: a cell that returns a tuple of arrays.
-      backend: 'graph', 'numpy' or 'auto'. 'auto' means 'numpy' on CPU for a small network whose NumPy form computes the
-        same as the network (see `numpy_form`), else 'graph'. If the NumPy form computes something else, a warning is
-        logged.
-      name: name of the algorithm, for messages.
-      leaves: leaves of the observation that the network takes; needed if a cell of it is from neither this package nor
-        MindSpore.
-
-    Raises:
-      ConfigError: if `backend` is 'numpy', but the network has no usable NumPy form or the device is not the CPU.
-    """
+    """A function from observation leaves, each ``(B, ...)``, to the network's outputs as NumPy arrays."""
     is_small = runtime.device() == "CPU" and sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
     if backend == "graph" or (backend == "auto" and not is_small):
         return GraphNetwork(net, name)
@@ -181,16 +163,7 @@ class UnlikeNumpyForm(NoNumpyForm):
 
 
 def numpy_form(net: Any, leaves: Sequence[Leaf]) -> Network:
-    """The NumPy form of a network, on views of its live parameters.
-
-    Args:
-      net: the acting network.
-      leaves: the observation leaves that the network takes.
-    Raises:
-      NoNumpyForm: if the network or a cell of it has no NumPy form.
-      UnlikeNumpyForm: if a class inherits `host` but overrides methods that the form computes, or if the form fails or
-        differs from the network for random observations and parameters.
-    """
+    """The NumPy form of a network, on views of its live parameters."""
     foreign = [(path, cell) for path, cell in net.cells_and_names() if _is_foreign(type(cell))]
     for path, cell in foreign:
         changed = _overridden(type(cell))

@@ -168,11 +168,7 @@ class BasePolicy:
     # Shared by the algorithms.
 
     def _divided_update(self, learners: int) -> Update | DividedUpdate:
-        """The update, divided among this number of learners.
-
-        Raises:
-          ConfigError: it cannot be.
-        """
+        """The update, divided among this number of learners."""
         if learners == 1:
             return self.undivided
         self.algorithm.check_learners(learners)

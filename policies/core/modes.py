@@ -120,15 +120,7 @@ View = TypeVar("View", CollectView, EvalView)
 def host_view(
     mode: type[View], actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int, shared: frozenset[int]
 ) -> View:
-    """The mode of an actor with a NumPy network.
-
-    Args:
-      mode: class of the mode.
-      actor: actor whose network's arrays are views of `weights`.
-      weights: the live, contiguous arrays of the parameters by name.
-      seed: seed of the run.
-      shared: indices of the network's outputs that have no batch axis.
-    """
+    """The mode of an actor with a NumPy network."""
 
     def factory(mode: type[Any]) -> HostFactory:
         bare = dumps(_with_network(actor, None), {})

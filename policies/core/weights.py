@@ -23,17 +23,7 @@ _OTHER_NETWORK = (
 
 
 class Weights:
-    """The parameters of a root cell by name, and its normalizers.
-
-    Args:
-      name: name of the algorithm, for messages.
-      net: the cell that acts, whose class saved weights belong to.
-      root: the cell with all state.
-
-    Attributes:
-      params: the parameters by their paths, which gives one flat state with unique names.
-      normalizers: pairs (row field, normalizer) of all normalized observations, by path.
-    """
+    """The parameters of a root cell by name, and its normalizers."""
 
     def __init__(self, name: str, net: nn.Cell, root: nn.Cell) -> None:
         self.name, self.net = name, net
@@ -81,10 +71,6 @@ class Weights:
         """Writes saved values into the live parameters, in place, so that compiled graphs use them.
 
         The saved state must hold every parameter of this root, and no parameter of the acting network that it lacks.
-
-        Raises:
-          CheckpointError: if the network has another class, or a parameter is missing, surplus or of another shape or
-            dtype.
         """
         saved = state["params"]
         self._check(state["network"], saved, {name: p.asnumpy() for name, p in self.params.items()})
@@ -105,11 +91,7 @@ class Weights:
 
     def load_acting_arrays(self, arrays: Mapping[str, Array], network: str) -> None:
         """Writes saved acting weights into the live parameters. Target networks get the same weights; all other state
-        stays.
-
-        Raises:
-          CheckpointError: if the arrays belong to another network, or contain NaN or infinity.
-        """
+        stays."""
         self._check(network, arrays, self.acting_arrays()[0])
         for name, array in arrays.items():
             if not np.isfinite(array).all():

@@ -84,16 +84,7 @@ _MAX_KEY = 1 << 32
 
 
 def check_operators(path: Path, data: bytes, file_format: str) -> None:
-    """Refuses a file that contains anything that exported policies do not contain.
-
-    Args:
-      path: path of the file, for messages.
-      data: contents of the file.
-      file_format: 'mindir' or 'onnx'.
-    Raises:
-      ExportError: if the file contains another operator, reads other files, has a part that no export has, or has
-        another format.
-    """
+    """Refuses a file that contains anything that exported policies do not contain."""
     if file_format not in _MESSAGES:
         raise ExportError(f"{path}: unknown format {file_format!r}; expected mindir or onnx: export again")
     try:

@@ -38,14 +38,7 @@ Run = Callable[[Sequence[Array]], Sequence[Array]]
 
 @dataclasses.dataclass(frozen=True)
 class Parity:
-    """The difference between the outputs of an exported file and of its policy.
-
-    Attributes:
-      count: number of observations compared.
-      difference: largest difference of continuous outputs (see `TOLERANCE`).
-      other_actions: number of observations with a different discrete action, although the two best scores differ by
-        more than the tolerance.
-    """
+    """The difference between the outputs of an exported file and of its policy."""
 
     count: int
     difference: float
@@ -64,18 +57,8 @@ class Parity:
 
 
 class ExportedPolicy:
-    """The policy of an exported file, which acts without exploration. A policy with memory keeps it per environment.
-
-    Args:
-      path: path of the file, with its description next to it.
-
-    Attributes:
-      description: the contents of ``<file>.json``.
-
-    Raises:
-      ExportError: if the file or its description is missing or damaged, or they do not belong to one export.
-      MissingExtraError: if an ONNX file is given and onnxruntime is not installed.
-    """
+    """The policy of an exported file, which acts without exploration. A policy with memory keeps it per
+    environment."""
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
@@ -110,9 +93,6 @@ class ExportedPolicy:
         """All outputs by name for a batch of observations, ``(B, ...)`` each; changes nothing.
 
         `memory`, float32 ``(B, S)``, is the memory before the observations; by default the current memory.
-
-        Raises:
-          ExportError: the file cannot compute them, for example because it needs more memory than there is.
         """
         arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(obs_trees.leaves(obs), self._inputs)]
         if self._memory is not None:
@@ -127,12 +107,7 @@ class ExportedPolicy:
 
 
 def open_onnx(data: bytes) -> Run:
-    """Opens an ONNX model in onnxruntime.
-
-    Raises:
-      ExportError: if onnxruntime does not accept the model.
-      MissingExtraError: if onnxruntime is not installed.
-    """
+    """Opens an ONNX model in onnxruntime."""
     onnxruntime: Any = import_extra("onnxruntime", "onnx", "running an ONNX file")
     try:
         options = onnxruntime.SessionOptions()
@@ -167,8 +142,6 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
     """Compares the outputs of an exported file with the outputs of the exported policy.
 
     Args:
-      policy: the policy, with eval mode.
-      outputs: outputs of the file for `obs` and `memory`, by name.
       obs: observations, ``(B, ...)`` each.
       memory: memory before the observations, for policies with one, ``(B, S)``.
     """

@@ -185,22 +185,7 @@ class _Input:
 
 
 def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the file `path` and its description ``<path>.json``.
-
-    Args:
-      policy: any policy with eval mode. It must not be trained any more, because its network changes: see
-        `plain_layers`.
-      path: path of the file, which ends with ``.mindir`` or ``.onnx``.
-      file_format: 'mindir' or 'onnx'.
-      info: further entries of the description, JSON values (algorithm, environment, spaces, versions).
-
-    Returns:
-      The description.
-
-    Raises:
-      ExportError: if the file cannot be written, or the exported graph does not compute the same as the policy.
-      MissingExtraError: if packages for ONNX are not installed.
-    """
+    """Writes the file `path` and its description ``<path>.json``."""
     path = Path(path)
     inputs = [_Input.of(leaf) for leaf in policy.acting_leaves]
     if policy.net.memory_size:

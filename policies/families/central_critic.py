@@ -35,9 +35,6 @@ class PopArt(Composed, compositions.PopArt):
 
     The moments are weighted means over the updates; each update has `decay` times the weight of the next one. Before
     the first update, mu is 0 and sigma 1.
-
-    Args:
-      in_features: size of x.
     """
 
     def __init__(self, in_features: int, rng: np.random.Generator) -> None:
@@ -58,7 +55,6 @@ class PopArt(Composed, compositions.PopArt):
 
         Args:
           returns: target values, ``(B,)`` with B > 0.
-          decay: weight of an update relative to the next one, in [0, 1).
         """
         mean, variance, deviation, updates = (
             float(p.asnumpy()[0]) for p in (self.mean, self.variance, self.deviation, self.updates)
@@ -88,9 +84,6 @@ class CentralValue(Composed, compositions.CentralValue):
 
     For an absent agent, the input is only the agent number (Yu et al., 2022, https://arxiv.org/abs/2103.01955,
     section 5.4, "death masking").
-
-    Args:
-      features: number of features of an agent's observation.
     """
 
     def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
@@ -198,7 +191,6 @@ def value_loss(value, batch, cfg):
     Args:
       value: float32 (B,).
       batch: by name the old `value`, `return` and, if some rows do not count, `valid`, float32 (B,) each; normalized.
-      cfg: configuration with `huber_delta`, `clip_ratio` and `value_clip`.
     """
     clip, delta = cfg["clip_ratio"], cfg["huber_delta"]
     error = huber((value - batch["return"]) / delta)

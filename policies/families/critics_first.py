@@ -28,15 +28,6 @@ class CriticsFirst(GradientStep):
     A step updates the critics and then, if this is due, the actor with the new critics and whatever follows it. An
     input `due`, a scalar, is 1 where it is due; without this input it is due in all steps of a call that has the input
     `tau`. A subclass calls `optimize` and defines `td_target`, `loss_of_actor` and `follow_actor`.
-
-    Args:
-      net: the actor.
-      critics: the online critics.
-
-    Attributes:
-      of_critics: names of the metrics that `loss_of_critics` returns.
-      of_actor: names of the metrics that `loss_of_actor` returns; they are means over the steps that update the actor.
-      observed: name of the observations in the batch from which the actor's loss is computed.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value")
@@ -73,12 +64,7 @@ class CriticsFirst(GradientStep):
         return loss, {"critic_loss": loss, "q_value": q}
 
     def follow_critics(self, batch, critics, norm):
-        """Whatever follows the step of the critics; returns a result that comes after it, by default `norm`.
-
-        Args:
-          critics: the named results of `loss_of_critics`.
-          norm: a result of the critics' step.
-        """
+        """Whatever follows the step of the critics; returns a result that comes after it, by default `norm`."""
         return norm
 
     def loss_of_actor(self, batch):
@@ -90,12 +76,7 @@ class CriticsFirst(GradientStep):
         return actor, {}
 
     def follow_actor(self, batch, actor, norms):
-        """Whatever follows the step of the actor, such as all targets; returns a result that comes after it.
-
-        Args:
-          actor: the named results of `loss_of_actor`.
-          norms: results of the steps of the actor and of the groups beside it, by name.
-        """
+        """Whatever follows the step of the actor, such as all targets; returns a result that comes after it."""
         raise NotImplementedError
 
     # Shared by the algorithms.
@@ -133,12 +114,7 @@ class CriticsFirst(GradientStep):
         return values
 
     def move_actor(self, batch, done):
-        """Updates the actor and what follows it; returns the metrics `of_actor` in order, available after that.
-
-        Args:
-          batch: the batch of the step.
-          done: a result of the critics' step, which comes first.
-        """
+        """Updates the actor and what follows it; returns the metrics `of_actor` in order, available after that."""
         batch[self.observed] = after(batch[self.observed], done)
         (_, actor), own = self.actor_gradient(batch)
         actor, grads = self.beside_actor(batch, actor)
@@ -156,12 +132,6 @@ def delayed(done: int, count: int, delay: int, tau: float) -> tuple[dict[str, Ar
     """The inputs by which every `delay`-th gradient step of a run updates actor and targets, see `CriticsFirst`.
 
     The graph has a branch for the actor's step only if some steps of the call are due and others are not.
-
-    Args:
-      done, count: gradient steps before this call, and in it.
-      tau: weight of the online networks in the update of the targets.
-    Returns:
-      The inputs of single steps, those of the call, and the number of steps that are due.
     """
     due = (done + 1 + np.arange(count)) % delay == 0
     steps = {"due": due.astype(np.float32)} if due.any() and not due.all() else {}
@@ -187,12 +157,7 @@ class DeterministicPolicy(BasePolicy):
 
 class TwinDelayed(CriticsFirst):
     """Root cell with targets of actor and critics, which move with the actor (Fujimoto et al., 2018,
-    https://arxiv.org/abs/1802.09477, algorithm 1). A subclass defines `td_target` and `loss_of_actor`.
-
-    Args:
-      actors, critics: for each, the online network and its target, of the same shape.
-      learn: the configuration `policy.learn`.
-    """
+    https://arxiv.org/abs/1802.09477, algorithm 1). A subclass defines `td_target` and `loss_of_actor`."""
 
     def __init__(self, actors: tuple[nn.Cell, nn.Cell], critics: tuple[nn.Cell, nn.Cell], learn: Any) -> None:
         super().__init__(actors[0], critics[0])

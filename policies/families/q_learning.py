@@ -37,8 +37,6 @@ class QLearning(NetworkStep):
 
     Args:
       net, target: networks whose first output is the action values (B, A).
-      learn: the configuration `policy.learn`.
-      prioritized: whether steps take importance weights and return priorities.
     """
 
     metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
@@ -61,7 +59,6 @@ class QLearning(NetworkStep):
         """The values that `loss` returns: means over the rows of the batch.
 
         Args:
-          batch: the batch that `loss` was given.
           loss: loss of each row, float32 (B,).
           value: value of each row's chosen action, float32 (B,).
           priority: priority of each row, float32 (B,).
@@ -168,11 +165,7 @@ class CategoricalQLearning(DistributionalQLearning):
 
 
 def draws_by_priority(other: Mapping[str, Any]) -> bool:
-    """Whether the configured replay buffer draws by priority, so that learning must return errors as priorities.
-
-    Args:
-      other: the section `policy.other` of the configuration.
-    """
+    """Whether the configured replay buffer draws by priority, so that learning must return errors as priorities."""
     kind = other.get("replay")
     if is_named(kind):
         return buffer_class(str(kind)).prioritized

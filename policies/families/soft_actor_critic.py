@@ -28,11 +28,6 @@ class SoftActorCritic(CriticsFirst):
     as Brax does (https://github.com/google/brax, training/agents/sac/train.py); in other implementations, the actor's
     loss uses the updated critics. A subclass defines `td_target`, `loss_of_actor` and `target_entropy`; in the batch,
     the temperature is `alpha`.
-
-    Args:
-      actor: the network that acts.
-      critics, targets: the online critics and their targets, of the same shape; without targets None.
-      learn: the configuration `policy.learn`. Actor and temperature learn with `actor_learning_rate`, if it is set.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
@@ -56,11 +51,7 @@ class SoftActorCritic(CriticsFirst):
     # Defined by the algorithm.
 
     def loss_of_actor(self, batch):
-        """The loss, and by name `actor_loss` and `entropy`, the mean entropy in nats.
-
-        Args:
-          batch: the batch, whose additional entry `of_critics` has the named results of `loss_of_critics`.
-        """
+        """The loss, and by name `actor_loss` and `entropy`, the mean entropy in nats."""
         raise NotImplementedError
 
     def target_entropy(self, batch):
@@ -76,11 +67,7 @@ class SoftActorCritic(CriticsFirst):
         return {}
 
     def own_gradients(self, critic):
-        """The gradients of `own_groups`, by name.
-
-        Args:
-          critic: the named results of `loss_of_critics`.
-        """
+        """The gradients of `own_groups`, by name."""
         return {}
 
     # Shared by the algorithms.
@@ -121,7 +108,6 @@ class SquashedGaussianStep(SoftActorCritic):
     """`SoftActorCritic` of an actor with the tanh of a normal distribution.
 
     Args:
-      actor, critics, targets, learn: see `SoftActorCritic`.
       target_entropy: the entropy in nats at which the temperature aims.
     """
 
@@ -175,10 +161,6 @@ class SquashedGaussianPolicy(BasePolicy):
     """Acts with the tanh of a normal distribution and learns from single transitions.
 
     A subclass defines `step_class` and `inputs`.
-
-    Attributes:
-      ensemble_class: class of the critics together.
-      has_targets: whether the critics have targets.
     """
 
     cfg: SoftSettings

@@ -86,15 +86,7 @@ class TeamPolicy(IdentifiedAgents):
 
 
 class TeamQLearning(GradientStep):
-    """Root cell: agents' network, mixer, the targets of both, and optimizer. A subclass defines `loss`.
-
-    Args:
-      nets: network of the agents, online and target.
-      mixers: network that mixes the agents' values into a team value, online and target; None if each agent learns its
-        own value.
-      learn: the configuration `policy.learn`.
-      places: places of the parts of the joint observation.
-    """
+    """Root cell: agents' network, mixer, the targets of both, and optimizer. A subclass defines `loss`."""
 
     metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
 
@@ -123,11 +115,7 @@ class TeamQLearning(GradientStep):
     # Defined by the algorithm.
 
     def loss(self, batch):
-        """The loss and, by name, `loss` and `q_value`.
-
-        Args:
-          batch: the dict that `known` returns.
-        """
+        """The loss and, by name, `loss` and `q_value`."""
         raise NotImplementedError
 
     # Shared by the algorithms.
@@ -187,9 +175,6 @@ class TeamQLearning(GradientStep):
         Args:
           x, following: observations of the rows and of their successors, (T B, ...).
           filled: float32 (T, B), 0 for padding.
-
-        Returns:
-          ((T + 1) B, ...).
         """
         rows, episodes = x.shape[0], filled.shape[1]
         shape: Any = (rows,)
@@ -237,7 +222,6 @@ class TeamQLearning(GradientStep):
         Args:
           value: values of the rows, float32 (T B,).
           following: values of the successors, float32 (T B,).
-          batch: the dict that `known` returns.
         """
         filled = batch["filled"]
         error = value - self.targets(batch["reward"], batch["decay"], following, filled)
@@ -254,9 +238,6 @@ class JointQLearning(TeamQLearning):
 
     def joint_values(self, batch):
         """The values that a loss compares, by name, for the rows of a batch.
-
-        Args:
-          batch: the dict that `known` returns.
 
         Returns:
           By name:

@@ -30,12 +30,6 @@ class TeamCritics(CriticsFirst):
     """Root cell: actors, critics, the targets of the critics, and optimizer.
 
     A subclass defines `next_actions` and `loss_of_actor`, whose batch also has, by name, what `prepare` adds.
-
-    Args:
-      actors: the online actors.
-      critics: the online critics and their targets, of the same shape.
-      learn: the configuration `policy.learn`.
-      spec: description of the environment.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value", "grad_norm_actors", "grad_norm_critics")

@@ -38,12 +38,6 @@ class WeightedRegression(GradientStep):
 
     A step computes all gradients at the same parameters and then updates everything. A subclass defines `td_target` and
     `advantage`.
-
-    Args:
-      actor: network that outputs the parameters of a normal distribution.
-      critics, targets: the online critics and their targets, of the same shape.
-      learn: the configuration `policy.learn`, with `weight_scale` and `weight_limit`.
-      own: further networks that learn; the key is the name of both their group and their attribute.
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value", "advantage", "weight")

@@ -41,13 +41,6 @@ def prepare(threads: int) -> None:
 
     On processors with AVX-512, MindSpore's oneDNN computes large products, unless ``ONEDNN_MAX_CPU_ISA`` forbids
     AVX-512. Call this after MindSpore is prepared.
-
-    Args:
-      threads: number of threads among which kernels divide large work, including the calling thread; clipped to
-        [1, 256].
-
-    Raises:
-      SetupError: if the library was compiled from other sources.
     """
     if not compiled():
         return
@@ -69,18 +62,7 @@ def kernel(
     outputs: int | Callable[..., Any] = 1,
     gradient: Callable[..., Any] | None = None,
 ) -> Any:
-    """A primitive that runs the library's function `name`.
-
-    Args:
-      name: name of the function.
-      shape: function (shapes of the inputs...) -> shape of the output, or a tuple of shapes.
-      outputs: number of outputs, which have the dtype of the first input; or a function (dtypes of the inputs...) ->
-        dtype of the output, or a tuple of dtypes.
-      gradient: function (inputs..., output, gradient of the output) -> gradients of the inputs; None: no gradient.
-
-    Raises:
-      SetupError: if the library was compiled from other sources.
-    """
+    """A primitive that runs the library's function `name`."""
     # MindSpore would report a missing function only when a graph runs.
     function(name)
     # Imported here, because `compiled` and `fault` must not load MindSpore.

@@ -28,11 +28,7 @@ def compiled() -> bool:
 
 @functools.cache
 def function(name: str) -> Any:
-    """A function of the library, which is the one that graphs of this process use.
-
-    Raises:
-      SetupError: the library was compiled from other sources.
-    """
+    """A function of the library, which is the one that graphs of this process use."""
     try:
         found = getattr(ctypes.CDLL(str(LIBRARY)), name)
     except AttributeError:
@@ -127,8 +123,6 @@ class Call:
     """A kernel with fixed shapes of its inputs and its output.
 
     Args:
-      name: name of the function.
-      inputs: shapes and dtypes of the inputs, or the arrays of inputs that are always the same.
       output: shape of the output, which is float32, or the array that is always written.
 
     All arrays are C-contiguous.

@@ -55,8 +55,6 @@ class Call:
 
     Attributes:
       fields: its rows, each once, as arrays ``(n, ...)`` by field.
-      index: the row numbers of each gradient step, see `IndexedBatch`.
-      inputs: the other inputs.
     """
 
     fields: dict[str, Array]
@@ -81,11 +79,7 @@ class Learns(Protocol):
 
 class Learners:
     """The other learners of this process, which is the main one: processes of this machine that end with it, or those
-    that ``msrun`` has started.
-
-    Args:
-      size: number of learners, with this one.
-    """
+    that ``msrun`` has started."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -121,7 +115,6 @@ class Learners:
         """Rebuilds a policy in the other learners, in place of that of another update; returns whether that was due.
 
         Args:
-          update: the update of the policy.
           recipe: pickled ``(class, configuration, algorithm)``.
         """
         if self._served is not None and self._served() is update:
@@ -271,12 +264,6 @@ class DividedUpdate:
     """An `Update` whose minibatches are divided among learners.
 
     If a learner ends during a call, the parameters are put back to those before the call.
-
-    Args:
-      update: the update of this learner's part.
-      group: the learners.
-      policy: the policy, whose parameters the update changes.
-      recipe: see `Learners.build`.
     """
 
     def __init__(self, update: Update, group: Learners, policy: Learns, recipe: bytes) -> None:
@@ -295,12 +282,7 @@ class DividedUpdate:
         return self._group
 
     def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
-        """See `Update`.
-
-        Raises:
-          ConfigError: the rows of a minibatch cannot be divided evenly.
-          LearnerError: another learner has ended; the parameters are those before the call.
-        """
+        """See `Update`."""
         own, *others = divided(batch, inputs, self._group.size, self._policy.counted(batch))
         calls = [_call(part, given, self._policy.row_fields) for part, given in others]
         if self._group.serve(self, self._recipe):
@@ -334,17 +316,6 @@ def divided(
     """Divides the rows of each minibatch into equal parts, and with them the inputs that have an entry per row.
 
     Rows are divided along the last axis of the index, so that sequences stay whole.
-
-    Args:
-      batch, inputs: the rows, and the other inputs.
-      count: number of parts.
-      counted: which rows count, bool, shaped like the index; None: all of them.
-
-    Returns:
-      For each part its rows, and its inputs with its `SHARE` of each minibatch.
-
-    Raises:
-      ConfigError: `count` does not divide their number.
     """
     shape, axis = batch.index.shape, batch.index.ndim - 1
     if shape[axis] % count:
@@ -410,11 +381,7 @@ def _serve_to_the_end(connection: Connection) -> None:
 
 
 def serve(connection: Connection) -> None:
-    """Answers the messages of `Learners`, in a process that has joined its group.
-
-    Raises:
-      EOFError: the main process has ended.
-    """
+    """Answers the messages of `Learners`, in a process that has joined its group."""
     global _serving
     _serving = True
     policy: Any = None

@@ -50,13 +50,7 @@ class _Values(nn.Cell):
 
 
 class ActionValues:
-    """Q(s, a) by `GradientStep.action_value` of a root, under its current parameters.
-
-    Args:
-      root: root cell that has action values.
-      paths: paths of the observation's leaves, in the order in which networks take them.
-      name: name of the compiled function, for messages.
-    """
+    """Q(s, a) by `GradientStep.action_value` of a root, under its current parameters."""
 
     def __init__(self, root: GradientStep, paths: Sequence[str], name: str) -> None:
         self._compiled, self._paths = Compiled(_Values(root), name), tuple(paths)
@@ -90,14 +84,7 @@ RATE = 1e-3
 
 
 class FittedQCell(GradientStep):
-    """Root cell: a network of action values, its target network and the optimizer.
-
-    Args:
-      net, target: networks of the same shape: `QNetwork` for Discrete actions, else `ActionValue`.
-      discrete: whether the networks are of class `QNetwork`.
-      gamma: discount factor.
-      limits: lowest and highest target value.
-    """
+    """Root cell: a network of action values, its target network and the optimizer."""
 
     metrics = ("loss",)
 
@@ -134,16 +121,8 @@ class FittedQCell(GradientStep):
 
 
 class FittedQ:
-    """A separate network that is fitted to the values of a policy, starting from the same weights for each policy.
-
-    Args:
-      spec: description of the environment's spaces, with Discrete or Box actions.
-      model: the configuration `policy.model`.
-      fields: fields of the rows to learn from, by name: the observations before and after a step, and `action`.
-      gamma: discount factor.
-      limits: lowest and highest value.
-      seed: seed of the initial weights.
-    """
+    """A separate network that is fitted to the values of a policy, starting from the same weights for each
+    policy."""
 
     def __init__(
         self,
@@ -193,9 +172,6 @@ class FittedQ:
         Args:
           rows: arrays ``(steps * B, ...)`` by name of `fields`, B rows per step; `next_action` is the policy's action
             in the next state.
-          steps: number of gradient steps.
-          progress: share of all steps that has been made.
-          tau: weight of the online network in the target's moving average.
         """
         count = len(rows["reward"])
         if self._tables is None or self._tables.rows != count:

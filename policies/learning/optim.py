@@ -40,9 +40,6 @@ class Block:
     """Moves float32 parameters into one block of memory, in order, before any graph uses them.
 
     The parameters keep their names, shapes and values, and code that reads or writes them is unaffected.
-
-    Args:
-      params: the parameters.
     """
 
     def __init__(self, params: Sequence[ms.Parameter]) -> None:
@@ -55,11 +52,8 @@ class Block:
             p.set_data(ms.from_numpy(view))
 
     def flat(self, params: Sequence[ms.Parameter] | None = None) -> ms.Parameter:
-        """One parameter ``(n,)`` over the memory, including padding, of `params`, which must be adjacent in the block.
-
-        Args:
-          params: the parameters; None: all of the block.
-        """
+        """One parameter ``(n,)`` over the memory, including padding, of `params`, which must be adjacent in the
+        block."""
         memory = self._memory
         if params is not None:
             memory = memory[self._range[id(params[0])][0] : _padded(self._range[id(params[-1])][1])]
@@ -108,12 +102,7 @@ def joined_after(zero, params, done):
 
 
 def step_statistics(grads, before, params):
-    """`STATISTICS` of a step, followed by a 1 that counts the step: float32 (6,).
-
-    Args:
-      grads: `joined` gradients.
-      before, params: `joined` parameters before the step and after it.
-    """
+    """`STATISTICS` of a step, followed by a 1 that counts the step: float32 (6,)."""
     count = grads.shape[0] - 1
     zeros = (_total(ops.Equal()(grads, 0.0)) - 1.0) / count
     odd = _total(ops.LogicalNot()(ops.IsFinite()(grads))) / count
@@ -131,21 +120,7 @@ def _total(flags):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Group:
-    """Parameters that are optimized with the same settings.
-
-    Attributes:
-      params: the parameters, which belong to no other group.
-      rate: learning rate at the start.
-      anneal: whether the learning rate is annealed as `kind` and `points` say, see `engine.annealing.rate_left`.
-      kind, points: shape of the schedule.
-      method: 'adam', 'adamw' or 'rmsprop', see `Adam` and `RMSProp`, or the ``module:Class`` of an own `Method`.
-      betas: decay factors of the averages of the gradient and of its square; RMSProp uses only the second.
-      eps: number added to the denominator.
-      weight_decay: share of each weight, in units of the learning rate, that a step of 'adamw' subtracts.
-      max_grad_norm: largest global L2 norm of the group's gradients, to which larger ones are scaled down; 0: no limit.
-      parts: the part of the group to which each parameter belongs, from 0 on: `max_grad_norm` applies to the gradients
-        of each part by themselves; empty: to those of the whole group.
-    """
+    """Parameters that are optimized with the same settings."""
 
     params: Sequence[ms.Parameter]
     rate: float
@@ -166,13 +141,7 @@ class Group:
 
     @classmethod
     def of(cls, net: Any, learn: Mapping[str, Any], **settings: Any) -> Group:
-        """Parameters with the learning rate, schedule and optimizer of a `learn` configuration.
-
-        Args:
-          net: a network or several, whose `trainable_params` are all in the group, or a list of parameters.
-          learn: the configuration.
-          settings: attributes of the group that differ from it.
-        """
+        """Parameters with the learning rate, schedule and optimizer of a `learn` configuration."""
         method = learn.get("optimizer", "adam")
         given = {
             "params": net if isinstance(net, (list, tuple)) else net.trainable_params(),
@@ -196,14 +165,7 @@ class Group:
 
 
 class Optimizer(nn.Cell):
-    """Optimizes groups of parameters, each with its own method and settings.
-
-    Args:
-      groups: the groups by name.
-
-    Attributes:
-      steps: the `Adam` or `RMSProp` of each group, in order.
-    """
+    """Optimizes groups of parameters, each with its own method and settings."""
 
     def __init__(self, **groups: Group) -> None:
         super().__init__()
@@ -217,9 +179,6 @@ class Optimizer(nn.Cell):
         """Makes updates that are compiled from now on average over learners, which have equal parts of each minibatch.
 
         Their inputs then contain `SHARE`.
-
-        Args:
-          learners: number of processes of MindSpore's group, in all of which the same updates run.
         """
         self.learners = learners
         self.all_reduce = ops.AllReduce()
@@ -270,16 +229,7 @@ class Optimizer(nn.Cell):
         return block
 
     def gradient(self, loss: Callable[[Any], Any], *names: str) -> Callable[[Any], Any]:
-        """Differentiates a loss with respect to the parameters of groups.
-
-        Args:
-          loss: function ``batch -> (loss, metrics by name)``.
-          names: names of the groups.
-
-        Returns:
-          The compiled function ``batch -> ((loss, metrics by name), gradients)``. The gradients of the groups follow
-          one another; `construct` takes them per group.
-        """
+        """Differentiates a loss with respect to the parameters of groups."""
         gradient: Callable[[Any], Any] = ms.value_and_grad(loss, None, self.parameters(*names), has_aux=True)
         return gradient
 
@@ -287,18 +237,7 @@ class Optimizer(nn.Cell):
         return ms.ParameterTuple([p for name in names for p in self.groups[name].params])
 
     def construct(self, grads, batch, reads):
-        """Makes one step.
-
-        Args:
-          grads: gradients by name of the group, one per parameter; groups that are not named stay unchanged.
-          batch: dict that contains the learning rates, see `rates`.
-          reads: a tensor or a tuple of tensors that were computed from the parameters besides the gradients, such as
-            the loss. The step waits for them; nothing else ensures this order, see `flat`.
-
-        Returns:
-          The global norm of each group's gradients before scaling, by name (0 without `max_grad_norm`). It becomes
-          available after the step.
-        """
+        """Makes one step."""
         if self.learners > 1:
             grads = self.of_all_learners(grads, batch)
         moved: Any = ()
@@ -352,9 +291,6 @@ class Method(nn.Cell):
 
     It gets the gradients, one per parameter, the learning rate, and what the step has to wait for (`Optimizer`). It
     writes `params` and returns the norm of the gradients before scaling, see `bounded`.
-
-    Args:
-      group: the parameters and their settings.
     """
 
     block: Block | None = None
@@ -474,12 +410,7 @@ METHODS: dict[str, type[Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMSP
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method of `METHODS`, or the one that ``policy.learn.optimizer`` names as ``module:Class``.
-
-    Raises:
-      CodeError: there is no such class.
-      ConfigError: there is no such method, or the class is not derived from `Method`.
-    """
+    """The class of a method of `METHODS`, or the one that ``policy.learn.optimizer`` names as ``module:Class``."""
     if not is_named(name):
         if name not in METHODS:
             raise ConfigError(f"optimizer group: expected method {', '.join(METHODS)}, got {name!r}")

@@ -14,8 +14,6 @@ def sequence_targets(batch: IndexedBatch, nstep: int, gamma: float, strayed: Arr
     Args:
       batch: batch with index ``(K, T, B)``. A batch of another class than `SequenceBatch` has no burn-in and no
         padding.
-      nstep: most steps of a return.
-      gamma: discount factor.
       strayed: ``(K, T, B)``, with a burn-in too, above 0 for rows before which returns end; None: none.
 
     Returns:

@@ -124,9 +124,6 @@ class Inputs:
 
     Attributes:
       steps: arrays ``(K, ...)`` by name, with an entry per step.
-      constants: arrays and numbers by name, the same for all steps.
-      counts: for each metric that only some of the steps have, the number of these steps, by name of the metric; the
-        other steps return 0 for it.
     """
 
     steps: Mapping[str, Array] = dataclasses.field(default_factory=dict)

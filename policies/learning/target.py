@@ -14,13 +14,7 @@ from minding.policies.learning.optim import Block, hide
 
 class _Pair(nn.Cell):
     """An online network and its target, whose parameters need no gradient; on CPU each is one block, see `flat`. A
-    subclass defines `moved`.
-
-    Args:
-      online: the online network; if `block` is given, its trainable parameters are in this block.
-      target: network of the same shape.
-      block: block of the optimizer that updates the online network; None without flat parameters.
-    """
+    subclass defines `moved`."""
 
     def __init__(self, online: nn.Cell, target: nn.Cell, block: Block | None) -> None:
         super().__init__()
@@ -86,11 +80,6 @@ def _fused_move() -> Any:
 
 def target_schedule(target: Any, done: int, steps: int) -> Array:
     """Weight of the online network in the update of the target after each of the next gradient steps; 0: no update.
-
-    Args:
-      target: the configuration `policy.learn.target`.
-      done: number of gradient steps made before.
-      steps: number of the next gradient steps, K.
 
     Returns:
       float32 ``(K,)``.

@@ -37,13 +37,8 @@ class TrustRegionStep(nn.Cell):
     d; if `TRIES` lengths fail, the parameters stay as they were.
 
     Args:
-      params: the parameters; their layers must have second derivatives, see `networks.fused.plain_layers`.
       evaluate: function ``(batch, obs) -> (L, parameters of the distribution)``.
       divergence: function ``(batch, old, new) -> mean KL(old || new)``, of parameters of the distribution.
-      limit: d.
-      iterations: iterations of the conjugate gradient method.
-      damping: multiple of the identity that is added to F.
-      line_search: whether lengths are tried; False: the natural policy gradient, which takes x.
     """
 
     def __init__(
@@ -75,11 +70,7 @@ class TrustRegionStep(nn.Cell):
 
     def construct(self, batch):
         """Makes the step; returns (L before it, divergence by it, the length taken as a share of x or 0), scalars,
-        which become available after the step.
-
-        Args:
-          batch: dict that `evaluate` reads, with the leaves of observations as ``obs``.
-        """
+        which become available after the step."""
         obs = batch["obs"]
         (before, old), grads = self.slope(batch, obs)
         old = self.copied(old)
@@ -101,11 +92,7 @@ class TrustRegionStep(nn.Cell):
 
     def once(self, batch, done):
         """Makes the step after `done`, if the batch is the first one of a call; returns `OF_STEP` as an array, zeros
-        without a step.
-
-        Args:
-          batch: see `construct`; if a call has several batches, `first` is 1 in the first one and else 0.
-        """
+        without a step."""
         found = self.nothing
         if "first" in batch:
             if after(batch["first"], done) > 0.0:

@@ -41,12 +41,7 @@ from minding.policies.ops import primitives
 
 
 class Rows(nn.Cell):
-    """Gathers rows of the tables and splits them into fields.
-
-    Args:
-      layout: the places of the fields in the tables.
-      names: names of the fields to return; a tree of fields (an observation with several leaves) has one name.
-    """
+    """Gathers rows of the tables and splits them into fields."""
 
     def __init__(self, layout: RowLayout, names: Sequence[str]) -> None:
         super().__init__()
@@ -71,8 +66,6 @@ class Rows(nn.Cell):
 
         Args:
           index: indices of the rows, int32 (B,) or of any shape with B entries.
-          successor: indices of the rows that hold the `linked` fields, shaped like `index`.
-          tables: the tables of the layout.
         """
         if index.ndim > 1:
             index, successor = index.reshape((-1,)), successor.reshape((-1,))
@@ -148,17 +141,7 @@ def _fused_take_fields(fields: tuple[tuple[tuple[int, ...], str], ...]) -> Any:
 
 
 class GradientLoop(nn.Cell):
-    """The gradient steps of a call, one after another, compiled for tables and inputs.
-
-    Args:
-      root: the cell that makes a step.
-      fields: names of the row fields that the root reads.
-      batch: a batch with the layout and the tables of the rows, which may have more fields.
-      steps: names of the inputs that have an entry per step.
-      constants: names of the inputs that are the same for all steps.
-      loop: whether a call makes several steps. Otherwise inputs have no axis of steps, and the graph has no loop, which
-        makes it start faster.
-    """
+    """The gradient steps of a call, one after another, compiled for tables and inputs."""
 
     def __init__(
         self,
@@ -195,11 +178,6 @@ class GradientLoop(nn.Cell):
 
         Args:
           inputs: the row indices, int32 (K, B) or (K, T, N), then the inputs `steps`, then the inputs `constants`.
-
-        Returns:
-          The sums of the metrics, in their order. If a metric is watched and there is a loop, they are followed by the
-          number of steps in the sums and by the number of these (0 or 1) that exceeded the limit. With priorities, a
-          pair of this array and the priorities, shaped like the index.
         """
         # When a graph is freed, the compiler keeps more memory for a compiled function than for a method it calls.
         return self.all_steps(inputs)
@@ -280,12 +258,6 @@ class Update:
     The tables are parameters of the compiled graph, so a graph is compiled for one buffer; another buffer causes a
     recompilation, which is reported. Each set of input names has its own graph, and calls of a single step have
     separate graphs. After a batch with weights of rows (`IndexedBatch.valid`), all others have weights, too.
-
-    Args:
-      root: the cell that makes a step.
-      name: name of the compiled function, for messages.
-      fields: names of the row fields that a step reads; a tree of fields (an observation with several leaves) has one
-        name.
     """
 
     def __init__(self, root: GradientStep, name: str, fields: Sequence[str]) -> None:
@@ -305,11 +277,6 @@ class Update:
 
         Metrics are means over the steps made, including a step that a watched metric stopped. Metrics in `counts` are
         means over the steps that have them, and are left out if no step does.
-
-        Args:
-          batch: the rows.
-          inputs: the other inputs of the steps.
-          before: is called once the steps are compiled, before the first one; None: they are compiled by the call.
         """
         if batch.successor is not None:
             inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
@@ -386,11 +353,6 @@ class LearnGuard:
     With ``stop``, a metric that is not finite ends the run. With ``skip``, the call is undone as if it had never been
     made, even if only a parameter is not finite; each call then costs a copy of the state. After `MAX_SKIPS_IN_A_ROW`
     undone calls in a row, the run ends nevertheless.
-
-    Args:
-      name: name of the policy, for messages.
-      on_nan: "stop" or "skip".
-      policy: the policy whose parameters are checked and whose state is restored.
     """
 
     def __init__(self, name: str, on_nan: str, policy: Stateful) -> None:
@@ -405,15 +367,7 @@ class LearnGuard:
         return self._policy.state_dict() if self._skips else None
 
     def checked(self, output: LearnOutput, batch: IndexedBatch, before: StateDict | None) -> LearnOutput:
-        """Returns the output of a call; in skip mode an undone call has the metric `skipped` = 1 and 0 steps.
-
-        Args:
-          output: output of the call.
-          batch: batch of the call, for the error.
-          before: result of `state` before the call.
-        Raises:
-          NonFiniteError: if the run has to end, see above; it contains the rows of the batch and the metrics.
-        """
+        """Returns the output of a call; in skip mode an undone call has the metric `skipped` = 1 and 0 steps."""
         metrics = output.metrics
         bad = (f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value))
         found = next(bad, None)

@@ -155,7 +155,6 @@ class QNetwork(Composed, compositions.QNetwork):
         """The memory (B, S) after sequences.
 
         Args:
-          obs, rows: as in `unroll`.
           counted: float32 (T, B), 0 where an observation is left out, else 1.
         """
         return self.memory.take_in(self.encoder(as_rows(obs)), rows, counted)
@@ -249,10 +248,6 @@ class CriticEnsemble(nn.Cell):
     """N independent critics, whose values are stacked: float32 (N, ...).
 
     The critics are the attributes ``q1``, ``q2``, ... Their dropouts get one seed, and each drops other numbers.
-
-    Args:
-      count: number of critics, N.
-      kind: class of the critics, `ActionValue`, `ActionQuantiles` or `QNetwork`.
     """
 
     def __init__(

@@ -15,10 +15,6 @@ class RandomShift(nn.Cell):
     https://arxiv.org/abs/2107.09645, section 3.1).
 
         x'[c, i, j] = x[c, clip(i + s_0, 0, H - 1), clip(j + s_1, 0, W - 1)],   s_0, s_1 in -pixels, ..., pixels
-
-    Args:
-      leaves: the observation's leaves, of which images are moved; all images of an observation move together.
-      pixels: largest shift.
     """
 
     def __init__(self, leaves: Sequence[Leaf], pixels: int) -> None:
@@ -39,7 +35,6 @@ class RandomShift(nn.Cell):
 
         Args:
           shift: numbers of `draw`, int32 (B, 4).
-          first: place of s_0 among them: 0 for the observation, 2 for the successor.
         """
         made: Any = ()
         for k in range(len(self.sizes)):

@@ -79,11 +79,7 @@ class OneHot(Composed, compositions.OneHot):
 
 class ActionNumbers(nn.Cell):
     """Actions in the policy's units as numbers, float32 ``(B, out_features)``: joined one-hot vectors of choices, then
-    the numbers of a Box or composite action as they are.
-
-    Args:
-      space: description of the action space.
-    """
+    the numbers of a Box or composite action as they are."""
 
     def __init__(self, space: Mapping[str, Any]) -> None:
         super().__init__()
@@ -111,11 +107,7 @@ def layers_of(shape: Sequence[int], model: Any) -> Sequence[Sequence[int]]:
 
 
 def _sizes(shape: Sequence[int], layers: Sequence[Sequence[int]]) -> list[tuple[int, int, int]]:
-    """Channels, height and width before the first convolution and after each of them.
-
-    Raises:
-      SpaceError: if a convolution leaves no pixel.
-    """
+    """Channels, height and width before the first convolution and after each of them."""
     channels, height, width = shape
     sizes = [(channels, height, width)]
     for filters, kernel, stride in layers:
@@ -231,9 +223,7 @@ class ImageDecoder(nn.Cell):
     bias alone.
 
     Args:
-      features: number F of features.
       shape: shape ``(C, H, W)`` of the images.
-      layers: channels, kernel size and stride of each convolution of that `ConvNet`.
     """
 
     def __init__(
@@ -287,11 +277,7 @@ class ObsEncoder(Composed, compositions.ObsEncoder):
     own, as images have within their encoder, and the results are joined. An action mask is not a feature.
 
     Args:
-      name: name of the encoded observation among the row fields.
       whitened: whether vectors and images are given as float32 with zero mean and unit variance, and need no scaling.
-
-    Attributes:
-      fields: names of the row fields of the leaves.
     """
 
     def __init__(
@@ -352,9 +338,6 @@ class OwnEncoder(Composed, compositions.OwnEncoder):
     for the leaves of an observation, ``(B, ...)`` each, without action masks. If it also has a method `host()`, which
     returns the same function of NumPy arrays, or consists of known layers (see `traced`), the policy can act without a
     graph.
-
-    Raises:
-      CodeError: if the class is not found, is not a cell, or violates this interface, or if its code fails.
     """
 
     def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:

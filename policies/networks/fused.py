@@ -25,11 +25,8 @@ from minding.policies.networks.team_networks import MonotonicMixer
 
 @functools.cache
 def fused_linear(activation: str) -> Any:
-    """The primitive ``(x, weight, bias) -> activation(x W^T + b)`` with its gradient; see `Linear` for the shapes.
-
-    Args:
-      activation: 'none', 'relu' or 'tanh'; 'scalar' means no activation and the result shape of a `ScalarLinear`.
-    """
+    """The primitive ``(x, weight, bias) -> activation(x W^T + b)`` with its gradient; see `Linear` for the
+    shapes."""
     # MindSpore distinguishes primitives by name, so the scalar kernel is the kernel without activation under another
     # name.
     name, scalar = f"linear_{activation}", activation == "scalar"
@@ -49,11 +46,7 @@ def fused_linear(activation: str) -> Any:
 
 @functools.cache
 def fused_norm(activation: str) -> Any:
-    """The primitive ``(x, weight, bias) -> activation(normalized x)`` with its gradient; see `LayerNorm`.
-
-    Args:
-      activation: 'none', 'relu' or 'tanh'.
-    """
+    """The primitive ``(x, weight, bias) -> activation(normalized x)`` with its gradient; see `LayerNorm`."""
     slopes_of = kernel(f"norm_{activation}_gradient", lambda dout, out, x, weight: (x, weight, weight), 3)
 
     def gradient(x, weight, bias, out, dout):
@@ -70,9 +63,6 @@ def fused_relu_then(name: str) -> Any:
     For x ``(B, I)``, weight ``(H, I)``, bias ``(H,)``, W ``(O, H)`` and c ``(O,)`` the results are ``(B, O)``, or
     ``(B,)`` for a `ScalarLinear`, and ``(B, H)``. Large products of the gradient skip the numbers that the ReLU set to
     0, see docs/kernels.md.
-
-    Args:
-      name: name of the head's fused form, see `fused_linear`.
     """
     name, scalar = f"relu_then_{name}", name == "scalar"
     input_gradient = kernel(
@@ -105,11 +95,6 @@ def fused_convolution(stride: int, padding: int, place: str, activation: str) ->
 
     Between convolutions channels are last. The images of an observation, uint8 or float32 ``(B, C, H, W)``, have no
     gradient; a result that leaves the convolutions is ``(B, O, H, W)``.
-
-    Args:
-      stride, padding: step and zero border of the convolution, in pixels.
-      place: 'first', 'middle', 'last' or 'only' of the convolutions that follow each other.
-      activation: 'none' or 'relu'.
     """
     first, last = place in ("first", "only"), place in ("last", "only")
     geometry = ms.Tensor(np.array([stride, padding, not first, not last, activation == "relu"], np.int32))
@@ -151,12 +136,6 @@ def fused_transposed_convolution(size: tuple[int, int], stride: int, place: str,
 
     Between convolutions channels are last; the first takes ``(B, O, rows, columns)``, and the last returns
     ``(B, C, H, W)``.
-
-    Args:
-      size: height and width of the result.
-      stride: step of the convolution, in pixels.
-      place: 'first', 'middle', 'last' or 'only' of the convolutions that follow each other.
-      activation: 'none' or 'relu'.
     """
     first, last = place in ("first", "only"), place in ("last", "only")
     geometry = ms.Tensor(np.array([stride, 0, not last, not first, activation == "relu"], np.int32))

@@ -23,11 +23,7 @@ from minding.policies.ops import distributions
 
 class ActionMask(nn.Cell):
     """Logits or values ``(B, A)``, replaced by `ILLEGAL` where the observation's mask forbids the action (Huang and
-    Ontanon, 2020, https://arxiv.org/abs/2006.14171, section 3); no gradient flows to the scores of illegal actions.
-
-    Args:
-      place: index of the mask among the leaves of the observation.
-    """
+    Ontanon, 2020, https://arxiv.org/abs/2006.14171, section 3); no gradient flows to the scores of illegal actions."""
 
     def __init__(self, place: int) -> None:
         super().__init__()
@@ -197,11 +193,7 @@ def make_action_head(
     gain: float | None = 0.01,
     log_std: float = 0.0,
 ) -> nn.Cell:
-    """The head that fits an action space description: discrete, multi_discrete, box or composite.
-
-    Raises:
-      SpaceError: for any other kind.
-    """
+    """The head that fits an action space description: discrete, multi_discrete, box or composite."""
     kind = space["kind"]
     if kind == "discrete":
         return CategoricalHead(features, space["n"], gain, rng)

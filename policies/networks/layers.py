@@ -130,15 +130,7 @@ def host_of(part: Any) -> Any:
 
 
 class Linear(nn.Cell):
-    """y = x W^T + b for x ``(B, in)``.
-
-    Args:
-      in_features, out_features: sizes.
-      gain: orthogonal initial weights with this gain and zero bias; None: uniform in +-1/sqrt(in_features).
-
-    Attributes:
-      kernel: name of the fused form, see `networks.fused`.
-    """
+    """y = x W^T + b for x ``(B, in)``."""
 
     kernel = "none"
 
@@ -258,10 +250,6 @@ class Dropout(nn.Cell):
 
     The numbers that decide are a hash of their positions in one stream of 2^32 numbers; ``seed``, int32 (1,), is the
     position of the first one. So the same seed drops the same numbers, in every process and with kernels as without.
-
-    Args:
-      rate: share of the numbers that are dropped, in (0, 1), rounded to a multiple of 2^-32.
-      number: number of the layer among those that get the same seed; each has its own part of the stream.
     """
 
     def __init__(self, rate: float, number: int = 0) -> None:
@@ -308,16 +296,7 @@ def _int32(bits: int) -> ms.Tensor:
 class MLP(Composed):
     """Linear layers with an activation after each and, with `norm` 'layer', a `LayerNorm` before each activation. With
     a dropout rate, a `Dropout` follows each linear layer (Hiraoka et al., 2021, https://arxiv.org/abs/2110.02034,
-    section 3); the layers then also take its seed, int32 (1,).
-
-    Args:
-      in_features: size of the input.
-      hidden: sizes of the layers; an empty sequence gives the identity.
-      activation: name of the activation, one of `ACTIVATIONS`.
-      gain: gain of the initial weights, see `Linear`.
-      norm: 'none' or 'layer'.
-      dropout: the dropout rate.
-    """
+    section 3); the layers then also take its seed, int32 (1,)."""
 
     layer_class: Callable[..., nn.Cell] = Linear
 
@@ -348,14 +327,8 @@ class MLP(Composed):
     def of(
         cls, in_features: int, model: Any, gain: float | None, rng: np.random.Generator, *, acts: bool = False
     ) -> MLP | ResidualMLP:
-        """The hidden layers that the section `policy.model` configures, a `ResidualMLP` if ``model.block`` says so.
-
-        Args:
-          in_features: size of the input.
-          gain: gain of the initial weights, see `Linear`.
-          acts: whether the layers belong to an actor, which has no dropout, and no normalization if ``model.norm`` is
-            'critics'.
-        """
+        """The hidden layers that the section `policy.model` configures, a `ResidualMLP` if ``model.block`` says
+        so."""
         if model.get("block", "plain") == "residual":
             return ResidualMLP(in_features, model.hidden, model.activation, gain, rng)
         norm = model.norm
@@ -404,11 +377,6 @@ class ResidualMLP(Composed, compositions.ResidualMLP):
         h_0 = W x + b
         h_k = h_{k-1} + W_k' activation(W_k LayerNorm(h_{k-1}) + b_k) + b_k',   k = 1 .. n
         y = LayerNorm(h_n)
-
-    Args:
-      in_features: size of the input.
-      hidden: the width of each block, n equal numbers; W_k has four times as many units.
-      activation, gain: see `MLP`.
     """
 
     def __init__(

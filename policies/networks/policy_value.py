@@ -21,11 +21,7 @@ from minding.policies.networks.layers import MLP, Composed, Linear, TanhLinear
 
 
 def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
-    """Index and leaf of the planes of a board, float32 ``(C, H, W)``, in an observation.
-
-    Raises:
-      SpaceError: if the observation has no such leaf, or has further leaves besides the mask.
-    """
+    """Index and leaf of the planes of a board, float32 ``(C, H, W)``, in an observation."""
     leaves = observation_leaves(space)
     seen = [(place, leaf) for place, leaf in enumerate(leaves) if not leaf.is_mask]
     if len(seen) == 1 and seen[0][1].space["kind"] == "box" and len(seen[0][1].space["shape"]) == 3:
@@ -37,12 +33,7 @@ def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
 
 
 class Convolution(nn.Cell):
-    """A 3x3 convolution over ``(B, C, H, W)``, padded with zeros so that the size stays the same.
-
-    Args:
-      channels, filters: numbers of channels of the input and the output.
-      gain: initial weights are normal with standard deviation ``gain / sqrt(9 * channels)``; initial biases are 0.
-    """
+    """A 3x3 convolution over ``(B, C, H, W)``, padded with zeros so that the size stays the same."""
 
     def __init__(self, channels: int, filters: int, gain: float, rng: np.random.Generator) -> None:
         super().__init__()
@@ -65,12 +56,6 @@ class ResidualTower(nn.Cell):
 
     The tower encodes observations: from the leaves ``(B, ...)``, one of which is the planes, to features
     ``(B, out_features)``.
-
-    Args:
-      channels: number of output channels of each convolution.
-      blocks: number of blocks.
-    Raises:
-      SpaceError: if the space has no unique leaf of planes, see `planes_leaf`.
     """
 
     def __init__(self, space: Mapping[str, Any], channels: int, blocks: int, rng: np.random.Generator) -> None:

@@ -18,16 +18,7 @@ from minding.policies.ops import primitives
 class Memory(Composed):
     """Base of memories. A subclass defines `gates`, `unroll`, ``step(given, rows)``, which returns the new memory rows
     (B, S) from the output of the layer `inputs`, (B, gates D), and the rows (B, S) before the step, and
-    ``features(rows)``, the features (B, D) that belong to memory rows.
-
-    Args:
-      in_features: size of the input features, F.
-      dim: size of the returned features, D.
-      size: number of values in a memory row, S.
-
-    Attributes:
-      gates: number of layers of D units on the input.
-    """
+    ``features(rows)``, the features (B, D) that belong to memory rows."""
 
     gates: int
 
@@ -77,11 +68,7 @@ class Memory(Composed):
 
 
 class Gated(Memory):
-    """Base of memories whose gates depend on the features of the step before; see `Memory`.
-
-    Attributes:
-      gates: number of layers of D units on the input, and also on the memory.
-    """
+    """Base of memories whose gates depend on the features of the step before; see `Memory`."""
 
     def __init__(self, in_features: int, dim: int, size: int, rng: np.random.Generator) -> None:
         super().__init__(in_features, dim, size, rng)
@@ -114,10 +101,6 @@ class GRU(Gated, compositions.GRU):
         h' = (1 - z) n + z h
 
     The memory row is h, which is also the returned features.
-
-    Args:
-      in_features: size of the input features, F.
-      dim: size of h.
     """
 
     gates = 3
@@ -144,10 +127,6 @@ class LSTM(Gated, compositions.LSTM):
     The memory row is h and c joined, and the returned features are h. The forget gate starts with the bias 1
     (Jozefowicz et al., 2015, https://proceedings.mlr.press/v37/jozefowicz15.html); otherwise half of the memory would
     be lost in every step.
-
-    Args:
-      in_features: size of the input features, F.
-      dim: size of h and of c.
     """
 
     gates = 4
@@ -158,12 +137,7 @@ class LSTM(Gated, compositions.LSTM):
 
 
 class GTrXLLayer(nn.Cell):
-    """A layer of a `GTrXL`: attention and two linear layers, each followed by a GRU as a gate.
-
-    Args:
-      dim: units, D.
-      heads: heads of the attention, H; they divide D.
-    """
+    """A layer of a `GTrXL`: attention and two linear layers, each followed by a GRU as a gate."""
 
     def __init__(self, dim: int, heads: int, rng: np.random.Generator) -> None:
         super().__init__()
@@ -189,7 +163,6 @@ class GTrXLLayer(nn.Cell):
           x: the input of the layer, (B, T, D).
           before: the input of the layer in the M steps before, (B, M, D).
           forbidden: float32 (B, T, M + T), `ILLEGAL` where a step does not see another one, else 0.
-          distances: encodings of the distances M to 0, (M + 1, D).
         """
         steps, length, size = x.shape[1], before.shape[1], self.dim
         normed = self.norms[0](ops.Reshape()(ops.Concat(1)((before, x)), (-1, size)))
@@ -226,11 +199,7 @@ class GTrXLLayer(nn.Cell):
 
 def shifted(x, steps, length):
     """Numbers of distances as numbers of steps: (H, B, T, M + 1) -> (H, B, T, M + T), in which row t begins with t
-    zeros (Dai et al., 2019, https://arxiv.org/abs/1901.02860, appendix B).
-
-    Args:
-      steps, length: T and M.
-    """
+    zeros (Dai et al., 2019, https://arxiv.org/abs/1901.02860, appendix B)."""
     if steps == 1:
         return x
     heads, width = x.shape[0], length + steps
@@ -253,11 +222,6 @@ class GTrXL(Memory):
     The features are e_L. A memory row has e_L of the last step, then for each of the last M steps the number 1, or 0
     before the episode, then for each layer its inputs e_{l-1} in these steps. Learning computes all steps of a sequence
     together, and gradients flow through all of them.
-
-    Args:
-      in_features: size of the input features, F.
-      dim: units of each layer, D.
-      layers, heads, length: number of layers, L, of heads, H, and of remembered steps, M.
     """
 
     gates = 1
@@ -337,13 +301,7 @@ def encoded_distances(length: int, dim: int) -> Array:
 
 
 def make_memory(model: Any, in_features: int, rng: np.random.Generator, default: str = "none") -> Memory | None:
-    """The memory that ``model.memory`` names; None for 'none'.
-
-    Args:
-      model: the section `policy.model`.
-      in_features: size of the input features.
-      default: the memory of algorithms without this setting.
-    """
+    """The memory that ``model.memory`` names; None for 'none'."""
     kind = model.get("memory", default)
     if kind == "none":
         return None

@@ -30,13 +30,6 @@ class NoisyLinear(Composed, compositions.NoisyLinear):
 
     The second form computes no noisy weights, so every row can have its own noise. mu is initially uniform in
     +-1/sqrt(in), and sigma is sigma_0/sqrt(in) (section 3.2).
-
-    Args:
-      in_features, out_features: sizes of input and output.
-      sigma: the initial size of the noise, sigma_0.
-
-    Attributes:
-      start: index of the layer's first number in the noise, see `place_noise`.
     """
 
     def __init__(self, in_features: int, out_features: int, sigma: float, rng: np.random.Generator) -> None:
@@ -70,11 +63,7 @@ def place_noise(net: nn.Cell) -> int:
 
 
 class QuantileMean(Composed, compositions.QuantileMean):
-    """The mean of N quantiles: (B, A, N) -> (B, A).
-
-    Args:
-      count: number of quantiles, N.
-    """
+    """The mean of N quantiles: (B, A, N) -> (B, A)."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -83,10 +72,6 @@ class QuantileMean(Composed, compositions.QuantileMean):
 
 class SupportMean(nn.Cell):
     """The mean of categorical distributions over a support: logits (B, A, N) -> (B, A).
-
-    Args:
-      low, high: lowest and highest value of the support.
-      count: number of equally spaced values, N.
 
     Attributes:
       support: the values, float32 (N,).
@@ -109,11 +94,7 @@ class SupportMean(nn.Cell):
 class ReturnDistribution(Composed, compositions.ReturnDistribution):
     """Action values (B, A) as means of N atoms each; with `dueling` every atom is V + A - mean A (Hessel et al., 2018,
     https://arxiv.org/abs/1710.02298, section on Rainbow). Values of actions that the observation's mask forbids are
-    `ILLEGAL`.
-
-    Args:
-      mean: cell from the atoms to the values, such as `QuantileMean`; its `count` is the number of atoms.
-    """
+    `ILLEGAL`."""
 
     shared_outputs = ()
     memory_size = 0
@@ -140,11 +121,7 @@ class ReturnDistribution(Composed, compositions.ReturnDistribution):
 
 class NoisyReturnDistribution(ReturnDistribution, compositions.NoisyReturnDistribution):
     """A `ReturnDistribution` with noise on all weights after the encoder (see `NoisyLinear`), whose initial size is
-    ``model.noisy_sigma``. In acting, the noise is a leaf after the leaves of the observation.
-
-    Attributes:
-      noise_size: number of values in the noise.
-    """
+    ``model.noisy_sigma``. In acting, the noise is a leaf after the leaves of the observation."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, mean: nn.Cell, rng: np.random.Generator) -> None:
         super().__init__(spec, model, mean, rng)

@@ -58,9 +58,6 @@ def team_places(spec: Mapping[str, Any]) -> TeamPlaces:
 def team_parts(obs, places):
     """The parts of a joint observation by name.
 
-    Args:
-      obs: leaves of the joint observation.
-      places: `TeamPlaces`.
     Returns:
       A dict with `own`, the leaves of all agents, (R, M, ...) each; `alive`, float32 (R, M), 1 for agents that act;
       `state`, the leaves of the state, (R, ...) each, empty if learning does not use the state.
@@ -234,9 +231,6 @@ class MonotonicMixer(nn.Cell):
 
     The weights are outputs of hypernetworks, whose input is the state s. W_1 and W_2 each have a hypernetwork with one
     hidden layer, b_1 has a linear layer, and V has a hypernetwork with one hidden layer of E units.
-
-    Args:
-      model: the `model` part of the policy's configuration: `mixer_dim` is E.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -283,10 +277,6 @@ class JointValue(nn.Cell):
         Q(s, u) = MLP([s, f_1(u_1), ..., f_M(u_M)])
 
     The features f_m come from networks of the same form as those that act, with weights of their own: `net`.
-
-    Args:
-      model: the `model` part of the policy's configuration: `joint_hidden` are the hidden layers.
-      features: K, numbers for each agent.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, features: int = 1) -> None:
@@ -376,11 +366,7 @@ class SoftAgentActors(AgentActors):
 
 
 class AgentCritic(nn.Cell):
-    """Value of the observations and actions of agents for one of them: float32 (B,).
-
-    Args:
-      seen: numbers of the agents whose observations and actions the critic takes.
-    """
+    """Value of the observations and actions of agents for one of them: float32 (B,)."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, seen: tuple[int, ...]) -> None:
         super().__init__()
@@ -405,12 +391,7 @@ class AgentCritic(nn.Cell):
 
 
 class AgentCritics(nn.Cell):
-    """N `AgentCritic` for each of the M agents.
-
-    Args:
-      central: whether each critic sees all agents, or only its own.
-      n_critics: N.
-    """
+    """N `AgentCritic` for each of the M agents."""
 
     def __init__(
         self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, central: bool, n_critics: int = 1
@@ -435,7 +416,6 @@ class AgentCritics(nn.Cell):
         Args:
           actions, own: actions of all agents, float32 (B, M, A).
           leaves: leaves of all agents' observations, (B, M, ...) each.
-          count: number of critics to use, the first N.
         """
         made: Any = ()
         for k in range(count * self.agents):

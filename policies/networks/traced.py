@@ -22,11 +22,7 @@ from minding.policies.acting import arrays, numpy_encoders, numpy_layers
 
 
 def traced_form(cell: Any, count: int) -> numpy_encoders.Steps:
-    """The NumPy form of an encoder that takes `count` leaves.
-
-    Raises:
-      AttributeError: if it does anything else than described above, with the reason.
-    """
+    """The NumPy form of an encoder that takes `count` leaves."""
     steps: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
     try:
         result = type(cell).construct(_Self(cell), tuple(_Value(steps, k - count) for k in range(count)))

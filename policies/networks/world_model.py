@@ -265,12 +265,8 @@ class WorldActor(Composed, compositions.WorldActor):
         """The states of sequences.
 
         Args:
-          seen: features of T + 1 observations of B sequences, (T B + B, F), ordered by time.
           action: actions taken after all observations but the last, as rows (T B, A).
           first: memory (B, D + S C + A) before the first observations.
-          number: uniform numbers (T B + B, S).
-        Returns:
-          (h, z, probabilities of the latents) of T B + B states.
         """
         if self.is_full:
             return self.unroll_by_steps(seen, action, first, number)
@@ -453,8 +449,7 @@ def _own_decoder(leaf: Leaf, features: int, model: Any, rng: np.random.Generator
 
 class Predictions(nn.Cell):
     """All predictions of a world model: the next latents from h alone; the observation, the reward and the continuation
-    of the episode from states.
-    """
+    of the episode from states."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()

@@ -26,11 +26,6 @@ def advantage_loss(log_prob, entropy, value, batch, cfg):
       entropy: entropy by the current network, float32 (B,) or scalar.
       batch: by name `log_prob` (of the acting policy), `advantage`, `return` and, if some rows do not count, `valid`,
         each float32 (B,).
-      cfg: configuration with `value_weight` (c_v) and `entropy_weight` (c_e).
-
-    Returns:
-      `ADVANTAGE_METRICS`, scalars. The KL estimate is ``mean[(r - 1) - log r]``
-      (http://joschu.net/blog/kl-approx.html).
     """
     actor_loss = policy_loss(log_prob, batch["advantage"], batch)
     value_loss = 0.5 * row_mean(ops.square(value - batch["return"]), batch)
@@ -43,11 +38,7 @@ def advantage_loss(log_prob, entropy, value, batch, cfg):
 
 class AdvantageLoss(nn.Cell):
     """`advantage_loss`; on CPU one kernel, and another for the gradient with respect to log-probability, entropy and
-    value. The kernels compute sums in a fixed order.
-
-    Args:
-      learn: configuration with `value_weight` and `entropy_weight`.
-    """
+    value. The kernels compute sums in a fixed order."""
 
     def __init__(self, learn: Mapping[str, Any]) -> None:
         super().__init__()

@@ -97,7 +97,6 @@ def quantile_huber(quantiles, levels, target, kappa):
       quantiles: float32 (B, N), with gradient.
       levels: float32 (N,) or (B, N), tau of each quantile.
       target: float32 (B, M), samples or equally likely atoms; no gradient flows into them.
-      kappa: Python number above 0.
 
     Returns:
       float32 (B,).
@@ -114,11 +113,7 @@ def quantile_huber(quantiles, levels, target, kappa):
 
 class QuantileLoss(nn.Cell):
     """Quantile Huber loss between the quantiles of chosen actions and the target's, see `quantile_huber`; on CPU one
-    kernel computes all pairs.
-
-    Args:
-      kappa: Python number above 0.
-    """
+    kernel computes all pairs."""
 
     def __init__(self, kappa: float) -> None:
         super().__init__()

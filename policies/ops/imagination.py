@@ -81,7 +81,6 @@ def divergence(p, q, choices):
 
     Args:
       p, q: float32 (B S, C), probabilities, none of them 0.
-      choices: number of choices, S.
     """
     each = ops.ReduceSum()(p * (ops.Log()(p) - ops.Log()(q)), -1)
     return ops.ReduceSum()(ops.Reshape()(each, (-1, choices)), -1)
@@ -93,9 +92,8 @@ def balanced(posterior, prior, choices, free):
         L_dyn = max(f, KL(sg(q) || p)),   L_rep = max(f, KL(q || sg(p)))
 
     Args:
-      posterior, prior: probabilities q and p, shaped as in `divergence`.
-      choices: number of choices, S.
       free: f, divergence in nats below which nothing is trained.
+
     Returns:
       (L_dyn, L_rep, the divergence without gradient), float32 (B,) each.
     """
@@ -164,7 +162,6 @@ def percentiles(x, shares):
 
     Args:
       x: float32 (B,).
-      shares: the P percentiles as numbers in [0, 1].
     """
     ordered, last = ops.Sort()(x)[0], x.shape[0] - 1
     made: Any = ()
@@ -185,7 +182,6 @@ def running_range(before, low_high, decay):
     Args:
       before: float32 (3,), the sums before the update.
       low_high: float32 (2,), the two percentiles.
-      decay: a Python number in [0, 1).
     """
     both = ops.Concat(0)((low_high, ops.OnesLike()(primitives.part(low_high, 0, 1))))
     return decay * before + (1.0 - decay) * both

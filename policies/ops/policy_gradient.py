@@ -34,10 +34,6 @@ def policy_loss(log_prob, advantage, batch):
     Args:
       log_prob: log-probability under the current policy, float32 (B,).
       advantage: advantage of the action over the expected value, float32 (B,); no gradient flows through it.
-      batch: the batch, see `row_mean`.
-
-    Returns:
-      The loss, a scalar.
     """
     return -row_mean(ops.stop_gradient(advantage) * log_prob, batch)
 
@@ -51,11 +47,6 @@ def clipped_surrogate(log_prob, batch, counted, clip):
       log_prob: log-probability by the current network, float32 (B,).
       batch: by name `log_prob`, the old log-probability, and `advantage`, float32 (B,) each.
       counted: by name `valid`, float32 (B,), if some rows do not count; see `row_mean`.
-      clip: e, a Python number.
-
-    Returns:
-      (loss, KL estimate, share of the rows whose ratio is clipped), scalars. The KL estimate is
-      ``mean[(r - 1) - log r]`` (http://joschu.net/blog/kl-approx.html).
     """
     advantage = batch["advantage"]
     log_ratio = log_prob - batch["log_prob"]
@@ -70,9 +61,6 @@ class FusedSurrogate(nn.Cell):
 
     Sums are computed in a fixed order. Where the plain form multiplies an infinite ratio by the slope 0 of the clipped
     objective, which gives NaN, the gradient is 0.
-
-    Args:
-      cfg: configuration with `clip_ratio`, `value_clip`, `value_weight` and `entropy_weight`.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:

@@ -105,7 +105,6 @@ def one_step(batch, value):
 
     Args:
       batch: by name `reward`, `discount` (gamma^k) and `terminated`, float32 (B,) each.
-      value: v.
     """
     reward, decay = batch["reward"], batch["discount"] * (1.0 - batch["terminated"])
     if value.ndim == 2:
@@ -248,8 +247,6 @@ def vtrace(ratio, td_error, decay, rho_bar, c_bar):
       ratio: float32 (T, N), pi(a_t|s_t) / mu(a_t|s_t) of the learned policy pi and the acting policy mu.
       td_error: float32 (T, N), td_t = r_t + gamma * (1 - terminated_t) * V(s'_t) - V(s_t), s'_t the true successor.
       decay: float32 (T, N), gamma * lambda, and 0 where row t + 1 does not continue the trajectory.
-      rho_bar, c_bar: bounds of the ratios: rho_bar determines which policy's value is learned, c_bar how far errors
-        propagate.
 
     Returns:
       (v_t - V(s_t), A_t), each float32 (T, N). Gradients flow through the arguments: stop them beforehand.

@@ -34,15 +34,7 @@ from minding.policies.rewards.recorded_reward import RecordedReward, RecordedSte
 
 
 class ShapedReward(nn.Cell):
-    """f(s, a, s'), float32 (B,), of the fields `AIRL.fields` in their order.
-
-    Args:
-      spec: description of the environment's spaces.
-      model: settings of the encoders.
-      cfg: the section `policy.other.airl`.
-      gamma: discount factor.
-      rng: random generator for the initial weights.
-    """
+    """f(s, a, s'), float32 (B,), of the fields `AIRL.fields` in their order."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, cfg: Any, gamma: float, rng: np.random.Generator) -> None:
         super().__init__()
@@ -92,13 +84,8 @@ class AIRL(RecordedReward):
     """Rewards what distinguishes an expert's data from the agent's steps, apart from the policy itself.
 
     Args:
-      cfg: the compiled configuration; it uses ``policy.other.airl``, ``policy.learn.gamma`` and, for the encoders,
-        ``policy.model``.
-      dataset: the expert's recorded steps.
       log_prob: function of observations and actions in the policy's units, ``(B, ...)`` each, that returns their
         log-probability under the present policy, float32 (B,).
-    Raises:
-      DataError: if the data do not have the observations or actions of the environment.
     """
 
     name = "airl"

@@ -28,17 +28,7 @@ BOUND = 5.0
 
 
 class LearnedReward:
-    """Base of reward models. A subclass defines `name`, `fields`, `make_root` and `reward`.
-
-    Args:
-      cfg: the compiled configuration; it uses ``policy.other.<name>`` and, for the encoders, ``policy.model``.
-
-    Attributes:
-      name: name of the model, of its section of settings and of its metrics.
-      fields: the row fields that it learns from: ``obs``, ``action``, ``next_obs`` (the true successor) and
-        ``terminated``.
-      root: the cell that makes a gradient step.
-    """
+    """Base of reward models. A subclass defines `name`, `fields`, `make_root` and `reward`."""
 
     name: ClassVar[str]
     fields: ClassVar[tuple[str, ...]]
@@ -63,18 +53,12 @@ class LearnedReward:
 
         Args:
           data: the fields of all rows, ``(T * N, ...)`` by name, which may be changed.
-          rows: the numbers of the rows that are steps.
-          rollout: the rollout.
         """
         raise NotImplementedError
 
     @flush_denormals
     def estimate(self, rollout: Rollout) -> RewardEstimate:
-        """Rewards of the steps of a rollout, from the model before it learns from them; then it learns.
-
-        Raises:
-          NonFiniteError: if an observation or a reward is NaN or infinite.
-        """
+        """Rewards of the steps of a rollout, from the model before it learns from them; then it learns."""
         rows = np.flatnonzero(rollout.transitions().reshape(-1))
         if not len(rows):
             return RewardEstimate(np.zeros(rollout.shape, np.float32), {})

@@ -36,14 +36,7 @@ _EPSILON = 1e-8
 
 
 class Discriminator(nn.Cell):
-    """f(s, a): float32 (B,), above 0 for steps that look like the expert's.
-
-    Args:
-      spec: description of the environment's spaces.
-      model: settings of the encoders.
-      hidden: sizes of the hidden layers.
-      rng: random generator for the initial weights.
-    """
+    """f(s, a): float32 (B,), above 0 for steps that look like the expert's."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, hidden: list[int], rng: np.random.Generator) -> None:
         super().__init__()
@@ -65,12 +58,7 @@ class Discriminator(nn.Cell):
 
 
 class GAILCell(RecordedStep):
-    """Root cell: the discriminator and its optimizer. The first half of a minibatch are the expert's steps.
-
-    Args:
-      net: the discriminator.
-      cfg: the section `policy.other.gail`.
-    """
+    """Root cell: the discriminator and its optimizer. The first half of a minibatch are the expert's steps."""
 
     metrics = ("gail_loss", "gail_expert", "gail_agent")
 

@@ -28,14 +28,7 @@ from minding.policies.rewards.novelty import Features, NoveltyReward, NoveltySte
 
 
 class ICMCell(NoveltyStep):
-    """Root cell: features, forward and inverse model, and their optimizer.
-
-    Args:
-      spec: description of the environment's spaces.
-      model: settings of the encoders.
-      cfg: the section `policy.other.icm`.
-      rng: random generator for the initial weights.
-    """
+    """Root cell: features, forward and inverse model, and their optimizer."""
 
     metrics = ("icm_loss", "icm_forward", "icm_inverse")
 

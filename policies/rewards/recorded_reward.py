@@ -32,12 +32,7 @@ _EPSILON = 1e-8
 
 class RecordedStep(NetworkStep):
     """Base of the root cells: a network and its optimizer. A subclass defines `loss`; the first of its metrics is the
-    loss.
-
-    Args:
-      net: the network; its `construct` takes the fields of rows, see `RecordedReward`.
-      cfg: the section of settings of the model.
-    """
+    loss."""
 
     def __init__(self, net: nn.Cell, cfg: Any) -> None:
         super().__init__(net, {"net": Group(params=net.trainable_params(), rate=cfg.learning_rate)})
@@ -57,8 +52,6 @@ def told_apart(logit):
 
     Args:
       logit: float32 (2B,).
-    Returns:
-      The cross-entropy, and the shares of the expert's and of the agent's steps that are recognized, scalars.
     """
     half = logit.shape[0] // 2
     expert, agent = primitives.part(logit, 0, half), primitives.part(logit, half, half)
@@ -86,12 +79,6 @@ class RecordedReward(LearnedReward):
     """Base of models with recorded data. A subclass defines `name`, `fields`, `make_root` and `reward`.
 
     The network of the root cell is called with one array per row field, in the order of the layout.
-
-    Args:
-      cfg: the compiled configuration; it uses ``policy.other.<name>`` and, for the encoders, ``policy.model``.
-      dataset: the recorded steps.
-    Raises:
-      DataError: if the data do not have the observations or actions of the environment.
     """
 
     def __init__(self, cfg: Any, dataset: Dataset) -> None:
@@ -118,11 +105,7 @@ class RecordedReward(LearnedReward):
         return output
 
     def check_finite(self, reward: Array) -> None:
-        """Refuses rewards that are NaN or infinite.
-
-        Raises:
-          NonFiniteError: names the settings and commands that may help.
-        """
+        """Refuses rewards that are NaN or infinite."""
         if not np.isfinite(reward).all():
             raise NonFiniteError(
                 f"{self.name}: a reward is NaN or infinite: look at the observations (`minding check-env`), or lower "
@@ -162,11 +145,7 @@ class RecordedReward(LearnedReward):
         return {**super().state_dict(), "data": self._digest}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Writes saved values in place, so that the compiled graph uses them.
-
-        Raises:
-          CheckpointError: if the run learned from other data.
-        """
+        """Writes saved values in place, so that the compiled graph uses them."""
         if state["data"] != self._digest:
             raise CheckpointError(
                 f"{self.name}: the run learned from other recorded data: give the folder that it started with"

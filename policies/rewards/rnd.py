@@ -20,14 +20,7 @@ from minding.policies.rewards.novelty import Features, NoveltyReward, NoveltySte
 
 
 class RNDCell(NoveltyStep):
-    """Root cell: the predictor, the random target network, and the optimizer of the predictor.
-
-    Args:
-      space: description of the observation space.
-      model: settings of the encoders.
-      cfg: the section `policy.other.rnd`.
-      rng: random generator for the initial weights.
-    """
+    """Root cell: the predictor, the random target network, and the optimizer of the predictor."""
 
     metrics = ("rnd_loss",)
 

@@ -57,12 +57,7 @@ class StateReward(nn.Cell):
 
 class TREXCell(RecordedStep):
     """Root cell: the reward and its optimizer. A minibatch has the rows of the parts of worse episodes, then those of
-    the better ones, `length` rows each, of which `within` counts.
-
-    Args:
-      net: the reward.
-      cfg: the section `policy.other.trex`.
-    """
+    the better ones, `length` rows each, of which `within` counts."""
 
     metrics = ("trex_loss", "trex_accuracy")
 

@@ -131,12 +131,8 @@ _NEAREST = {
 
 
 def setting_hint(name: str, known: Container[str]) -> str:
-    """The setting that replaces another library's, as ``; in minding it is ...``; an empty string if there is none.
-
-    Args:
-      name: the last word of the key.
-      known: the paths of all settings.
-    """
+    """The setting that replaces another library's, as ``; in minding it is ...``; an empty string if there is
+    none."""
     for answer in SETTINGS.get(name.lower(), ()):
         key, _, remark = answer.partition(": ")
         if key in known:
@@ -145,12 +141,7 @@ def setting_hint(name: str, known: Container[str]) -> str:
 
 
 def relative(name: str, known: Iterable[str]) -> str:
-    """The counterpart of another library's algorithm, as ``; did you mean ...``; empty for an unknown one.
-
-    Args:
-      name: as another library or a paper spells it, such as 'TD3+BC', 'td3bc' or 'DiscreteCQL'.
-      known: the names of all algorithms here, in small letters with underscores between words.
-    """
+    """The counterpart of another library's algorithm, as ``; did you mean ...``; empty for an unknown one."""
     if name in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
         return "; the observation decides the network: give an algorithm, such as 'ppo'"
     bare = "".join(letter for letter in name.lower() if letter.isalnum())

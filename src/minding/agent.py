@@ -52,16 +52,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class _Origin:
-    """What an agent begins with.
-
-    Attributes:
-      length, learn: the run's length and the section `learn` of the settings, which calls of `learn` change.
-      share: the share of the learning rates with which a loaded policy continues.
-      check_reach: refuses to learn with settings of somebody else that reach out of the run; None if not loaded.
-      saved: the folder that `save` wrote, from which the policy starts.
-      clock: the clock at which it was saved; None if the folder does not say it.
-      eps: the share of random actions there.
-    """
+    """What an agent begins with."""
 
     length: int
     learn: Mapping[str, Any]
@@ -74,16 +65,7 @@ class _Origin:
 
 @dataclasses.dataclass
 class _Run:
-    """The run of an agent: not begun, a session in progress, or the checkpoint from which the next one continues.
-
-    Attributes:
-      folder: the run folder.
-      saved: the clock of the checkpoint.
-      resume: the checkpoint, as in `Task.start`.
-      asked: the step to which calls of `learn` were to learn.
-      session: the session in progress.
-      end_session: ends the last session, as does the program that drops the agent.
-    """
+    """The run of an agent: not begun, a session in progress, or the checkpoint from which the next one continues."""
 
     folder: RunDir | None = None
     saved: int | None = None

@@ -85,9 +85,6 @@ class Serving:
     """A worker that gets messages from calls and returns answers to them.
 
     MindSpore belongs to one thread, but calls of an actor arrive in several: the worker has a separate thread.
-
-    Args:
-      shapes: shape and dtype of each weight by name.
     """
 
     def __init__(self, shapes: Shapes) -> None:
@@ -147,11 +144,7 @@ class Serving:
 
 
 class PlacedWeights:
-    """A `WeightReader` of versions that arrive with each request, in one or several objects (see `RayStore`).
-
-    Args:
-      shapes: shape and dtype of each weight by name.
-    """
+    """A `WeightReader` of versions that arrive with each request, in one or several objects (see `RayStore`)."""
 
     def __init__(self, shapes: Shapes) -> None:
         self._shapes = shapes
@@ -166,12 +159,7 @@ class PlacedWeights:
 
 
 class ActorPort:
-    """A `Port` of an actor that is found by its name.
-
-    Attributes:
-      name: name of the actor, in the namespace of the run.
-      askers: number of workers that ask, each of which may wait for an answer.
-    """
+    """A `Port` of an actor that is found by its name."""
 
     def __init__(self, name: str, askers: int) -> None:
         self.name, self.askers = name, askers

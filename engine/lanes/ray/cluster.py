@@ -39,15 +39,7 @@ _QUIET = {"log_to_driver": False, "configure_logging": False}
 
 
 def check_ray(address: str, insecure: bool = False) -> None:
-    """Refuses a cluster that this machine cannot use, without importing Ray.
-
-    Args:
-      address: ``local``, or HOST:PORT of a cluster.
-      insecure: whether a cluster may be used without a token.
-    Raises:
-      MissingExtraError: Ray is not installed.
-      ConfigError: Ray is too old, the token is missing, or nothing answers at the address.
-    """
+    """Refuses a cluster that this machine cannot use, without importing Ray."""
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
@@ -119,12 +111,7 @@ def has_token() -> bool:
 
 
 class JoinedCluster:
-    """A cluster that the user started.
-
-    Args:
-      address: HOST:PORT.
-      insecure: whether to join without a token.
-    """
+    """A cluster that the user started."""
 
     def __init__(self, address: str, insecure: bool) -> None:
         self._address = address
@@ -170,11 +157,7 @@ class LocalCluster:
         self._closing = contextlib.ExitStack()
 
     def start(self) -> Any:
-        """Starts the cluster; returns the module `ray`.
-
-        Raises:
-          ConfigError: the program imported Ray earlier, or something listens on other addresses.
-        """
+        """Starts the cluster; returns the module `ray`."""
         check_ray(LOCAL)
         _stay_within_this_machine()
         with contextlib.ExitStack() as held:
@@ -261,11 +244,7 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 
 def _stay_within_this_machine() -> None:
-    """Makes Ray listen on the loopback address only, instead of all addresses of the machine.
-
-    Raises:
-      ConfigError: the program imported Ray earlier; Ray reads this setting at its import.
-    """
+    """Makes Ray listen on the loopback address only, instead of all addresses of the machine."""
     if _ON_ALL_ADDRESSES in os.environ:
         return
     if "ray" in sys.modules:

@@ -17,11 +17,7 @@ _kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def pack(folder: Path) -> bytes:
-    """The files of a folder as a zip archive, without hidden files and compiled code.
-
-    Raises:
-      ConfigError: it is not a folder, has no modules, or is too large.
-    """
+    """The files of a folder as a zip archive, without hidden files and compiled code."""
     if not folder.is_dir():
         raise ConfigError(f"lanes.code={str(folder)!r}: expected a folder with modules, as an entry of sys.path")
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_wanted(path.relative_to(folder))]

@@ -41,15 +41,7 @@ _lost: list[Guard] = []
 
 
 class Guard:
-    """The module `ray` of a run, whose calls end if a process is lost.
-
-    Args:
-      ray: the module, connected to a cluster.
-      advice: what to do if the cluster is lost, for the message.
-
-    Attributes:
-      on_leave: called at the end of the process if the cluster was lost, after its last output.
-    """
+    """The module `ray` of a run, whose calls end if a process is lost."""
 
     def __init__(self, ray: Any, advice: str) -> None:
         self._ray, self._advice = ray, advice
@@ -81,11 +73,7 @@ class Guard:
         self._holders.add(holder)
 
     def run(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a function of Ray, for at most a minute beyond its own timeout.
-
-        Raises:
-          LaneError: a process of Ray is lost, or it does not return.
-        """
+        """Calls a function of Ray, for at most a minute beyond its own timeout."""
         # `put` and others of this object call this method themselves.
         assert getattr(call, "func", None) != self.run, f"{call}: call it without run()"
         deadline = time.monotonic() + _LIMIT + (kwargs.get("timeout") or 0.0)

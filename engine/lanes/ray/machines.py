@@ -38,9 +38,6 @@ class Places:
     Ray notices the death of a machine only after some 15 s, and until then tries to start actors there. Once a machine
     was lost, or if there are fewer CPUs than workers from the start, a worker for which no CPU is free shares those of
     another machine.
-
-    Attributes:
-      scarce: whether workers may share CPUs.
     """
 
     def __init__(self) -> None:
@@ -97,20 +94,7 @@ def is_placed(ray: Any, actor: Any) -> bool:
 
 
 def inspect(ray: Any, workers: int, cpus: int, address: str, places: Places) -> tuple[str, ...]:
-    """Compares all machines of a cluster with this one.
-
-    Args:
-      ray: the module.
-      workers: number of workers.
-      cpus: number of CPUs that each takes.
-      address: address of the cluster for messages.
-      places: made scarce if there are fewer CPUs than workers.
-    Returns:
-      The kinds of processor, this machine's first.
-    Raises:
-      ConfigError: there are not enough CPUs for a single worker, or a machine has other versions.
-      LaneError: no machine with enough CPUs answers; `places` leaves out those that do not.
-    """
+    """Compares all machines of a cluster with this one."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     present = int(sum(node["Resources"].get("CPU", 0.0) for node in nodes))
     if cpus > present:
@@ -149,15 +133,7 @@ def inspect(ray: Any, workers: int, cpus: int, address: str, places: Places) -> 
 
 
 def check_resources(nodes: Sequence[Mapping[str, Any]], kind: str, wanted: Mapping[str, float]) -> None:
-    """Refuses resources of a kind of worker that no machine offers together.
-
-    Args:
-      nodes: the machines, as Ray describes them.
-      kind: what the workers are called.
-      wanted: number of each resource by name.
-    Raises:
-      ConfigError: no machine offers them.
-    """
+    """Refuses resources of a kind of worker that no machine offers together."""
     offered = [node["Resources"] for node in nodes if node["Alive"]]
     if any(all(there.get(name, 0.0) >= number for name, number in wanted.items()) for there in offered):
         return
@@ -170,14 +146,7 @@ def check_resources(nodes: Sequence[Mapping[str, Any]], kind: str, wanted: Mappi
 
 
 def compare(here: Mapping[str, str], found: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """The kinds of processor, this machine's first; warns if there are several.
-
-    Args:
-      here: result of `describe` on this machine.
-      found: results of `describe` on the others, by name.
-    Raises:
-      ConfigError: a machine has other versions; the message names it.
-    """
+    """The kinds of processor, this machine's first; warns if there are several."""
     for name, there in found.items():
         for what, version in here.items():
             optional = what == "mindspore" and not (version and there[what])

@@ -54,12 +54,6 @@ class RayTransport:
 
     The first worker starts Ray. A cluster on this machine ends with the run, and workers share its cores as processes
     do; on any other cluster each worker takes a CPU.
-
-    Args:
-      address: ``local``, or HOST:PORT of a cluster.
-      insecure: whether a cluster may be used without a token.
-      resources: the resources that each kind of worker takes, by its key of `KINDS`.
-      code: folder with modules for workers on other machines.
     """
 
     own_process = increments = True
@@ -186,18 +180,7 @@ class RayTransport:
 
 
 class RayWorker:
-    """A `WorkerHandle` of an actor.
-
-    Args:
-      ray: the module.
-      actor: the actor that holds the worker.
-      watch: called with the id of its process.
-      cpus: number of CPUs that it takes.
-      lost: called with the name of its machine if it did not end by itself.
-
-    Attributes:
-      shares: tells whether it still has to share its CPU; None if it has its own.
-    """
+    """A `WorkerHandle` of an actor."""
 
     def __init__(
         self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: float, lost: Callable[[str], None]
@@ -272,8 +255,6 @@ class Pulse:
     """A `Heartbeat` of an actor: calls it and counts its answers.
 
     Attributes:
-      pid, node: process id and machine name of the worker; 0 and empty before its first sign of life.
-      machine: Ray's name of its machine; empty before the first sign of life.
       offset: difference, in seconds, that converts its clock to this process's clock; 0 if it is smaller than its
         error, half of the shortest round trip so far. Clocks drift apart, so a longer round trip counts once the
         shortest is old.
@@ -418,10 +399,6 @@ class RayStore(CopiedWeights):
 
     The changed arrays of a version form one object. The place of a version is the list of objects that hold its arrays;
     if several objects hold an array, the last one counts.
-
-    Args:
-      ray: the module.
-      arrays, slots: see `CopiedWeights`.
     """
 
     def __init__(self, ray: Any, arrays: Mapping[str, Array], slots: int) -> None:

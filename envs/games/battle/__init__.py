@@ -8,12 +8,7 @@ __all__ = ["Battle", "BattleVector", "parallel_env"]
 
 
 def parallel_env(map_name: str = "3v3", render_mode: str | None = None) -> SmacParallel:
-    """A battle with PettingZoo's parallel interface.
-
-    Args:
-      map_name: one of `rules.MAPS`.
-      render_mode: 'rgb_array' or None.
-    """
+    """A battle with PettingZoo's parallel interface."""
     return SmacParallel(Battle(map_name, render_mode=render_mode))
 
 

@@ -26,17 +26,7 @@ from minding.envs.spaces.team_space import AgentsSpace, Team
 
 
 class UnitsVector(AgentsVector):
-    """N battles or duels on one map.
-
-    Args:
-      battles: the N battles, which hold the state.
-      max_episode_steps: steps after which an episode is truncated, if lower than the limit of the map.
-      global_state: whether observations have the entry `STATE`.
-      team: the agents, each of which is a unit.
-
-    Attributes:
-      units, steps: with the random generator, the whole state.
-    """
+    """N battles or duels on one map."""
 
     native_state = ("units", "steps")
 
@@ -86,15 +76,7 @@ def unit_team(field: BattleMap, names: tuple[str, ...], *, one_reward: bool, sha
 
 
 class BattleVector(UnitsVector):
-    """N battles.
-
-    Args:
-      num_envs: number of battles, N.
-      map_name: one of `rules.MAPS`.
-      max_episode_steps, global_state: see `UnitsVector`.
-      team_reward: ignored, because a team has one reward in any case.
-      render_mode: only for the single battle; many battles are not drawn.
-    """
+    """N battles."""
 
     def __init__(
         self,

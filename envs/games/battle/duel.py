@@ -32,11 +32,7 @@ _OTHER_WAY = np.array([0, 1, 3, 2, -1])
 
 
 def duel_map(name: str) -> BattleMap:
-    """The map with this name.
-
-    Raises:
-      ValueError: the map does not exist, or its teams differ in size.
-    """
+    """The map with this name."""
     field = find_map(name)
     if field.allies != field.enemies:
         raise ValueError(f"map_name={name!r}: a duel needs teams of one size, such as '5v5'")
@@ -61,13 +57,6 @@ class Duels:
 
     Each team earns its reward in a battle minus the reward of the other team, in equal parts for its units. Dead units
     earn nothing.
-
-    Args:
-      field: the map, with teams of one size.
-      count: number of duels, N.
-
-    Attributes:
-      battles: the battles, which hold the state.
     """
 
     def __init__(self, field: BattleMap, count: int) -> None:
@@ -119,12 +108,7 @@ class Duels:
 
 
 class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
-    """One duel, with PettingZoo's parallel interface.
-
-    Args:
-      map_name: one of `rules.MAPS` with teams of one size.
-      render_mode: 'rgb_array' or None.
-    """
+    """One duel, with PettingZoo's parallel interface."""
 
     metadata = {"name": "Duel", "render_modes": ["rgb_array"], "render_fps": 8, "shared_info": ("score",)}  # noqa: RUF012
 
@@ -194,15 +178,7 @@ class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
 
 
 class DuelVector(UnitsVector):
-    """N duels in one NumPy step.
-
-    Args:
-      num_envs: number of duels, N.
-      map_name: see `Duel`.
-      max_episode_steps, global_state: see `UnitsVector`.
-      team_reward: whether the sum of the agents' rewards replaces them.
-      render_mode: only for the single duel; many duels are not drawn.
-    """
+    """N duels in one NumPy step."""
 
     def __init__(
         self,

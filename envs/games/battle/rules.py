@@ -11,13 +11,7 @@ from minding.engine.types import Array
 
 @dataclasses.dataclass(frozen=True)
 class BattleMap:
-    """A grid on which two teams of riflemen meet.
-
-    Attributes:
-      allies, enemies: number of units of each team.
-      width, height: size of the grid in cells.
-      limit: most steps of an episode.
-    """
+    """A grid on which two teams of riflemen meet."""
 
     allies: int
     enemies: int
@@ -48,11 +42,7 @@ SIGHT = 8.0
 
 
 def find_map(name: str) -> BattleMap:
-    """The map with this name.
-
-    Raises:
-      ValueError: the map does not exist.
-    """
+    """The map with this name."""
     if name not in MAPS:
         raise ValueError(f"map_name={name!r}: unknown map{nearest(name, MAPS)}; expected one of {', '.join(MAPS)}")
     return MAPS[name]
@@ -71,12 +61,7 @@ _START_ROWS = 6
 
 
 class Orders(NamedTuple):
-    """The orders of units in a step, int64 ``(N, units of one team)`` each.
-
-    Attributes:
-      target: number of the unit in the other team at which a unit shoots; -1 for none.
-      heading, detour: direction in which a unit goes, and the direction if that cell is occupied; -1 for none.
-    """
+    """The orders of units in a step, int64 ``(N, units of one team)`` each."""
 
     target: Array
     heading: Array
@@ -139,11 +124,6 @@ class Battles:
     The reward is that of SMAC (Samvelyan et al., 2019, https://arxiv.org/abs/1902.04043): damage done, 10 for each
     enemy killed and 200 for the victory, scaled so that a victory earns 20 in all.
 
-    Args:
-      field: the map.
-      count: number of battles, N.
-      enemy_damage: damage of one shot of an enemy.
-
     Attributes:
       units: float32 ``(N, U, 4)``, allies first; zeros in the rows of dead units. Together with `steps`, it is the
         whole state.
@@ -183,11 +163,7 @@ class Battles:
             team[rows, :, WAIT] = 0
 
     def orders(self, action: Array, now: Survey) -> Orders:
-        """The orders that follow from the actions ``(N, A)`` of allies; actions of dead units are ignored.
-
-        Raises:
-          ValueError: an action is illegal.
-        """
+        """The orders that follow from the actions ``(N, A)`` of allies; actions of dead units are ignored."""
         action = np.where(now.alive[:, : self.field.allies], action, NOOP)
         known = np.clip(action, 0, now.legal.shape[-1] - 1)
         obeys = np.take_along_axis(now.legal, known[..., None], axis=-1)[..., 0] & (known == action)
@@ -261,10 +237,6 @@ def attack_nearest(field: BattleMap, now: Survey) -> Orders:
     """The orders of the enemies: each shoots at the nearest ally if it is in range, waits for its rifle, or approaches.
 
     An enemy moves along the axis on which the ally is farther away, or along the other axis if that cell is occupied.
-
-    Args:
-      field: the map.
-      now: the survey of the battles.
     """
     gaps, distances = now.gaps, now.distances
     nearest = distances.argmin(axis=1)
@@ -300,11 +272,7 @@ def state_size(field: BattleMap) -> int:
 
 
 class Views:
-    """Observations and states of battles on one map; all values are in [-1, 1].
-
-    Args:
-      field: the map.
-    """
+    """Observations and states of battles on one map; all values are in [-1, 1]."""
 
     def __init__(self, field: BattleMap) -> None:
         self._field = field

@@ -32,9 +32,7 @@ def draw(field: BattleMap, units: Array, shots: Sequence[tuple[int, int]], place
     """A picture, uint8 ``(H, W, 3)``: units as discs with health bars, and the shots of the last step.
 
     Args:
-      field: the map.
       units: current state of the units, float32 ``(U, 4)``.
-      shots: pairs of the unit that shot and its target.
       places: place of each unit when it was last alive, float32 ``(U, 2)``.
     """
     image = np.empty((field.height * CELL, field.width * CELL, 3), np.uint8)
@@ -87,11 +85,6 @@ class Battle:
 
     The actions of a living unit are: 1 stay; 2 to 5 go north, south, east or west; 6 + k shoot at enemy k, which has to
     be in range, while the rifle has to be ready. The only action of a dead unit is 0, do nothing.
-
-    Args:
-      map_name: one of `rules.MAPS`.
-      seed: seed of the first episodes.
-      render_mode: 'rgb_array' or None.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
@@ -127,14 +120,7 @@ class Battle:
         return self.get_obs(), self.get_state()
 
     def step(self, actions: Any) -> tuple[float, bool, dict[str, Any]]:
-        """Carries out one action per unit.
-
-        Returns:
-          The reward, whether the episode is over, and an info with the keys 'battle_won', 'dead_allies' and
-          'dead_enemies', and also 'episode_limit' if the episode ended because of its length.
-        Raises:
-          ValueError: an action is illegal.
-        """
+        """Carries out one action per unit."""
         orders = self.battles.orders(np.asarray(actions, np.int64)[None], self._now)
         script = attack_nearest(self.field, self._now)
         allies = self.field.allies

@@ -20,11 +20,6 @@ class Breakthrough:
     A state is ``(board, second)``: int8 ``(n, R, C)``, 1 for a piece of the player to move and -1 for one of the
     opponent, with the first player's side at the bottom; and bool ``(n,)``, whether the second player moves next.
     Planes, from the view of the player to move: own pieces, the opponent's pieces, ``(n, 2, R, C)``.
-
-    Args:
-      rows, columns: size of the board, R and C.
-    Raises:
-      ConfigError: there are not 4 to 26 rows or 2 to 26 columns.
     """
 
     def __init__(self, rows: int = ROWS, columns: int = COLUMNS) -> None:

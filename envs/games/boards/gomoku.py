@@ -17,11 +17,6 @@ class Gomoku:
 
     A state is ``(board,)``, int8 ``(n, S, S)``: 1 for a stone of the player to move, -1 for one of the opponent.
     Planes: own stones, the opponent's stones, ``(n, 2, S, S)``.
-
-    Args:
-      size: squares per side, S.
-    Raises:
-      ConfigError: the size is not an integer from 5 to 99.
     """
 
     def __init__(self, size: int = SIZE) -> None:

@@ -51,12 +51,6 @@ class HistoryGame:
     A state is ``(history,)``, the actions so far, integers ``(n, longest)``, with -1 for plies to come. Positions are
     rebuilt from it: the package's objects for the latest of them are kept and are not part of a state, so checkpoints
     and lanes hold numbers only.
-
-    Args:
-      package: the game.
-      longest: most plies; a game that is not over by then is a draw.
-    Raises:
-      ConfigError: `longest` is out of range.
     """
 
     def __init__(self, package: Package, longest: int) -> None:
@@ -148,17 +142,7 @@ _AXES = 3
 
 
 def openspiel_game(name: str, longest: int | None = None, **parameters: Any) -> HistoryGame:
-    """The rules of a game of OpenSpiel (extra `openspiel`).
-
-    Args:
-      name: the game's short name, such as ``tic_tac_toe``.
-      longest: most plies, after which the game is a draw; None stands for OpenSpiel's own limit.
-      parameters: parameters of the game, such as ``board_size=5``.
-    Raises:
-      ConfigError: the game does not exist, has other parameters, or is not a game of two players with perfect
-        information, turns, no chance and one reward at its end.
-      MissingExtraError: OpenSpiel is not installed.
-    """
+    """The rules of a game of OpenSpiel (extra `openspiel`)."""
     pyspiel: Any = import_extra("pyspiel", "openspiel", f"env.env_id={OPENSPIEL + name!r}")
     if name not in (known := pyspiel.registered_names()):
         raise ConfigError(f"env.env_id={OPENSPIEL + name!r}: OpenSpiel has no such game{nearest(name, known)}")
@@ -220,15 +204,7 @@ take milliseconds: OpenSpiel's chess is fifteen times faster."""
 
 
 def pettingzoo_game(name: str, longest: int | None = None, **parameters: Any) -> HistoryGame:
-    """The rules of a game of PettingZoo's family `classic`.
-
-    Args:
-      name: the module's name, one of `LONGEST`.
-      longest: most plies, after which the game is a draw; None stands for the number in `LONGEST`.
-      parameters: keyword arguments of the game, such as ``board_size=9``.
-    Raises:
-      ConfigError: a package that the game needs is not installed, or the parameters do not fit.
-    """
+    """The rules of a game of PettingZoo's family `classic`."""
     try:
         module = import_installed(f"pettingzoo.classic.{name}")
     except ImportError as error:

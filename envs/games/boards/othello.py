@@ -22,11 +22,6 @@ class Othello:
 
     A state is ``(board,)``, int8 ``(n, S, S)``: 1 for a stone of the player to move, -1 for one of the opponent.
     Planes: own stones, the opponent's stones, ``(n, 2, S, S)``.
-
-    Args:
-      size: squares per side, S.
-    Raises:
-      ConfigError: the size is not an even integer from 4 to 26.
     """
 
     def __init__(self, size: int = SIZE) -> None:

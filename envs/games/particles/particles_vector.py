@@ -22,16 +22,6 @@ class ParticlesVector(AgentsVector):
 
     From equal states, observations and rewards equal those of mpe2, bit by bit. All worlds draw their initial states
     from one generator.
-
-    Args:
-      scenario: the game.
-      num_envs: number of worlds, N.
-      max_episode_steps: steps after which an episode is truncated, if lower than the scenario's `max_cycles`.
-      global_state: whether observations have the entry `STATE`, the observations of all agents in sequence.
-      team_reward: whether the sum of the agents' rewards replaces them.
-
-    Attributes:
-      positions, velocities, steps: with the random generator, the whole state.
     """
 
     native_state = ("positions", "velocities", "steps")
@@ -75,11 +65,7 @@ class ParticlesVector(AgentsVector):
         self._worlds.velocities = value
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Steps all worlds.
-
-        Raises:
-          ValueError: an action is not one of the five choices.
-        """
+        """Steps all worlds."""
         self._worlds.step(self._pushes(actions))
         self.steps += 1
         offsets = self._worlds.offsets()

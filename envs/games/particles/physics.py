@@ -14,14 +14,7 @@ _CONTACT_MARGIN = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Bodies:
-    """The bodies of a world: M agents, which move and have a mass of 1, before the landmarks, which stay.
-
-    Attributes:
-      size: radius of each body.
-      collides: whether each body pushes others away.
-      accel: force of each agent's full push.
-      max_speed: highest speed of each agent; infinite without a limit.
-    """
+    """The bodies of a world: M agents, which move and have a mass of 1, before the landmarks, which stay."""
 
     size: tuple[float, ...]
     collides: tuple[bool, ...]
@@ -39,10 +32,6 @@ class Worlds:
 
     Every number is computed as in ``mpe2._mpe_utils.core.World``, in the same order, so that equal states stay equal
     bit by bit.
-
-    Args:
-      bodies: the E bodies of each world, M of which are agents.
-      count: number of worlds, N.
 
     Attributes:
       positions: float64 ``(N, E, 2)``, positions of the bodies.

@@ -17,9 +17,6 @@ class Sight:
 
     The list holds the velocities of M agents, their positions, the offsets from each agent to each of E bodies, and a
     zero vector.
-
-    Attributes:
-      agents, bodies: number of agents, M, and of bodies, E.
     """
 
     agents: int
@@ -50,18 +47,7 @@ class Sight:
 
 @dataclasses.dataclass(frozen=True)
 class Scenario(abc.ABC):
-    """A game with mpe2's keyword arguments.
-
-    Attributes:
-      max_cycles: steps after which an episode is truncated.
-      continuous_actions: whether an action is five numbers between 0 and 1 instead of one of five choices.
-      terminate_on_success: whether an episode ends when its goal is reached.
-      render_mode, dynamic_rescaling: options of pictures, which are drawn only of single worlds.
-      benchmark_data, curriculum, num_agent_neighbors, num_landmark_neighbors: options of single worlds, which many
-        worlds do not support.
-    Raises:
-      ValueError: an option is set that only single worlds support.
-    """
+    """A game with mpe2's keyword arguments."""
 
     max_cycles: int = 25
     continuous_actions: bool = False
@@ -117,14 +103,7 @@ _COVERED = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Spread(Scenario):
-    """Every agent loses the landmarks' distances to their nearest agents, and 1 for each of its own collisions.
-
-    Attributes:
-      N: number of agents, and of landmarks.
-      local_ratio: weight of an agent's own collisions; the weight of the distances is ``1 - local_ratio``.
-    Raises:
-      ValueError: `N` or `local_ratio` is out of its range.
-    """
+    """Every agent loses the landmarks' distances to their nearest agents, and 1 for each of its own collisions."""
 
     N: int = 3
     local_ratio: float = 0.5
@@ -192,11 +171,6 @@ class Tag(Scenario):
     """Every adversary earns 10 for each contact of any adversary with a good agent, which loses 10.
 
     Good agents also lose up to 10 per axis for leaving the square.
-
-    Attributes:
-      num_good, num_adversaries, num_obstacles: number of good agents, adversaries and obstacles.
-    Raises:
-      ValueError: a side has less than one agent, or the number of obstacles is negative.
     """
 
     num_good: int = 1

@@ -24,11 +24,7 @@ BEST = "best"
 
 
 class Command(click.Command):
-    """A command with examples, which its help ends with.
-
-    Args:
-      examples: what follows ``minding`` on the command line, one string each.
-    """
+    """A command with examples, which its help ends with."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -238,11 +234,7 @@ def open_run(folder: str | Path, trust: bool, env_id: str | None) -> RunDir:
 
 
 def played_in(cfg: Config, env_id: str | None) -> Config:
-    """The configuration of a run in the environment that `env_option` names, or in its own.
-
-    Raises:
-      ConfigError: the run has no environment, or the spaces do not fit.
-    """
+    """The configuration of a run in the environment that `env_option` names, or in its own."""
     from minding.envs.config import check_playable
     from minding.training.evaluation_env import in_environment
 
@@ -251,12 +243,8 @@ def played_in(cfg: Config, env_id: str | None) -> Config:
 
 
 def chosen_of(run: RunDir, ckpt: str | None, model: str | None) -> Path | Version | None:
-    """The checkpoint or version that `ckpt_option` and `model_option` name; None stands for the newest checkpoint.
-
-    Raises:
-      NoCheckpointError: the run has no such checkpoint or version.
-      UsageError: both options are given.
-    """
+    """The checkpoint or version that `ckpt_option` and `model_option` name; None stands for the newest
+    checkpoint."""
     from minding.engine.run.pool import ModelPool
 
     if model is None:
@@ -267,11 +255,7 @@ def chosen_of(run: RunDir, ckpt: str | None, model: str | None) -> Path | Versio
 
 
 def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:
-    """The checkpoint folder of a run that `ckpt_option` names; None stands for the newest.
-
-    Raises:
-      NoCheckpointError: the run has no best checkpoint.
-    """
+    """The checkpoint folder of a run that `ckpt_option` names; None stands for the newest."""
     from minding.engine.checkpoint import BEST as FOLDER
     from minding.engine.errors import NoCheckpointError
     from minding.engine.paths import absolute, shown
@@ -345,17 +329,7 @@ def print_lines(
     notes: Sequence[str] = (),
     above: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
-    """Prints a table with one line per row; on a terminal that is too narrow, a row takes several lines.
-
-    Args:
-      title: the line above the table.
-      header: names of the columns.
-      rows: cells of each row, which are single lines.
-      long: index of the column whose cells are wrapped if the terminal is too narrow; if too little room is left for a
-        sentence, they are printed below their rows.
-      notes: a text to print below each row; empty texts are left out.
-      above: by the index of a row the heading to print above it.
-    """
+    """Prints a table with one line per row; on a terminal that is too narrow, a row takes several lines."""
     from minding.engine.console import stdout
 
     table = [[line(cell) for cell in row] for row in (header, *rows)]

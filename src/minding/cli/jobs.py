@@ -21,11 +21,7 @@ _MOST_LINES = 20
 
 
 def check_jobs(cfg: Config, jobs: int) -> None:
-    """Refuses several processes at once if only one environment can exist.
-
-    Raises:
-      ConfigError: names the setting and the option.
-    """
+    """Refuses several processes at once if only one environment can exist."""
     from minding.engine.errors import ConfigError
 
     if cfg.env.single_instance and jobs > 1:
@@ -35,15 +31,7 @@ def check_jobs(cfg: Config, jobs: int) -> None:
 
 
 class Display:
-    """One line per process while they run, printed at intervals if the output is not a terminal.
-
-    Args:
-      kind: the noun for a process, such as ``seed``.
-      commands: the processes, by number; more may be added.
-      name_of: function from the number of a process to the name of its run, with which its lines of progress begin.
-      outcome: function that describes how a process ended.
-      progress: whether to show progress as well, and not only how each process ended.
-    """
+    """One line per process while they run, printed at intervals if the output is not a terminal."""
 
     def __init__(
         self,

@@ -69,14 +69,7 @@ class SeedList(click.ParamType[tuple[int, ...]]):
 
 
 def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool) -> int:
-    """Trains the seeds that are unfinished, `jobs` at a time, and reports all seeds; returns the exit code.
-
-    Args:
-      cfg: the compiled configuration; its own seed is ignored.
-      seeds: the seeds to train.
-      jobs: number of simultaneous processes.
-      progress: whether to show the progress of each seed.
-    """
+    """Trains the seeds that are unfinished, `jobs` at a time, and reports all seeds; returns the exit code."""
     from minding.training.run_group import SeedRuns
 
     with contextlib.ExitStack() as held:

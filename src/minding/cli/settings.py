@@ -30,14 +30,7 @@ _FLAGS = {"async_mode": "--async", "begin_from": "--from", "insecure_cluster": "
 
 
 def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    """KEY=VALUE strings, followed by those that options stand for.
-
-    Args:
-      overrides: the KEY=VALUE strings that the user gave.
-      options: options by name; None and False mean that an option is not given; options not in `SHORTCUTS` are ignored.
-    Raises:
-      ConfigError: an option and a KEY=VALUE give the same setting different values.
-    """
+    """KEY=VALUE strings, followed by those that options stand for."""
     from minding.engine.config.compiler import parse_overrides
     from minding.engine.config.options import setting_at
     from minding.engine.config.yaml_text import one_line
@@ -66,9 +59,6 @@ def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str
     """Splits arguments into the name of the configuration and the KEY=VALUE strings.
 
     The name is None if the command line begins with KEY=VALUE.
-
-    Raises:
-      ConfigError: an argument after the first has no ``=``.
     """
     from minding.engine.errors import ConfigError
 
@@ -84,14 +74,7 @@ def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str
 
 
 def check_source(config: str | None, given: Mapping[str, Any]) -> None:
-    """Refuses a command line that names nothing to train, or two algorithms.
-
-    Args:
-      config: the name of the configuration; None if it is not given.
-      given: the KEY=VALUE strings as a tree, including those that options stand for.
-    Raises:
-      ConfigError: there is nothing to train, or there are two algorithms; says what to give.
-    """
+    """Refuses a command line that names nothing to train, or two algorithms."""
     from minding.configs.names import is_algorithm
     from minding.engine.config.options import setting_at
     from minding.engine.errors import ConfigError
@@ -107,15 +90,7 @@ def check_source(config: str | None, given: Mapping[str, Any]) -> None:
 
 
 def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> None:
-    """Refuses settings of lanes on the command line that the run cannot use.
-
-    Args:
-      given: as in `check_source`.
-      cfg: the compiled configuration.
-      option: the option that would give the run lanes.
-    Raises:
-      ConfigError: names the setting.
-    """
+    """Refuses settings of lanes on the command line that the run cannot use."""
     from minding.engine.config.compiler import RUN_SCHEMA
     from minding.engine.errors import ConfigError
 
@@ -130,16 +105,7 @@ def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> N
 
 
 def check_seed_options(given: Mapping[str, Any], seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:
-    """Refuses options that contradict `--seeds`, or that have no effect with it or without it.
-
-    Args:
-      given: as in `check_source`.
-      seeds: the value of `--seeds`; None if it is not given.
-      jobs: the value of `--jobs`; None if it is not given.
-      resume: whether `--resume` was given.
-    Raises:
-      ConfigError: names the options.
-    """
+    """Refuses options that contradict `--seeds`, or that have no effect with it or without it."""
     from minding.engine.errors import ConfigError
 
     if seeds is None:

@@ -15,14 +15,7 @@ if TYPE_CHECKING:
 
 
 def print_summary(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
-    """Prints the figures of a finished run with its curve, and draws the curve as a picture.
-
-    Args:
-      cfg: the run's configuration.
-      run_dir: the run's folder.
-      summary: the result of `training.train`.
-      draw: whether to draw the pictures, too; False if there is no time for them.
-    """
+    """Prints the figures of a finished run with its curve, and draws the curve as a picture."""
     from minding.engine.checkpoint import resumable_checkpoints
     from minding.engine.config.trust import is_foreign
     from minding.engine.data.episode import RECORDED

@@ -17,15 +17,7 @@ _SECTIONS = ("model", "learn", "collect")
 
 
 def check_count(what: str, value: object, least: int) -> None:
-    """Refuses a value that is not a count.
-
-    Args:
-      what: call and argument, such as ``learn(steps``, for the message.
-      value: the value to check.
-      least: the smallest allowed value.
-    Raises:
-      ConfigError: the value is not an integer from `least` to `MOST_COUNT`.
-    """
+    """Refuses a value that is not a count."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{what}={value!r}): expected an integer of {least} or more (100_000, not 1e5)")
     if value > MOST_COUNT:
@@ -33,11 +25,7 @@ def check_count(what: str, value: object, least: int) -> None:
 
 
 def settings_of(what: object) -> Config:
-    """The settings that an agent was given instead of a name.
-
-    Raises:
-      ConfigError: the argument is not a mapping, or holds a value that no setting can have.
-    """
+    """The settings that an agent was given instead of a name."""
     if not isinstance(what, Mapping):
         raise ConfigError(
             f"Agent({what!r}): expected the name of an algorithm or preset, such as 'ppo', or a mapping of settings"

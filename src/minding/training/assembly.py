@@ -150,11 +150,7 @@ Given: TypeAlias = Callable[..., object] | Iterable[Callable[..., object]]
 
 
 def named_middleware(entry: Any) -> tuple[Any, str | None, Role | None]:
-    """Reads an entry of `use`: the code that it names, imported, the member that it comes before, and its role.
-
-    Raises:
-      ConfigError: the entry is neither ``'module:Name'`` nor a section with `call`, or the code or role does not exist.
-    """
+    """Reads an entry of `use`: the code that it names, imported, the member that it comes before, and its role."""
     section: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"call": entry}
     for key in section:
         if key not in _KEYS:
@@ -184,11 +180,7 @@ def add_named(task: Task, cfg: Config, entry: Any) -> None:
 
 
 def given_middleware(use: object) -> tuple[Any, ...]:
-    """The middleware, or factories of middleware, in the argument `use` of a call, in order.
-
-    Raises:
-      ConfigError: `use` is neither a middleware nor a list of middleware, or an item cannot be called.
-    """
+    """The middleware, or factories of middleware, in the argument `use` of a call, in order."""
     members = (use,) if callable(use) else use
     if isinstance(members, (str, Mapping)) or not isinstance(members, Iterable):
         raise ConfigError(f"use={use!r}: expected a middleware, a function that makes one, or a list of them")

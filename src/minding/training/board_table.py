@@ -25,11 +25,7 @@ _CHECKPOINT = "checkpoint"
 
 
 def board_game_of(run: RunDir) -> tuple[Config, BoardGame]:
-    """The configuration of a run of self-play, and the rules of its game; works without MindSpore.
-
-    Raises:
-      ConfigError: the run's policy does not search, or its environment is not a board game.
-    """
+    """The configuration of a run of self-play, and the rules of its game; works without MindSpore."""
     cfg = compile_saved(run)
     if "search" not in cfg.policy.collect:
         raise ConfigError(
@@ -40,12 +36,7 @@ def board_game_of(run: RunDir) -> tuple[Config, BoardGame]:
 
 
 def opponent_named(name: str, game: BoardGame) -> Callable[[], Opponent]:
-    """The factory of a named opponent: a name for `opponents.parse`, or ``checkpoint:FOLDER`` for another agent.
-
-    Raises:
-      ConfigError: the opponent does not exist, or the other run is not a run of self-play.
-      ShapeError: the other run plays another game.
-    """
+    """The factory of a named opponent: a name for `opponents.parse`, or ``checkpoint:FOLDER`` for another agent."""
     kind, _, folder = name.partition(":")
     if kind != _CHECKPOINT:
         try:
@@ -65,16 +56,7 @@ def opponent_named(name: str, game: BoardGame) -> Callable[[], Opponent]:
 
 
 def checkpoint(run: RunDir | str | Path, game: BoardGame, *, name: str | None = None) -> Opponent:
-    """The trained agent of a run as an opponent, with the search of its evaluations.
-
-    Args:
-      run: the run folder.
-      game: the rules.
-      name: name of the opponent in tables; ``checkpoint:<folder>`` by default.
-    Raises:
-      CheckpointError, ConfigError: as in `load_policy`.
-      ShapeError: the run plays another game.
-    """
+    """The trained agent of a run as an opponent, with the search of its evaluations."""
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy, _ = load_policy(run)
     judge = judge_of(cfg, policy.eval_mode, game, _CHECKPOINT)
@@ -87,10 +69,7 @@ class Thought:
     """The agent's judgment of one position.
 
     Attributes:
-      action: the chosen action.
-      value: the expected outcome for the player to move, in [-1, 1].
       prior: the network's policy, float32 ``(A,)``.
-      found: the result of the search; None without a search.
     """
 
     action: int
@@ -113,14 +92,7 @@ class Thought:
 
 
 class BoardAgent:
-    """An agent that plays a board game.
-
-    Args:
-      cfg: compiled configuration of the agent.
-      game: the rules.
-      evaluate: function that evaluates positions.
-      simulations: simulations per ply; 0 uses the network without search.
-    """
+    """An agent that plays a board game."""
 
     def __init__(self, cfg: Config, game: BoardGame, evaluate: Evaluate, simulations: int) -> None:
         self._game, self._evaluate, self._options = game, evaluate, eval_options(cfg, simulations)
@@ -148,12 +120,6 @@ def board_text(game: BoardGame, state: State, mover: int, over: bool = False) ->
     X is a stone of the first player, O one of the second. Where there is an action per square, an empty square shows
     the number of its legal action; where there is one per column, a line below the board numbers them. Other games, and
     those that do not say where the stones are, have a line with the numbers of all legal actions.
-
-    Args:
-      game: the rules.
-      state: one position.
-      mover: 0 if the first player is to move, or would be after the game ended; 1 for the second player.
-      over: whether the game has ended, so that no action is legal.
     """
     stones: Any = stones_of(game, state)
     legal: list[int] = [] if over else np.flatnonzero(game.legal(state)[0]).tolist()
@@ -194,18 +160,7 @@ def _listed(actions: Sequence[int]) -> str:
 
 
 class Table:
-    """One game between the agent and a human or another opponent.
-
-    Args:
-      game: the rules.
-      agent: the agent.
-      second: whether the human or opponent moves second, so that the agent moves first.
-      opponent: opponent that plays instead of the human; None for a human who types moves.
-      show_search: whether the agent's search is printed.
-      read: function that returns the next line, or an empty string at the end of the input.
-      write: function that prints a line.
-      seed: seed of the opponent's random choices.
-    """
+    """One game between the agent and a human or another opponent."""
 
     def __init__(
         self,

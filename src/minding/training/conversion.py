@@ -21,14 +21,7 @@ from minding.training.formats import FORMATS, MAIN, D4RLSource, Source, SourceOp
 
 @dataclasses.dataclass
 class Converted:
-    """The outcome of a conversion.
-
-    Attributes:
-      steps, episodes: number of steps and of episodes written.
-      dropped: number of rows left out because the next observation is not known (D4RL's format).
-      skipped: number of damaged episodes that were left out.
-      ambiguous: number of episodes that both terminate and time out; they count as terminated.
-    """
+    """The outcome of a conversion."""
 
     steps: int = 0
     episodes: int = 0
@@ -45,18 +38,7 @@ def open_source(
     action_low: Any = None,
     action_high: Any = None,
 ) -> Source:
-    """Opens recorded data, whatever their format.
-
-    Args:
-      name: a folder in minding's own format or in Minari's, a D4RL file, or the id of a Minari set on this machine.
-      horizon: steps after which an episode times out, for a D4RL file without `timeouts`.
-      env: a description of the environment (see `engine.data.description`) that replaces the data's own; values
-        outside of its spaces count as damage.
-      action_low, action_high: limits of actions that replace the data's own; see `engine.data.inferred_spaces`.
-    Raises:
-      DataError: there are no data of that name (with the nearest name), or the data exceed the limits.
-      MissingExtraError: a package that reads the format is not installed.
-    """
+    """Opens recorded data, whatever their format."""
     with reading(Path(name)):
         path = expanded(name)
         places = ((kind, place) for place in (path, local_set(str(name))) for kind in FORMATS)
@@ -103,19 +85,7 @@ def convert(
     references: References | None = None,
     report: Callable[[Converted], None] = lambda done: None,
 ) -> Converted:
-    """Writes all episodes of the sources, in order, to a new folder. If this fails, no folder is left.
-
-    Args:
-      sources: sources of one environment.
-      out: the folder to write.
-      skip_damaged: whether to leave out damaged episodes, and count them.
-      references: reference returns; the sources' own by default.
-      report: function called after each episode with the counts so far.
-
-    Raises:
-      DataError: the sources have different environments or different reference returns, an episode is damaged (names
-        source, episode and field), or the folder exists or cannot be written.
-    """
+    """Writes all episodes of the sources, in order, to a new folder. If this fails, no folder is left."""
     env = sources[0].env
     for source in sources[1:]:
         _refuse_another(sources[0], source)

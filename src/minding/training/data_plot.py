@@ -24,16 +24,7 @@ _UNLIKE = 4.0
 
 def plot_dataset(data: Dataset, path: Path) -> None:
     """Draws returns, lengths, actions, and coverage: observations along the two directions in which they vary most.
-    Of image observations, a few images are shown.
-
-    Args:
-      data: recorded data.
-      path: the picture to write; its extension selects the format.
-
-    Raises:
-      MissingExtraError: matplotlib is not installed.
-      OSError: the picture cannot be written.
-    """
+    Of image observations, a few images are shown."""
     save_figure(draw_dataset(data), path)
 
 

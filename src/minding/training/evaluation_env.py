@@ -19,13 +19,6 @@ def in_environment(cfg: Config, env_id: str) -> Config:
     """The configuration with another environment in place of its own, or of recorded data.
 
     The wrappers are the same as in the run, or the same as in its recorded data, if these still exist.
-
-    Args:
-      cfg: the compiled configuration of the run.
-      env_id: id of the environment.
-    Raises:
-      ConfigError: the policy cannot act in the environment; the message names the spaces that differ. A policy does not
-        depend on the bounds of observations, and on the bounds of actions only if its actions are rescaled to them.
     """
     spec = cfg.env.spec
     user: dict[str, Any] = plain(cfg)

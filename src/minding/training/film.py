@@ -17,16 +17,7 @@ MOST_STEPS = 1000
 
 
 def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], bool] = lambda: False) -> str | None:
-    """Films an episode without exploration.
-
-    Args:
-      file: the GIF to write.
-      cfg: the compiled configuration.
-      policy: the policy that plays.
-      stop: function called before each step; once it returns true, nothing is written.
-    Returns:
-      The reason why there is no film; None if there is one.
-    """
+    """Films an episode without exploration."""
     most = min(cfg.policy.eval.max_episode_steps, MOST_STEPS)
     try:
         ends = record_episodes(cfg.env, policy.eval_mode, file, cfg.seed, max_steps=most, stop=stop)
@@ -38,15 +29,7 @@ def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], boo
 
 
 def film_run(cfg: Config, run_dir: RunDir, policy: Policy, step: int, stop: Callable[[], bool]) -> None:
-    """Films the policy of a run for its folder and for TensorBoard; a failure is logged and does not end the run.
-
-    Args:
-      cfg: the compiled configuration.
-      run_dir: the run's folder.
-      policy: the policy that plays.
-      step: the current step of the run's clock.
-      stop: function called before each step; once it returns true, nothing is written.
-    """
+    """Films the policy of a run for its folder and for TensorBoard; a failure is logged and does not end the run."""
     if lost(run_dir.path):
         return
     reason = film_episode(run_dir.video, cfg, policy, stop)

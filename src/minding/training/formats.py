@@ -72,16 +72,7 @@ class SourceOptions:
 
 
 class Source(abc.ABC):
-    """Recorded data in one format, opened by ``Source(path, options)``.
-
-    Attributes:
-      path: the source, for messages.
-      env: the data's description of their environment, see `engine.data.description.describe`.
-      references: the reference returns in the data, if any; DataError if they are not two different finite numbers.
-      dropped: number of rows left out so far, because the next observation is not known.
-      shortened: number of rows that a truncated episode may lack because they were left out.
-      ambiguous: number of episodes so far that are marked as both terminated and timed out; they count as terminated.
-    """
+    """Recorded data in one format, opened by ``Source(path, options)``."""
 
     path: Path
     env: Mapping[str, Any]
@@ -110,11 +101,7 @@ class Source(abc.ABC):
         return self
 
     def episodes(self) -> Iterator[Episode | ValueError]:
-        """The episodes, in order, in the dtypes of `env`; a damaged episode is replaced by a ValueError.
-
-        Raises:
-          DamagedDataError: no further episode can be read.
-        """
+        """The episodes, in order, in the dtypes of `env`; a damaged episode is replaced by a ValueError."""
         self.dropped = self.ambiguous = 0
         with reading(self.path):
             for episode in self.read():
@@ -364,11 +351,7 @@ class D4RLSource(Source):
             raise DamagedDataError(f"{str(self.path)!r}: {error}") from None
 
     def read(self) -> Iterator[Episode | ValueError]:
-        """See `Source`.
-
-        Raises:
-          DamagedDataError: an episode is longer than can be read as a whole, or the ends cannot be read.
-        """
+        """See `Source`."""
         for rows in self._ends():
             yield from attempt(self._episode, *rows, name=f"rows {rows[0]} to {rows[1]} ")
 
@@ -592,17 +575,7 @@ def _read(group: Any, name: str, space: spaces.Space[Any]) -> Any:
 
 
 def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
-    """Writes data as a Minari set, which `minari.MinariDataset(path / "data")` reads.
-
-    Args:
-      data: numeric data; see `check_exportable`.
-      path: the folder of the set, which must not exist yet.
-      dataset_id: the id of the set, such as ``pole/expert-v0``.
-
-    Raises:
-      DataError: the id is not valid in Minari, Minari would change a field, or the folder exists.
-      MissingExtraError: h5py or minari is not installed.
-    """
+    """Writes data as a Minari set, which `minari.MinariDataset(path / "data")` reads."""
     check_id(dataset_id)
     h5py = import_extra("h5py", "data", "writing a Minari set")
     serialization = import_extra("minari.serialization", "data", "writing a Minari set")
@@ -643,11 +616,7 @@ def check_id(dataset_id: str) -> None:
 
 
 def check_exportable(data: Dataset) -> None:
-    """Refuses data that Minari would change.
-
-    Raises:
-      DataError: Minari would change a field; names it and the change.
-    """
+    """Refuses data that Minari would change."""
     for leaf in observation_leaves(data.about["env"]["observation"]):
         name = f"observation {leaf.path!r}" if leaf.path else "observation"
         values = data.obs[leaf.path]

@@ -73,11 +73,6 @@ def _load(cfg: Config, run: RunDir, ckpt: str | Path | Version | None, modes: Se
 
 
 def load_weights(policy: Policy, found: Checkpoint) -> None:
-    """Loads a policy's state from a checkpoint.
-
-    Raises:
-      DamagedCheckpointError: if the checkpoint does not hold the state; see `Checkpoint.reading`.
-      CheckpointError: if the state belongs to another network.
-    """
+    """Loads a policy's state from a checkpoint."""
     with found.reading(), in_code_of(policy, "in load_state_dict() of the policy"):
         policy.load_state_dict(found.state["policy"])

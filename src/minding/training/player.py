@@ -34,10 +34,6 @@ class Player:
     It always uses the policy's current weights. With a network that computes in NumPy it works in any thread, one at a
     time, and a pickled copy keeps the weights that it was pickled with. A player that acts through a compiled graph
     works only in the thread that made it.
-
-    Args:
-      policy: a policy that was built for acting.
-      cfg: the compiled configuration.
     """
 
     def __init__(self, policy: BasePolicy, cfg: Config) -> None:
@@ -73,20 +69,12 @@ class Player:
         """The action for one observation, or the actions for a batch of them.
 
         Args:
-          obs: an observation as the environment's `reset` and `step` return it, or a batch of them with a leading axis
-            N: an array, or a dict or tuple of arrays. For several agents it has the agents axis, as from
-            `Agent.make_env`.
           action_mask: the legal actions, bool ``(A,)`` or ``(N, A)``, if the environment reports them in info.
-          explore: whether to act with exploration, as during collection.
+
         Returns:
           An action for the environment's `step`, ``(N, ...)`` for a batch, which may be empty; a single discrete action
           is a NumPy integer. In a Tuple or Dict space it is a tuple or dict of such arrays, also for a batch, which the
           annotation leaves out.
-        Raises:
-          ShapeError: if the observation does not fit the space (integers included), or a mask allows no action; also if
-            a policy with memory is given another number of observations than before: call `reset` first.
-          NonFiniteError: if a number is NaN or infinite.
-          MindingError: if the policy acts through a graph, and this is not the thread that made the player.
         """
         if self._thread not in (None, threading.get_ident()):
             raise MindingError(
@@ -118,11 +106,7 @@ class Player:
 
     def take_reward(self, reward: npt.ArrayLike) -> None:
         """Takes note of the reward of the last action, or of the rewards ``(N,)`` of a batch; only policies that act by
-        earlier rewards, such as a Decision Transformer, need it.
-
-        Raises:
-          NonFiniteError: a reward is not a number, or not finite in float32.
-        """
+        earlier rewards, such as a Decision Transformer, need it."""
         try:
             with np.errstate(over="ignore"):
                 rewards = np.atleast_1d(np.asarray(reward, np.float32))

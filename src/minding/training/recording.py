@@ -167,14 +167,6 @@ def play_recorded(
     """Plays and records the same number of steps in each environment.
 
     The running episode of each environment is cut at the end: keeping only complete episodes would favor short ones.
-
-    Args:
-      act, reset: functions as `forward` and `reset` of `EvalMode`.
-      env: N environments; they are reset first.
-      steps: least number of steps to record.
-      about: as in `Dataset`.
-      report: function that is called with the number of steps recorded so far.
-      take_reward: function that is called with the rewards of each step, see `TakesReward`.
     """
     obs = env.reset()
     reset()

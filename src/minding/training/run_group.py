@@ -36,22 +36,13 @@ _INTERRUPTED = tuple(number.name for number in SIGNALS)
 
 @dataclasses.dataclass(frozen=True)
 class RunGroup:
-    """Runs of one configuration that differ in some settings, in one folder.
-
-    Attributes:
-      folder: the folder with ``settings.yaml``, the run folders, and ``logs``.
-      cfg: the compiled configuration that all runs share.
-    """
+    """Runs of one configuration that differ in some settings, in one folder."""
 
     folder: Path
     cfg: Config
 
     def prepare(self) -> None:
-        """Creates the folder, its logs and its settings, if they are missing.
-
-        Raises:
-          OSError: a file or folder cannot be written.
-        """
+        """Creates the folder, its logs and its settings, if they are missing."""
         with Folder(self.folder, make=True, follow=True) as folder:
             self._complete(folder)
 
@@ -63,11 +54,7 @@ class RunGroup:
             folder.replace(SEEDS_SETTINGS, own_text(self.cfg).encode())
 
     def keep(self, lock: RunLock) -> bool:
-        """Recreates the folder if it was removed or renamed since it was locked; returns whether it was.
-
-        Raises:
-          RunInUseError: another process trains in a folder with that name.
-        """
+        """Recreates the folder if it was removed or renamed since it was locked; returns whether it was."""
         gone = lost(self.folder)
         if gone:
             lock.renew()
@@ -106,12 +93,7 @@ class RunGroup:
         return found if ended else None
 
     def command_of(self, name: str, changed: Sequence[str]) -> Command:
-        """The process that trains a run, from its newest checkpoint or from the start.
-
-        Args:
-          name: the name of the run's folder and experiment.
-          changed: the settings that differ from `cfg`, as KEY=VALUE.
-        """
+        """The process that trains a run, from its newest checkpoint or from the start."""
         placed = (f"exp_name={name}", f"run.out_dir={one_line(str(self.folder))}")
         # The code that the settings name was already checked when the user's settings were compiled.
         args = ["train", str(self.settings), *changed, *placed, "--resume", "--trust"]
@@ -126,9 +108,6 @@ class SeedRuns(RunGroup):
         """The folder of a configuration: ``<run.out_dir>/<exp_name>-seeds``, or the same name with ``-1, -2, ...``.
 
         It is the folder with runs of the same settings; if there is none, the first free name is used.
-
-        Raises:
-          ConfigError: the folder cannot be written.
         """
         folders = _names(absolute(cfg.run.out_dir) / f"{cfg.exp_name}-seeds")
         free = next(folder for folder in folders if not folder.exists() or _is_of(folder, cfg))
@@ -143,11 +122,6 @@ class SeedRuns(RunGroup):
         """Stores the settings of `cfg`, for the seeds that are still to be trained; they change no return.
 
         The folder must be locked.
-
-        Returns:
-          The settings that changed, by key: the old value and the new one.
-        Raises:
-          ConfigError: the old settings cannot be read, or the new ones cannot be written.
         """
         before, now = load_config(self.settings).run, self.cfg.run
         changed = {
@@ -220,11 +194,7 @@ _SPACE = "space.yaml"
 
 
 def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
-    """The search space of the algorithm, or the search space in a file.
-
-    Raises:
-      ConfigError: the file cannot be read, names no setting, or gives a setting a value that it cannot have.
-    """
+    """The search space of the algorithm, or the search space in a file."""
     algorithm = get_algorithm(cfg.policy.type)
     schema = {**RUN_SCHEMA, "env": config_schema(), "policy": algorithm.config_schema()}
     if file is None:
@@ -233,11 +203,7 @@ def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
 
 
 def compared(count: int) -> range:
-    """The evaluations that are compared, by their multiples: the last third, their number rounded up.
-
-    Args:
-      count: number of evaluations of each trial, see `evaluations_of`.
-    """
+    """The evaluations that are compared, by their multiples: the last third, their number rounded up."""
     return range(count - math.ceil(count / 3) + 1, count + 1)
 
 
@@ -245,9 +211,6 @@ def objective(returns: Returns, count: int) -> float:
     """The objective of a trial: the mean over the evaluations that are `compared`, at the same steps in all trials.
 
     The maximum instead of the mean would favor trials whose evaluations vary more.
-
-    Raises:
-      ConfigError: the trial made too few evaluations, or lacks one of these.
     """
     last = [returns[place] for place in compared(count) if place in returns]
     made = sum(place <= count for place in returns)
@@ -261,25 +224,13 @@ def objective(returns: Returns, count: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class StudyRuns(RunGroup):
-    """The runs of a search, ``trial_<K>``, in one folder with its space, journal and results.
-
-    Attributes:
-      space: the settings in which trials differ.
-    """
+    """The runs of a search, ``trial_<K>``, in one folder with its space, journal and results."""
 
     space: Space
 
     @classmethod
     def at(cls, folder: Path, cfg: Config, space: Space) -> StudyRuns:
-        """The folder of a search, which may be new or belong to an earlier start of the same search.
-
-        Args:
-          folder: the folder of the search.
-          cfg: the compiled configuration of its trials.
-          space: the search space.
-        Raises:
-          ConfigError: the folder holds something else, or a search with another configuration or space.
-        """
+        """The folder of a search, which may be new or belong to an earlier start of the same search."""
         runs = cls(folder, cfg, space)
         if folder.is_dir() and any(each.name != ".lock" for each in folder.iterdir()):
             runs._check_same()
@@ -310,11 +261,7 @@ class StudyRuns(RunGroup):
             )
 
     def prepare(self) -> None:
-        """Creates the folder, its logs, its settings and its space, if they are missing.
-
-        Raises:
-          OSError: a file or folder cannot be written.
-        """
+        """Creates the folder, its logs, its settings and its space, if they are missing."""
         super().prepare()
         if not (self.folder / _SPACE).exists():
             replace(self.folder / _SPACE, yaml_of(_plain(self.space)))
@@ -349,12 +296,6 @@ def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
 
     They run to their full length, so that their evaluations can be compared, and end with a short final evaluation,
     which is not the objective, unless the user gave its length.
-
-    Args:
-      cfg: the compiled configuration of the user.
-      given: the command line as a tree of settings.
-    Raises:
-      ConfigError: the trials would have too few evaluations.
     """
     unit, steps = run_length(cfg)
     if evaluations_of(cfg) < LEAST_EVALUATIONS:

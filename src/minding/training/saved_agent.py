@@ -47,19 +47,7 @@ def save_policy(
     evaluate: Callable[[], Evaluation] | None,
     clock: int | None = None,
 ) -> None:
-    """Writes the folder of a trained policy: all of it, or nothing.
-
-    Args:
-      path: a folder that does not exist yet.
-      cfg: the compiled configuration.
-      policy: the policy, whose acting weights are saved.
-      evaluate: evaluates this policy for the model card, once it is known that the folder can be written; None leaves
-        the evaluation out.
-      clock: clock of the run at which the policy is saved; critics, targets and the moments of the optimizer are then
-        saved as well. None leaves them out.
-    Raises:
-      ConfigError: the folder exists, or cannot be written.
-    """
+    """Writes the folder of a trained policy: all of it, or nothing."""
     from safetensors.numpy import save
 
     acting: Any = policy
@@ -111,11 +99,7 @@ def _files(path: Path) -> list[str]:
 
 
 def check_saved(path: Path) -> None:
-    """Refuses a folder whose weights or configuration have changed since they were saved.
-
-    Raises:
-      CheckpointError: a file has changed or cannot be read; names the file.
-    """
+    """Refuses a folder whose weights or configuration have changed since they were saved."""
     again = "copy the folder again, or save the agent again"
     try:
         saved = json.loads(read_bounded(path / CHECKSUMS, _MAX_CHECKSUMS))["sha256"]
@@ -137,11 +121,7 @@ def check_saved(path: Path) -> None:
 
 
 def read_weights(path: Path) -> tuple[dict[str, Array], str]:
-    """The arrays of a saved folder, by name, and the class of the network.
-
-    Raises:
-      CheckpointError: the file is missing or damaged.
-    """
+    """The arrays of a saved folder, by name, and the class of the network."""
     try:
         arrays, metadata = arrays_of(read_bounded(path / WEIGHTS, _MAX_BYTES))
         return arrays, str(metadata.get("network", ""))
@@ -155,9 +135,6 @@ def warm_start(policy: Policy, path: Path) -> None:
 
     Without `LEARNER` these are the weights of the acting network, which are also copied to its target, and the moments
     of observations; everything else keeps its initial values.
-
-    Raises:
-      CheckpointError: the folder is damaged, or belongs to another network.
     """
     acting: Any = policy
     acting.load_acting_arrays(*read_weights(path))

@@ -47,12 +47,7 @@ from minding.training.warm_start import take_over
 
 @contextlib.contextmanager
 def nan_batch_kept(folder: Path, task: Task[Any]) -> Iterator[None]:
-    """Writes the batch of a NonFiniteError in this block to `folder`, and adds a note with its path to the error.
-
-    Args:
-      folder: folder ``nan`` of a run, created when needed.
-      task: the task that runs in the block.
-    """
+    """Writes the batch of a NonFiniteError in this block to `folder`, and adds a note with its path to the error."""
     try:
         yield
     except NonFiniteError as error:

@@ -43,16 +43,7 @@ _HOPELESS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """The current state of a trial.
-
-    Attributes:
-      number: number of the trial in the study.
-      state: 'done', 'pruned', 'failed' or 'unfinished'.
-      value: the objective; None unless the trial is done.
-      evaluations: number of evaluations so far.
-      settings: the settings, as KEY=VALUE, that differ from the configuration; empty if there are none.
-      reason: the reason if the trial failed.
-    """
+    """The current state of a trial."""
 
     number: int
     state: str
@@ -63,15 +54,7 @@ class Trial:
 
 
 class Search:
-    """Chooses trials, watches them and records how they end; the folder of the study must be locked.
-
-    Args:
-      runs: the folder of the search.
-      trials: total number of trials, including those of earlier starts.
-
-    Attributes:
-      commands: the processes of this start, by the number of the trial.
-    """
+    """Chooses trials, watches them and records how they end; the folder of the study must be locked."""
 
     def __init__(self, runs: StudyRuns, trials: int) -> None:
         self.runs, self._trials = runs, trials
@@ -142,11 +125,7 @@ class Search:
         return [self._as_now(trial) for trial in self._begun()]
 
     def write_best(self, cfg: Config) -> Trial | None:
-        """Writes the configuration of the best trial; returns the trial, None if none is done.
-
-        Args:
-          cfg: the compiled configuration of the user.
-        """
+        """Writes the configuration of the best trial; returns the trial, None if none is done."""
         done = [trial for trial in self.trials if trial.value is not None]
         if not done:
             return None
@@ -155,11 +134,7 @@ class Search:
         return best
 
     def importances(self) -> dict[str, float]:
-        """The share of the differences between trials that each setting explains, the largest first.
-
-        Raises:
-          ConfigError: too few trials are done.
-        """
+        """The share of the differences between trials that each setting explains, the largest first."""
         done = self._study.get_trials(deepcopy=False, states=(self._optuna.trial.TrialState.COMPLETE,))
         # The settings of the first trial may lie outside of the space.
         chosen = [trial for trial in done if trial.params]
@@ -292,22 +267,15 @@ def name_of(number: int) -> str:
 
 
 def load_optuna() -> Any:
-    """Imports Optuna when it is first needed.
-
-    Raises:
-      MissingExtraError: Optuna is not installed.
-    """
+    """Imports Optuna when it is first needed."""
     optuna = import_extra("optuna", "tune", "a search over settings")
     import_installed("optuna.storages.journal")
     return optuna
 
 
 def _repair(path: Path) -> None:
-    """Removes from a journal an incomplete last line, left by a crash, to which Optuna would append the next line.
-
-    Raises:
-      OSError: it cannot be read or written, or is a link.
-    """
+    """Removes from a journal an incomplete last line, left by a crash, to which Optuna would append the next
+    line."""
     with Folder(path.parent, follow=True) as folder:
         descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT)
     with open(descriptor, "r+b") as file:

@@ -52,9 +52,6 @@ def take_over(policy: Policy, cfg: Config) -> None:
     policies stay those of the new run.
 
     For a folder that `Agent.save` wrote see `sharing.warm_start`.
-
-    Raises:
-      ConfigError, CheckpointError: as for `check_begin`, or a checkpoint is damaged.
     """
     folder = _run(cfg).path
     if is_saved(folder):
