@@ -19,6 +19,7 @@ from minding.engine.config.options import plain
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import read_bounded, read_text, replace
+from minding.engine.paths import shown, without_home
 from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
@@ -374,11 +375,12 @@ def _table(
 
 
 def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))
+    # The page is for others, too.
+    return shlex.quote(without_home(shown(path.absolute())))
 
 
 def _value(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = without_home(value) if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 

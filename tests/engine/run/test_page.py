@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from run_kit import FIGURES
@@ -92,6 +93,17 @@ def test_a_page_has_result_pictures_and_what_to_do_next(tmp_path):
     # The picture of a single run is that of its folder, curve.png, with the returns of training.
     assert b"training (mean of up to 100 episodes)" in page.pictures[0][2]
     assert f"minding resume {made.path}" in page.text
+
+
+def test_a_page_does_not_show_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = make_run(tmp_path / "runs")
+    setting = SimpleNamespace(path="policy.other.data", value=str(tmp_path / "data"), default=None)
+    write_page([made.path], tmp_path / "page.html", lambda cfg: [setting])
+    page = (tmp_path / "page.html").read_text()
+    assert "minding eval '~/runs/a'" in page.replace("&#x27;", "'")
+    assert "~/data" in page
+    assert str(tmp_path) not in page
 
 
 def test_a_run_without_an_environment_shows_recorded_data(tmp_path):
