@@ -64,18 +64,14 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         "minding.envs.games.memory_games:RepeatPrevious",
         vector_entry_point="minding.envs.games.memory_games:RepeatPreviousVector",
     )
-    gymnasium.register(
-        "minding/TicTacToe-v0",
-        "minding.envs.games.board:TicTacToeEnv",
-        vector_entry_point="minding.envs.games.board:TicTacToeVector",
-    )
-    gymnasium.register(
-        "minding/ConnectFour-v0",
-        "minding.envs.games.board:ConnectFourEnv",
-        vector_entry_point="minding.envs.games.board:ConnectFourVector",
-    )
 
-    for _name, _rules in (("Gomoku", "gomoku"), ("Othello", "othello"), ("Breakthrough", "breakthrough")):
+    for _name, _rules in (
+        ("TicTacToe", "tic_tac_toe"),
+        ("ConnectFour", "connect_four"),
+        ("Gomoku", "gomoku"),
+        ("Othello", "othello"),
+        ("Breakthrough", "breakthrough"),
+    ):
         gymnasium.register(
             f"minding/{_name}-v0",
             "minding.envs.games.board:RulesEnv",

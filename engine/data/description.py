@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.config.options import plain
-from minding.engine.data.action_trees import COMPOSITE, joined_space, parts_of
+from minding.engine.data.action_trees import joined_space, parts_of
 from minding.engine.errors import SpaceError
 
 _PARTS = ("env_id", "wrappers", "observation", "env_action", "env_kwargs", "max_episode_steps")
@@ -16,7 +16,6 @@ _NUMBERS = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("
 _MOST = 1 << 31
 """Maximum count of numbers in an observation or action, and of values of a discrete one."""
 _SINGLE = ("box", "discrete", "multi_discrete")
-_ACTIONS = (*_SINGLE, COMPOSITE)
 _OBSERVATIONS = (*_SINGLE, "multi_binary", "action_mask", "dict", "tuple")
 _DECISIVE = ("kind", "shape")
 """If one of these differs, other differences follow from it, such as bounds of another length, and are not named."""

@@ -202,11 +202,13 @@ class BoardEnv(Game):
 RULES: dict[str, Callable[..., BoardGame]] = {
     "breakthrough": Breakthrough,
     "classic": pettingzoo_game,
+    "connect_four": ConnectFour,
     "gomoku": Gomoku,
     "openspiel": openspiel_game,
     "othello": Othello,
+    "tic_tac_toe": TicTacToe,
 }
-"""Makers of rules that have settings."""
+"""Makers of rules, some of which have settings."""
 
 
 _checked: dict[int, BoardGame] = {}
@@ -237,7 +239,7 @@ def _rules_of(rules: str, options: dict[str, Any]) -> BoardGame:
 
 
 class RulesEnv(BoardEnv):
-    """A board game with settings of its own against an opponent, see `BoardEnv`."""
+    """A board game by the name of its rules (one of `RULES`) against an opponent, see `BoardEnv`."""
 
     def __init__(
         self,
@@ -264,35 +266,3 @@ class RulesVector(BoardVector):
         **options: Any,
     ) -> None:
         super().__init__(num_envs, _rules_of(rules, options), opponent, first, max_episode_steps)
-
-
-class TicTacToeEnv(BoardEnv):
-    """Tic-Tac-Toe against an opponent, see `BoardEnv`."""
-
-    def __init__(
-        self, opponent: str | Opponent = "random", first: First = "random", render_mode: str | None = None
-    ) -> None:
-        super().__init__(TicTacToe(), opponent, first, render_mode)
-
-
-class TicTacToeVector(BoardVector):
-    """The vector version of `TicTacToeEnv`."""
-
-    def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
-        super().__init__(num_envs, TicTacToe(), **kwargs)
-
-
-class ConnectFourEnv(BoardEnv):
-    """Connect Four against an opponent, see `BoardEnv`."""
-
-    def __init__(
-        self, opponent: str | Opponent = "random", first: First = "random", render_mode: str | None = None
-    ) -> None:
-        super().__init__(ConnectFour(), opponent, first, render_mode)
-
-
-class ConnectFourVector(BoardVector):
-    """The vector version of `ConnectFourEnv`."""
-
-    def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
-        super().__init__(num_envs, ConnectFour(), **kwargs)

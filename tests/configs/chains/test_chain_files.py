@@ -11,7 +11,7 @@ from minding.engine import Config, OfflineRLContext, OnlineRLContext, Task
 from minding.engine.config.options import setting_at
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.search import opponents
-from minding.envs.games.board import ConnectFourEnv, TicTacToeEnv
+from minding.envs.games.board import RulesEnv
 from minding.policies import ALGORITHMS
 
 
@@ -143,15 +143,15 @@ def test_transitions_are_stored_and_again_with_k_goals(env_id, algorithm, k, mon
 # Self-play
 
 
-class WithoutRules(TicTacToeEnv):
+class WithoutRules(RulesEnv):
     def __init__(self):
-        super().__init__()
+        super().__init__("tic_tac_toe")
         self.game = None
 
 
-class OtherRules(TicTacToeEnv):
+class OtherRules(RulesEnv):
     def __init__(self):
-        super().__init__()
+        super().__init__("tic_tac_toe")
         self.game = Twig()
 
 
@@ -196,4 +196,4 @@ def test_an_opponent_that_cannot_play_is_refused_first(monkeypatch):
     with pytest.raises(ConfigError, match=r"policy\.eval\.opponents='minimax': .* and ConnectFour has more than 2,000"):
         check_chain(board_settings("minding/ConnectFour-v0", "alphazero", "policy.eval.opponents=[random,minimax]"))
     with pytest.raises(ConfigError, match=r"opponent='minimax': .* and ConnectFour has more than 2,000"):
-        ConnectFourEnv(opponent="minimax")
+        RulesEnv("connect_four", opponent="minimax")
