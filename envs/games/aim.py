@@ -1,5 +1,7 @@
 """A game of choosing a direction and a force, with actions of two kinds: Aim."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import gymnasium

@@ -1,5 +1,7 @@
 """Board games as environments of one player, who plays against an opponent."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 import re

@@ -1,5 +1,7 @@
 """Games with goals, whose rewards give no hint on the way: BitFlip and PointReach."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import gymnasium

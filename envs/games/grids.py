@@ -1,5 +1,7 @@
 """Games on a grid: DeepSea, whose reward random play almost never finds, and MaskedGrid, with illegal actions."""
 
+from __future__ import annotations
+
 import numpy as np
 from gymnasium import spaces
 

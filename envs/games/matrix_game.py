@@ -1,5 +1,7 @@
 """MatrixGame: two agents choose once and together, and a table has their payoff."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """Games that need a memory: TMaze and RepeatPrevious."""
 
+from __future__ import annotations
+
 import numpy as np
 from gymnasium import spaces
 

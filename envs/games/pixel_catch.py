@@ -1,5 +1,7 @@
 """PixelCatch: a ball falls, a paddle catches it. Small images for tests and for the image preset."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import gymnasium

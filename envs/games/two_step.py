@@ -1,5 +1,7 @@
 """TwoStep: two agents, of whom one chooses a matrix game and both then play it."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np

@@ -4,6 +4,8 @@ Tassa et al., 2018, https://arxiv.org/abs/1801.00690. Importing this module regi
 which are those of Shimmy.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -4,6 +4,8 @@ Young and Tian, 2019, https://arxiv.org/abs/1903.03176. Importing this module re
 package: ``v0`` has all six actions, ``v1`` only those that the game uses.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import gymnasium

@@ -1,5 +1,7 @@
 """The duel: the battle with agents on both sides, each of which sees it as its own."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
