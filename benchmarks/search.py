@@ -23,7 +23,7 @@ from benchmarks import pages
 from benchmarks.pairs import ROOT, call
 from benchmarks.report import describe_machine
 from minding.engine.search import PuctOptions, UctOptions, puct, uct
-from minding.engine.search.uct import random_legal
+from minding.engine.search.puct import random_legal
 from minding.engine.types import Array, State
 from minding.envs.games.boards.connect_four import ConnectFour
 

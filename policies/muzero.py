@@ -31,9 +31,8 @@ from minding.policies.acting import compositions
 from minding.policies.acting.actors import Network, PlanningActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group
-from minding.policies.learning.sequence_targets import sequence_targets
 from minding.policies.learning.steps import Inputs, NetworkStep
-from minding.policies.learning.target import SoftTarget, equalize
+from minding.policies.learning.target import SoftTarget, equalize, sequence_targets
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.heads import action_mask
 from minding.policies.networks.layers import MLP, Composed, Linear

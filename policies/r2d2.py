@@ -25,8 +25,8 @@ from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import GreedyActor, Network, ValuingActor
 from minding.policies.families.q_learning import ActionValuePolicy, QLearning
-from minding.policies.learning.sequence_targets import sequence_targets
 from minding.policies.learning.steps import PRIORITY, Inputs
+from minding.policies.learning.target import sequence_targets
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.ops import primitives
 from minding.policies.ops.primitives import at_first, in_time, parts

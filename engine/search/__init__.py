@@ -2,8 +2,7 @@
 
 from minding.engine.search.gumbel import GumbelOptions, gumbel
 from minding.engine.search.opponents import match
-from minding.engine.search.puct import PuctOptions, puct
+from minding.engine.search.puct import PuctOptions, UctOptions, puct, uct
 from minding.engine.search.search_tree import Evaluate, Found, Tree
-from minding.engine.search.uct import UctOptions, uct
 
 __all__ = ["Evaluate", "Found", "GumbelOptions", "PuctOptions", "Tree", "UctOptions", "gumbel", "match", "puct", "uct"]

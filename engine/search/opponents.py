@@ -12,10 +12,9 @@ import numpy as np
 
 from minding.engine.errors import ConfigError, GameError, nearest
 from minding.engine.search.gumbel import GumbelOptions, gumbel
-from minding.engine.search.puct import PuctOptions, puct
+from minding.engine.search.puct import PuctOptions, UctOptions, puct, random_legal
+from minding.engine.search.puct import uct as search_uct
 from minding.engine.search.search_tree import MOST_SIMULATIONS, Evaluate, Found, check_counts
-from minding.engine.search.uct import UctOptions, random_legal
-from minding.engine.search.uct import uct as search_uct
 from minding.engine.types import Array, BoardGame, State
 
 LIMIT = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from minding.engine.errors import GameError
-from minding.engine.search.uct import random_legal
+from minding.engine.search.puct import random_legal
 from minding.engine.types import Array, BoardGame, State, is_savable
 
 _GAMES = 6

@@ -14,8 +14,8 @@ from gymnasium import spaces
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError, GameError
 from minding.engine.search.opponents import Opponent, as_opponent, ask
+from minding.engine.search.puct import random_legal
 from minding.engine.search.rules import check_rules, stones_of
-from minding.engine.search.uct import random_legal
 from minding.engine.types import Array, BoardGame, State
 from minding.envs.games.boards.breakthrough import Breakthrough
 from minding.envs.games.boards.connect_four import ConnectFour

@@ -8,7 +8,7 @@ from fakes import refuses
 
 from minding.engine.errors import GameError
 from minding.engine.search import UctOptions, uct
-from minding.engine.search.uct import rollout
+from minding.engine.search.puct import rollout
 from minding.envs.games.boards.connect_four import ConnectFour
 
 GAME = ConnectFour()
