@@ -17,14 +17,17 @@ import dataclasses
 import functools
 import os
 import pickle
+import queue
 import secrets
+import socket
+import threading
 import time
 import traceback
 import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, wait
-from typing import Any, Protocol, cast
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge, wait
+from typing import Any, Protocol
 
 import cloudpickle
 import numpy as np
@@ -45,6 +48,8 @@ _LONGEST = 300.0
 """Seconds after which a learner that does not answer counts as frozen; it may be compiling."""
 _WAITED = "AllReduce"
 """MindSpore's error of an operator that waited for other learners in vain contains its name."""
+_BACKLOG = 128
+"""Connections that may wait to be accepted; most may be those of strangers."""
 _GLANCE = 1.0
 """Seconds to wait for the end of a process that is ending."""
 
@@ -242,15 +247,30 @@ def _connected(size: int) -> list[Connection]:
     """The connections to the other processes of ``msrun``, which have called `join_msrun`."""
     key = secrets.token_bytes(16)
     found: dict[int, Connection] = {}
-    with Listener((collectives.own_address(), 0), backlog=size, authkey=key) as listener:
-        host, port = cast("tuple[str, int]", listener.address)
+    arrived: queue.SimpleQueue[tuple[int, Connection]] = queue.SimpleQueue()
+    with socket.create_server((collectives.own_address(), 0), backlog=_BACKLOG) as server:
+        host, port = server.getsockname()
         _summed(pickle.dumps((host, port, key)))
+        server.settimeout(_GLANCE)
         while len(found) < size - 1:
-            # A stranger does not know the key.
-            with contextlib.suppress(AuthenticationError, EOFError, ConnectionError):
-                connection = listener.accept()
-                found[connection.recv()] = connection
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                connection = Connection(server.accept()[0].detach())
+                # A stranger may say nothing, for which nobody else waits.
+                threading.Thread(target=_greet, args=(connection, key, arrived), daemon=True).start()
+            while not arrived.empty():
+                rank, connection = arrived.get()
+                found[rank] = connection
     return [found[rank] for rank in range(1, size)]
+
+
+def _greet(connection: Connection, key: bytes, arrived: queue.SimpleQueue[tuple[int, Connection]]) -> None:
+    """Lets in who knows the key, as `Client` shows it, and says its rank."""
+    with contextlib.suppress(AuthenticationError, EOFError, OSError):
+        deliver_challenge(connection, key)
+        answer_challenge(connection, key)
+        arrived.put((connection.recv(), connection))
+        return
+    connection.close()
 
 
 def _summed(facts: bytes) -> bytes:

@@ -1,10 +1,14 @@
 """Several learners: each has its part of a minibatch, and all make the same step."""
 
 import os
+import pickle
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from multiprocessing.connection import Client
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +25,7 @@ from minding.engine.process import collectives
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_policy_class
+from minding.policies.learning import learners
 from minding.policies.learning.learners import divided
 from minding.policies.learning.optim import SHARE, Group, Optimizer
 from minding.policies.learning.steps import Inputs
@@ -173,6 +178,31 @@ def test_what_cannot_be_divided_says_so(monkeypatch):
     monkeypatch.setenv("MS_WORKER_NUM", "4")
     with pytest.raises(ConfigError, match="msrun has started 4 processes"):
         training.join_msrun(tiny_config("ppo", **TWO))
+
+
+def test_strangers_do_not_keep_learners_waiting(monkeypatch):
+    monkeypatch.setattr(collectives, "own_address", lambda: "127.0.0.1")
+    strangers, friends = [], []
+
+    def tell(facts):
+        threading.Thread(target=come, args=pickle.loads(facts), daemon=True).start()  # noqa: S301 - made here
+
+    def come(host, port, key):
+        for number in range(150):
+            strangers.append(socket.create_connection((host, port)))
+            # One in two says nothing.
+            strangers[-1].sendall(number % 2 * b"GET / HTTP/1.1\r\n\r\n")
+        for rank in (2, 1):
+            friends.append(Client((host, port), authkey=key))
+            friends[-1].send(rank)
+
+    monkeypatch.setattr(learners, "_summed", tell)
+    first, second = learners._connected(3)
+    first.send("first")
+    second.send("second")
+    assert [friend.recv() for friend in friends] == ["second", "first"]
+    for each in strangers:
+        each.close()
 
 
 @pytest.mark.slow
