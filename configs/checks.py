@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minding.configs.novelty import NOVELTY
 from minding.engine.buffers.limiters import least_error
 from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import RUN_SCHEMA, setting_paths
@@ -18,6 +17,7 @@ from minding.engine.data.rollout import uneven
 from minding.engine.errors import MOST_NAMED, ConfigError
 from minding.engine.lanes.options import LaneOptions
 from minding.policies import get_algorithm
+from minding.policies.rewards import NOVELTY
 
 _OF_CHAINS = {
     **dict.fromkeys(("league.opponents", "league.score", "league.size"), ("league",)),

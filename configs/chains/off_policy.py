@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from minding.configs.chains import Chain
-from minding.configs.novelty import novelty_weights
 from minding.engine.buffers import Priority, ReplayBuffer, Table
 from minding.engine.buffers.base import buffer_class
 from minding.engine.buffers.limiters import Limiter, make_limiter
@@ -28,6 +27,7 @@ from minding.middleware import (
     reward_estimator,
 )
 from minding.middleware.learner import never_allowed
+from minding.policies.rewards import novelty_weights
 
 REPLAY = ("policy.other.buffer_size", "policy.learn.batch_size", "policy.learn.warmup", "policy.learn.nstep")
 """Settings of all algorithms that learn from replay."""

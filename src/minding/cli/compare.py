@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from minding.cli.common import (
 if TYPE_CHECKING:
     from minding.engine.run.comparison import ComparedRun, ComparedSeeds
     from minding.engine.run.curves import Curve
+    from minding.engine.run.page import Setting
 
 
 @command(examples=("compare runs/*", "compare runs/cartpole_ppo runs/cartpole_dqn"))
@@ -154,7 +156,6 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
     timeline.
     """
     with bad_input():
-        from minding.configs.differences import changed_settings
         from minding.engine.run.comparison import best_of
         from minding.engine.run.page import write_page
 
@@ -167,3 +168,35 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
     for env_id, best in best_of(about).items():
         echo(f"the best on {line(env_id)}: {line(best.path)}")
     written("page", file, replaced)
+
+
+_NO_SETTINGS = ("env.spec", "env.env_id", "policy.type", "seed", "chain")
+"""Settings that the title of a run names, and settings that follow from them."""
+
+
+def changed_settings(cfg: Mapping[str, Any]) -> list[Setting] | None:
+    """The settings of a compiled configuration that differ from the defaults, by path.
+
+    No code that the configuration names is imported: neither its environment nor a user's algorithm.
+    """
+    from minding.engine.config.compiler import compile_config
+    from minding.engine.config.identity import changes
+    from minding.engine.errors import ConfigError
+    from minding.engine.run.page import Setting
+    from minding.envs import config_schema
+    from minding.policies import ALGORITHMS
+
+    policy, env = cfg.get("policy"), cfg.get("env")
+    if not isinstance(policy, Mapping) or not isinstance(env, Mapping) or policy.get("type") not in ALGORITHMS:
+        return None
+    bare = {"policy": {"type": policy["type"]}, "env": {"env_id": str(env.get("env_id"))}}
+    try:
+        defaults = compile_config(bare, ALGORITHMS[policy["type"]], None, config_schema())
+    except ConfigError:
+        return None
+    found = changes(defaults, cfg)
+    return [
+        Setting(each.path, each.now, each.saved)
+        for each in found
+        if not any(each.path == path or each.path.startswith(f"{path}.") for path in _NO_SETTINGS)
+    ]

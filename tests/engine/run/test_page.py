@@ -14,8 +14,8 @@ from run_kit import FIGURES
 from run_kit import make_run as made_run
 
 from minding.cli import run
+from minding.cli.compare import changed_settings
 from minding.configs import compile_run, load_preset
-from minding.configs.differences import changed_settings
 from minding.engine.errors import ConfigError
 from minding.engine.run.page import Setting, write_page
 
