@@ -92,11 +92,14 @@ class Learners:
         self._lost = ""
         self._served: weakref.ref[DividedUpdate] | None = None
         self._processes: list[WorkerProcess] = []
-        self._connections = _connected(size) if collectives.started_by_msrun() else self._started(size)
+        self._connections: list[Connection] = []
+        if collectives.started_by_msrun():
+            self._connections = _connected(size)
+        else:
+            self._start(size)
 
-    def _started(self, size: int) -> list[Connection]:
+    def _start(self, size: int) -> None:
         self._scheduler = collectives.Scheduler(size)
-        connections = []
         for rank in range(1, size):
             here, there = SPAWN.Pipe()
             given = (there, self._scheduler.member(rank), runtime.settings())
@@ -104,12 +107,14 @@ class Learners:
             process.launch()
             there.close()
             stop_at_exit(self, process.kill)
-            connections.append(here)
+            self._connections.append(here)
             self._processes.append(process)
         os.environ.update(self._scheduler.member(0))
         console_logger().info("starting %s more learner%s", size - 1, "s" if size > 2 else "")
+        for k in range(size - 1):
+            # MindSpore would wait half an hour for one that cannot start.
+            self._receive(k)
         collectives.join()
-        return connections
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -382,6 +387,7 @@ def _learn(connection: Connection, variables: Mapping[str, str], settings: runti
     become_worker()
     os.environ.update(variables)
     runtime.prepare(settings)
+    connection.send_bytes(pickle.dumps(("answer", None), pickle.HIGHEST_PROTOCOL))
     collectives.join()
     _serve_to_the_end(connection)
     # MindSpore would wait for the other processes of the group.

@@ -20,8 +20,8 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine.checkpoint import newest_checkpoint, read_manifest
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
-from minding.engine.errors import ConfigError
-from minding.engine.process import collectives
+from minding.engine.errors import ConfigError, LearnerError
+from minding.engine.process import collectives, runtime
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_policy_class
@@ -178,6 +178,16 @@ def test_what_cannot_be_divided_says_so(monkeypatch):
     monkeypatch.setenv("MS_WORKER_NUM", "4")
     with pytest.raises(ConfigError, match="msrun has started 4 processes"):
         training.join_msrun(tiny_config("ppo", **TWO))
+
+
+def test_a_learner_that_cannot_start_is_not_waited_for(monkeypatch):
+    settings = runtime.Settings("GPU")
+    monkeypatch.setattr(runtime, "settings", lambda: settings)
+    monkeypatch.setattr(collectives, "join", lambda: pytest.fail("waits for the learner"))
+    monkeypatch.setattr(collectives, "abandon", lambda: None)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    with pytest.raises(LearnerError, match=r"learner 1 \(process \d+, exit code 1\) has ended"):
+        learners.Learners(2)
 
 
 def test_strangers_do_not_keep_learners_waiting(monkeypatch):
