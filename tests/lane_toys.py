@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -378,6 +379,12 @@ class Outcome:
     def rows(self):
         """Everything that is also in a synchronous run, comparable."""
         return [{name: plain(value) for name, value in row.items() if name != "policy_lag"} for row in self.record.rows]
+
+
+def lane_threads():
+    """Names of the threads of lanes; the watchdog serves environments, those of earlier tests too."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("minding-") and name != "minding-watchdog"]
 
 
 def run(

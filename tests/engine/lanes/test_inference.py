@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lane_toys import DieOnce, ExitOnce, ServedPolicy, run
+from lane_toys import DieOnce, ExitOnce, ServedPolicy, lane_threads, run
 
 from minding.engine.errors import ChainError
 from minding.engine.lanes import inference_trial
@@ -158,7 +158,7 @@ def test_a_server_acts_as_the_collectors_would_themselves(lanes):
     assert served.rows == local.rows
     assert served.policy.state_dict()["rng"] == local.policy.state_dict()["rng"]
     assert served.task.resume_guarantee == ("batched" if lanes["collectors"] > 1 else local.task.resume_guarantee)
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("minding-")] == []
+    assert lane_threads() == []
 
 
 @pytest.mark.parametrize("transport", ["threads", "processes"])
@@ -183,7 +183,7 @@ def test_an_error_of_the_network_ends_the_run_with_its_place():
         run(8, {**THREADS, "inference": "server"}, policy=ServedPolicy(fail))
     assert "in the inference lane, inference server" in caught.value.__notes__[0]
     # Nobody waits for another server.
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("minding-")] == []
+    assert lane_threads() == []
 
 
 # The choice

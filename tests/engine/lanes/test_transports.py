@@ -15,7 +15,7 @@ import lane_toys as toys
 import numpy as np
 import pytest
 from fresh import run_fresh
-from lane_toys import ExitOnce, ServedPolicy, ToyContext, ToyPolicy, has_ray, run
+from lane_toys import ExitOnce, ServedPolicy, ToyContext, ToyPolicy, has_ray, lane_threads, run
 
 from minding.engine import Task, declare
 from minding.engine import task as global_task
@@ -368,7 +368,7 @@ def test_threads_leave_signals_cores_and_the_script_alone():
     before = signals(), os.sched_getaffinity(0), sys.modules["__main__"], type(global_task)
     run(4, {"transport": "threads", "max_staleness": 0})
     assert before == (signals(), os.sched_getaffinity(0), sys.modules["__main__"], type(global_task))
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("minding-")] == []
+    assert lane_threads() == []
 
 
 GATE = threading.Event()
