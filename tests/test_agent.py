@@ -114,7 +114,7 @@ def test_threads_that_build_or_learn_at_once_are_refused(tmp_path, monkeypatch):
     assert other.learn(128).env_step == 128
 
 
-ENDS = """
+DAEMON = """
 import threading, time, minding
 agent = minding.Agent("dqn", "CartPole-v1", seed=2, hidden=[8])
 agent.learn(128)
@@ -122,13 +122,26 @@ threading.Thread(target=agent.learn, args=(10**6,), daemon=True).start()
 time.sleep(0.5)
 print("ends")
 """
+SEVERAL = """
+import threading, minding
+def learn(seed):
+    minding.Agent("ppo", "CartPole-v1", seed=seed, hidden=[8]).learn(128)
+agent = minding.Agent("ppo", "CartPole-v1", hidden=[8])
+agent.learn(128)
+for seed in (1, 2):
+    thread = threading.Thread(target=learn, args=(seed,))
+    thread.start()
+    thread.join()
+print("ends")
+"""
 
 
 @pytest.mark.slow
-def test_a_process_ends_while_a_daemon_thread_learns(tmp_path, monkeypatch):
-    # MindSpore aborts a process whose static objects are gone while it computes.
+@pytest.mark.parametrize("program", [DAEMON, SEVERAL], ids=["a daemon thread learns", "an agent is open"])
+def test_a_process_with_several_threads_ends(program, tmp_path, monkeypatch):
+    # MindSpore aborts a process whose static objects are gone while it computes, or while a graph of a thread is kept.
     monkeypatch.chdir(tmp_path)
-    assert run_fresh(ENDS, quiet=False)[-1] == "ends"
+    assert run_fresh(program, quiet=False)[-1] == "ends"
 
 
 def test_a_folder_made_current_is_not_the_users_in_a_thread(tmp_path, monkeypatch):

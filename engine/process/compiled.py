@@ -33,10 +33,25 @@ _LONGEST_END = 60.0
 _NO_MEMORY = re.compile(r"Memory isn't enough.*alloc size: (\d+)B")
 
 
+_closing: list[Callable[[], object]] = []
+
+
+def before_end(close: Callable[[], object]) -> None:
+    """Calls `close` once at the end of the process, when no other thread computes, and before MindSpore ends: what a
+    graph holds has to go first, or MindSpore aborts after graphs of several threads."""
+    _closing.append(close)
+
+
 @functools.cache
 def _end_alone() -> None:
     """At the end of the process stops its daemon threads before their next graph: MindSpore would abort."""
-    atexit.register(_stop_others)
+    atexit.register(_end)
+
+
+def _end() -> None:
+    _stop_others()
+    for close in _closing:
+        close()
 
 
 def _stop_others() -> None:

@@ -79,6 +79,19 @@ class _Run:
         return self.session.clock if self.session is not None else self.saved or 0
 
 
+_open_agents: weakref.WeakSet[Agent] = weakref.WeakSet()
+
+
+@functools.cache
+def _close_at_end() -> None:
+    compiled.before_end(_close_all)
+
+
+def _close_all() -> None:
+    for agent in [*_open_agents]:
+        agent.close()
+
+
 class Agent:
     """A policy with the run that trains it.
 
@@ -297,6 +310,8 @@ class Agent:
             session.__enter__()
         run.folder, run.session, run.resume = run_dir, session, "latest"
         run.end_session = weakref.finalize(self, _close, session)
+        _open_agents.add(self)
+        _close_at_end()
         return session
 
     def _end_session(self) -> None:
