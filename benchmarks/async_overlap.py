@@ -219,9 +219,7 @@ def overlap(case: Case, pairs: int, iterations: int, pin: str) -> list[dict[str,
         # In turns the one or the other first.
         order = case.stalenesses if pair % 2 == 0 else case.stalenesses[::-1]
         lanes = {
-            staleness: run(
-                Work(case.name, n_epoch, True, max_staleness=staleness, iterations=iterations, pin=pin),
-            )
+            staleness: run(Work(case.name, n_epoch, True, max_staleness=staleness, iterations=iterations, pin=pin))
             for staleness in order
         }
         after = run(Work(case.name, n_epoch, False, iterations=iterations))

@@ -31,10 +31,7 @@ PAIRS = 7
 _LIMITS = {"low": -10.0, "high": 10.0}
 VECTOR = {"kind": "box", "shape": [17], "dtype": "float32", **_LIMITS}
 IMAGE = {"kind": "box", "shape": [4, 84, 84], "dtype": "uint8", "low": 0, "high": 255}
-CASES = {
-    "vectors": (VECTOR, {"hidden": [512, 512]}, (256, 1024, 4096)),
-    "images": (IMAGE, {}, (256, 1024)),
-}
+CASES = {"vectors": (VECTOR, {"hidden": [512, 512]}, (256, 1024, 4096)), "images": (IMAGE, {}, (256, 1024))}
 _WAIT = "60"
 """Seconds that a learner waits for the other one, which may be slow on a machine that is not idle."""
 

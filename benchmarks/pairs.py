@@ -43,9 +43,7 @@ class Home:
 
 
 HOME = Home("MINDING_PEERS_PYTHON", ".venv-peers", (("requirements.txt",), ("alone.txt", "--no-deps")))
-HOMES = {
-    "xuance": Home("MINDING_XUANCE_PYTHON", ".venv-xuance", (("xuance.txt",), ("xuance_alone.txt", "--no-deps"))),
-}
+HOMES = {"xuance": Home("MINDING_XUANCE_PYTHON", ".venv-xuance", (("xuance.txt",), ("xuance_alone.txt", "--no-deps")))}
 """Where peers live that need MindSpore, which is never installed beside the others; all others live in `HOME`."""
 
 
@@ -78,12 +76,7 @@ class Side:
         return cls(
             name,
             (python, "-m", PEER_MODULES[name]),
-            {
-                "PYTHONPATH": "",
-                "OMP_NUM_THREADS": count,
-                "MKL_NUM_THREADS": count,
-                "OPENBLAS_NUM_THREADS": count,
-            },
+            {"PYTHONPATH": "", "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count},
         )
 
 

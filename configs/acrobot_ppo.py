@@ -10,14 +10,7 @@ main_config = EasyDict(
     env=dict(env_id="Acrobot-v1", collector_env_num=16, normalize_reward=False),
     policy=dict(
         type="ppo",
-        learn=dict(
-            learning_rate=1e-3,
-            n_epoch=4,
-            n_minibatch=8,
-            entropy_weight=0.01,
-            value_clip=True,
-            anneal_lr=True,
-        ),
+        learn=dict(learning_rate=1e-3, n_epoch=4, n_minibatch=8, entropy_weight=0.01, value_clip=True, anneal_lr=True),
         collect=dict(n_sample=2048),
         eval=dict(freq=20_000, n_episode=20),
     ),

@@ -11,10 +11,5 @@ main_config = EasyDict(
     run=dict(max_env_step=300_000, stop_value=490.0, target=475.0),
     # Two environments: a rollout is as long as the longest episode, and what is learned from is hardly older.
     env=dict(env_id="CartPole-v1", collector_env_num=2),
-    policy=dict(
-        type="pg",
-        model=dict(normalize_obs=True),
-        learn=dict(learning_rate=1e-2),
-        eval=dict(n_episode=20),
-    ),
+    policy=dict(type="pg", model=dict(normalize_obs=True), learn=dict(learning_rate=1e-2), eval=dict(n_episode=20)),
 )

@@ -9,9 +9,7 @@ from easydict import EasyDict
 main_config = EasyDict(
     run=dict(max_env_step=500_000, target=-37.9),
     env=dict(
-        env_id="mpe2/simple_spread_v3",
-        env_kwargs=dict(max_cycles=25, continuous_actions=False),
-        collector_env_num=16,
+        env_id="mpe2/simple_spread_v3", env_kwargs=dict(max_cycles=25, continuous_actions=False), collector_env_num=16
     ),
     policy=dict(
         type="happo",

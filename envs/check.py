@@ -428,10 +428,7 @@ def _single_backend(settings: Mapping[str, Any]) -> str:
 
 
 def _check_resume(
-    settings: Mapping[str, Any],
-    env_fn: Callable[..., AnyEnv] | None,
-    description: Mapping[str, Any],
-    budget: Budget,
+    settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None, description: Mapping[str, Any], budget: Budget
 ) -> list[Finding]:
     if settings["single_instance"]:
         return [Finding("ok", "a resumed run begins a new episode (env.single_instance)")]

@@ -73,12 +73,7 @@ class RewardScaler:
         self._returns[envs] = 0.0
 
     def state_dict(self) -> StateDict:
-        return {
-            "returns": self._returns.copy(),
-            "count": self._count,
-            "mean": self._mean,
-            "squares": self._squares,
-        }
+        return {"returns": self._returns.copy(), "count": self._count, "mean": self._mean, "squares": self._squares}
 
     def load_state_dict(self, state: StateDict) -> None:
         self._returns[:] = state["returns"]

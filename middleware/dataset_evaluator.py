@@ -63,10 +63,7 @@ class JudgedPolicy(Protocol):
     def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ: ...
 
 
-@declare(
-    reads=("train_iter", "last_data_eval_iter"),
-    writes=("data_eval", "last_data_eval_iter"),
-)
+@declare(reads=("train_iter", "last_data_eval_iter"), writes=("data_eval", "last_data_eval_iter"))
 class dataset_evaluator:
     """Evaluates the policy on recorded episodes once every `freq` gradient steps, without an environment.
 

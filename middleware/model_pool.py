@@ -15,10 +15,7 @@ _log = logging.getLogger("minding.run")
 POOL_UNITS = PoolSection.options()["unit"].allowed
 
 
-@declare(
-    reads=("total_step", "train_iter"),
-    optional=("env_step", "eval_value", "eval_params", "last_eval_clock"),
-)
+@declare(reads=("total_step", "train_iter"), optional=("env_step", "eval_value", "eval_params", "last_eval_clock"))
 class model_pool:
     """Adds the policy to a model pool every `freq` iterations or gradient steps, from the first iteration on, and after
     each evaluation.

@@ -32,9 +32,7 @@ class RecordedTables(Protocol):
 
 
 @declare(
-    role="learn",
-    reads=("train_iter", "train_epoch", "epoch_row"),
-    writes=("train_data", "train_epoch", "epoch_row"),
+    role="learn", reads=("train_iter", "train_epoch", "epoch_row"), writes=("train_data", "train_epoch", "epoch_row")
 )
 class offline_data_fetcher:
     """Draws the minibatches of the iteration; every pass over the data uses each step once, in a new order.

@@ -27,11 +27,7 @@ from minding.middleware.ctx_fields import rollout_in
 _NO_LIMIT = 1 << 62
 
 
-@declare(
-    role="learn",
-    reads=("trajectories",),
-    refuses=("trajectories.summed", "trajectories.rewarded"),
-)
+@declare(role="learn", reads=("trajectories",), refuses=("trajectories.summed", "trajectories.rewarded"))
 class offline_data_saver:
     """Writes all rollouts of a run to a folder of recorded data: the replay set of a learning agent.
 

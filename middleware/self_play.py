@@ -75,9 +75,7 @@ class RunningGames:
 
 
 @declare(
-    role="collect",
-    reads=("env_step", "env_episode"),
-    writes=("episodes", "episode_stats", "env_step", "env_episode"),
+    role="collect", reads=("env_step", "env_episode"), writes=("episodes", "episode_stats", "env_step", "env_episode")
 )
 class SelfPlayCollector:
     """Plays N games against itself, with one search per ply; games continue across iterations.

@@ -33,13 +33,7 @@ def overwrite(data: bytearray, rng: random.Random) -> None:
     data[start : start + 64] = bytes(255 - byte for byte in part)
 
 
-DAMAGES: tuple[Callable[[bytearray, random.Random], None], ...] = (
-    flip_bit,
-    change_byte,
-    truncate,
-    lengthen,
-    overwrite,
-)
+DAMAGES: tuple[Callable[[bytearray, random.Random], None], ...] = (flip_bit, change_byte, truncate, lengthen, overwrite)
 
 
 def find_damages(folder: Path, count: int, seed: int) -> tuple[list[str], list[float]]:

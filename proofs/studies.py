@@ -77,12 +77,7 @@ STUDIES: dict[str, Study] = {
     ),
     "rnd": Study("deepsea_ppo_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}),
     "icm": Study("mountaincar_ppo_icm", "removed", {"ICM": Variant(("policy.other.icm.weight=0.0",))}, seeds=1),
-    "rnd_replay": Study(
-        "mountaincar_dqn_rnd",
-        "removed",
-        {"RND": Variant(("policy.other.rnd.weight=0.0",))},
-        seeds=1,
-    ),
+    "rnd_replay": Study("mountaincar_dqn_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}, seeds=1),
     "trex_cartpole": Study(
         "cartpole_trex",
         "changed",

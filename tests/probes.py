@@ -58,8 +58,7 @@ class Hunt(gymnasium.Env):
     """A dict of four lamps and a place beside one of them: stand where the lamp is on. At most 8 steps."""
 
     observation_space = gymnasium.spaces.Dict(
-        lamps=gymnasium.spaces.MultiBinary(4),
-        place=gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32),
+        lamps=gymnasium.spaces.MultiBinary(4), place=gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
     )
     action_space = gymnasium.spaces.Discrete(2)
 

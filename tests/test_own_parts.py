@@ -142,10 +142,7 @@ def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
         ("own_parts:InNumPy", "expected a class derived from mindspore.nn.Cell"),
         ("own_parts:Plane", "own_parts has no 'Plane'; did you mean 'Plain'"),
         ("nowhere:Plain", "there is no module 'nowhere' on the Python path: run this in your project's folder"),
-        (
-            "own_parts.py:Plain",
-            r"no module 'own_parts.py' .*.* named without .*, here 'own_parts'; run this",
-        ),
+        ("own_parts.py:Plain", r"no module 'own_parts.py' .*.* named without .*, here 'own_parts'; run this"),
         ("./own_parts.py:Plain", r"no module './own_parts.py' .*, here 'own_parts'; run this in"),
         ("own_parts", "expected 'module:Name', .* such as 'own_parts:Name'"),
         (":Plain", "expected 'module:Name', .* such as 'my_module:Plain'"),

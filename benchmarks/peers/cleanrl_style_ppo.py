@@ -120,8 +120,7 @@ def environments(case: PPOCase, seed: int) -> tuple[Any, gym.Space, gym.Space]:
         envs = envpool.make_gymnasium(case.env_id, num_envs=case.num_envs, seed=seed)
         return envs, envs.observation_space, envs.action_space
     envs = SyncVectorEnv(
-        [lambda: RecordEpisodeStatistics(gym.make(case.env_id))] * case.num_envs,
-        autoreset_mode=AutoresetMode.SAME_STEP,
+        [lambda: RecordEpisodeStatistics(gym.make(case.env_id))] * case.num_envs, autoreset_mode=AutoresetMode.SAME_STEP
     )
     return envs, envs.single_observation_space, envs.single_action_space
 

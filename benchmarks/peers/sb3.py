@@ -58,11 +58,7 @@ def a2c(case: A2CCase, common: dict[str, Any]) -> A2C:
 
 
 def tanh_networks(case: Case) -> dict[str, Any]:
-    return {
-        **images(case),
-        "net_arch": {"pi": list(case.hidden), "vf": list(case.hidden)},
-        "activation_fn": nn.Tanh,
-    }
+    return {**images(case), "net_arch": {"pi": list(case.hidden), "vf": list(case.hidden)}, "activation_fn": nn.Tanh}
 
 
 def replay_options(case: ReplayCase) -> dict[str, Any]:

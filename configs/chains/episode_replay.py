@@ -9,13 +9,7 @@ from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
-from minding.middleware import (
-    OffPolicyLearner,
-    StepCollector,
-    data_pusher,
-    eps_greedy_handler,
-    interaction_evaluator,
-)
+from minding.middleware import OffPolicyLearner, StepCollector, data_pusher, eps_greedy_handler, interaction_evaluator
 
 
 def check(cfg: Config) -> None:

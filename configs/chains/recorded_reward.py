@@ -14,13 +14,7 @@ from minding.engine.data.holdout import episode_ranks
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
-from minding.middleware import (
-    StepCollector,
-    gae_estimator,
-    interaction_evaluator,
-    multistep_trainer,
-    reward_estimator,
-)
+from minding.middleware import StepCollector, gae_estimator, interaction_evaluator, multistep_trainer, reward_estimator
 
 MODELS = ("gail", "airl", "trex")
 """The models of recorded data, by their sections in `policy.other`."""

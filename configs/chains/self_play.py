@@ -12,13 +12,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.search.opponents import Opponent, parse
 from minding.engine.types import BoardGame, EpisodeEnd, Policy
 from minding.envs import make_board_game
-from minding.middleware import (
-    OffPolicyLearner,
-    SelfPlayCollector,
-    arena_evaluator,
-    episode_pusher,
-    symmetry_enhancer,
-)
+from minding.middleware import OffPolicyLearner, SelfPlayCollector, arena_evaluator, episode_pusher, symmetry_enhancer
 from minding.middleware.arena_evaluator import arena, opening_positions
 from minding.middleware.board_search import check_fits
 

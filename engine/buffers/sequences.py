@@ -351,12 +351,7 @@ class Windows:
 
     def state_dict(self) -> StateDict:
         numbers = self.numbers
-        return {
-            "slots": self.slots,
-            "oldest": self._oldest,
-            "first": self.first(numbers),
-            "count": self.count(numbers),
-        }
+        return {"slots": self.slots, "oldest": self._oldest, "first": self.first(numbers), "count": self.count(numbers)}
 
     def load_state_dict(self, state: StateDict) -> None:
         self._clear(int(state["slots"]), int(state["oldest"]))

@@ -11,13 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from minding.engine.checkpoint.manifest import read_manifest
 from minding.engine.checkpoint.store import MISFITS, first_line, load_checkpoint, verify_checkpoint
 from minding.engine.error_origin import is_users
-from minding.engine.errors import (
-    CheckpointError,
-    DamagedCheckpointError,
-    MindingError,
-    NoCheckpointError,
-    ShapeError,
-)
+from minding.engine.errors import CheckpointError, DamagedCheckpointError, MindingError, NoCheckpointError, ShapeError
 from minding.engine.files import Folder, hidden
 from minding.engine.types import StateDict
 

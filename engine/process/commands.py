@@ -137,11 +137,7 @@ def run_commands(commands: Iterable[Command], parallel: int, watch: Callable[[],
 
 
 def _run(
-    waiting: Iterator[Command],
-    begun: list[Command],
-    parallel: int,
-    watch: Callable[[], None],
-    received: Sequence[str],
+    waiting: Iterator[Command], begun: list[Command], parallel: int, watch: Callable[[], None], received: Sequence[str]
 ) -> None:
     while True:
         for command in begun:

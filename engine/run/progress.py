@@ -97,11 +97,7 @@ class Progress:
         else:
             # The last rollout may pass the limit.
             share = min(100 * status.clock / self.total, 100)
-            print(
-                f"{self.title} {status.clock:,}/{self.total:,} ({share:.0f}%)  {text}",
-                file=self._file,
-                flush=True,
-            )
+            print(f"{self.title} {status.clock:,}/{self.total:,} ({share:.0f}%)  {text}", file=self._file, flush=True)
 
     def _text(self, status: Status, now: float) -> str:
         then, clock, train_iter = self._window[0]

@@ -13,13 +13,7 @@ class LocalSource(EpisodeSource):
     """The sync backend: any Gymnasium environments, in a loop."""
 
     def __init__(
-        self,
-        factory: EnvFactory,
-        layout: ObsLayout,
-        adapter: ActionAdapter,
-        num_envs: int,
-        seed: int,
-        restart: bool,
+        self, factory: EnvFactory, layout: ObsLayout, adapter: ActionAdapter, num_envs: int, seed: int, restart: bool
     ) -> None:
         arrays = StepArrays.allocate(layout, num_envs)
         super().__init__(factory.name, layout, arrays, adapter, seed, replays=not factory.single_instance)

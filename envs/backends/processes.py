@@ -72,8 +72,7 @@ class ProcessSource(EpisodeSource):
         bounds = [num_envs * k // count for k in range(count + 1)]
         self._workers = [
             _WorkerHandle(
-                block,
-                WorkerPlan(k, range(bounds[k], bounds[k + 1]), self.name, pickled, shared, options.restart),
+                block, WorkerPlan(k, range(bounds[k], bounds[k + 1]), self.name, pickled, shared, options.restart)
             )
             for k in range(count)
         ]
@@ -265,10 +264,7 @@ class _WorkerHandle:
     def start(self) -> None:
         self.connection, remote = SPAWN.Pipe()
         process = WorkerProcess(
-            target=main,
-            args=(remote, self._block, self.plan),
-            daemon=True,
-            name=f"minding-env-{self.plan.index}",
+            target=main, args=(remote, self._block, self.plan), daemon=True, name=f"minding-env-{self.plan.index}"
         )
         process.launch()
         self._process = process

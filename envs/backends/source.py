@@ -152,13 +152,7 @@ class EpisodeSource(Source):
     """
 
     def __init__(
-        self,
-        name: str,
-        layout: ObsLayout,
-        arrays: StepArrays,
-        adapter: ActionAdapter,
-        seed: int,
-        replays: bool = True,
+        self, name: str, layout: ObsLayout, arrays: StepArrays, adapter: ActionAdapter, seed: int, replays: bool = True
     ) -> None:
         super().__init__()
         self._is_replayed = replays

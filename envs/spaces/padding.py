@@ -163,11 +163,7 @@ def _box_action(own: list[Any]) -> spaces.Box | None:
     return spaces.Box(np.where(empty, 0, low), np.where(empty, 0, high), dtype=own[0].dtype.type)
 
 
-_fillings: dict[type, _Fill] = {
-    spaces.Box: _box,
-    spaces.Discrete: _discrete,
-    spaces.MultiBinary: _multi_binary,
-}
+_fillings: dict[type, _Fill] = {spaces.Box: _box, spaces.Discrete: _discrete, spaces.MultiBinary: _multi_binary}
 _action_fillings: dict[type, _Fill] = {
     spaces.Discrete: _discrete_action,
     spaces.MultiDiscrete: _multi_discrete_action,

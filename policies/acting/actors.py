@@ -23,12 +23,7 @@ from minding.engine.seeding import generator_state, restore_generator
 from minding.engine.types import Array, ObsLike, StateDict
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.numpy_layers import ILLEGAL, Outputs
-from minding.policies.acting.sampling import (
-    ActionNoise,
-    Distribution,
-    NoiseDraw,
-    weight_noise,
-)
+from minding.policies.acting.sampling import ActionNoise, Distribution, NoiseDraw, weight_noise
 
 Network = Callable[[Sequence[Array]], Outputs]
 """Observation leaves, ``(B, ...)`` each, to the outputs of an acting network.

@@ -80,10 +80,7 @@ def fused_relu_then(name: str) -> Any:
 
     return kernel(
         name,
-        lambda x, weight, bias, second, second_bias: (
-            (x[0],) if scalar else (x[0], second[0]),
-            (x[0], weight[0]),
-        ),
+        lambda x, weight, bias, second, second_bias: ((x[0],) if scalar else (x[0], second[0]), (x[0], weight[0])),
         2,
         gradient,
     )
@@ -180,9 +177,7 @@ def fused_gru() -> Any:
     """The primitive ``(W x + b, begun, first rows, U, c) -> new rows, rows before, gates`` of all steps of sequences,
     with the gradient of the new rows; see `GRU.unroll`."""
     slopes_of = kernel(
-        "gru_slopes",
-        lambda drows, before, gates, begun, rows, weight: (*[(drows[0], weight[0])] * 2, rows),
-        3,
+        "gru_slopes", lambda drows, before, gates, begun, rows, weight: (*[(drows[0], weight[0])] * 2, rows), 3
     )
 
     def gradient(given, begun, rows, weight, bias, out, dout):
@@ -203,9 +198,7 @@ def fused_lstm() -> Any:
     """The primitive ``(W x + b, begun, first rows, U, c) -> new states, states before, cells before, gates`` of all
     steps of sequences, with the gradient of the new states; see `LSTM.unroll`."""
     slopes_of = kernel(
-        "lstm_slopes",
-        lambda dstates, cells, gates, begun, rows, weight: ((dstates[0], weight[0]), rows),
-        2,
+        "lstm_slopes", lambda dstates, cells, gates, begun, rows, weight: ((dstates[0], weight[0]), rows), 2
     )
 
     def gradient(given, begun, rows, weight, bias, out, dout):

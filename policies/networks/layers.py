@@ -75,13 +75,7 @@ class ELU(nn.Cell):
         return ops.ReLU()(x) + ops.Exp()(ops.Minimum()(x, 0.0)) - 1.0
 
 
-ACTIVATIONS: dict[str, Callable[[], nn.Cell]] = {
-    "relu": ops.ReLU,
-    "tanh": Tanh,
-    "silu": SiLU,
-    "gelu": GELU,
-    "elu": ELU,
-}
+ACTIVATIONS: dict[str, Callable[[], nn.Cell]] = {"relu": ops.ReLU, "tanh": Tanh, "silu": SiLU, "gelu": GELU, "elu": ELU}
 
 
 class Cells:

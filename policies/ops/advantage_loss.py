@@ -62,11 +62,7 @@ class AdvantageLoss(nn.Cell):
 
 @functools.cache
 def _advantage_loss() -> Any:
-    slopes = kernel(
-        "advantage_loss_gradient",
-        lambda log_prob, entropy, value, *others: (log_prob, entropy, value),
-        3,
-    )
+    slopes = kernel("advantage_loss_gradient", lambda log_prob, entropy, value, *others: (log_prob, entropy, value), 3)
 
     def gradient(log_prob, entropy, value, old, advantage, target, weight, settings, out, dout):
         dlog_prob, dentropy, dvalue = slopes(
@@ -76,9 +72,4 @@ def _advantage_loss() -> Any:
         constants = (zeros(old), zeros(advantage), zeros(target), zeros(weight), zeros(settings))
         return dlog_prob, dentropy, dvalue, *constants
 
-    return kernel(
-        "advantage_loss",
-        lambda *shapes: ((),) * len(ADVANTAGE_METRICS),
-        len(ADVANTAGE_METRICS),
-        gradient,
-    )
+    return kernel("advantage_loss", lambda *shapes: ((),) * len(ADVANTAGE_METRICS), len(ADVANTAGE_METRICS), gradient)

@@ -142,9 +142,4 @@ def _fused_huber() -> Any:
         zeros = ops.ZerosLike()
         return ops.ExpandDims()(dout[0], -1) * out[1], zeros(levels), zeros(target), zeros(kappa)
 
-    return kernel(
-        "quantile_huber",
-        lambda quantiles, levels, target, kappa: ((quantiles[0],), quantiles),
-        2,
-        gradient,
-    )
+    return kernel("quantile_huber", lambda quantiles, levels, target, kappa: ((quantiles[0],), quantiles), 2, gradient)

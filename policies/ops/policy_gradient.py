@@ -85,9 +85,7 @@ class FusedSurrogate(nn.Cell):
 @functools.cache
 def _fused_surrogate() -> Any:
     slopes = kernel(
-        "clipped_surrogate_gradient",
-        lambda log_prob, entropy, value, *others: (log_prob, entropy, value),
-        3,
+        "clipped_surrogate_gradient", lambda log_prob, entropy, value, *others: (log_prob, entropy, value), 3
     )
 
     def gradient(log_prob, entropy, value, old, old_value, advantage, target, weight, settings, out, dout):
@@ -97,9 +95,4 @@ def _fused_surrogate() -> Any:
         constants = (zeros(old), zeros(old_value), zeros(advantage), zeros(target), zeros(weight), zeros(settings))
         return dlog_prob, dentropy, dvalue, *constants
 
-    return kernel(
-        "clipped_surrogate",
-        lambda *shapes: ((),) * len(SURROGATE_METRICS),
-        len(SURROGATE_METRICS),
-        gradient,
-    )
+    return kernel("clipped_surrogate", lambda *shapes: ((),) * len(SURROGATE_METRICS), len(SURROGATE_METRICS), gradient)

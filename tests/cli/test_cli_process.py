@@ -172,10 +172,7 @@ time.sleep(1)
     ("begin", "code"),
     [
         ("import minding.envs; from minding.cli.process import end_at_signals; end_at_signals()", 143),
-        (
-            "from minding.engine.process.signals import SignalGuard as G; G(lambda _: os._exit(5)).__enter__()",
-            5,
-        ),
+        ("from minding.engine.process.signals import SignalGuard as G; G(lambda _: os._exit(5)).__enter__()", 5),
         ("from minding.engine.process.spawn import become_worker; become_worker()", 0),
     ],
     ids=["command", "run", "worker"],

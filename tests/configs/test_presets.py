@@ -217,11 +217,7 @@ def test_a_python_file_without_a_configuration_is_a_clear_error(tmp_path, text, 
 def test_listing_presets_imports_none_of_them():
     code = "import sys, minding.configs; print([name for name in sys.modules if name.endswith('_ppo')])"
     out = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
+        [sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True, timeout=60
     )
     assert (out.stdout.strip(), out.stderr) == ("[]", "")
 

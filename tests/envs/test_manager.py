@@ -94,11 +94,7 @@ def test_observations_never_alias_memory_that_later_steps_write(make):
     held = [(manager.obs, manager.obs.copy())]
     for _ in range(30):
         step = manager.step(ZEROS)
-        held += [
-            (step.obs, step.obs.copy()),
-            (step.next_obs, step.next_obs.copy()),
-            (step.reward, step.reward.copy()),
-        ]
+        held += [(step.obs, step.obs.copy()), (step.next_obs, step.next_obs.copy()), (step.reward, step.reward.copy())]
         held += [(step.terminated, step.terminated.copy()), (step.truncated, step.truncated.copy())]
     assert all(np.array_equal(kept, copy) for kept, copy in held)
 

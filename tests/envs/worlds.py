@@ -37,13 +37,7 @@ class Counter(gymnasium.Env):
     def step(self, action):
         self.steps += 1
         over = self.steps == self.length
-        return (
-            self.observe(),
-            float(self.steps),
-            over and self.length % 2 == 0,
-            over and self.length % 2 == 1,
-            {},
-        )
+        return (self.observe(), float(self.steps), over and self.length % 2 == 0, over and self.length % 2 == 1, {})
 
     def observe(self):
         return np.array([self.start, self.steps], np.float32)

@@ -85,8 +85,7 @@ class ZeroValue(AgePolicy):
 @pytest.mark.parametrize(("backend", "kind"), CASES)
 def test_returns_end_where_a_fault_cuts_the_episode(counting_config, backend, kind):
     cfg = counting_config(
-        "ppo",
-        **{"policy.collect.n_sample": ENVS * STEPS, "policy.learn.gamma": 1.0, "policy.learn.gae_lambda": 1.0},
+        "ppo", **{"policy.collect.n_sample": ENVS * STEPS, "policy.learn.gamma": 1.0, "policy.learn.gae_lambda": 1.0}
     )
     policy, env, checked = ZeroValue(), flaky_envs(backend, kind), []
 

@@ -204,12 +204,7 @@ def evaluator(policy, data, **settings):
         "td3_bc",
         space_of(1),
         space_of(1),
-        **{
-            "policy.learn.gamma": 0.5,
-            "policy.other.holdout": 0.5,
-            "policy.eval.freq": 10,
-            **settings,
-        },
+        **{"policy.learn.gamma": 0.5, "policy.other.holdout": 0.5, "policy.eval.freq": 10, **settings},
     )
     return dataset_evaluator(cfg, policy, data)
 

@@ -33,7 +33,7 @@ RESUMES = {
             "policy.model.memory=lstm",
             "policy.model.memory_dim=8",
         ),
-    ),
+    )
 }
 
 RATE = 0.01

@@ -15,10 +15,7 @@ pytestmark = pytest.mark.eager
 
 PLANES = dict_of(action_mask=mask_of(3), observation=space_of(2, 4, 3))
 RESIDUAL = {"policy.model.net": "residual", "policy.model.channels": 4, "policy.model.blocks": 2}
-CONTRACT = {
-    "alphazero": (VECTOR, discrete(3), {}),
-    "alphazero, residual": (space_of(2, 4, 3), discrete(3), RESIDUAL),
-}
+CONTRACT = {"alphazero": (VECTOR, discrete(3), {}), "alphazero, residual": (space_of(2, 4, 3), discrete(3), RESIDUAL)}
 SMALL = (
     "policy.collect.simulations=3",
     "policy.eval.simulations=3",
@@ -30,7 +27,7 @@ RESUMES = {
     "AlphaZero, Gumbel and convolutions": (
         "minding/ConnectFour-v0",
         (*SMALL, "policy.collect.search=gumbel", *(f"{key}={value}" for key, value in RESIDUAL.items())),
-    ),
+    )
 }
 ALTERNATIVES = ("policy.model.net=residual", "policy.collect.search=gumbel")
 BATCH = 16

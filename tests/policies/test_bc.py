@@ -20,7 +20,7 @@ RESUMES = {
     "BC, observations normalized, data mapped": (
         "CartPole-v1",
         ("policy.model.normalize_obs=true", "policy.other.data_memory=mapped"),
-    ),
+    )
 }
 BATCH = 16
 

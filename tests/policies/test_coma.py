@@ -26,7 +26,7 @@ RESUMES = {
             *("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask]"),
             *("policy.model.memory_dim=8", "policy.learn.target.freq=5", "policy.learn.n_minibatch=2"),
         ),
-    ),
+    )
 }
 ALTERNATIVES = (
     *("policy.learn.target.kind=soft", "policy.learn.normalize_advantage=false", "policy.model.critic_state=false"),
@@ -256,10 +256,7 @@ def test_losses_and_gradients_are_those_of_the_formulas(bench):
     assert 0 < (step.valid - step.acting).sum() < step.acting.sum()
     metrics, target, fixed = learn(bench, rows).metrics, step.target(p), step.constants(p)
     kit.check_metrics(metrics, {**step.critic(p, target), **step.actor(p, fixed)[1]})
-    losses = {
-        "net": lambda x: step.actor(x, fixed)[0],
-        "critic": lambda x: step.critic(x, target)["critic_loss"],
-    }
+    losses = {"net": lambda x: step.actor(x, fixed)[0], "critic": lambda x: step.critic(x, target)["critic_loss"]}
     # Adam's first moment after one step of the actor, and two of the critic with the same gradient.
     for optim, (part, loss), share in zip(bench.root.optim.steps, losses.items(), (0.1, 0.19)):
         found = [m.asnumpy().astype(np.float64) / share for m in optim.m]

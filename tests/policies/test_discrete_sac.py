@@ -104,10 +104,7 @@ class Step(kit.CriticStep):
     def losses(self, p, after):
         target, entropy = self.target(p), self.expectations(p, "critics", "obs")[1]
         # All of them at the parameters before the step.
-        found = {
-            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
-            "actor": (self.actor_loss, p, "net"),
-        }
+        found = {"critics": (lambda x: self.critic_loss(x, target), p, "critics"), "actor": (self.actor_loss, p, "net")}
         if self.settings.auto_alpha:
             found["alpha"] = (lambda x: self.alpha_loss(x, entropy), p, "log_alpha")
         return found

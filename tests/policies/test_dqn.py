@@ -42,10 +42,7 @@ RESUMES = {
     "DQN with hindsight": ("minding/BitFlip-v0", ("chain=hindsight",)),
     "DQN, prioritized, with action masks": (
         "minding/MaskedGrid-v0",
-        (
-            *("env.info_keys=[action_mask]", "policy.other.replay=prioritized"),
-            "policy.other.priority.beta_steps=50",
-        ),
+        (*("env.info_keys=[action_mask]", "policy.other.replay=prioritized"), "policy.other.priority.beta_steps=50"),
     ),
 }
 __all__ = ["ALTERNATIVES", "LEARNS"]

@@ -60,7 +60,7 @@ RESUMES = {
             *(f"{key}={value}" for key, value in SMALL.items() if "batch_size" not in key),
             *("policy.learn.batch_size=4", "policy.learn.train_ratio=2.5", "policy.collect.random_steps=40"),
         ),
-    ),
+    )
 }
 ALTERNATIVES = ("policy.learn.context=zero", "policy.learn.actor_gradient=dynamics", "policy.model.posterior=full")
 ENVS, TIME, BATCH = 3, 26, 5

@@ -22,10 +22,7 @@ TRANSFORMER = {
     "policy.model.memory_heads": HEADS,
     "policy.model.memory_length": LENGTH,
 }
-CONTRACT = {
-    "dt": (VECTOR, space_of(2, 2), TRANSFORMER),
-    "dt, discrete": (VECTOR, discrete(3), TRANSFORMER),
-}
+CONTRACT = {"dt": (VECTOR, space_of(2, 2), TRANSFORMER), "dt, discrete": (VECTOR, discrete(3), TRANSFORMER)}
 RESUMES = {"dt, data mapped": ("CartPole-v1", ("policy.other.data_memory=mapped",))}
 STEPS, COUNT = 5, 3
 INDEX = np.arange(STEPS * COUNT, dtype=np.int32).reshape(1, STEPS, COUNT)

@@ -20,10 +20,7 @@ built, bench = kit.benches(
     action=space_of(kit.SIZE),
     prepare=kit.disturb("targets"),
     learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA},
-    kinds={
-        "edac": {"learn": {"diversity_weight": WEIGHT}},
-        "sac_n": {"learn": {"diversity_weight": 0.0}},
-    },
+    kinds={"edac": {"learn": {"diversity_weight": WEIGHT}}, "sac_n": {"learn": {"diversity_weight": 0.0}}},
     **{"policy.model.n_critics": CRITICS},
 )
 

@@ -30,7 +30,7 @@ CONTRACT = {
         VECTOR,
         discrete(ACTIONS),
         {**SMALL, **PRIORITIZED, "policy.learn.target.freq": 4, "policy.model.dueling": True},
-    ),
+    )
 }
 # Its state has the parts of DQN, which is resumed.
 RESUMES = {}

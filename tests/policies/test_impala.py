@@ -10,9 +10,7 @@ from benchmarks.fingerprint import fingerprint
 
 pytestmark = pytest.mark.eager
 
-CONTRACT = {
-    "impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),
-}
+CONTRACT = {"impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True})}
 LEARNS = {"policy.collect.n_sample": 16, "policy.learn.learning_rate": 0.01}
 RESUMES = {"IMPALA, observations normalized": ("CartPole-v1", ("policy.model.normalize_obs=true",))}
 

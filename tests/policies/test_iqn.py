@@ -41,7 +41,7 @@ CONTRACT = {
         VECTOR,
         discrete(ACTIONS),
         {**SMALL, **PRIORITIZED, "policy.learn.target.freq": 4, "policy.model.dueling": True},
-    ),
+    )
 }
 RESUMES = {}
 __all__ = ["ALTERNATIVES"]

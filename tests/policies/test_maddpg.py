@@ -27,7 +27,7 @@ RESUMES = {
     "MADDPG with agents who leave, come late and act in spaces of different sizes": (
         "agent_worlds:Mixed",
         ("env.env_kwargs={actions: box, leave: 2, late: 1}", "policy.collect.noise.kind=ou"),
-    ),
+    )
 }
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou")
 KINDS = [*SPACES, "team"]

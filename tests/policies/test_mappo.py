@@ -39,7 +39,7 @@ RESUMES = {
             *("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
             *("env.team_reward=true", "policy.model.memory=gru", "policy.model.memory_dim=8"),
         ),
-    ),
+    )
 }
 ALTERNATIVES = ("policy.model.memory=gru", "policy.learn.n_minibatch=2")
 AGENTS = 2

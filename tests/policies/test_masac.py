@@ -76,11 +76,7 @@ def test_losses_follow_the_formulas_and_targets_follow(kind):
     entropy, excess = step.entropies(before)
 
     def metrics_of(p):
-        return {
-            "entropy": entropy.mean(),
-            "alpha": ALPHAS.mean(),
-            "alpha_loss": (np.log(ALPHAS) * excess).mean(),
-        }
+        return {"entropy": entropy.mean(), "alpha": ALPHAS.mean(), "alpha_loss": (np.log(ALPHAS) * excess).mean()}
 
     check_step(bench, rows, step, metrics_of)
     # Adam's first step is as long as the learning rate.

@@ -26,7 +26,7 @@ RESUMES = {
             "env.info_keys=[action_mask]",
             "policy.model.multi_pass=true",
         ),
-    ),
+    )
 }
 
 SPACE = composite(2, numbers=2)

@@ -33,7 +33,7 @@ CONTRACT = {
         MASKED,
         discrete(3),
         {**SMALL, "policy.learn.burn_in": 1, "policy.learn.target.freq": 4, "policy.model.dueling": True},
-    ),
+    )
 }
 LEARNS = {
     **LEARNS,
@@ -53,7 +53,7 @@ RESUMES = {
             *("policy.learn.length=6", "policy.learn.burn_in=3", "policy.other.priority.stride=3"),
             "policy.other.icm.weight=0.5",
         ),
-    ),
+    )
 }
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=uniform")
 ENVS, TIME, BATCH = 3, 26, 12

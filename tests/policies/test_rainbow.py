@@ -51,12 +51,7 @@ ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.model.noisy=false")
 KINDS = {
     "all": SMALL,
     "expected": {**EXPECTED, "learn": {"double": False}},
-    "plain": {
-        **SMALL,
-        "policy.model.noisy": False,
-        "policy.model.dueling": False,
-        "policy.other.replay": "uniform",
-    },
+    "plain": {**SMALL, "policy.model.noisy": False, "policy.model.dueling": False, "policy.other.replay": "uniform"},
 }
 """With all parts; without the distribution and double; without dueling, priorities and noise."""
 built, bench, each = value_benches("rainbow", KINDS, learn={"grad_norm": 0.0})

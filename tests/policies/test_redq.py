@@ -15,10 +15,7 @@ pytestmark = pytest.mark.eager
 
 SMALL = {"policy.model.n_critics": 3, "policy.learn.policy_delay": 1}
 DROQ = {"policy.model.norm": "critics", "policy.model.dropout": 0.2}
-CONTRACT = {
-    "redq": (VECTOR, space_of(3), SMALL),
-    "droq": (VECTOR, space_of(3), {**SMALL, **DROQ}),
-}
+CONTRACT = {"redq": (VECTOR, space_of(3), SMALL), "droq": (VECTOR, space_of(3), {**SMALL, **DROQ})}
 RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 

@@ -7,10 +7,7 @@ from fakes import VECTOR, space_of
 
 pytestmark = pytest.mark.eager
 
-CONTRACT = {
-    "sac": (VECTOR, space_of(3), {}),
-    "sac, SimBa": (VECTOR, space_of(3), {"policy.model.block": "residual"}),
-}
+CONTRACT = {"sac": (VECTOR, space_of(3), {}), "sac, SimBa": (VECTOR, space_of(3), {"policy.model.block": "residual"})}
 LEARNS = {**kit.LEARNS, "policy.learn.learning_rate": 0.003, "policy.learn.alpha": 0.02}
 RESUMES = {"SAC, random steps first": ("Pendulum-v1", ("policy.collect.random_steps=32",))}
 

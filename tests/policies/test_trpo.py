@@ -119,11 +119,7 @@ def test_the_step_is_the_longest_that_the_search_accepts(bench):
         if not searches or (gain(after, rows) > gain(p, rows) and moved_by <= limit):
             break
     metrics = bench.learn(rows).metrics
-    kit.check_metrics(
-        metrics,
-        {"policy_loss": -gain(p, rows), "step_share": SHRINK**k, "kl": moved_by},
-        rel=1e-3,
-    )
+    kit.check_metrics(metrics, {"policy_loss": -gain(p, rows), "step_share": SHRINK**k, "kl": moved_by}, rel=1e-3)
     for name in names_of(p):
         np.testing.assert_allclose(bench.params[name], after[name], rtol=1e-3, atol=2e-4, err_msg=name)
     assert not searches or metrics["kl"] <= limit

@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 from fakes import discrete
 from kit import each_of
-from team_values import (
-    ONE_STEP,
-    SMALL,
-    SPACE,
-    JointEpisode,
-    TeamTests,
-    matrix_game,
-    team_benches,
-)
+from team_values import ONE_STEP, SMALL, SPACE, JointEpisode, TeamTests, matrix_game, team_benches
 from test_qmix import MIXER, np_mix
 
 pytestmark = pytest.mark.eager
@@ -23,10 +15,7 @@ CONTRACT = {"wqmix": (SPACE, discrete(3), {**SMALL, **SIZES, "policy.learn.targe
 RESUMES = {}
 ALTERNATIVES = ("policy.learn.weighting=central", "policy.learn.target.kind=soft")
 ALPHA = 0.25
-KINDS = {
-    "optimistic": {},
-    "central": {"learn": {"weighting": "central", "double": False}},
-}
+KINDS = {"optimistic": {}, "central": {"learn": {"weighting": "central", "double": False}}}
 
 
 built, _ = team_benches(

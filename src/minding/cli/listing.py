@@ -157,12 +157,7 @@ def _middleware_found() -> dict[str, tuple[Declaration, str]]:
     return dict(sorted(found.items()))
 
 
-_TABLES = {
-    "presets": _presets,
-    "algorithms": _algorithms,
-    "environments": _environments,
-    "middleware": _middleware,
-}
+_TABLES = {"presets": _presets, "algorithms": _algorithms, "environments": _environments, "middleware": _middleware}
 
 
 def _details(name: str) -> None:

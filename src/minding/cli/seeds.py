@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import (
-    bad_input,
-    drawn,
-    echo,
-    mean_and_spread,
-    number,
-    print_fields,
-    print_table,
-    write_figures,
-)
+from minding.cli.common import bad_input, drawn, echo, mean_and_spread, number, print_fields, print_table, write_figures
 from minding.cli.jobs import Display, check_jobs
 from minding.cli.process import EXIT_CODES
 

@@ -131,11 +131,7 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
         return {"evaluation": f"none: {nothing}"}
     if cfg.env.env_id == RECORDED:
         return judged or {"evaluation": "none: the run ended before its policy could be evaluated"}
-    return {
-        "evaluation return": returns if summary.n_eval_episodes else "none",
-        **_normalized(summary),
-        **judged,
-    }
+    return {"evaluation return": returns if summary.n_eval_episodes else "none", **_normalized(summary), **judged}
 
 
 def _scores(cfg: Config, summary: Any) -> dict[str, str]:

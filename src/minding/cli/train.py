@@ -10,13 +10,7 @@ import click
 from minding.cli.common import COUNT, RunFolder, WholeNumber, bad_input, command, echo, trust_option
 from minding.cli.process import EXIT_CODES, report_lost_output
 from minding.cli.seeds import SeedList, train_seeds
-from minding.cli.settings import (
-    check_lane_settings,
-    check_seed_options,
-    check_source,
-    split_arguments,
-    with_shortcuts,
-)
+from minding.cli.settings import check_lane_settings, check_seed_options, check_source, split_arguments, with_shortcuts
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config

@@ -41,11 +41,7 @@ _MAX_BYTES = 1 << 34
 
 
 def save_policy(
-    path: Path,
-    cfg: Config,
-    policy: Policy,
-    evaluate: Callable[[], Evaluation] | None,
-    clock: int | None = None,
+    path: Path, cfg: Config, policy: Policy, evaluate: Callable[[], Evaluation] | None, clock: int | None = None
 ) -> None:
     """Writes the folder of a trained policy: all of it, or nothing."""
     from safetensors.numpy import save

@@ -377,10 +377,7 @@ def train(
 
 def _raise_signal(summary: Summary) -> None:
     """Raises the exception for the signal that ended a run, with a note about the run folder."""
-    meant: dict[str, BaseException] = {
-        "SIGINT": KeyboardInterrupt(),
-        "SIGTERM": SystemExit(128 + signal.SIGTERM),
-    }
+    meant: dict[str, BaseException] = {"SIGINT": KeyboardInterrupt(), "SIGTERM": SystemExit(128 + signal.SIGTERM)}
     error = meant.get(summary.stop_reason)
     if error is not None:
         saved = "was not saved" if summary.unsaved else "is saved"

@@ -18,10 +18,7 @@ def ring(capacity=5, fields=FIELDS):
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
-@given(
-    capacity=st.integers(1, 7),
-    actions=st.lists(st.one_of(st.integers(0, 7), st.just("reload")), max_size=12),
-)
+@given(capacity=st.integers(1, 7), actions=st.lists(st.one_of(st.integers(0, 7), st.just("reload")), max_size=12))
 def test_it_holds_the_same_as_a_list_of_the_last_rows(capacity, actions):
     buffer, model, number = ring(capacity), {}, 0
     for action in actions:

@@ -54,11 +54,7 @@ def test_off_removes_exactly_one_registration_also_in_a_handler():
     bus.off("tick", seen.append)
     bus.emit("tick", 1)
     assert seen == [1]
-    refuses(
-        ChainError,
-        ("did you mean 'tick'", lambda: bus.off("tic", print)),
-        ("callable", lambda: bus.on("tick", 3)),
-    )
+    refuses(ChainError, ("did you mean 'tick'", lambda: bus.off("tic", print)), ("callable", lambda: bus.on("tick", 3)))
     bus, seen = EventBus(), []
 
     def first(value):

@@ -166,11 +166,7 @@ class Hook:
 
 @pytest.mark.parametrize(
     ("end", "reason", "step"),
-    [
-        (lambda ctx: None, "max_step", 2),
-        (lambda ctx: task.stop(), "finish", 1),
-        (fail, "exception", 0),
-    ],
+    [(lambda ctx: None, "max_step", 2), (lambda ctx: task.stop(), "finish", 1), (fail, "exception", 0)],
 )
 def test_hooks_and_the_finish_event_run_once_at_any_end(end, reason, step):
     log = []

@@ -179,10 +179,7 @@ def test_overrides_are_yaml_and_take_the_type_of_their_setting():
 def test_settings_refused_by_policy_or_environment_are_named():
     saved = build()
     saved.env.spec.observation.shape = [6]
-    refuses(
-        ConfigError,
-        ("env.spec.observation.shape", lambda: build(saved)),
-    )
+    refuses(ConfigError, ("env.spec.observation.shape", lambda: build(saved)))
 
 
 def test_compiled_configs_share_nothing():

@@ -243,10 +243,7 @@ def test_values_at_the_limits_of_their_spaces_are_accepted(tmp_path):
         of(DISCRETE, MASKED, obs=LEGAL, final_obs=FINAL, action=np.array([3, 4, 3, 4, 3])),
         toy(obs={"": np.full((5, 2), -1.8e19, np.float32)}),
         toy(action=np.nextafter(np.float32([[-2]] * 5), np.float32(-3))),
-        of(
-            {**ACTION, "low": -np.inf, "high": np.inf, "rescaled": False},
-            action=np.full((5, 1), 1e9, np.float32),
-        ),
+        of({**ACTION, "low": -np.inf, "high": np.inf, "rescaled": False}, action=np.full((5, 1), 1e9, np.float32)),
     ]
     for number, data in enumerate(fitting):
         save_dataset(tmp_path / str(number), data)

@@ -46,11 +46,7 @@ def test_any_row_may_be_next_until_a_rollout_would_get_too_old():
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=st.integers(1, 5),
-    more=st.integers(0, 4),
-    choices=st.lists(st.integers(0, 4), min_size=40, max_size=40),
-)
+@given(rows=st.integers(1, 5), more=st.integers(0, 4), choices=st.lists(st.integers(0, 4), min_size=40, max_size=40))
 def test_no_rollout_gets_older_than_allowed_whoever_is_fast(rows, more, choices):
     staleness = max(1, rows - 1 + more)
     under_way = [collections.deque() for _ in range(rows)]
@@ -257,11 +253,7 @@ def free(config, limiter, steps, options=None, **parts):
 def test_eight_collectors_push_into_one_table_within_bounds(counting_config):
     # A call draws 8 samples, a rollout of 4 rows allows 16: half of the iterations can have none.
     made = free(
-        counting_config,
-        limiters.ratio(4.0, 8, 16.0),
-        150,
-        lanes(collectors=8, max_staleness=8),
-        event=random_delay,
+        counting_config, limiters.ratio(4.0, 8, 16.0), 150, lanes(collectors=8, max_staleness=8), event=random_delay
     )
     rows, limiter = made.watch.rows, made.table.limiter
     assert len(rows) == 150

@@ -64,10 +64,7 @@ def test_termination_wins_over_truncation_in_the_same_step(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_faults_of_a_vector_environment_name_or_reset_it(mode):
-    for kind, message in (
-        ("nan", "environment 0, step 3 of its episode: observation is"),
-        ("raise", "motor stalled"),
-    ):
+    for kind, message in (("nan", "environment 0, step 3 of its episode: observation is"), ("raise", "motor stalled")):
         manager = VectorEnvManager(vector_env(Faulty, mode, kind=kind, at=3))
         manager.reset()
         manager.step(np.zeros(3, np.int64))

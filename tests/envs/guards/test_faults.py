@@ -97,14 +97,7 @@ def test_a_hang_names_the_environment_after_the_timeout(make):
 def test_a_hang_is_survived_by_a_new_worker(make):
     faults = {"kind": "hang", "at": 3, "share": 0.3}
     manager = make(
-        "Faulty",
-        2,
-        2,
-        backend="subprocess",
-        workers=2,
-        step_timeout=0.5,
-        on_error="restart",
-        env_kwargs=faults,
+        "Faulty", 2, 2, backend="subprocess", workers=2, step_timeout=0.5, on_error="restart", env_kwargs=faults
     )
     run(manager, 12)
     assert manager.fault_count > 0

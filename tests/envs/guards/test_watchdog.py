@@ -36,8 +36,7 @@ def hanging(make):
 def test_a_hang_in_this_process_names_call_and_line(hanging, caplog):
     manager = hanging()
     with pytest.raises(
-        EnvError,
-        match=rf"environment 0 \(worlds:Faulty\), step 2 .*: step\(\) did not return within 0.3 s .*{PLACE}",
+        EnvError, match=rf"environment 0 \(worlds:Faulty\), step 2 .*: step\(\) did not return within 0.3 s .*{PLACE}"
     ):
         manager.step(ZEROS)
     assert "waiting for environment 0 (worlds:Faulty), step 2 of its episode: step() has been" in caplog.text

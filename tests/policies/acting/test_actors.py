@@ -85,10 +85,7 @@ def recalling(action, taken):
 
 @pytest.mark.parametrize(
     ("action", "taken", "rows"),
-    [
-        (discrete(3), 2, [0.0, 0.0, 1.0]),
-        (space_of(2, 1), np.float32([[0.5], [-1.0]]), [0.5, -1.0]),
-    ],
+    [(discrete(3), 2, [0.0, 0.0, 1.0]), (space_of(2, 1), np.float32([[0.5], [-1.0]]), [0.5, -1.0])],
     ids=["discrete", "box"],
 )
 def test_the_taken_action_is_remembered_and_a_reset_zeroes(action, taken, rows):

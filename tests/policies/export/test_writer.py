@@ -47,12 +47,7 @@ CASES = {
     "ppo, multi_discrete": ("ppo", VECTOR, multi_discrete(3, 2), {}),
     "ppo, choices of two axes": ("ppo", VECTOR, multi_discrete(2, 3, 4, 2), {}),
     "ppo, composite": ("ppo", VECTOR, composite(3, 2, numbers=2), NORMALIZED),
-    "ppo, composite, masked": (
-        "ppo",
-        dict_of(a=VECTOR, action_mask=mask_of(3, 2)),
-        composite(3, 2, numbers=1),
-        GRU,
-    ),
+    "ppo, composite, masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), composite(3, 2, numbers=1), GRU),
     "dqn, from minus two": ("dqn", VECTOR, discrete(3), {}),
     "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "qrdqn, dueling": ("qrdqn", VECTOR, discrete(3), {"policy.model.n_quantiles": 5, "policy.model.dueling": True}),

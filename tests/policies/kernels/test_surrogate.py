@@ -279,11 +279,7 @@ class Slopes(nn.Cell):
 
 
 FIELDS = ("log_prob", "value", "advantage", "return", "valid")
-HEADS = {
-    "categorical": discrete(3),
-    "multi_categorical": multi_discrete(3, 2),
-    "normal": space_of(2, 2),
-}
+HEADS = {"categorical": discrete(3), "multi_categorical": multi_discrete(3, 2), "normal": space_of(2, 2)}
 
 
 @pytest.mark.parametrize(

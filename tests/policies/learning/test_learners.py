@@ -146,10 +146,7 @@ def test_only_rows_and_what_belongs_to_them_are_divided():
 
 def test_sequences_stay_whole():
     parts = divided(batch_of(np.arange(12).reshape(1, 3, 4)), Inputs(), 2)
-    assert [part.index.tolist() for part, _ in parts] == [
-        [[[0, 1], [4, 5], [8, 9]]],
-        [[[2, 3], [6, 7], [10, 11]]],
-    ]
+    assert [part.index.tolist() for part, _ in parts] == [[[[0, 1], [4, 5], [8, 9]]], [[[2, 3], [6, 7], [10, 11]]]]
 
 
 def test_a_part_weighs_as_much_as_its_share_of_rows():

@@ -114,11 +114,7 @@ def params(gail):
 
 @pytest.mark.parametrize(
     ("kind", "formula"),
-    [
-        ("positive", lambda d: -np.log(1.0 - d)),
-        ("negative", np.log),
-        ("logit", lambda d: np.log(d) - np.log(1.0 - d)),
-    ],
+    [("positive", lambda d: -np.log(1.0 - d)), ("negative", np.log), ("logit", lambda d: np.log(d) - np.log(1.0 - d))],
 )
 def test_rewards_are_those_of_the_formula_before_it_learns(gail, kind, formula):
     gail.kind = kind

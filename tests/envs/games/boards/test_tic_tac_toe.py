@@ -20,9 +20,7 @@ def after(*actions):
 def test_planes_show_the_player_to_move_first():
     state, over, outcome = after(0, 4, 2)
     assert (over, outcome) == (False, 0)
-    assert GAME.planes(state).tolist() == [
-        [[[0, 0, 0], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [0, 0, 0], [0, 0, 0]]],
-    ]
+    assert GAME.planes(state).tolist() == [[[[0, 0, 0], [0, 1, 0], [0, 0, 0]], [[1, 0, 1], [0, 0, 0], [0, 0, 0]]]]
     assert np.flatnonzero(GAME.legal(state)[0]).tolist() == [1, 3, 5, 6, 7, 8]
 
 

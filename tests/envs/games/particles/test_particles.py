@@ -22,7 +22,7 @@ GAMES = {
         "env_kwargs": {
             **{"num_good": 2, "num_adversaries": 4, "num_obstacles": 0},
             **{"continuous_actions": True, "terminate_on_success": True},
-        },
+        }
     },
 }
 
