@@ -15,11 +15,9 @@ _own: tuple[TextIO, TextIO] | None = None
 
 @contextlib.contextmanager
 def own_streams() -> Iterator[None]:
-    """In the body of the ``with``, `stdout` and `stderr` are the streams that are standard at its beginning.
-
-    An environment may replace `sys.stdout`, and what it prints then goes elsewhere; results do not. At the end of the
-    body, both streams are standard again.
-    """
+    """In the body of the ``with``, `stdout` and `stderr` are the streams that are standard at its beginning. An
+    environment may replace `sys.stdout`, and what it prints then goes elsewhere; results do not. At the end of the
+    body, both streams are standard again."""
     global _own
     outer, _own = _own, (sys.stdout, sys.stderr)
     streams = _own

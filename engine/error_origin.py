@@ -29,11 +29,9 @@ def places_of(error: BaseException) -> list[Place]:
 
 
 def user_location(frames: Iterable[Place]) -> str:
-    """`` (file:line in function)`` of the innermost frame in the user's code.
-
-    Only frames below minding's last call count: if the environment belongs to a library, the script that trains in it
-    is not to blame. Returns an empty string if minding called no user code.
-    """
+    """`` (file:line in function)`` of the innermost frame in the user's code. Only frames below minding's last call
+    count: if the environment belongs to a library, the script that trains in it is not to blame. Returns an empty
+    string if minding called no user code."""
     places = list(frames)
     own = [number for number, place in enumerate(places) if place[0].startswith(_OWN)]
     inner = [place for place in places[own[-1] + 1 if own else 0 :] if not place[0].startswith("<frozen")]
@@ -46,10 +44,8 @@ def user_location(frames: Iterable[Place]) -> str:
 
 @contextlib.contextmanager
 def in_code_of(thing: Any, doing: str) -> Iterator[None]:
-    """Marks an exception of the block as the user's, if `thing`, which the block calls, is not minding's.
-
-    The frames alone do not always show this: wrong arguments raise before the first line of a method.
-    """
+    """Marks an exception of the block as the user's, if `thing`, which the block calls, is not minding's. The frames
+    alone do not always show this: wrong arguments raise before the first line of a method."""
     try:
         yield
     except Exception as error:

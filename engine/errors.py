@@ -17,9 +17,7 @@ _MOST_TEXT = 2000
 
 def printable(text: object, *, lines: bool = False) -> str:
     """Foreign text, as of files and folder names, for a terminal: what would control it or hide is shown as an escape.
-
-    These are control characters, invisible marks such as those that reverse text, and halves of characters.
-    """
+    These are control characters, invisible marks such as those that reverse text, and halves of characters."""
     text = str(text)
     if text.isprintable():
         return text
@@ -214,10 +212,8 @@ def whole_number(value: Any, expected: str) -> int:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Adds a line that Python shows below the traceback.
-
-    Python 3.10 does not show notes: there they are only stored, under the same name ``__notes__``.
-    """
+    """Adds a line that Python shows below the traceback. Python 3.10 does not show notes: there they are only stored,
+    under the same name ``__notes__``."""
     if sys.version_info >= (3, 11):
         error.add_note(note)
         return

@@ -160,10 +160,8 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
             os.close(descriptor)
 
     def append(self, name: str, data: bytes) -> int:
-        """Appends to a file, which is created if it is missing, all of the data or nothing; returns the new size.
-
-        A file that has other names (hard links) is replaced by a copy first, so that these keep their contents.
-        """
+        """Appends to a file, which is created if it is missing, all of the data or nothing; returns the new size. A
+        file that has other names (hard links) is replaced by a copy first, so that these keep their contents."""
         found = self.status(name)
         if found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
             self.replace(name, read_bounded(self.path / name, found.st_size))

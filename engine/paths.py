@@ -17,11 +17,8 @@ _moved = ("", "")
 
 
 def current_folder() -> str:
-    """The folder to which the user's relative paths refer.
-
-    It is the process's current folder, unless the code of an environment has changed that one (see `anchored`); then it
-    is the folder that was current before.
-    """
+    """The folder to which the user's relative paths refer. It is the process's current folder, unless the code of an
+    environment has changed that one (see `anchored`); then it is the folder that was current before."""
     if _anchor is not None:
         return _anchor
     here = _getcwd()
@@ -30,10 +27,8 @@ def current_folder() -> str:
 
 @contextlib.contextmanager
 def anchored() -> Iterator[None]:
-    """Marks a block that may run code of an environment; its `current_folder` stays the one where the block begins.
-
-    The current folder belongs to the process, so blocks of several threads that overlap share theirs.
-    """
+    """Marks a block that may run code of an environment; its `current_folder` stays the one where the block begins. The
+    current folder belongs to the process, so blocks of several threads that overlap share theirs."""
     global _anchor, _blocks, _moved
     with _changing:
         if not _blocks:

@@ -28,10 +28,8 @@ class SeedStreams:
         return np.random.Generator(np.random.PCG64(sequence))
 
     def integers(self, name: str, n: int) -> list[int]:
-        """Returns `n` integer seeds in ``[0, 2**31)``, for example for environments.
-
-        A larger `n` only appends seeds.
-        """
+        """Returns `n` integer seeds in ``[0, 2**31)``, for example for environments. A larger `n` only appends
+        seeds."""
         return [int(seed) for seed in self.generator(name).integers(0, 2**31, size=n)]
 
 

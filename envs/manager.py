@@ -73,9 +73,7 @@ class BatchedEnvManager:
 
     def watch(self, what: Collection[str]) -> None:
         """Lets the first steps be measured, for a warning if rewards or observations are large; see `ScaleMeter`.
-
-        Rewards that the settings normalize or clip are not measured.
-        """
+        Rewards that the settings normalize or clip are not measured."""
         self.meter = ScaleMeter(self._source.layout, self.num_envs, self._settings, what)
 
     @property
@@ -96,9 +94,7 @@ class BatchedEnvManager:
     @property
     def resume_guarantee(self) -> str:
         """``'exact'`` or ``'episode-boundary'``: the guarantee of `load_state_dict`, or the result of its last call.
-
-        The first call may make another environment, to see in half a second if it repeats an episode.
-        """
+        The first call may make another environment, to see in half a second if it repeats an episode."""
         own = self._source.resume_guarantee
         return "episode-boundary" if own == "exact" and not self.repeats() else own
 

@@ -74,10 +74,8 @@ def record_episodes(
     episodes: int = 1,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[EpisodeEnd]:
-    """Plays episodes without exploration and writes them as one video, one after the other.
-
-    A strip below each image tells the step and the return so far, and with several episodes the episode.
-    """
+    """Plays episodes without exploration and writes them as one video, one after the other. A strip below each image
+    tells the step and the return so far, and with several episodes the episode."""
     _use_no_screen()
     write = video_writer(path)
     _check_writable(Path(path))

@@ -157,9 +157,7 @@ class dataset_evaluator:
 
     def judge(self, train_iter: int) -> dict[str, float]:
         """The estimates of the current policy from the data, by name; `train_iter` selects the random stream.
-
-        `fqe_value` is missing if a signal ends the run meanwhile.
-        """
+        `fqe_value` is missing if a signal ends the run meanwhile."""
         found = {} if self._held is None else self._by_steps(self._held)
         first = self._observed(self._learned if self._held is None else self._held, "obs", None)
         if self._held is not None:

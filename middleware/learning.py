@@ -29,12 +29,9 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, sch
 
 
 def _places(ctx: LearningContext, steps: int) -> int | Array:
-    """The clock at each of these gradient steps, for schedules.
-
-    If the clock counts gradient steps, each step has its own value. Otherwise all steps have the clock at the beginning
-    of the iteration, because the data were collected after it: the first iteration learns at the start of a schedule,
-    and no iteration learns at its end.
-    """
+    """The clock at each of these gradient steps, for schedules. If the clock counts gradient steps, each step has its
+    own value. Otherwise all steps have the clock at the beginning of the iteration, because the data were collected
+    after it: the first iteration learns at the start of a schedule, and no iteration learns at its end."""
     if ctx.unit != "train_iter":
         return ctx.clock_begin
     return ctx.clock + np.arange(steps) if steps > 1 else ctx.clock
@@ -54,10 +51,8 @@ class Schedule:
         self._warned = False
 
     def progress(self, clock: int | Array) -> Any:
-        """The fraction of the schedules that is over, of the clock's shape; more than 1 after their end.
-
-        Warns once if the learning rate is 0 from there on.
-        """
+        """The fraction of the schedules that is over, of the clock's shape; more than 1 after their end. Warns once if
+        the learning rate is 0 from there on."""
         over = (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
         if not self._warned and np.max(over) >= 1:
             self._warned = True

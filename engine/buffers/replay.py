@@ -108,10 +108,8 @@ class ReplayBuffer(RingBuffer):
             self._priorities.minibatches = count
 
     def store(self, transitions: Mapping[str, Array]) -> None:
-        """Appends rows, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``.
-
-        With sequences or `images_once` they also bring their order, see `Ring.push`.
-        """
+        """Appends rows, one array ``(n, *shape)`` per field, and optionally `PRIORITY` ``(n,)``. With sequences or
+        `images_once` they also bring their order, see `Ring.push`."""
         places = self.ring.push(transitions)
         if isinstance(self._windows, PrioritizedWindows):
             self._windows.add(places, transitions["sequence"], transitions.get(PRIORITY, UNKNOWN))

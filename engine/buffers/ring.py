@@ -154,10 +154,8 @@ class Ring:
         return [self.layout.columns[name].table for name in self.layout.linked]
 
     def _versions(self, block_rows: int) -> list[int]:
-        """For each block, the number of rows pushed up to its last change, counted from the origin.
-
-        It follows from the number of pushed rows, so that a push need not keep it.
-        """
+        """For each block, the number of rows pushed up to its last change, counted from the origin. It follows from the
+        number of pushed rows, so that a push need not keep it."""
         first = np.arange(0, len(self), block_rows)
         end = np.minimum(first + block_rows, len(self))
         lap = self._pushed - self.cursor

@@ -152,10 +152,8 @@ class Table(BaseBuffer):
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Samples the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
-
         With ``max_times_sampled``, a row that has reached this number is not sampled again, not even within the same
-        minibatch. Sampled rows remain readable until the next push.
-        """
+        minibatch. Sampled rows remain readable until the next push."""
         count = updates * batch_size
         self.refuse_empty()
         if count > self.limiter.max_diff - self.limiter.min_diff:

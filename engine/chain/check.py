@@ -20,12 +20,9 @@ _WIDTH = 120
 def check_chain(
     chain: Sequence[Middleware[Any]], context_type: type[Context], roles: Sequence[Role | None] | None = None
 ) -> None:
-    """Checks that the declarations of a chain's middleware fit together; `Task.run` calls it before the first step.
-
-    A middleware without a declaration may write any field, so a read downstream of one is never an error.
-    Members of one `parallel` run at the same time: none may read a field that another writes, and no two may write
-    the same field.
-    """
+    """Checks that the declarations of a chain's middleware fit together; `Task.run` calls it before the first step. A
+    middleware without a declaration may write any field, so a read downstream of one is never an error. Members of one
+    `parallel` run at the same time: none may read a field that another writes, and no two may write the same field."""
     nodes = chain_nodes(chain, roles)
     problems = [
         *_unknown_fields(nodes, context_type),
@@ -310,10 +307,8 @@ def _has_second_half(node: Node) -> bool:
 
 
 def pipeline_view(nodes: Sequence[Node]) -> str:
-    """Returns the chain as an aligned table: position, name, role, fields read -> written.
-
-    Members of composites are indented. ``?`` stands for a middleware that declares nothing.
-    """
+    """Returns the chain as an aligned table: position, name, role, fields read -> written. Members of composites are
+    indented. ``?`` stands for a middleware that declares nothing."""
     return table(pipeline_rows(nodes))
 
 

@@ -157,10 +157,8 @@ def _required(named: Sequence[tuple[str, object]]) -> list[str]:
 
 def call_hooks(nodes: Iterable[Node], name: str, *args: Any) -> list[Exception]:
     """Calls the method of this name of every middleware that has it, in order, whatever fails; returns the errors.
-
     ``finish`` of middleware that write checkpoints comes before the others: the changes that other hooks make at the
-    end of this run must not be in the state of a run that resumes.
-    """
+    end of this run must not be in the state of a run that resumes."""
     leaves = list(all_leaves(nodes))
     if name == "finish":
         leaves.sort(key=lambda leaf: not isinstance(leaf.middleware, Checkpointer))

@@ -161,9 +161,7 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _no_such_setting(cfg: Mapping[str, Any], error: AttributeError) -> str | None:
     """What a middleware looked for in a configuration that does not have it; None if the error is about something else.
-
-    An algorithm's settings are those that its own chain reads.
-    """
+    An algorithm's settings are those that its own chain reads."""
     section = error.obj
     path = _path_of(section, cfg)
     if path is None or error.name is None or not isinstance(section, dict):

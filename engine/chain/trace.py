@@ -68,10 +68,8 @@ class Trace:
         return call
 
     def write(self, path: str | Path) -> None:
-        """Writes a JSON file: one row per lane, times in microseconds from the first span.
-
-        The name of a lane on another machine states by how much its times may be off.
-        """
+        """Writes a JSON file: one row per lane, times in microseconds from the first span. The name of a lane on
+        another machine states by how much its times may be off."""
         begin = min((span.start for spans in self._spans.values() for span in spans), default=0.0)
         events: list[dict[str, Any]] = []
         for row, (lane, spans) in enumerate(self._spans.items()):

@@ -37,9 +37,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def resumable_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints from which a run can continue, the last one first: `list_checkpoints`, and before them `BEST`.
-
-    `BEST` is used only if no other checkpoint is whole.
-    """
+    `BEST` is used only if no other checkpoint is whole."""
     best = folder / BEST
     return [best] * best.is_dir() + list_checkpoints(folder)
 
@@ -53,11 +51,9 @@ class Checkpoint(NamedTuple):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """A block that uses the contents: files can fit their checksums and still not be what a run has written.
-
-        An exception from the user's code says nothing about the files and is raised unchanged. Objects that the
-        contents are for, such as a policy, are built outside of this block.
-        """
+        """A block that uses the contents: files can fit their checksums and still not be what a run has written. An
+        exception from the user's code says nothing about the files and is raised unchanged. Objects that the contents
+        are for, such as a policy, are built outside of this block."""
         try:
             yield
         except (ShapeError, *MISFITS) as error:
@@ -74,11 +70,9 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def use_newest(folder: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
-    """Reads the last of `resumable_checkpoints` that is whole and passes it to `use`; see `use_checkpoint`.
-
-    A warning names damaged ones, and an older one takes their place. This also holds for damage that only `use` finds,
-    see `Checkpoint.reading`.
-    """
+    """Reads the last of `resumable_checkpoints` that is whole and passes it to `use`; see `use_checkpoint`. A warning
+    names damaged ones, and an older one takes their place. This also holds for damage that only `use` finds, see
+    `Checkpoint.reading`."""
     return _newest(folder, lambda path: use_checkpoint(path, use))
 
 
@@ -115,9 +109,7 @@ def _newest(folder: Path, read: Callable[[Path], _Found]) -> _Found:
 
 def set_aside(path: Path, *, follow: bool = False) -> Path:
     """Renames a checkpoint, or a folder of them, to a free ``left-<time>-<name>`` beside it; returns its new path.
-
-    Nothing looks for checkpoints under such a name, and nothing removes them.
-    """
+    Nothing looks for checkpoints under such a name, and nothing removes them."""
     stamp = f"left-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     prefixes = itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(1)))
     with Folder(path.parent, follow=follow) as folder:
@@ -127,21 +119,16 @@ def set_aside(path: Path, *, follow: bool = False) -> Path:
 
 
 def link_source(folder: Path) -> Path | None:
-    """The checkpoint from which the next one should link its unchanged blocks: the last but one.
-
-    A damaged file spoils all checkpoints that link to it. This way the newest two never share a file, so that the
-    checkpoint before a damaged one is whole.
-    """
+    """The checkpoint from which the next one should link its unchanged blocks: the last but one. A damaged file spoils
+    all checkpoints that link to it. This way the newest two never share a file, so that the checkpoint before a damaged
+    one is whole."""
     found = list_checkpoints(folder)
     return found[-2] if len(found) > 1 else None
 
 
 def prune_checkpoints(folder: Path, keep_last: int, protect: Collection[Path] = ()) -> None:
-    """Removes all but the newest `keep_last` checkpoints; a failing disk is logged, not raised.
-
-    If none of those to be kept is whole (by manifest and sizes; contents are not read), the newest whole one of the
-    others is kept as well.
-    """
+    """Removes all but the newest `keep_last` checkpoints; a failing disk is logged, not raised. If none of those to be
+    kept is whole (by manifest and sizes; contents are not read), the newest whole one of the others is kept as well."""
     found = [path for path in list_checkpoints(folder) if path not in protect]
     kept = max(1, keep_last)
     old, last = found[:-kept], found[-kept:]

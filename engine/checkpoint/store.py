@@ -49,11 +49,9 @@ def first_line(error: BaseException) -> str:
 
 
 def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, previous: Path | None = None) -> None:
-    """Writes `state` to the checkpoint folder `path`; once it has returned, a power failure does not undo it.
-
-    A checkpoint of that name is replaced: its files stay until one atomic step has replaced the old manifest by the
-    new one, so that at every moment one of the two can be loaded.
-    """
+    """Writes `state` to the checkpoint folder `path`; once it has returned, a power failure does not undo it. A
+    checkpoint of that name is replaced: its files stay until one atomic step has replaced the old manifest by the new
+    one, so that at every moment one of the two can be loaded."""
     (parts, text), notes = _taken_apart(state), split(info).tree
     scratch, tag = hidden(path).name, secrets.token_hex(4)
     with Folder(path.parent, make=True) as folder:
@@ -100,10 +98,8 @@ def verify_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
-    """Reads and verifies a checkpoint folder; returns (state, manifest).
-
-    It never takes more memory than the size of the files, whatever their contents claim.
-    """
+    """Reads and verifies a checkpoint folder; returns (state, manifest). It never takes more memory than the size of
+    the files, whatever their contents claim."""
     manifest = read_manifest(path)
     files, tag = manifest["files"], manifest["tag"]
     jobs: list[Future[Any]] = []
@@ -238,10 +234,8 @@ def _write_files(
 def _blocks_of(
     previous: Path | None, opened: contextlib.ExitStack
 ) -> tuple[Folder | None, dict[str, tuple[str, Entry]]]:
-    """The folder of an earlier checkpoint, and file and entry of each of its blocks, by its contents.
-
-    None and empty if it cannot be read.
-    """
+    """The folder of an earlier checkpoint, and file and entry of each of its blocks, by its contents. None and empty if
+    it cannot be read."""
     if previous is None:
         return None, {}
     try:

@@ -106,9 +106,7 @@ def check_checkpoint(found: Checkpoint, cfg: Mapping[str, Any], paths: Mapping[s
 
 def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
     """Refuses a configuration that belongs to another run than these checkpoints, before anything is built from it.
-
-    Only manifests are read: other faults of a checkpoint are found when it is loaded.
-    """
+    Only manifests are read: other faults of a checkpoint are found when it is loaded."""
     for path, manifest in _readable(folder):
         saved = manifest.get("identity")
         if isinstance(saved, dict):

@@ -70,11 +70,9 @@ def named_parts(cfg: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def name_of_code(value: Any, key: str) -> str:
-    """The ``module:Name`` of a class or function, for a setting.
-
-    For a class or function of the running script it is ``file:Name``: importing the script must not run its program,
-    which therefore belongs under ``if __name__ == "__main__":``.
-    """
+    """The ``module:Name`` of a class or function, for a setting. For a class or function of the running script it is
+    ``file:Name``: importing the script must not run its program, which therefore belongs under ``if __name__ ==
+    "__main__":``."""
     module, name = module_of(value), getattr(value, "__qualname__", "")
     if not module or not name.isidentifier():
         raise ConfigError(

@@ -80,11 +80,9 @@ class Option:
         return isinstance(self.allowed, tuple) and MODULE_NAME in self.allowed and ":" in str(item)
 
     def check(self, value: Any, path: str) -> Any:
-        """Returns a new plain copy of `value` in the option's type.
-
-        An int is accepted as a float, and a whole float such as 1e6 as an int; a bool is never a number. Integers are
-        at most `MOST_COUNT`, and a string that starts with ``~/`` is a path in the user's home folder.
-        """
+        """Returns a new plain copy of `value` in the option's type. An int is accepted as a float, and a whole float
+        such as 1e6 as an int; a bool is never a number. Integers are at most `MOST_COUNT`, and a string that starts
+        with ``~/`` is a path in the user's home folder."""
         if value is None and self.nullable:
             return None
         try:
@@ -168,11 +166,9 @@ def setting(
     *,
     reaches: str = _INHERITED,
 ) -> Any:
-    """Declares a setting as a field of a section; see `opt` for the arguments.
-
-    In a section that has a base with this setting, an argument that is left out is as there. The result is `Any` for
-    type checkers, to which the field has the type of its annotation.
-    """
+    """Declares a setting as a field of a section; see `opt` for the arguments. In a section that has a base with this
+    setting, an argument that is left out is as there. The result is `Any` for type checkers, to which the field has the
+    type of its annotation."""
     return Declared(default, allowed, doc, reaches)
 
 
@@ -203,10 +199,8 @@ def is_within(path: str, section: str) -> bool:
 
 
 def plain(value: Any, where: str = "") -> Any:
-    """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None.
-
-    NumPy scalars become numbers, tuples become lists.
-    """
+    """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None. NumPy scalars become
+    numbers, tuples become lists."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):

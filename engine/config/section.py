@@ -30,11 +30,9 @@ class Changed(dict[str, Any]):
 
 
 def section(**defaults: Any) -> Any:
-    """Declares a section as a field that has other defaults than its class: ``eps: Eps = section(decay=50_000)``.
-
-    In a class whose base has the section, the annotation may be left out. Like that of `setting`, the result is `Any`
-    for type checkers.
-    """
+    """Declares a section as a field that has other defaults than its class: ``eps: Eps = section(decay=50_000)``. In a
+    class whose base has the section, the annotation may be left out. Like that of `setting`, the result is `Any` for
+    type checkers."""
     return Changed(defaults)
 
 
@@ -176,11 +174,8 @@ def _changed(kind: type[Section], defaults: Mapping[str, object]) -> type[Sectio
 
 
 def check_section(kind: type[Section], settings: Any, cfg: Config) -> None:
-    """Checks the conditions of a class of settings, of its bases, and of the sections in it.
-
-    A condition is a method ``check(self, cfg)`` of the class that declares the settings; it does not call that of the
-    base.
-    """
+    """Checks the conditions of a class of settings, of its bases, and of the sections in it. A condition is a method
+    ``check(self, cfg)`` of the class that declares the settings; it does not call that of the base."""
     for base in reversed(kind.__mro__):
         if "check" in vars(base):
             vars(base)["check"](settings, cfg)

@@ -44,10 +44,8 @@ _KEY_BYTES, _MAX_MODULE = 32, 1 << 26
 
 
 def read_foreign(path: Path, *, trust: bool, own: Collection[str] = (), learns: bool = True) -> Config:
-    """Reads a configuration that may be somebody else's. Nothing is imported to find out what it names.
-
-    Classes and functions that this program passed itself, such as ``encoder=MyEncoder``, are its own.
-    """
+    """Reads a configuration that may be somebody else's. Nothing is imported to find out what it names. Classes and
+    functions that this program passed itself, such as ``encoder=MyEncoder``, are its own."""
     cfg, text = read_config(path)
     if trust or _is_own(cfg, text, path):
         return cfg

@@ -90,10 +90,8 @@ class ActionAdapter:
         return self._clipped(action) if self.continuous else action.astype(self.dtype)
 
     def invert(self, action: Array) -> Array:
-        """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call.
-
-        Clipping is not undone. If a Box allows only one value, the policy's action is 0.
-        """
+        """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call. Clipping
+        is not undone. If a Box allows only one value, the policy's action is 0."""
         action = self._checked(action, self.shape)
         if not self.continuous:
             counted: Array = (action.astype(np.int64) - self.start).reshape(-1, *self._policy_shape)

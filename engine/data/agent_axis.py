@@ -40,11 +40,9 @@ def agents_view(obs: ObsLike) -> dict[str, Array]:
 
 
 def central_view(obs: ObsLike) -> dict[str, Array]:
-    """The inputs of a centralized value besides the agents' observations: path -> ``(..., M, ...)``.
-
-    `IDENTITY` is the number of each agent, int32; `ALIVE` says whether it acts; `STATE` is the global state, the same
-    for all agents, or ``state.<path>`` for each of its arrays. They come in this order. Do not write to them.
-    """
+    """The inputs of a centralized value besides the agents' observations: path -> ``(..., M, ...)``. `IDENTITY` is the
+    number of each agent, int32; `ALIVE` says whether it acts; `STATE` is the global state, the same for all agents, or
+    ``state.<path>`` for each of its arrays. They come in this order. Do not write to them."""
     given = obs_trees.named(obs)
     alive = given[ALIVE]
     states = {path: leaf for path, leaf in given.items() if path.partition(".")[0] == STATE}

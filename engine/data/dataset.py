@@ -272,10 +272,8 @@ def _beside(path: Path) -> str:
 
 
 def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int, key: str = BATCH_SIZE) -> None:
-    """Refuses a folder that a run cannot learn from; it reads only the manifest, which takes no time.
-
-    `load_dataset` finds damage of the other files.
-    """
+    """Refuses a folder that a run cannot learn from; it reads only the manifest, which takes no time. `load_dataset`
+    finds damage of the other files."""
     recorded, steps = recorded_env(path)
     recorded_references(path)
     _refuse_another(recorded, env, str(path))
@@ -364,10 +362,8 @@ def _differences(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mappin
 
 def check_dataset(data: Dataset, *, values: bool = True, single: bool = False, limits: bool = False) -> None:
     """Raises ValueError or another of `MISFITS` unless the parts fit together and, with `values`, lie in their spaces.
-
     For a `single` episode messages name only the step, because the caller knows the episode. With `limits` observations
-    also lie within the limits of their Box.
-    """
+    also lie within the limits of their Box."""
     env = data.about["env"]
     check_description(env)
     steps, ends = len(data.action), len(data.end)

@@ -60,10 +60,8 @@ def first_steps(data: Dataset | DatasetPart) -> Array:
 
 
 def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset | DatasetPart, DatasetPart | None]:
-    """Splits the episodes into a part to learn from and a held-out part.
-
-    The seed decides which episodes are held out; with the same seed, a larger share holds out the same ones and more.
-    """
+    """Splits the episodes into a part to learn from and a held-out part. The seed decides which episodes are held out;
+    with the same seed, a larger share holds out the same ones and more."""
     if not share:
         return data, None
     count = len(data.end)

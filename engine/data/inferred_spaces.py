@@ -98,10 +98,8 @@ def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = 
 
 
 def with_limits(env: Mapping[str, Any], action_low: Any, action_high: Any) -> dict[str, Any]:
-    """Returns a description with new limits of a Box of actions.
-
-    It is unchanged if no limits are given, or if actions are choices.
-    """
+    """Returns a description with new limits of a Box of actions. It is unchanged if no limits are given, or if actions
+    are choices."""
     found = copy.deepcopy(dict(env))
     space = found["env_action"]
     if (action_low is None and action_high is None) or space["kind"] != "box":

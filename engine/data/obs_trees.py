@@ -69,10 +69,8 @@ def from_nested(value: Any) -> Tree:
 
 
 def named(value: Any) -> dict[str, Any]:
-    """The leaves of a tree or of nested dicts, tuples and lists, path -> leaf, in the order of `leaves`.
-
-    They are the leaves of `from_nested`, but no tree is built. Flat dicts of dotted paths are accepted, too.
-    """
+    """The leaves of a tree or of nested dicts, tuples and lists, path -> leaf, in the order of `leaves`. They are the
+    leaves of `from_nested`, but no tree is built. Flat dicts of dotted paths are accepted, too."""
     if isinstance(value, np.ndarray):
         return {"": value}
     if is_tree(value):

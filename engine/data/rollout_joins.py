@@ -52,11 +52,9 @@ def _by_name(parts: Sequence[Mapping[str, Array]], axis: int, what: str) -> dict
 
 
 def join(first: Rollout, second: Rollout) -> Rollout:
-    """Joins a rollout and the next one of the same environments into one.
-
-    If an episode was abandoned between the two, for which there is no flag, `ends` and `final_obs` give the last
-    observation of the first rollout as the true successor of its last row.
-    """
+    """Joins a rollout and the next one of the same environments into one. If an episode was abandoned between the two,
+    for which there is no flag, `ends` and `final_obs` give the last observation of the first rollout as the true
+    successor of its last row."""
     ends, final_obs, final_value = _ends(first, second)
     record = {name: first.record[name] for name in second.record}
     info = {name: first.info[name] for name in second.info}

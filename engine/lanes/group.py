@@ -200,11 +200,9 @@ class WorkerGroup:
         return [self._received(worker) for worker in workers]
 
     def first(self, rows: Sequence[range], seconds: float = math.inf) -> range | None:
-        """Waits until all workers of one of these rows have answered, and returns the row.
-
-        If several rows have answered, it is the first of them in the given order; None if none answers in time. The
-        answers remain for `answers`. It raises the errors of `SupervisedWorker.wait`.
-        """
+        """Waits until all workers of one of these rows have answered, and returns the row. If several rows have
+        answered, it is the first of them in the given order; None if none answers in time. The answers remain for
+        `answers`. It raises the errors of `SupervisedWorker.wait`."""
         if self.service is not None:
             self.service.await_others()
         waits = {worker: Wait() for row in rows for worker in row}

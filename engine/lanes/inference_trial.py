@@ -11,10 +11,8 @@ _WARM, _TRIALS = 2, 6
 
 
 def choose_inference(group: WorkerGroup, ctx: Context) -> None:
-    """Once, in the first iteration: with ``lanes.inference=auto``, measures which of the two is faster.
-
-    All workers run some iterations in either way, whose results are dropped, and then begin with their first state.
-    """
+    """Once, in the first iteration: with ``lanes.inference=auto``, measures which of the two is faster. All workers run
+    some iterations in either way, whose results are dropped, and then begin with their first state."""
     if group.inference != "auto":
         return
     local, server = trial(group, ctx)
@@ -30,10 +28,8 @@ def choose_inference(group: WorkerGroup, ctx: Context) -> None:
 
 
 def trial(group: WorkerGroup, ctx: Context) -> tuple[float, float]:
-    """The time of an iteration of all workers in seconds, locally and through a server: the fastest of several.
-
-    The two alternate, so that other load on the machine affects both; it affects the fastest iteration least.
-    """
+    """The time of an iteration of all workers in seconds, locally and through a server: the fastest of several. The two
+    alternate, so that other load on the machine affects both; it affects the fastest iteration least."""
     groups: list[WorkerGroup] = []
     times: list[list[float]] = [[], []]
     try:

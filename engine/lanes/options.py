@@ -143,11 +143,9 @@ class CorePlan:
 
 
 def plan_cores(options: LaneOptions, available: Sequence[int]) -> CorePlan:
-    """Gives each collector its own core, starting from the last; learner and evaluator get the remaining cores.
-
-    The evaluator gets its own core if three or more remain. Lanes that would have to share all cores are not pinned,
-    because the system distributes them better, and neither are lanes of a transport that offers no cores.
-    """
+    """Gives each collector its own core, starting from the last; learner and evaluator get the remaining cores. The
+    evaluator gets its own core if three or more remain. Lanes that would have to share all cores are not pinned,
+    because the system distributes them better, and neither are lanes of a transport that offers no cores."""
     count = options.collectors or 1
     free = list(available)
     enough = len(free) >= max(3, count + 1)

@@ -41,12 +41,9 @@ class Changes:
 
 
 def difference(before: StateDict, now: StateDict) -> Changes:
-    """The changes with which `applied` turns `before` into `now`; they refer to the arrays of `now`.
-
-    Values are equal if their types and bits are: an array with NaN equals itself, 0.0 does not equal -0.0. A value
-    counts as new unless it is a dict with strings as keys, a short list, an array of numbers or strings in C order, or
-    a JSON value.
-    """
+    """The changes with which `applied` turns `before` into `now`; they refer to the arrays of `now`. Values are equal
+    if their types and bits are: an array with NaN equals itself, 0.0 does not equal -0.0. A value counts as new unless
+    it is a dict with strings as keys, a short list, an array of numbers or strings in C order, or a JSON value."""
     change = _change(before, now)
     if change is _SAME:
         return Changes(None, {})

@@ -260,10 +260,8 @@ class SupervisedWorker:
 
     def look(self, timeout: float = 0.0) -> None:
         """Fetches the answer to the oldest request if it arrives within `timeout` seconds, but leaves it for `poll`.
-
         The state of the worker and the weights of the request do not change, so that nothing depends on the arrival
-        time of an answer that is not needed yet. A worker that died is started again.
-        """
+        time of an answer that is not needed yet. A worker that died is started again."""
         if self._arrived is not None:
             return
         if not self._running:

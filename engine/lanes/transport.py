@@ -185,10 +185,8 @@ class Line(Protocol):
     """A collector's end."""
 
     def ask(self, question: Question) -> tuple[Array, ...]:
-        """Returns the outputs of a network, which the caller then owns.
-
-        Waits for a server if there is none, and asks again if it dies; the main process decides when to give up.
-        """
+        """Returns the outputs of a network, which the caller then owns. Waits for a server if there is none, and asks
+        again if it dies; the main process decides when to give up."""
         ...
 
     def close(self) -> None:

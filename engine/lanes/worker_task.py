@@ -93,9 +93,7 @@ def _found() -> WorkerTask | None:
 
 class _Found(Task[Any]):
     """The class of the global task where workers run: it forwards to the task of the calling worker, if there is one.
-
-    Modules imported the global task before a worker existed, and members refer to it; so it remains the same object.
-    """
+    Modules imported the global task before a worker existed, and members refer to it; so it remains the same object."""
 
     def __getattribute__(self, name: str) -> Any:
         found = _found()

@@ -46,11 +46,9 @@ def started_by_msrun() -> int | None:
 
 
 def join() -> int:
-    """Joins the group that the environment variables describe; returns the rank of this process.
-
-    MindSpore has to be prepared (`runtime.prepare`), except in the scheduler, which has no rank: there, this ends the
-    process together with the group.
-    """
+    """Joins the group that the environment variables describe; returns the rank of this process. MindSpore has to be
+    prepared (`runtime.prepare`), except in the scheduler, which has no rank: there, this ends the process together with
+    the group."""
     module = runtime.ms if schedules() else runtime.load()
     communication: Any = importlib.import_module(f"{module.__name__}.communication")
     # Threads of MindSpore's sockets say that they begin.
@@ -78,10 +76,8 @@ def abandon() -> None:
 
 
 def _hush() -> None:
-    """Drops what MindSpore's threads say about leaving the group, which is the last thing that this process does.
-
-    A thread that no longer reaches the scheduler, which may end first, sends SIGTERM to its own process.
-    """
+    """Drops what MindSpore's threads say about leaving the group, which is the last thing that this process does. A
+    thread that no longer reaches the scheduler, which may end first, sends SIGTERM to its own process."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(AttributeError, ValueError):
         sys.stderr.flush()

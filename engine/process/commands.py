@@ -111,11 +111,9 @@ class Command:
 
 
 def run_commands(commands: Iterable[Command], parallel: int, watch: Callable[[], None]) -> str | None:
-    """Runs commands in order, `parallel` at a time, until all have ended.
-
-    After the first SIGINT or SIGTERM, no further command starts, the running ones get SIGTERM, and their end is waited
-    for. A second signal ends this process, and with it all of them, at once. Call it in the main thread.
-    """
+    """Runs commands in order, `parallel` at a time, until all have ended. After the first SIGINT or SIGTERM, no further
+    command starts, the running ones get SIGTERM, and their end is waited for. A second signal ends this process, and
+    with it all of them, at once. Call it in the main thread."""
     received: list[str] = []
     begun: list[Command] = []
 

@@ -200,10 +200,8 @@ def _dump(begun: float) -> str:
 
 
 def _graph_of(cell: Any, inputs: tuple[Any, ...]) -> tuple[str, Callable[[tuple[Any, ...]], Any]]:
-    """Name of the graph to which `cell` was compiled for inputs of these signatures, and a function that runs it.
-
-    Every call of the cell would look up the graph again, which takes a sixth of the time of a DQN update.
-    """
+    """Name of the graph to which `cell` was compiled for inputs of these signatures, and a function that runs it. Every
+    call of the cell would look up the graph again, which takes a sixth of the time of a DQN update."""
     executor = _graph_api()._JitExecutor(type(cell).construct.__wrapped__, time.time_ns(), None, cell)
     phase = executor.compile("construct", *inputs)
     run = executor._graph_executor

@@ -43,10 +43,8 @@ _ENVIRONMENTS: dict[str, tuple[type[ctypes.Structure], int]] = {
 
 
 def flush_denormals(function: Callable[P, R]) -> Callable[P, R]:
-    """Runs `function` with denormals as zero in the calling thread, and restores the mode of that thread afterwards.
-
-    On systems other than Linux on x86-64 and AArch64 the function is returned unchanged, see `supported`.
-    """
+    """Runs `function` with denormals as zero in the calling thread, and restores the mode of that thread afterwards. On
+    systems other than Linux on x86-64 and AArch64 the function is returned unchanged, see `supported`."""
     if not supported():
         return function
     get, put, new, flush = _control()

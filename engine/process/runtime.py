@@ -144,10 +144,8 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def prepare(settings: Settings) -> None:
-    """Loads MindSpore and prepares it for `settings`; a process that has been prepared is not changed.
-
-    If `settings` differ from the settings of that preparation, the log warns about it.
-    """
+    """Loads MindSpore and prepares it for `settings`; a process that has been prepared is not changed. If `settings`
+    differ from the settings of that preparation, the log warns about it."""
     if _state.prepared is None:
         with computing():
             if _state.prepared is None:
@@ -265,11 +263,9 @@ def _print_no_conf() -> None:
 
 
 def _use_one_heap() -> None:
-    """Lets all threads take memory from one heap of the C library, if that is glibc.
-
-    MindSpore compiles in many short-lived threads. If each had a heap, the memory that a compilation keeps would be
-    scattered over all heaps, and they would grow with every further compilation.
-    """
+    """Lets all threads take memory from one heap of the C library, if that is glibc. MindSpore compiles in many
+    short-lived threads. If each had a heap, the memory that a compilation keeps would be scattered over all heaps, and
+    they would grow with every further compilation."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None and "MALLOC_ARENA_MAX" not in os.environ:
         set_option(_M_ARENA_MAX, 1)
@@ -320,9 +316,7 @@ def _prepare_cpu(settings: Settings, module: types.ModuleType) -> None:
 @floats.flush_denormals
 def run_small_graph(module: types.ModuleType) -> None:
     """Runs a throwaway graph: the first one prints the runtime's settings, and creates the threads that compute.
-
-    Threads inherit the floating-point mode of the thread that creates them.
-    """
+    Threads inherit the floating-point mode of the thread that creates them."""
     module.jit(_sum_of_squares)(module.Tensor(np.ones(1, np.float32))).asnumpy()
 
 
@@ -398,10 +392,8 @@ def is_loaded() -> bool:
 
 
 def to_device(array: Array) -> Any:
-    """A Tensor of `array`. On CPU it shares memory with it, so in-place writes to `array` reach compiled graphs.
-
-    A 0-d array becomes a Tensor of shape ``(1,)``. A Python number passed to a graph would become a constant of it.
-    """
+    """A Tensor of `array`. On CPU it shares memory with it, so in-place writes to `array` reach compiled graphs. A 0-d
+    array becomes a Tensor of shape ``(1,)``. A Python number passed to a graph would become a constant of it."""
     module = load()
     if _state.resolved == "CPU":
         return module.from_numpy(np.ascontiguousarray(array))
@@ -438,11 +430,9 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def cache_dir() -> Path:
-    """Creates and returns the folder for compiler dumps: ``$XDG_CACHE_HOME/minding`` or ``~/.cache/minding``.
-
-    If that cannot be created or written (a user without a home), it is a temporary folder that is removed with this
-    process, and a warning says so.
-    """
+    """Creates and returns the folder for compiler dumps: ``$XDG_CACHE_HOME/minding`` or ``~/.cache/minding``. If that
+    cannot be created or written (a user without a home), it is a temporary folder that is removed with this process,
+    and a warning says so."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     # As the XDG specification wants it, an empty or relative path is ignored. Without a home, "~" stays as it is.
     base = Path(given if os.path.isabs(given) else os.path.expanduser("~/.cache"))
@@ -467,10 +457,8 @@ def cache_dir() -> Path:
 @contextlib.contextmanager
 def seeded(seed: int, name: str) -> Iterator[None]:
     """Seeds the global random streams from which cells draw initial parameters by default; restores them afterwards.
-
     These are MindSpore's seed (for initializers and operators such as dropout), NumPy's global stream, and Python's.
-    The same seed and name give the same cells in every process.
-    """
+    The same seed and name give the same cells in every process."""
     load()
     # `from mindspore.common import seed` would import a function of that name.
     of_mindspore: Any = importlib.import_module("mindspore.common.seed")

@@ -12,10 +12,8 @@ from minding.engine.process.runtime import device, load, to_device
 
 
 def self_test() -> dict[str, str]:
-    """Imports MindSpore, compares a compiled gradient with one by hand, and checks the floating-point mode.
-
-    `minding doctor` uses it.
-    """
+    """Imports MindSpore, compares a compiled gradient with one by hand, and checks the floating-point mode. `minding
+    doctor` uses it."""
     start = time.perf_counter()
     module = load()
     loaded = time.perf_counter()

@@ -47,11 +47,9 @@ class WorkerProcess(SpawnProcess):
 
 
 class _Starter:
-    """A thread that starts all processes, and lives as long as this process.
-
-    The kernel ends a process with the thread that started it. The thread is a daemon, because Python joins all others
-    before it runs the functions that are registered for the exit.
-    """
+    """A thread that starts all processes, and lives as long as this process. The kernel ends a process with the thread
+    that started it. The thread is a daemon, because Python joins all others before it runs the functions that are
+    registered for the exit."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[[], None], Future[None]]] = queue.SimpleQueue()
@@ -132,10 +130,8 @@ def _lean_start() -> Iterator[None]:
 
 
 def stop_at_exit(owner: object, stop: Callable[..., None], *args: Any) -> Finalize[None]:
-    """Calls ``stop(*args)`` once: when `owner` is garbage, when the interpreter ends, or when the result is called.
-
-    At exit, multiprocessing waits for all children without a limit, and `weakref.finalize` may run later than that.
-    """
+    """Calls ``stop(*args)`` once: when `owner` is garbage, when the interpreter ends, or when the result is called. At
+    exit, multiprocessing waits for all children without a limit, and `weakref.finalize` may run later than that."""
     return Finalize(owner, stop, args, exitpriority=1)
 
 

@@ -30,10 +30,8 @@ def mean(scores: Array) -> Array:
 
 
 def interquartile_mean(scores: Array) -> Array:
-    """The mean of the middle half of the runs, the second-last axis (Agarwal et al., 2021, section 4.3).
-
-    The ``floor(n / 4)`` lowest and highest of n runs are left out, as in the paper's own program.
-    """
+    """The mean of the middle half of the runs, the second-last axis (Agarwal et al., 2021, section 4.3). The ``floor(n
+    / 4)`` lowest and highest of n runs are left out, as in the paper's own program."""
     runs = scores.shape[-2]
     left_out = runs // 4
     result: Array = np.sort(scores, axis=-2)[..., left_out : runs - left_out, :].mean(axis=-2)
@@ -82,11 +80,9 @@ class Aggregate:
 
 
 def score_interval(score: Array, games: int) -> tuple[Array, Array]:
-    """The 95 % interval of a mean score in [0, 1] over games (Wilson, 1927, https://doi.org/10.2307/2276774).
-
-    A draw scores 0.5. The interval assumes wins and losses only; games with draws vary less, so it is somewhat wide for
-    them. It stays within [0, 1] and has a width even if every game was won.
-    """
+    """The 95 % interval of a mean score in [0, 1] over games (Wilson, 1927, https://doi.org/10.2307/2276774). A draw
+    scores 0.5. The interval assumes wins and losses only; games with draws vary less, so it is somewhat wide for them.
+    It stays within [0, 1] and has a width even if every game was won."""
     squared = NORMAL_QUANTILE * NORMAL_QUANTILE / games
     center = (score + squared / 2) / (1 + squared)
     half = NORMAL_QUANTILE / (1 + squared) * np.sqrt(score * (1 - score) / games + squared / (4 * games))

@@ -219,10 +219,8 @@ class RunCheckpoints:
 
     def resume(self, request: str | Path) -> Checkpoint:
         """Restores policy and task, reports the checkpoint and changed settings, and sets abandoned checkpoints aside.
-
         Checkpoints in this run's folder are abandoned if they are newer than the one to resume from. If that one is in
-        another folder, all checkpoints in this run's folder are abandoned.
-        """
+        another folder, all checkpoints in this run's folder are abandoned."""
         found = self.restore(request)
         path, state, manifest = found
         if path.resolve().parent == self.folder.resolve():

@@ -80,10 +80,8 @@ class ComparedSeeds:
 
 
 def seeds_of(runs: Sequence[ComparedRun]) -> list[ComparedSeeds]:
-    """The configurations among the runs of which several seeds were evaluated, in the order of the runs.
-
-    Of two runs with the same settings and seed, the last by name counts.
-    """
+    """The configurations among the runs of which several seeds were evaluated, in the order of the runs. Of two runs
+    with the same settings and seed, the last by name counts."""
     groups: dict[tuple[str, str], dict[str, ComparedRun]] = {}
     for run in runs:
         if run.evaluation is None:
@@ -113,11 +111,9 @@ def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:
 
 
 def differing_settings(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The settings in which configurations differ, by path, for each of them.
-
-    Settings that do not affect returns (the folder of a run, the frequency of logs) are not compared. If algorithms
-    differ, a setting of the section `policy` that only some of them have is compared among those.
-    """
+    """The settings in which configurations differ, by path, for each of them. Settings that do not affect returns (the
+    folder of a run, the frequency of logs) are not compared. If algorithms differ, a setting of the section `policy`
+    that only some of them have is compared among those."""
     flat = [dict(_leaves({"seed": cfg.get("seed"), **settings_of(cfg)})) for cfg in cfgs]  # type: ignore[arg-type]
     one_algorithm = len({str(each.get("policy.type")) for each in flat}) == 1
     paths = dict.fromkeys(path for each in flat for path in each)

@@ -158,10 +158,8 @@ def points_of(metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
 
 
 def points_of_run(cfg: Config, metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-    """Steps and values, by column, of all measures that a curve of a run may show.
-
-    With self-play these are scores, since games against itself do not show how well an agent plays.
-    """
+    """Steps and values, by column, of all measures that a curve of a run may show. With self-play these are scores,
+    since games against itself do not show how well an agent plays."""
     points = points_of(metrics)
     if plays_itself(cfg):
         points.pop(COLLECT_RETURN, None)
@@ -294,11 +292,8 @@ def _curves_of(label: str, runs: Sequence[_Run]) -> list[Curve]:
 
 
 def _score_curve(label: str, runs: Sequence[_Run], opponent: str, column: str, games: int) -> Curve:
-    """The scores against one opponent.
-
-    Its interval is the wider of two: over the games of all runs together, and over the runs, which may differ more than
-    their games.
-    """
+    """The scores against one opponent. Its interval is the wider of two: over the games of all runs together, and over
+    the runs, which may differ more than their games."""
     curve = mean_curve(label, [run.points[column] for run in runs], env_id=str(runs[0].cfg.env.env_id), column=column)
     low, high = score_interval(np.clip(curve.mean, 0.0, 1.0), games * len(runs))
     scores = [(run.figures, score) for run in runs if (score := final_scores(run.cfg, run.figures).get(opponent))]

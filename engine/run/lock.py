@@ -128,10 +128,8 @@ def _flock(folder: Folder, access: int) -> int:
 
 
 def lost(folder: Path) -> bool:
-    """Whether a folder that this process has locked was removed, moved or replaced by another one.
-
-    A folder with its name may now belong to another process, so nothing must be written there until `RunLock.renew`.
-    """
+    """Whether a folder that this process has locked was removed, moved or replaced by another one. A folder with its
+    name may now belong to another process, so nothing must be written there until `RunLock.renew`."""
     descriptor = _held.get(_key(folder))
     if descriptor is None:
         return False

@@ -64,10 +64,8 @@ def read_table(path: Path, limit: int | None = None) -> Table:
 
 
 def read_metrics(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Reads metrics.csv as one float64 array per column, all of one length; empty cells are NaN.
-
-    Damaged rows are left out, and a warning counts them. It takes not much more memory than the arrays.
-    """
+    """Reads metrics.csv as one float64 array per column, all of one length; empty cells are NaN. Damaged rows are left
+    out, and a warning counts them. It takes not much more memory than the arrays."""
     path = Path(path)
     lines = _lines_of(path)
     columns = _columns_of(path, lines)
@@ -198,11 +196,9 @@ class CsvWriter:
         return {"rows": self.rows, "columns": list(self.columns)}
 
     def load_state_dict(self, state: StateDict, last_clock: float = float("inf")) -> None:
-        """Restores the file to the state, so that a resumed run appends its rows at the right place.
-
-        Rows and columns that were written after the state was taken are removed; so are damaged rows, with a warning.
-        If the file cannot be changed now, it is changed before the next row is written.
-        """
+        """Restores the file to the state, so that a resumed run appends its rows at the right place. Rows and columns
+        that were written after the state was taken are removed; so are damaged rows, with a warning. If the file cannot
+        be changed now, it is changed before the next row is written."""
         self._pending.clear()
         self.columns, self._written = list(state["columns"]), int(state["rows"])
         self._restore = state, last_clock

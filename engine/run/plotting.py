@@ -297,10 +297,8 @@ def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> An
 
 
 def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[tuple[str, tuple[float, float]]]:
-    """Name, left edge and width in seconds of each bar of a lane, whose spans do not overlap.
-
-    Short spans are drawn wide enough to be visible if there is room for all; the following bar then starts later.
-    """
+    """Name, left edge and width in seconds of each bar of a lane, whose spans do not overlap. Short spans are drawn
+    wide enough to be visible if there is room for all; the following bar then starts later."""
     least = (end - begin) * min(_VISIBLE, 0.5 / max(1, len(spans)))
     bars, left = [], begin
     for span in spans:

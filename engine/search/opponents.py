@@ -170,10 +170,8 @@ def random() -> Opponent:
 
 
 def minimax() -> Opponent:
-    """Plays one of the actions with the best outcome against perfect play, at random.
-
-    It enumerates all positions that can follow, once per game: suitable for Tic-Tac-Toe, not for Connect Four.
-    """
+    """Plays one of the actions with the best outcome against perfect play, at random. It enumerates all positions that
+    can follow, once per game: suitable for Tic-Tac-Toe, not for Connect Four."""
     return _Minimax()
 
 

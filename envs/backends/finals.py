@@ -53,11 +53,9 @@ def _by_number(given: Mapping[Any, Any]) -> bool:
 
 
 def _rows(name: str, given: Any, done: Array, batched: bool = False) -> list[Any]:
-    """The entry of each environment whose episode ended.
-
-    `given` may have an entry for each environment, or for each whose episode ended: in an array, a list or a tuple, or
-    in the arrays of a dict, or (if `batched`) of a tuple. A dict may also have the numbers of environments as its keys.
-    """
+    """The entry of each environment whose episode ended. `given` may have an entry for each environment, or for each
+    whose episode ended: in an array, a list or a tuple, or in the arrays of a dict, or (if `batched`) of a tuple. A
+    dict may also have the numbers of environments as its keys."""
     envs = np.flatnonzero(done).tolist()
     if isinstance(given, Mapping) and _by_number(given):
         return [given.get(env) for env in envs]

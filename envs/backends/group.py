@@ -73,11 +73,8 @@ class StepArrays:
 
 
 def episode_seed(seed: int, env_id: int, episode: int) -> int:
-    """Reset seed of one episode: a pure function of run seed, environment and episode number.
-
-    It has no state: it stays the same after restarts of environments and worker processes, and a checkpoint needs no
-    generator for it.
-    """
+    """Reset seed of one episode: a pure function of run seed, environment and episode number. It has no state: it stays
+    the same after restarts of environments and worker processes, and a checkpoint needs no generator for it."""
     return int(np.random.SeedSequence((seed, env_id, episode)).generate_state(1)[0] >> 1)
 
 
@@ -174,10 +171,8 @@ class EnvGroup:
             _log.warning("%s", self._message(row, what))
 
     def replay(self, row: int, actions: Array) -> None:
-        """Restores an environment to the state of its episode `arrays.episode[row]` after `actions`.
-
-        The last observation is written to `arrays.first_obs`.
-        """
+        """Restores an environment to the state of its episode `arrays.episode[row]` after `actions`. The last
+        observation is written to `arrays.first_obs`."""
         first_obs = self.arrays.first_obs
         try:
             self._reset(row)

@@ -29,10 +29,8 @@ _GAME = ("game", "repeat_action_probability", "full_action_space", "max_num_fram
 
 
 def atari_options(factory: EnvFactory) -> dict[str, Any] | None:
-    """Arguments with which ale-py's vector version plays the game of a factory; None if it cannot.
-
-    It can if the only wrappers are `atari`, with gray square images, and `episodic_life`.
-    """
+    """Arguments with which ale-py's vector version plays the game of a factory; None if it cannot. It can if the only
+    wrappers are `atari`, with gray square images, and `episodic_life`."""
     spec = factory.source
     names = [entry if isinstance(entry, str) else next(iter(entry)) for entry in factory.wrappers]
     if not isinstance(spec, EnvSpec) or spec.entry_point != _ENTRY or names[:1] != ["atari"]:

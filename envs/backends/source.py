@@ -130,9 +130,7 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def load_state_dict(self, state: StateDict) -> tuple[Obs | None, list[int]]:
         """Restores the state; returns the observation to act on, and the environments that have to begin new episodes.
-
-        The observation is None if no episode was running, or none can be restored: a reset must follow.
-        """
+        The observation is None if no episode was running, or none can be restored: a reset must follow."""
 
     def abandon(self) -> None:
         """Abandons the running episodes: `state_dict` leaves them out, and a reset must follow."""

@@ -41,10 +41,8 @@ class FaultStreak:
 
 
 def describe(error: BaseException) -> str:
-    """``Type: message (file:line in function)`` of an exception, in one line; the place is in the user's code.
-
-    If the environment lacks the interface that the caller expects, the text names that interface.
-    """
+    """``Type: message (file:line in function)`` of an exception, in one line; the place is in the user's code. If the
+    environment lacks the interface that the caller expects, the text names that interface."""
     if isinstance(error, Hang):
         return str(error)
     frames = places_of(error)

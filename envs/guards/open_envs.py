@@ -29,9 +29,7 @@ def count(name: str) -> int:
 
 def is_new(env: Any) -> bool:
     """Whether this very object, wrapped or not, was never passed before; closing an environment does not make it new.
-
-    An object without support for weak references always counts as new: its `id` may be that of a former object.
-    """
+    An object without support for weak references always counts as new: its `id` may be that of a former object."""
     core = _unwrapped(env)
     known = _known.get(id(core))
     if known is not None and known() is core:

@@ -77,10 +77,8 @@ class ValueCheck:
         self._look_from = _EXACT**2 if self._floats else _FLOAT32_MAX
 
     def fits(self, arrays: Sequence[Array], reward: Array, over: Array | None = None) -> bool:
-        """Whether all values fit; if not, `bad_rows` or `rounded` must check. For the arguments see `bad_rows`.
-
-        The sum of squares is several times cheaper than `isfinite` on small arrays, and small only if all values are.
-        """
+        """Whether all values fit; if not, `bad_rows` or `rounded` must check. For the arguments see `bad_rows`. The sum
+        of squares is several times cheaper than `isfinite` on small arrays, and small only if all values are."""
         total = float(reward.dot(reward)) if reward.ndim == 1 else float((reward * reward).sum())
         for i in self._floats:
             flat = arrays[i].ravel("K")

@@ -179,10 +179,8 @@ class EnvFactory:
 
     @property
     def native(self) -> EnvSpec | Callable[..., Any] | None:
-        """The factory of the vector version, if the environment has one and no wrappers forbid its use.
-
-        It is a spec, or for an environment of several agents a function: the attribute `vector_env` of the source.
-        """
+        """The factory of the vector version, if the environment has one and no wrappers forbid its use. It is a spec,
+        or for an environment of several agents a function: the attribute `vector_env` of the source."""
         spec = self.source
         if not isinstance(spec, EnvSpec):
             return None if self.wrappers else getattr(spec, "vector_env", None)

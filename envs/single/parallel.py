@@ -57,11 +57,8 @@ def known_ids() -> dict[str, list[str]]:
 
 
 def as_parallel(env: Any, name: str) -> Any | None:
-    """The environment with the parallel interface; None if it is not an environment of several agents.
-
-    PettingZoo converts environments whose agents act one after the other, and `SmacParallel` those with SMAC's
-    interface.
-    """
+    """The environment with the parallel interface; None if it is not an environment of several agents. PettingZoo
+    converts environments whose agents act one after the other, and `SmacParallel` those with SMAC's interface."""
     if hasattr(env, "agent_iter"):
         return _converted(env, name)
     if all(hasattr(env, method) for method in _SMAC):

@@ -186,11 +186,9 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return self._shown
 
     def _last_state(self, cut_off: bool) -> Any:
-        """The state after an episode has ended. Some environments cannot return it, since their world is gone.
-
-        If all agents came to a true end, this state is not used, and the previous one replaces it. An episode that was
-        cut off needs it: with the previous state, the bootstrap value would be that of one step earlier.
-        """
+        """The state after an episode has ended. Some environments cannot return it, since their world is gone. If all
+        agents came to a true end, this state is not used, and the previous one replaces it. An episode that was cut off
+        needs it: with the previous state, the bootstrap value would be that of one step earlier."""
         before, space = self._shown, self.observation_space.state
         assert space is not None
         try:
@@ -288,9 +286,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     def _info(self, infos: Mapping[str, Any]) -> dict[str, Any]:
         """The declared keys, ``(M, ...)``; zeros for agents without the key. A key that no agent has had is left out.
-
-        The value of a shared key is that of the first agent that has it.
-        """
+        The value of a shared key is that of the first agent that has it."""
         joined = {}
         for key in self._infos:
             given = as_info(infos, key).items()
@@ -378,10 +374,8 @@ def _has_state(env: Any) -> bool:
 
 
 def _state_space(env: Any, own: Mapping[str, spaces.Dict], name: str, joins: bool) -> spaces.Space[Any]:
-    """The space of the global state: the declared one, or one for the array that `state()` returns.
-
-    If observations are joined in place of a state, it has the sum of their sizes.
-    """
+    """The space of the global state: the declared one, or one for the array that `state()` returns. If observations are
+    joined in place of a state, it has the sum of their sizes."""
     if joins:
         seen = [space for entries in own.values() for key, space in entries.spaces.items() if key != ACTION_MASK]
         if not all(isinstance(space, spaces.Box) for space in seen):

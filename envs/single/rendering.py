@@ -12,10 +12,8 @@ _LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 
 @functools.cache
 def choose_renderer() -> None:
-    """Chooses a renderer that works without a display, unless there is a display or the user chose one.
-
-    Without a choice Gymnasium tries all of them, and their second failure in a process aborts it.
-    """
+    """Chooses a renderer that works without a display, unless there is a display or the user chose one. Without a
+    choice Gymnasium tries all of them, and their second failure in a process aborts it."""
     if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ:
         return
     os.environ["MUJOCO_GL"] = _OFF

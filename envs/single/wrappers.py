@@ -77,11 +77,8 @@ _IMAGES = (2, 3)
 
 
 def channel_first(env: AnyEnv) -> AnyEnv:
-    """Turns images ``(H, W, C)`` into ``(C, H, W)`` and gray ones ``(H, W)`` into ``(1, H, W)``.
-
-    In a Dict, and in nested Dicts, every uint8 image is turned, except images whose first axis already has at most 4
-    channels.
-    """
+    """Turns images ``(H, W, C)`` into ``(C, H, W)`` and gray ones ``(H, W)`` into ``(1, H, W)``. In a Dict, and in
+    nested Dicts, every uint8 image is turned, except images whose first axis already has at most 4 channels."""
     space = env.observation_space
     if isinstance(space, spaces.Box) and len(space.shape) in _IMAGES:
         return TransformObservation(env, _turn, _turned(space))
@@ -128,11 +125,9 @@ def _turned(space: Any) -> spaces.Box:
 
 
 def atari(env: AnyEnv, stack: int = 4, **options: Any) -> AnyEnv:
-    """Gray 84x84 frames, frame skip 4, up to 30 no-ops at reset, `stack` frames: uint8 ``(stack, 84, 84)``.
-
-    The environment itself must not skip frames: ``env_kwargs: {frameskip: 1}``. `options` are passed to Gymnasium's
-    AtariPreprocessing.
-    """
+    """Gray 84x84 frames, frame skip 4, up to 30 no-ops at reset, `stack` frames: uint8 ``(stack, 84, 84)``. The
+    environment itself must not skip frames: ``env_kwargs: {frameskip: 1}``. `options` are passed to Gymnasium's
+    AtariPreprocessing."""
     return FrameStack(AtariPreprocessing(env, **options), stack)
 
 

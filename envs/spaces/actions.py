@@ -84,9 +84,7 @@ def _described_tree(space: spaces.Space[Any], path: str) -> dict[str, Any]:
 
 def without_placeholders(space: spaces.Box) -> spaces.Box:
     """The Box with infinite bounds in place of placeholders (see `NO_BOUND`); the same Box if it has no placeholders.
-
-    Only this function recognizes placeholders: all other code checks whether bounds are finite.
-    """
+    Only this function recognizes placeholders: all other code checks whether bounds are finite."""
     if space.dtype.kind != "f":
         return space
     end = min(NO_BOUND, float(np.finfo(space.dtype).max))
@@ -98,11 +96,9 @@ def without_placeholders(space: spaces.Box) -> spaces.Box:
 
 
 def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, Any]:
-    """Describes the environment's own action space in plain values, for `engine.data.actions.ActionAdapter`.
-
-    A Box whose bounds are all finite is rescaled if `rescale` is on; a Box with an infinite bound, or with a
-    placeholder (see `without_placeholders`), cannot be rescaled, nor can the other Boxes of the same Tuple or Dict.
-    """
+    """Describes the environment's own action space in plain values, for `engine.data.actions.ActionAdapter`. A Box
+    whose bounds are all finite is rescaled if `rescale` is on; a Box with an infinite bound, or with a placeholder (see
+    `without_placeholders`), cannot be rescaled, nor can the other Boxes of the same Tuple or Dict."""
     if isinstance(space, JoinedActions):
         return joined_space(space.described, rescale=rescale)
     policy_action_space(space, rescale=rescale)  # raises for spaces in which policies cannot act
@@ -120,11 +116,9 @@ def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, An
 
 
 def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Space[Any]:
-    """The space in which the policy acts: [-1, 1] for a rescaled Box; discrete actions count from 0.
-
-    In a MultiBinary space a policy acts as in a MultiDiscrete of twos; in a Tuple or Dict, as in a MultiDiscrete or a
-    Box if its parts have only choices or only numbers, else in a `CompositeSpace`.
-    """
+    """The space in which the policy acts: [-1, 1] for a rescaled Box; discrete actions count from 0. In a MultiBinary
+    space a policy acts as in a MultiDiscrete of twos; in a Tuple or Dict, as in a MultiDiscrete or a Box if its parts
+    have only choices or only numbers, else in a `CompositeSpace`."""
     if isinstance(space, JoinedActions):
         return _policy_rows(joined_space(space.described, rescale=rescale))
     if isinstance(space, spaces.Discrete):

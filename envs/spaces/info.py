@@ -140,11 +140,9 @@ def _unchanged(info: Any) -> Any:
 
 
 def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
-    """Finds the form of the declared keys in an environment, single or vector, by a reset and, if needed, steps.
-
-    If the first step lacks a key, random steps follow until a step has it, to the end of a few episodes. If no episode
-    ends in reasonable time, the key is taken for a number, with a warning.
-    """
+    """Finds the form of the declared keys in an environment, single or vector, by a reset and, if needed, steps. If the
+    first step lacks a key, random steps follow until a step has it, to the end of a few episodes. If no episode ends in
+    reasonable time, the key is taken for a number, with a warning."""
     try:
         return _probed(env, keys, name)
     except InterfaceError as error:

@@ -153,11 +153,8 @@ class ObsLayout:
 
 
 def _put(array: Array, rows: int | slice, value: Array) -> None:
-    """Writes into rows of an array, without NumPy's warning about numbers that become infinite.
-
-    `values.ValueCheck` reports such numbers. The sum of squares is cheaper than silencing NumPy, and is small only if
-    every number fits.
-    """
+    """Writes into rows of an array, without NumPy's warning about numbers that become infinite. `values.ValueCheck`
+    reports such numbers. The sum of squares is cheaper than silencing NumPy, and is small only if every number fits."""
     if value.dtype.itemsize > array.dtype.itemsize and array.dtype.kind == "f":
         flat = value if value.ndim == 1 else value.ravel("K")
         if not flat.dot(flat) < _FLOAT32_SQUARED:

@@ -14,20 +14,15 @@ from minding.envs.spaces.info import action_counts
 
 
 def common_observation(own: Mapping[str, spaces.Space[Any]], name: str) -> spaces.Space[Any]:
-    """The space that holds the observations of all agents.
-
-    Boxes of one dtype and number of axes are padded with zeros at the end of each axis, Discrete and MultiBinary spaces
-    with values that never occur, and Dicts entry by entry.
-    """
+    """The space that holds the observations of all agents. Boxes of one dtype and number of axes are padded with zeros
+    at the end of each axis, Discrete and MultiBinary spaces with values that never occur, and Dicts entry by entry."""
     return _common(own, f"{name}: the agents observe", _fillings)
 
 
 def common_action(own: Mapping[str, spaces.Space[Any]], name: str) -> spaces.Space[Any]:
-    """The space that holds the actions of all agents; `OwnAction` converts them to those of a single agent.
-
-    Discrete and MultiDiscrete spaces get the highest number of values among the agents. A Box gets the largest size
-    and, if bounds differ, the widest bounds.
-    """
+    """The space that holds the actions of all agents; `OwnAction` converts them to those of a single agent. Discrete
+    and MultiDiscrete spaces get the highest number of values among the agents. A Box gets the largest size and, if
+    bounds differ, the widest bounds."""
     return _common(own, f"{name}: the agents act in", _action_fillings)
 
 

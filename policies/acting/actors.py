@@ -75,11 +75,9 @@ class Actor:
 
     @flush_denormals
     def collect(self, obs: ObsLike, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
-        """Acts with exploration, in the policy's own units; with `random`, uniformly over the (legal) actions.
-
-        An actor with memory updates it with the observations, and with the action if `remembers_action`. It records the
-        memory before the update as 'memory'.
-        """
+        """Acts with exploration, in the policy's own units; with `random`, uniformly over the (legal) actions. An actor
+        with memory updates it with the observations, and with the action if `remembers_action`. It records the memory
+        before the update as 'memory'."""
         mask = None
         if self._mask_path is not None:
             mask = obs_trees.named(obs)[self._mask_path]

@@ -245,10 +245,8 @@ class BasePolicy:
         return host_view(mode, actor, self.weights.live(), self.config.seed, frozenset(self.net.shared_outputs))
 
     def own_actor(self) -> Actor | SharedActor:
-        """A new actor that follows this policy's learning, with a memory and a random stream of its own.
-
-        An actor that computes in NumPy shares only the memory of the parameters with the policy.
-        """
+        """A new actor that follows this policy's learning, with a memory and a random stream of its own. An actor that
+        computes in NumPy shares only the memory of the parameters with the policy."""
         if self.acts_in_numpy:
             weights = self.weights.live()
             actor: Actor = loads(dumps(self.actors["eval"], weights), weights)
@@ -353,11 +351,9 @@ class BasePolicy:
         return batch.layout.read(batch.tables.host, name)[batch.index]
 
     def _take_recorded(self, recorded: Recorded) -> None:
-        """Before the first step, sets the moments and the scale of rewards to those of all recorded steps.
-
-        In a resumed run, or for a policy that is trained further, moments and scale already exist and stay unchanged,
-        because the weights were learned with them.
-        """
+        """Before the first step, sets the moments and the scale of rewards to those of all recorded steps. In a resumed
+        run, or for a policy that is trained further, moments and scale already exist and stay unchanged, because the
+        weights were learned with them."""
         self.reward_scale.take(recorded.returns)
         empty = [field for field, normalizer in self.normalizers.values() if not normalizer.moments.count]
         blocks = range(0, recorded.steps if empty else 0, _BLOCK)

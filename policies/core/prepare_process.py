@@ -14,10 +14,8 @@ _log = logging.getLogger("minding.run")
 
 
 def prepare(cfg: Config) -> None:
-    """Prepares MindSpore for a compiled configuration, see `runtime.prepare`.
-
-    Every policy does this before anything else, so that it computes the same in a script, a command and a worker.
-    """
+    """Prepares MindSpore for a compiled configuration, see `runtime.prepare`. Every policy does this before anything
+    else, so that it computes the same in a script, a command and a worker."""
     spec = cfg.env.spec
     state = spec.agents.state if "agents" in spec else None
     seen = [spec.observation, *([] if state is None else [state])]

@@ -68,10 +68,8 @@ class Weights:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Writes saved values into the live parameters, in place, so that compiled graphs use them.
-
-        The saved state must hold every parameter of this root, and no parameter of the acting network that it lacks.
-        """
+        """Writes saved values into the live parameters, in place, so that compiled graphs use them. The saved state
+        must hold every parameter of this root, and no parameter of the acting network that it lacks."""
         saved = state["params"]
         self._check(state["network"], saved, {name: p.asnumpy() for name, p in self.params.items()})
         for name, p in self.params.items():

@@ -90,10 +90,8 @@ class ExportedPolicy:
             self._memory.forget(env_ids)
 
     def outputs(self, obs: Obs, memory: Array | None = None) -> dict[str, Array]:
-        """All outputs by name for a batch of observations, ``(B, ...)`` each; changes nothing.
-
-        `memory`, float32 ``(B, S)``, is the memory before the observations; by default the current memory.
-        """
+        """All outputs by name for a batch of observations, ``(B, ...)`` each; changes nothing. `memory`, float32 ``(B,
+        S)``, is the memory before the observations; by default the current memory."""
         arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(obs_trees.leaves(obs), self._inputs)]
         if self._memory is not None:
             arrays.append(self._memory.rows(len(arrays[0])) if memory is None else memory)

@@ -129,10 +129,8 @@ class CriticsFirst(GradientStep):
 
 
 def delayed(done: int, count: int, delay: int, tau: float) -> tuple[dict[str, Array], dict[str, float], int]:
-    """The inputs by which every `delay`-th gradient step of a run updates actor and targets, see `CriticsFirst`.
-
-    The graph has a branch for the actor's step only if some steps of the call are due and others are not.
-    """
+    """The inputs by which every `delay`-th gradient step of a run updates actor and targets, see `CriticsFirst`. The
+    graph has a branch for the actor's step only if some steps of the call are due and others are not."""
     due = (done + 1 + np.arange(count)) % delay == 0
     steps = {"due": due.astype(np.float32)} if due.any() and not due.all() else {}
     return steps, {"tau": tau} if due.any() else {}, int(due.sum())

@@ -102,10 +102,8 @@ class ExpectedQLearning(QLearning):
         return one_step(batch, primitives.largest(next_q))
 
     def munchausen_target(self, batch, next_q):
-        """y of Munchausen DQN (Vieillard et al., 2020, https://arxiv.org/abs/2007.14430, eq. 1), float32 (B,).
-
-        With pi = softmax(Q_target / tau), ``sum_a pi (Q_target - tau log pi)`` is ``tau log sum_a exp(Q_target/tau)``.
-        """
+        """y of Munchausen DQN (Vieillard et al., 2020, https://arxiv.org/abs/2007.14430, eq. 1), float32 (B,). With pi
+        = softmax(Q_target / tau), ``sum_a pi (Q_target - tau log pi)`` is ``tau log sum_a exp(Q_target/tau)``."""
         q, tau = self.q(self.target, batch["obs"], batch.get(NOISE)), self.temperature
         scaled_log_prob = chosen_value(q, batch["action"]) - tau * log_sum_exp(q / tau)
         bonus = self.munchausen * ops.clamp(scaled_log_prob, LOG_LIMIT, 0.0)

@@ -338,10 +338,8 @@ class DividedUpdate:
 def divided(
     batch: IndexedBatch, inputs: Inputs, count: int, counted: Array | None = None
 ) -> list[tuple[IndexedBatch, Inputs]]:
-    """Divides the rows of each minibatch into equal parts, and with them the inputs that have an entry per row.
-
-    Rows are divided along the last axis of the index, so that sequences stay whole.
-    """
+    """Divides the rows of each minibatch into equal parts, and with them the inputs that have an entry per row. Rows
+    are divided along the last axis of the index, so that sequences stay whole."""
     shape, axis = batch.index.shape, batch.index.ndim - 1
     if shape[axis] % count:
         what = "sequences" if axis > 1 else "rows"

@@ -177,9 +177,7 @@ class Optimizer(nn.Cell):
 
     def average(self, learners: int) -> None:
         """Makes updates that are compiled from now on average over learners, which have equal parts of each minibatch.
-
-        Their inputs then contain `SHARE`.
-        """
+        Their inputs then contain `SHARE`."""
         self.learners = learners
         self.all_reduce = ops.AllReduce()
         self.zero = ms.Tensor(np.zeros(1, np.float32))
@@ -253,11 +251,9 @@ class Optimizer(nn.Cell):
         return primitives.named(moved, norms)
 
     def of_all_learners(self, grads, batch):
-        """The gradients of a minibatch, from the gradients of this learner's part of it.
-
-        The loss is a mean over the rows that count (`ops.policy_gradient.row_mean`), so that learners weigh as much as
-        they have of these rows. One reduction sums all gradients.
-        """
+        """The gradients of a minibatch, from the gradients of this learner's part of it. The loss is a mean over the
+        rows that count (`ops.policy_gradient.row_mean`), so that learners weigh as much as they have of these rows. One
+        reduction sums all gradients."""
         flat: Any = ()
         for k in range(len(self.names)):
             if self.names[k] in grads:

@@ -273,11 +273,9 @@ class Update:
         return sum(compiled.signatures for compiled in self._compiled.values())
 
     def __call__(self, batch: IndexedBatch, inputs: Inputs, before: Callable[[], None] | None = None) -> LearnOutput:
-        """Makes the gradient steps of a batch.
-
-        Metrics are means over the steps made, including a step that a watched metric stopped. Metrics in `counts` are
-        means over the steps that have them, and are left out if no step does.
-        """
+        """Makes the gradient steps of a batch. Metrics are means over the steps made, including a step that a
+        watched metric stopped. Metrics in `counts` are means over the steps that have them, and are left out if no
+        step does."""
         if batch.successor is not None:
             inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
         self._weighted = self._weighted or batch.valid is not None

@@ -381,10 +381,8 @@ def make_encoder(space: Mapping[str, Any], model: Any, rng: np.random.Generator)
 
 
 def normalizers_of(root: Any) -> dict[str, tuple[str, Normalizer]]:
-    """Pairs (row field of the numbers, normalizer) of all encoders under `root`, by path.
-
-    The path is the encoder's path in `root` and the leaf number.
-    """
+    """Pairs (row field of the numbers, normalizer) of all encoders under `root`, by path. The path is the encoder's
+    path in `root` and the leaf number."""
     encoders = [(path, cell) for path, cell in root.cells_and_names() if isinstance(cell, ObsEncoder)]
     return {
         f"{path}.{k}": (encoder.fields[k], normalizer)

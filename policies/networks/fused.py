@@ -89,10 +89,8 @@ def fused_relu_then(name: str) -> Any:
 @functools.cache
 def fused_convolution(stride: int, padding: int, place: str, activation: str) -> Any:
     """The primitive ``(geometry, x, weight, bias) -> activation(convolution)`` with its gradient, and its geometry.
-
     Between convolutions channels are last. The images of an observation, uint8 or float32 ``(B, C, H, W)``, have no
-    gradient; a result that leaves the convolutions is ``(B, O, H, W)``.
-    """
+    gradient; a result that leaves the convolutions is ``(B, O, H, W)``."""
     first, last = place in ("first", "only"), place in ("last", "only")
     geometry = ms.Tensor(np.array([stride, padding, not first, not last, activation == "relu"], np.int32))
 
@@ -129,11 +127,8 @@ def fused_convolution(stride: int, padding: int, place: str, activation: str) ->
 @functools.cache
 def fused_transposed_convolution(size: tuple[int, int], stride: int, place: str, activation: str) -> Any:
     """The primitive ``(geometry, x, weight, bias) -> activation(transposed convolution)`` with its gradient, and its
-    geometry.
-
-    Between convolutions channels are last; the first takes ``(B, O, rows, columns)``, and the last returns
-    ``(B, C, H, W)``.
-    """
+    geometry. Between convolutions channels are last; the first takes ``(B, O, rows, columns)``, and the last returns
+    ``(B, C, H, W)``."""
     first, last = place in ("first", "only"), place in ("last", "only")
     geometry = ms.Tensor(np.array([stride, 0, not last, not first, activation == "relu"], np.int32))
 
@@ -253,10 +248,8 @@ def fused_mix() -> Any:
 
 
 def fuse_layers(root: nn.Cell) -> None:
-    """Makes all layers under `root` use their fused form, if they have one, on CPU.
-
-    Call this before anything is compiled.
-    """
+    """Makes all layers under `root` use their fused form, if they have one, on CPU. Call this before anything is
+    compiled."""
     if not usable():
         return
     cells = [cell for _, cell in root.cells_and_names()]

@@ -33,10 +33,8 @@ _asked: queue.SimpleQueue[tuple[int, bytes, Future[bytes]]] = queue.SimpleQueue(
 
 
 def host_class() -> type[Any]:
-    """The class of the actors.
-
-    A local class is sent by value, so that an actor can load it before it can find modules.
-    """
+    """The class of the actors. A local class is sent by value, so that an actor can load it before it can find
+    modules."""
 
     class Host:
         def __init__(self, path: list[str], shapes: dict[str, Any], code: bytes | None = None) -> None:

@@ -79,11 +79,9 @@ def check_ray(address: str, insecure: bool = False) -> None:
 
 
 def _other_listener(host: str, port: int) -> str | None:
-    """Finds out whether the program that listens there speaks gRPC, as Ray does; None if it does.
-
-    Ray itself would wait for minutes, and cannot be interrupted meanwhile. A server of gRPC answers the preface of
-    HTTP/2 (RFC 9113, section 3.4) with a frame of settings.
-    """
+    """Finds out whether the program that listens there speaks gRPC, as Ray does; None if it does. Ray itself would wait
+    for minutes, and cannot be interrupted meanwhile. A server of gRPC answers the preface of HTTP/2 (RFC 9113, section
+    3.4) with a frame of settings."""
     with socket.create_connection((host, port), timeout=_REACHED) as connection:
         if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
             return None

@@ -179,10 +179,8 @@ def _agents(raylet: int) -> set[int]:
 
 
 def _keep_logs_away(worker: Any) -> None:
-    """Keeps Ray from printing the log of a node manager that has died.
-
-    No setting does: its errors are printed with ``log_to_driver=False`` as well, and not through `logging`.
-    """
+    """Keeps Ray from printing the log of a node manager that has died. No setting does: its errors are printed with
+    ``log_to_driver=False`` as well, and not through `logging`."""
     printed = worker.print_to_stdstream
 
     def print_others(data: dict[str, Any], **options: Any) -> None:

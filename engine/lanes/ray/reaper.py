@@ -23,11 +23,9 @@ _SILENT = (
 
 
 def main() -> None:
-    """Reads lines until the writer closes standard input.
-
-    ``process PID TICKS`` and ``folder PATH`` are of a cluster to end, ``raylet PID TICKS`` of the node manager without
-    which Ray ends the writer; ``bye`` says that the writer ends by itself.
-    """
+    """Reads lines until the writer closes standard input. ``process PID TICKS`` and ``folder PATH`` are of a cluster to
+    end, ``raylet PID TICKS`` of the node manager without which Ray ends the writer; ``bye`` says that the writer ends
+    by itself."""
     processes, folders, raylet = [], [], None
     for line in sys.stdin:
         what, _, value = line.rstrip("\n").partition(" ")

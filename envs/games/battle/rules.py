@@ -234,10 +234,9 @@ _NORTH, _SOUTH, _EAST, _WEST = range(4)
 
 
 def attack_nearest(field: BattleMap, now: Survey) -> Orders:
-    """The orders of the enemies: each shoots at the nearest ally if it is in range, waits for its rifle, or approaches.
-
-    An enemy moves along the axis on which the ally is farther away, or along the other axis if that cell is occupied.
-    """
+    """The orders of the enemies: each shoots at the nearest ally if it is in range, waits for its rifle, or
+    approaches. An enemy moves along the axis on which the ally is farther away, or along the other axis if that cell
+    is occupied."""
     gaps, distances = now.gaps, now.distances
     nearest = distances.argmin(axis=1)
     distance = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0]
@@ -306,9 +305,7 @@ class Views:
 
     def state(self, now: Survey, steps: Array) -> Array:
         """The global state, float32 ``(K, S)``: health, readiness and place of each unit, allies first, and the time.
-
-        The values of dead units are zeros.
-        """
+        The values of dead units are zeros."""
         units = now.units
         state = np.empty((len(units), state_size(self._field)), np.float32)
         each = np.empty((*units.shape[:2], 4), np.float32)

@@ -120,10 +120,8 @@ def out_option(
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
-    """Prints a text as `engine.errors.printable` shows it; commands print by nothing else.
-
-    A part that comes from a file or a folder's name and has to stay on its line is given as ``line(part)``.
-    """
+    """Prints a text as `engine.errors.printable` shows it; commands print by nothing else. A part that comes from a
+    file or a folder's name and has to stay on its line is given as ``line(part)``."""
     from minding.engine.console import stderr, stdout
     from minding.engine.errors import printable
 
@@ -273,10 +271,8 @@ def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:
 
 @contextlib.contextmanager
 def bad_input() -> Iterator[None]:
-    """Turns an error of minding into one line and exit code 2; for code that only examines the input.
-
-    An environment that raises while it is created is still a fault of a running program, with exit code 1.
-    """
+    """Turns an error of minding into one line and exit code 2; for code that only examines the input. An environment
+    that raises while it is created is still a fault of a running program, with exit code 1."""
     from minding.engine.errors import EnvError, MindingError
 
     try:

@@ -175,10 +175,8 @@ _NO_SETTINGS = ("env.spec", "env.env_id", "policy.type", "seed", "chain")
 
 
 def changed_settings(cfg: Mapping[str, Any]) -> list[Setting] | None:
-    """The settings of a compiled configuration that differ from the defaults, by path.
-
-    No code that the configuration names is imported: neither its environment nor a user's algorithm.
-    """
+    """The settings of a compiled configuration that differ from the defaults, by path. No code that the configuration
+    names is imported: neither its environment nor a user's algorithm."""
     from minding.engine.config.compiler import compile_config
     from minding.engine.config.identity import changes
     from minding.engine.errors import ConfigError

@@ -58,11 +58,8 @@ class _Stream(io.TextIOWrapper):
 
 
 def prepare_output() -> None:
-    """Makes standard output and error streams that never fail; call it once, before anything is printed.
-
-    A stream that is closed at the start is opened on the null device, because the next opened file would get its
-    number.
-    """
+    """Makes standard output and error streams that never fail; call it once, before anything is printed. A stream that
+    is closed at the start is opened on the null device, because the next opened file would get its number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

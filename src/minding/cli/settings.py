@@ -56,10 +56,8 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
 
 
 def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """Splits arguments into the name of the configuration and the KEY=VALUE strings.
-
-    The name is None if the command line begins with KEY=VALUE.
-    """
+    """Splits arguments into the name of the configuration and the KEY=VALUE strings. The name is None if the command
+    line begins with KEY=VALUE."""
     from minding.engine.errors import ConfigError
 
     if config is not None and "=" in config and not Path(config).exists():

@@ -168,11 +168,9 @@ def named_middleware(entry: Any) -> tuple[Any, str | None, Role | None]:
 
 
 def add_named(task: Task, cfg: Config, entry: Any) -> None:
-    """Adds an entry of `use` to the chain.
-
-    A function whose argument is named `ctx` is a middleware itself. Anything else is a factory: it is called with the
-    configuration if it takes an argument, and with the task if one of its arguments is named `task`.
-    """
+    """Adds an entry of `use` to the chain. A function whose argument is named `ctx` is a middleware itself. Anything
+    else is a factory: it is called with the configuration if it takes an argument, and with the task if one of its
+    arguments is named `task`."""
     named, before, role = named_middleware(entry)
     with building(f"use: {entry!r}: making it"):
         made = _make(named, task, cfg)

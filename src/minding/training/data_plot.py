@@ -121,10 +121,8 @@ def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
 
 
 def _on_one_axis(action: Array, space: Mapping[str, Any]) -> tuple[Array, str]:
-    """Components for one axis, and its name: unchanged, or as shares of their ranges if these differ much.
-
-    A range is bounded by the limits of the space or, without a limit, by the lowest or highest recorded number.
-    """
+    """Components for one axis, and its name: unchanged, or as shares of their ranges if these differ much. A range is
+    bounded by the limits of the space or, without a limit, by the lowest or highest recorded number."""
     low, high = (
         np.broadcast_to(np.ravel(space[name]), action.shape[1:]).astype(np.float64) for name in ("low", "high")
     )

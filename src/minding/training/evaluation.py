@@ -94,11 +94,9 @@ def final_evaluation(
     seed: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[EpisodeEnd]:
-    """Plays episodes of the policy in environments that neither training nor its evaluations use.
-
-    A chain may define another final evaluation, such as games against opponents; an exported policy always plays in the
-    environment. Once `stop()` returns true, unfinished episodes are abandoned.
-    """
+    """Plays episodes of the policy in environments that neither training nor its evaluations use. A chain may define
+    another final evaluation, such as games against opponents; an exported policy always plays in the environment. Once
+    `stop()` returns true, unfinished episodes are abandoned."""
     cfg = Config({**cfg, "seed": cfg.seed if seed is None else seed})
     own = get_chain(cfg.chain).evaluate
     if own is not None and not isinstance(policy, ExportedPolicy):

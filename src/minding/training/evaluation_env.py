@@ -16,10 +16,8 @@ _OF_ENV = ("env_kwargs", "evaluator_kwargs")
 
 
 def in_environment(cfg: Config, env_id: str) -> Config:
-    """The configuration with another environment in place of its own, or of recorded data.
-
-    The wrappers are the same as in the run, or the same as in its recorded data, if these still exist.
-    """
+    """The configuration with another environment in place of its own, or of recorded data. The wrappers are the same as
+    in the run, or the same as in its recorded data, if these still exist."""
     spec = cfg.env.spec
     user: dict[str, Any] = plain(cfg)
     env = {key: value for key, value in user["env"].items() if key not in ("spec", *_OF_ENV)}

@@ -164,10 +164,8 @@ def play_recorded(
     report: Callable[[int], None] = lambda done: None,
     take_reward: Callable[[Array], None] = _ignored,
 ) -> Dataset:
-    """Plays and records the same number of steps in each environment.
-
-    The running episode of each environment is cut at the end: keeping only complete episodes would favor short ones.
-    """
+    """Plays and records the same number of steps in each environment. The running episode of each environment is cut at
+    the end: keeping only complete episodes would favor short ones."""
     obs = env.reset()
     reset()
     lanes = [_Lane() for _ in range(env.num_envs)]

@@ -105,10 +105,8 @@ class SeedRuns(RunGroup):
 
     @classmethod
     def of(cls, cfg: Config) -> SeedRuns:
-        """The folder of a configuration: ``<run.out_dir>/<exp_name>-seeds``, or the same name with ``-1, -2, ...``.
-
-        It is the folder with runs of the same settings; if there is none, the first free name is used.
-        """
+        """The folder of a configuration: ``<run.out_dir>/<exp_name>-seeds``, or the same name with ``-1, -2, ...``. It
+        is the folder with runs of the same settings; if there is none, the first free name is used."""
         folders = _names(absolute(cfg.run.out_dir) / f"{cfg.exp_name}-seeds")
         free = next(folder for folder in folders if not folder.exists() or _is_of(folder, cfg))
         runs = cls(free, cfg)
@@ -119,10 +117,8 @@ class SeedRuns(RunGroup):
         return runs
 
     def renew(self) -> dict[str, tuple[Any, Any]]:
-        """Stores the settings of `cfg`, for the seeds that are still to be trained; they change no return.
-
-        The folder must be locked.
-        """
+        """Stores the settings of `cfg`, for the seeds that are still to be trained; they change no return. The folder
+        must be locked."""
         before, now = load_config(self.settings).run, self.cfg.run
         changed = {
             f"run.{key}": (before.get(key), now.get(key))
@@ -208,10 +204,8 @@ def compared(count: int) -> range:
 
 
 def objective(returns: Returns, count: int) -> float:
-    """The objective of a trial: the mean over the evaluations that are `compared`, at the same steps in all trials.
-
-    The maximum instead of the mean would favor trials whose evaluations vary more.
-    """
+    """The objective of a trial: the mean over the evaluations that are `compared`, at the same steps in all trials. The
+    maximum instead of the mean would favor trials whose evaluations vary more."""
     last = [returns[place] for place in compared(count) if place in returns]
     made = sum(place <= count for place in returns)
     if made < LEAST_EVALUATIONS or len(last) < len(compared(count)):
@@ -292,11 +286,8 @@ def _plain(space: Space) -> dict[str, Any]:
 
 
 def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
-    """The configuration that trials share.
-
-    They run to their full length, so that their evaluations can be compared, and end with a short final evaluation,
-    which is not the objective, unless the user gave its length.
-    """
+    """The configuration that trials share. They run to their full length, so that their evaluations can be compared,
+    and end with a short final evaluation, which is not the objective, unless the user gave its length."""
     unit, steps = run_length(cfg)
     if evaluations_of(cfg) < LEAST_EVALUATIONS:
         # Evaluations come after whole rollouts.

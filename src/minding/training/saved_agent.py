@@ -127,11 +127,8 @@ def read_weights(path: Path) -> tuple[dict[str, Array], str]:
 
 def warm_start(policy: Policy, path: Path) -> None:
     """Copies the learned state of a saved folder into a new policy. Random streams and the memory of recurrent policies
-    stay its own.
-
-    Without `LEARNER` these are the weights of the acting network, which are also copied to its target, and the moments
-    of observations; everything else keeps its initial values.
-    """
+    stay its own. Without `LEARNER` these are the weights of the acting network, which are also copied to its target,
+    and the moments of observations; everything else keeps its initial values."""
     acting: Any = policy
     acting.load_acting_arrays(*read_weights(path))
     if (path / LEARNER).is_dir():

@@ -285,10 +285,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
     @computing()
     def summarize(self) -> Summary:
-        """The figures of the run so far, with an evaluation of its policy if the run has an environment.
-
-        With ``run.video`` the policy is filmed, too.
-        """
+        """The figures of the run so far, with an evaluation of its policy if the run has an environment. With
+        ``run.video`` the policy is filmed, too."""
         task, ctx = self.task, self.task.ctx
         with SignalGuard(task.interrupt, "stopping without the final evaluation") as guard:
             episodes = self._final_evaluation()

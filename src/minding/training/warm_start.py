@@ -49,10 +49,7 @@ def check_begin(cfg: Config) -> None:
 def take_over(policy: Policy, cfg: Config) -> None:
     """Copies the learned state of the run `run.begin_from` into a new policy: weights, targets, the optimizer's state,
     moments of observations, the scale of rewards, counts of gradient steps. Random streams and the memory of recurrent
-    policies stay those of the new run.
-
-    For a folder that `Agent.save` wrote see `sharing.warm_start`.
-    """
+    policies stay those of the new run. For a folder that `Agent.save` wrote see `sharing.warm_start`."""
     folder = _run(cfg).path
     if is_saved(folder):
         check_saved(folder)
