@@ -1,4 +1,4 @@
-"""Running mean and variance."""
+"""Running mean and variance, and the normalization that follows from them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import numpy as np
 
 from minding.engine.types import Array, StateDict
 
+EPSILON = 1e-8
+"""Added to variances, so that a number that never changes can be divided by its deviation."""
 _ROWS = 256
 """Number of images whose squares are summed at a time; the sums of up to 2^16 images fit into uint32."""
 
@@ -45,6 +47,24 @@ class RunningMoments:
         between = delta**2 * (self.count * other.count / total)
         self.var = (self.var * self.count + other.var * other.count + between) / total
         self.count = total
+
+    def zero_keeping(self) -> tuple[Array, Array]:
+        """Center c and factor s of the normalization ``(x - c) s``, which keeps zero at zero where zero is common.
+
+            w = clip(|mean| / (2 std) - 1, 0, 1)
+            c = w mean
+            s = 1 / sqrt(std^2 + (mean - c)^2)
+
+        The root mean square of the result is 1. Up to a mean of two deviations, zero is a usual value and stays zero,
+        as in an empty place, whose emptiness would otherwise differ from number to number. From four on, the number has
+        an offset, and is centred. In between the center moves evenly, so one late zero changes hardly anything.
+
+        Returns:
+          c and s, float64 of the shape of the mean.
+        """
+        std = np.sqrt(self.var + EPSILON)
+        center = np.clip(np.abs(self.mean) / (2.0 * std) - 1.0, 0.0, 1.0) * self.mean
+        return center, 1.0 / np.hypot(std, self.mean - center)
 
     def state_dict(self) -> StateDict:
         return {"mean": np.array(self.mean), "var": np.array(self.var), "count": self.count}

@@ -129,10 +129,10 @@ class LSTM(Gated):
 
 
 class Normalizer(Composition):
-    made_of = "mean scale"
+    made_of = "center scale"
 
     def __call__(self, x):
-        return self.xp.clip((x - self.mean) * self.scale, -10.0, 10.0)
+        return self.xp.clip((x - self.center) * self.scale, -10.0, 10.0)
 
 
 class Vector(Composition):

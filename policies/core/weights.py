@@ -54,7 +54,7 @@ class Weights:
         own = dict(self.normalizers.values())
         for field, normalizer in normalizers_of(root).values():
             normalizer.moments.load_state_dict(own[field].moments.state_dict())
-            runtime.assign(normalizer.mean, own[field].mean.asnumpy())
+            runtime.assign(normalizer.center, own[field].center.asnumpy())
             runtime.assign(normalizer.scale, own[field].scale.asnumpy())
 
     # State.

@@ -31,7 +31,7 @@ _OF_BYTES = 1.0 / 255.0
 
 
 class Normalizer(Composed, compositions.Normalizer):
-    """Scales each number to zero mean and unit variance, as estimated in training, clipped to +-10.
+    """Normalizes each number by its moments in training, see `RunningMoments.zero_keeping`, clipped to +-10.
 
     `RunningMoments` keeps the moments in float64; acting and learning use the float32 parameters, which change only in
     `update`. Rows that are stored for replay are added when they are stored. On-policy learning adds its rows after the
@@ -42,7 +42,7 @@ class Normalizer(Composed, compositions.Normalizer):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.moments = RunningMoments((size,))
-        self.mean = ms.Parameter(ms.Tensor(np.zeros(size, np.float32)), name="mean", requires_grad=False)
+        self.center = ms.Parameter(ms.Tensor(np.zeros(size, np.float32)), name="center", requires_grad=False)
         self.scale = ms.Parameter(ms.Tensor(np.ones(size, np.float32)), name="scale", requires_grad=False)
 
     def update(self, x: Array) -> None:
@@ -54,8 +54,9 @@ class Normalizer(Composed, compositions.Normalizer):
         if not seen.count:
             return
         self.moments.merge(seen)
-        assign(self.mean, self.moments.mean.astype(np.float32))
-        assign(self.scale, (1.0 / np.sqrt(self.moments.var + 1e-8)).astype(np.float32))
+        center, scale = self.moments.zero_keeping()
+        assign(self.center, center.astype(np.float32))
+        assign(self.scale, scale.astype(np.float32))
 
 
 class Vector(Composed, compositions.Vector):

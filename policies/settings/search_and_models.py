@@ -156,7 +156,7 @@ class DreamerModel(TwoHot, shared.Network):
     hidden: list[int] = setting([128, 128])
     norm = "layer"
     normalize_obs: bool = setting(
-        doc="normalize vectors to zero mean and unit variance, instead of taking their symlog"
+        doc="scale vectors to a root mean square of 1, without their offset, instead of taking their symlog"
     )
     deter: int = setting(128, WIDTH, "units of the GRU, the deterministic part of a state")
     latents: int = setting(8, "[1, 1000]", "categorical latents of a state")

@@ -53,7 +53,9 @@ class Network(ModelSection):
         "your own encoder of observations, 'module:Class', see howto/custom_networks.md; None: minding's own",
     )
     encoder_dim: int = setting(64, WIDTH, "features of each key except images, if an observation has several keys")
-    normalize_obs: bool = setting(False, None, "normalize vectors to zero mean and unit variance, inside the network")
+    normalize_obs: bool = setting(
+        False, None, "scale vectors to a root mean square of 1, without their offset, inside the network"
+    )
     cnn: list[list[int]] = setting([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size")
     cnn_dim: int = setting(256, WIDTH, "output features of an image encoder")
 

@@ -45,7 +45,7 @@ def make_run(tmp_path):
         cfg = compile_run(Config({**RUNS[name], "exp_name": name, "run": {"out_dir": str(tmp_path)}}))
         policy = training.make_policy(cfg, modes=("eval",))
         for _, normalizer in policy.normalizers.values():
-            normalizer.update(0.1 * np.random.default_rng(0).standard_normal((20, normalizer.mean.size)) + 0.05)
+            normalizer.update(0.1 * np.random.default_rng(0).standard_normal((20, normalizer.center.size)) + 0.05)
         run_dir = RunDir.create(cfg)
         save(run_dir, policy, 3)
         return run_dir, policy

@@ -413,7 +413,7 @@ def test_another_networks_state_is_refused_and_loads_nothing(policy):
 @pytest.mark.parametrize("case", CASES)
 def test_only_the_modes_asked_for_are_built(build, case):
     whole, acting = build(case), build(case, modes=("collect", "eval"))
-    # The normalizer's mean and scale are no weights, but acting needs them.
+    # The normalizer's center and scale are no weights, but acting needs them.
     assert set(acting.params) == {name for name in whole.params if name.startswith("net.")}
     assert {name.split(".")[0] for name in whole.params} > {"net"}
     acting.load_state_dict(whole.state_dict())

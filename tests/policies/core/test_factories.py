@@ -149,7 +149,7 @@ def test_only_weights_of_the_acting_network_are_shipped(tiny_config):
     policy = get_policy_class("sac")(tiny_config("sac", **{"policy.model.normalize_obs": True}))
     names = set(policy.collect_mode.weights())
     assert {name.split(".")[0] for name in names} == {"net"}
-    assert {"net.encoder.encoders.0.normalizer.mean", "net.head.log_std.bias"} <= names
+    assert {"net.encoder.encoders.0.normalizer.center", "net.head.log_std.bias"} <= names
     assert len(names) == 8
 
 

@@ -24,7 +24,7 @@ def policy_of(algorithm="bc", **settings):
 def recorded(seed=0):
     rng = np.random.default_rng(seed)
     obs = {
-        # Far from zero: squares of float32 would lose all digits.
+        # Far from zero, so centred: squares of float32 would lose all digits.
         "a": (1e4 + rng.standard_normal((STEPS, 3))).astype(np.float32),
         "b": rng.integers(0, 256, (STEPS, 2), dtype=np.uint8),
     }
@@ -45,8 +45,8 @@ def recorded(seed=0):
 
 
 def moments(policy):
-    """Mean and scale of each normalizer as the network sees them."""
-    return {name: (n.mean.asnumpy().copy(), n.scale.asnumpy().copy()) for name, (_, n) in policy.normalizers.items()}
+    """Center and scale of each normalizer as the network sees them."""
+    return {name: (n.center.asnumpy().copy(), n.scale.asnumpy().copy()) for name, (_, n) in policy.normalizers.items()}
 
 
 def same(first, second):
@@ -68,10 +68,11 @@ def test_they_are_the_datas_in_float64_at_the_first_step(blocks):
     policy.learn_mode.forward(tables.batch(first))
     found = moments(policy)
     assert len(found) == 2
-    for (mean, scale), values in zip(found.values(), data.obs.values()):
-        x = values.astype(np.float64)
-        np.testing.assert_array_equal(mean, x.mean(axis=0).astype(np.float32))
-        np.testing.assert_allclose(scale, 1 / np.sqrt(x.var(axis=0) + 1e-8), rtol=1e-6)
+    a, b = (values.astype(np.float64) for values in data.obs.values())
+    expected = [(a.mean(axis=0), 1 / np.sqrt(a.var(axis=0) + 1e-8)), (0 * b[0], 1 / np.sqrt((b**2).mean(axis=0)))]
+    for (center, scale), (offset, factor) in zip(found.values(), expected):
+        np.testing.assert_array_equal(center, offset.astype(np.float32))
+        np.testing.assert_allclose(scale, factor, rtol=1e-6)
     assert [n.moments.count for _, n in policy.normalizers.values()] == [STEPS, STEPS]
     policy.learn_mode.forward(tables.batch(first + 4))
     assert same(moments(policy), found)

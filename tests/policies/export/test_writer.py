@@ -149,7 +149,8 @@ def made(tiny_config):
             policy = get_policy_class(algorithm)(cfg, modes=("eval",))
             rng = np.random.default_rng(1)
             for _, normalizer in policy.normalizers.values():
-                normalizer.update(3.0 * rng.standard_normal((50, normalizer.mean.size)) + 1.0)
+                means = np.resize([1.0, -9.0, 30.0], normalizer.center.size)
+                normalizer.update(3.0 * rng.standard_normal((50, means.size)) + means)
             if algorithm == "ppo":
                 # PPO starts with actions near 0: away from there, so that limits matter.
                 head = policy.net.head
@@ -250,11 +251,11 @@ def test_a_file_remembers_and_forgets_as_the_policy_does(file_format, made, expo
 def test_a_file_without_the_normalization_is_found(case, file_format, made, tmp_path):
     one = made(case)
     ((_, normalizer),) = one.policy.normalizers.values()
-    kept = [p.asnumpy().copy() for p in (normalizer.mean, normalizer.scale)]
-    assign(normalizer.mean, np.zeros(4, np.float32))
+    kept = [p.asnumpy().copy() for p in (normalizer.center, normalizer.scale)]
+    assign(normalizer.center, np.zeros(4, np.float32))
     assign(normalizer.scale, np.ones(4, np.float32))
     export_policy(one.policy, tmp_path / f"bare.{file_format}", file_format, info={})
-    assign(normalizer.mean, kept[0])
+    assign(normalizer.center, kept[0])
     assign(normalizer.scale, kept[1])
     obs = observation(one.space, 1000)
     parity = compare(one.policy, ExportedPolicy(tmp_path / f"bare.{file_format}").outputs(obs), obs)

@@ -142,7 +142,7 @@ def test_the_host_form_equals_the_compiled_form(name):
     net = network(kind, observation, action, **model)
     for cell in net.cells_and_names():
         if isinstance(cell[1], Normalizer):
-            cell[1].update(rng(2).normal(3.0, 2.0, (100, 4)))
+            cell[1].update(rng(2).normal([0.0, 2.0, 6.0, -20.0], 2.0, (100, 4)))
     host, graph = acting_network(net, "numpy", "host"), acting_network(net, "graph", "graph")
     # 5 rows are padded to 8; and both follow a change of the weights.
     for obs in (observations(observation, 8), observations(observation, 5)):
@@ -469,9 +469,9 @@ def test_the_normalizer_scales_and_clips():
     normalizer = Normalizer(1)
     x = np.array([[1.0], [3.0], [1000.0]], np.float32)
     assert normalizer(to_device(x)).asnumpy().tolist() == [[1.0], [3.0], [10.0]]
-    normalizer.update(np.array([[1.0], [3.0]]))
+    normalizer.update(np.array([[9.0], [11.0]]))
     for scaled in (normalizer(to_device(x)).asnumpy(), normalizer.host()(x)):
-        np.testing.assert_allclose(scaled, [[-1.0], [1.0], [10.0]], rtol=1e-6)
+        np.testing.assert_allclose(scaled, [[-9.0], [-7.0], [10.0]], rtol=1e-6)
 
 
 # Optimizer
