@@ -1,4 +1,5 @@
-"""Tasks for defaults against defaults that no library was tuned on: large scales, and an image beside a vector.
+"""Tasks for defaults against defaults that no library was tuned on: large scales, an image beside a vector, and places
+that are mostly empty.
 
 Gymnasium and NumPy only, so that other libraries train on the same code.
 """
@@ -140,3 +141,57 @@ class Spot(gym.Env[dict[str, Any], int]):
             self._spot = self._draw()
         self._step += 1
         return self._observation(), reward, False, self._step >= self.STEPS, {}
+
+
+class Dispatcher(gym.Env[dict[str, Any], int]):
+    """Ten places for jobs, most of them empty: which job is worked on in the next hour?
+
+    A job arrives in an hour with a probability of 0.3, if there is a free place. It needs 1 to 4 hours of work, has a
+    weight of 1 to 5, and is due 0 to 8 hours after it could be done. A finished job earns 2; each hour that a job is
+    overdue costs its weight. An episode has 200 hours.
+
+    Observation: `observation` float32 (80,), for each place eight numbers, all 0 if it is empty: 1, hours of work that
+    are left, hours until it is due, weight, hours since it arrived, and its kind as three numbers, which has no effect;
+    `action_mask` int8 (11,). Action: rest, or the place of a job.
+    """
+
+    HOURS, PLACES, NUMBERS, ARRIVALS = 200, 10, 8, 0.3
+
+    def __init__(self) -> None:
+        numbers = spaces.Box(-self.HOURS, self.HOURS, (self.PLACES * self.NUMBERS,))
+        mask = spaces.MultiBinary(self.PLACES + 1)
+        self.observation_space = spaces.Dict({"observation": numbers, "action_mask": mask})
+        self.action_space = spaces.Discrete(self.PLACES + 1)
+        self._hour, self._jobs = 0, np.zeros((self.PLACES, self.NUMBERS), np.float32)
+
+    def _arrive(self) -> None:
+        free = np.flatnonzero(self._jobs[:, 0] == 0)
+        if len(free) and self.np_random.random() < self.ARRIVALS:
+            work, weight, spare, kind = self.np_random.integers([1, 1, 0, 0], [5, 6, 9, 3])
+            self._jobs[self.np_random.choice(free)] = [1, work, work + spare, weight, 0, *np.eye(3)[kind]]
+
+    def _observation(self) -> dict[str, Any]:
+        mask = np.append(1, self._jobs[:, 0]).astype(np.int8)
+        return {"observation": self._jobs.ravel().copy(), "action_mask": mask}
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._hour, self._jobs[:] = 0, 0
+        self._arrive()
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        jobs, reward = self._jobs, 0.0
+        if action and jobs[action - 1, 0]:
+            jobs[action - 1, 1] -= 1
+            if not jobs[action - 1, 1]:
+                jobs[action - 1], reward = 0, 2.0
+        there = jobs[:, 0] == 1
+        jobs[there, 2] -= 1
+        jobs[there, 4] += 1
+        reward -= float(jobs[jobs[:, 2] < 0, 3].sum())
+        self._arrive()
+        self._hour += 1
+        return self._observation(), reward, False, self._hour >= self.HOURS, {}

@@ -32,7 +32,7 @@ from proofs.peer_defaults import NAME as PEER
 from proofs.peer_defaults import improvement, peer_defaults_table
 from proofs.recordings import folder_name
 from proofs.runs import ROOT, Results, RunFailed
-from proofs.scale_tasks import Servers, Spot, Warehouse
+from proofs.scale_tasks import Dispatcher, Servers, Spot, Warehouse
 from proofs.spread_controller import controller
 from proofs.studies import STUDIES
 
@@ -175,7 +175,7 @@ def test_the_table_of_defaults_shows_both_sides_twice(tmp_path):
     assert "TD3" not in table, "rows without a measurement are left out"
 
 
-@pytest.mark.parametrize("env", [Servers, Warehouse, Spot])
+@pytest.mark.parametrize("env", [Servers, Warehouse, Spot, Dispatcher])
 def test_the_tasks_of_large_scales_are_gymnasium_environments(env):
     check_env(env(), skip_render_check=True)
 
@@ -191,6 +191,18 @@ def test_a_week_of_servers_and_a_day_of_the_warehouse_add_up():
     after, reward, *_ = shop.step(np.array([-1.0]))
     sold = state[0] - after[0]
     assert reward == after[1] - state[1] == 20 * sold - after[0]
+
+
+def test_a_job_that_is_worked_on_leaves_an_empty_place_behind():
+    env = Dispatcher()
+    env.reset(seed=0)
+    # One job of two hours with a weight of 5, which is due in an hour.
+    env._jobs[:] = 0
+    env._jobs[3] = [1, 2, 1, 5, 0, 1, 0, 0]
+    env.ARRIVALS = 0.0
+    assert env.step(0)[1] == 0
+    assert [env.step(4)[1] for _ in range(2)] == [-5.0, 2.0]
+    assert not env._observation()["observation"].any()
 
 
 # MuJoCo
