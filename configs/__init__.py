@@ -19,7 +19,7 @@ from minding.configs.checks import check_settings
 from minding.configs.datasets import describe_data, limits_of_data
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
 from minding.engine.checkpoint.store import MISFITS, first_line
-from minding.engine.config.compiler import compile_config, parse_overrides
+from minding.engine.config.compiler import Overrides, compile_config
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.identity import check_complete
 from minding.engine.config.options import plain, setting_at
@@ -54,7 +54,7 @@ def load_named(name: str) -> Config:
     raise ConfigError(f"unknown configuration {name!r}: {unknown_name(name)}")
 
 
-def load_user_config(source: str | os.PathLike[str], *, trust: bool = False, overrides: Iterable[str] = ()) -> Config:
+def load_user_config(source: str | os.PathLike[str], *, trust: bool = False, own: tuple[str, ...] = ()) -> Config:
     """The settings that the command line names.
 
     Args:
@@ -62,7 +62,7 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False, ove
         `main_config`. A name means the preset or the algorithm, even if there is a folder of that name; write
         ``./name`` for the folder.
       trust: whether a run folder or a ``.yaml`` file may set anything; see `engine.config.trust`.
-      overrides: ``'key=value'`` strings whose settings will replace those of the file, which may set them to anything.
+      own: settings that will be replaced, and which a run folder or a ``.yaml`` file may therefore set to anything.
     Raises:
       ConfigError: if there is no such preset or file, or it contains no settings.
       TrustError: a run folder or a ``.yaml`` file names code or reaches out of its run, and is not the user's own.
@@ -72,17 +72,12 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False, ove
         return load_named(source)
     path = expanded(source)
     if path.is_dir():
-        return RunDir.open(path, trust=trust, own=keys_of(overrides)).load_config(learns=True)
+        return RunDir.open(path, trust=trust, own=own).load_config(learns=True)
     if path.suffix in (".yaml", ".yml"):
-        return read_foreign(path, trust=trust, own=keys_of(overrides))
+        return read_foreign(path, trust=trust, own=own)
     if path.suffix == ".py":
         return _run_config_file(path)
     return load_named(str(source))
-
-
-def keys_of(overrides: Iterable[str]) -> tuple[str, ...]:
-    """The settings that ``'key=value'`` strings set."""
-    return tuple(text.partition("=")[0].strip() for text in overrides)
 
 
 def _run_config_file(path: Path) -> Config:
@@ -102,7 +97,7 @@ def _run_config_file(path: Path) -> Config:
 
 def compile_run(
     user: str | Mapping[str, object],
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str] | Overrides = (),
     *,
     env_fn: Callable[..., Any] | None = None,
     described: bool = False,
@@ -128,29 +123,28 @@ def compile_run(
             f"compile_run({user!r}): expected the name of a preset or of an algorithm, or a mapping of settings; "
             "load_user_config reads files"
         )
-    if isinstance(overrides, str) or not isinstance(overrides, Iterable):
+    if isinstance(overrides, str) or not isinstance(overrides, Iterable | Overrides):
         raise ConfigError(f"overrides={overrides!r}: expected a list of strings, such as ['env.backend=sync']")
-    overrides = list(overrides)
+    said = Overrides(overrides)
     given: Mapping[str, Any] = load_named(user) if isinstance(user, str) else user
     named_env = given.get("env") or {}
     if env_fn is not None:
         if not callable(env_fn):
             raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
         given = Config({**given, "env": {**given.get("env", {}), "env_id": env_objects.id_of(env_fn)}})
-    said = parse_overrides(overrides)
     algorithm = get_algorithm(_algorithm_name(given, said))
-    check_env_given(given, said, algorithm)
+    check_env_given(given, said.onto({}), algorithm)
 
     def describe(env: EnvSection) -> Mapping[str, Any]:
         if described:
             return cast("Mapping[str, Any]", setting_at(given, "env.spec", {}))
         if env.env_id != RECORDED:
             return describe_env(env)
-        bare = compile_config(given, algorithm, None, config_schema(), overrides)
+        bare = compile_config(given, algorithm, None, config_schema(), said)
         return describe_data(bare, bare.env.spec if "spec" in bare.env else None)
 
     try:
-        cfg = compile_config(given, algorithm, describe, config_schema(), overrides)
+        cfg = compile_config(given, algorithm, describe, config_schema(), said)
     except ConfigError as error:
         own = plain(given.get("policy") or {}).get("type")
         if own in (None, algorithm.name) or not str(error).startswith("unknown key"):
@@ -159,7 +153,7 @@ def compile_run(
             f"policy.type={algorithm.name!r}: the other settings are those of {own!r} ({error}); start from a preset "
             f"of {algorithm.name!r}: `minding list presets` lists all"
         ) from None
-    if "target" not in (said.get("run") or {}) and not same_task(named_env, cfg.env):
+    if said.value("run.target") is None and not same_task(named_env, cfg.env):
         cfg.run.target = None
     limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", **limits)
@@ -199,12 +193,12 @@ def same_task(named: Mapping[str, Any], env: Mapping[str, Any]) -> bool:
     return first[0] is None or bool(first == second)
 
 
-def _algorithm_name(user: Mapping[str, object], said: Mapping[str, Any]) -> str:
+def _algorithm_name(user: Mapping[str, object], said: Overrides) -> str:
     from minding.policies import ALGORITHMS
 
-    given = said.get("policy")
-    if isinstance(given, dict) and "type" in given:
-        return str(given["type"])
+    given = said.value("policy.type")
+    if given is not None:
+        return str(given)
     section = user.get("policy")
     if not isinstance(section, dict) or "type" not in section:
         odd = [key for key in section or () if nearest(key, ["type"])] if isinstance(section, dict) else []

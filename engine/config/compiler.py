@@ -6,6 +6,7 @@ settings come together: defaults, the user's tree, command-line overrides, and t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import os
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.limits import set_length
-from minding.engine.config.options import Option, opt, plain, setting_at, short
+from minding.engine.config.options import Option, Written, opt, plain, setting_at, short
 from minding.engine.config.section import Section
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml, yaml_of
 from minding.engine.errors import ConfigError, nearest
@@ -25,12 +26,12 @@ __all__ = [
     "RUN_SCHEMA",
     "ConfigurablePolicy",
     "Option",
+    "Overrides",
     "Schema",
     "compile_config",
     "fill_schema",
     "load_config",
     "opt",
-    "parse_overrides",
     "save_config",
     "schema_defaults",
     "setting_paths",
@@ -49,13 +50,11 @@ def schema_defaults(schema: Schema) -> Section:
 
 _LONGEST_NAME = 200
 """Characters of a run's name. File systems end names at 255 bytes, and `-seeds` or a number may follow."""
-_YAML_TEXT = re.compile(r"\s*([\"']|(null|Null|NULL|~)?\s*$)")
-"""A text that is quoted, or stands for None."""
 
 
-def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str] = ()) -> Section:
+def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str] | Overrides = ()) -> Section:
     """Lays settings over the defaults of any schema and checks them; `compile_config` is for a whole run."""
-    return Section(_merge(_apply_overrides(_plain_tree(user), overrides, schema), schema, ()))
+    return Section(_merge(Overrides(overrides).onto(_plain_tree(user)), schema, ()))
 
 
 def setting_paths(schema: Schema, prefix: str = "") -> list[str]:
@@ -126,7 +125,7 @@ def compile_config(
     policy: ConfigurablePolicy,
     describe_env: Callable[[EnvSection], Mapping[str, Any]] | None = None,
     env_schema: Schema | None = None,
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str] | Overrides = (),
 ) -> Config:
     """Merges a user's settings onto all defaults, checks every value, and fills in `cfg.env.spec`.
 
@@ -135,7 +134,7 @@ def compile_config(
       policy: the algorithm; see `ConfigurablePolicy`.
       describe_env: from ``cfg.env`` to a plain description of its spaces; None keeps a saved one.
       env_schema: schema of the section `env`; None accepts any keys.
-      overrides: ``'a.b=c'`` strings, with c in YAML; they take precedence over `user`.
+      overrides: ``'a.b=c'`` strings, with c in YAML, or what was parsed from them; they take precedence over `user`.
     Returns:
       A new tree that shares nothing with `user` or with any other compiled configuration.
     Raises:
@@ -148,7 +147,7 @@ def compile_config(
         "env": opt({}, "open") if env_schema is None else _with_defaults(env_schema, own),
         "policy": {"type": opt(policy.name, (policy.name,), "algorithm"), **policy.config_schema()},
     }
-    given = _apply_overrides(_plain_tree(user), overrides, schema)
+    given = Overrides(overrides).onto(_plain_tree(user))
     saved_spec = given["env"].pop("spec", None) if isinstance(given.get("env"), dict) else None
     hint = getattr(policy, "setting_hint", lambda name, known: "")
     cfg = Config(_merge(given, schema, (), hint=hint))
@@ -179,9 +178,9 @@ def _unit(policy: ConfigurablePolicy, chain: str | None) -> str:
 def _turn_on(switches: Iterable[str], env: EnvSection, given: Mapping[str, Any], name: str) -> None:
     """Turns on what an algorithm needs of an environment; ConfigError where the user turned it off."""
     for key in switches:
-        if not given.get(key, True):
+        if key in given and not env[key]:
             raise ConfigError(
-                f"env.{key}={given[key]!r}: policy.type={name!r} needs it and turns it on: leave the key out"
+                f"env.{key}={env[key]!r}: policy.type={name!r} needs it and turns it on: leave the key out"
             )
         env[key] = True
 
@@ -196,41 +195,48 @@ def _plain_tree(user: Any) -> dict[str, Any]:
     return tree
 
 
-def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Parses ``'a.b=c'`` strings into a new tree of unchecked values; the later of two takes precedence."""
-    return _apply_overrides({}, overrides, RUN_SCHEMA)
+class Overrides:
+    """``'a.b=c'`` strings, parsed once; the later of two takes precedence."""
+
+    def __init__(self, texts: Iterable[str] | Overrides) -> None:
+        self._values: list[tuple[str, Any]] = texts._values if isinstance(texts, Overrides) else [*map(_parse, texts)]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The dotted paths of the settings and sections that are set."""
+        return tuple(path for path, _ in self._values)
+
+    def onto(self, tree: dict[str, Any]) -> dict[str, Any]:
+        """The tree, in which the settings are set; `Option.check` reads their values."""
+        for path, value in self._values:
+            section, keys = tree, path.split(".")
+            for key in keys[:-1]:
+                section = section.setdefault(key, {})
+                if not isinstance(section, dict):
+                    raise ConfigError(f"override {path}={short(value)}: {key!r} is a value, not a section")
+            section[keys[-1]] = value
+        return tree
+
+    def value(self, path: str) -> Any:
+        """The value of a setting; None if it is not set. Strings are known among the settings of `RUN_SCHEMA` only."""
+        found, option = setting_at(self.onto({}), path), setting_at(RUN_SCHEMA, path)
+        kind = option.kind if isinstance(option, Option) else None
+        return found.parse(kind) if isinstance(found, Written) else found
 
 
-def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str], schema: Schema) -> dict[str, Any]:
-    for override in overrides:
-        if not isinstance(override, str):
-            raise ConfigError(
-                f"override {short(override)}: expected a string key=value, such as 'policy.learn.gamma=0.99'"
-            )
-        path, sign, text = override.partition("=")
-        keys = path.strip().split(".")
-        if not sign or not all(keys):
-            raise ConfigError(f"override {override!r}: expected key=value, such as policy.learn.gamma=0.99")
-        section = tree
-        for key in keys[:-1]:
-            section = section.setdefault(key, {})
-            if not isinstance(section, dict):
-                raise ConfigError(f"override {override!r}: {key!r} is a value, not a section")
-        section[keys[-1]] = _parse_override(text, setting_at(schema, ".".join(keys)), override)
-    return tree
-
-
-def _parse_override(text: str, option: Any, override: str) -> Any:
-    # The tables of settings and Python write None; YAML's own word is null.
-    if text.strip() == "None":
-        return None
-    # `exp_name=2024` and `run.out_dir=runs #2` are strings, although YAML reads them otherwise; quotes and null count.
-    if isinstance(option, Option) and option.kind is str and not _YAML_TEXT.match(text):
-        return text.strip()
-    try:
-        return parse_yaml(text)
-    except ValueError as error:
-        raise ConfigError(f"override {short(override)}: {short(text)} is not a YAML value ({error})") from None
+def _parse(override: object) -> tuple[str, Any]:
+    """The path of a setting, and its value as it was written; a section or list is read at once."""
+    if not isinstance(override, str):
+        raise ConfigError(f"override {short(override)}: expected a string key=value, such as 'policy.learn.gamma=0.99'")
+    path, sign, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not sign or not all(keys):
+        raise ConfigError(f"override {override!r}: expected key=value, such as policy.learn.gamma=0.99")
+    value: Any = Written(text)
+    if text.lstrip().startswith(("{", "[")):
+        with contextlib.suppress(TypeError):
+            value = value.parse()
+    return path.strip(), value
 
 
 def _compare_specs(saved: Any, found: Any, path: str) -> None:

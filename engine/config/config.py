@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minding.engine.annealing import SHAPES, check_points
 from minding.engine.config.options import MODULE_NAME, setting
 from minding.engine.config.section import OpenSection, Section
 
@@ -293,64 +292,37 @@ class EvalSection(OpenSection):
 class EpsSection(Section):
     """`policy.other.eps`: the schedule of random actions."""
 
-    kind: str = setting("linear", (*SHAPES, MODULE_NAME), "shape of the schedule, or your own, see extending.md")
-    start: float = setting(1.0, "[0, 1]", "initial probability of a random action")
-    end: float = setting(0.05, "[0, 1]", "final probability of a random action")
-    decay: int = setting(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)")
-    points: list[list[float]] = setting(
-        [],
-        None,
-        "piecewise: [fraction of decay, remaining fraction of start - end] at each breakpoint; [0, 1] is implied",
-    )
-
-    def check(self, cfg: Config) -> None:
-        check_points(self.kind, self.points, "policy.other.eps.points")
+    kind: str
+    start: float
+    end: float
+    decay: int
+    points: list[list[float]]
 
 
 class PrioritySection(Section):
     """`policy.other.priority`: prioritized sampling."""
 
-    alpha: float = setting(
-        0.6, "[0, 1]", "prioritized: exponent of the priorities; 0 samples uniformly, 1 in proportion to the error"
-    )
-    beta: float = setting(
-        0.4, "[0, 1]", "prioritized: initial exponent of the importance-sampling weights; annealed to 1"
-    )
-    beta_steps: int = setting(100_000, "[1, inf)", "prioritized: gradient steps over which beta is annealed")
+    alpha: float
+    beta: float
+    beta_steps: int
 
 
 class HindsightSection(Section):
     """`policy.other.hindsight`: transitions with other goals."""
 
-    k: int = setting(4, "[1, 1000]", "chain=hindsight: copies of each transition with goals that were reached later")
+    k: int
 
 
 class TableSection(Section):
     """`policy.other.table`: a replay table, see `engine.buffers.table`."""
 
-    sampler: str = setting(
-        "uniform",
-        ("uniform", "prioritized", "fifo", "lifo", "min_heap", "max_heap"),
-        "table: rule that chooses the transition to sample",
-    )
-    remover: str = setting(
-        "fifo",
-        ("uniform", "prioritized", "fifo", "lifo", "min_heap", "max_heap"),
-        "table: rule that chooses the transition to remove when the table is full",
-    )
-    max_times_sampled: int = setting(0, "[0, inf)", "table: samples after which a transition is removed; 0: no limit")
-    limiter: str = setting(
-        "none",
-        ("none", "min_size", "ratio", "queue", "stack"),
-        "table: limiter of the ratio of samples to inserted transitions",
-    )
-    limiter_rows: int = setting(
-        1,
-        "[1, inf)",
-        "limiter min_size, ratio: transitions before the first sample; queue, stack: most transitions that wait",
-    )
-    samples_per_insert: float = setting(8.0, "(0, inf)", "limiter ratio: samples per inserted transition")
-    limiter_error: float = setting(1024.0, "(0, inf)", "limiter ratio: samples by which either side may be ahead")
+    sampler: str
+    remover: str
+    max_times_sampled: int
+    limiter: str
+    limiter_rows: int
+    samples_per_insert: float
+    limiter_error: float
 
 
 class OtherSection(OpenSection):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from minding.engine.config.yaml_text import parse_yaml
 from minding.engine.errors import ConfigError, nearest
 
 _TYPE_NAMES: dict[type, str] = {
@@ -29,6 +30,27 @@ WIDTH = "[1, 16384]"
 """Allowed widths of layers: two layers of the largest width have a gigabyte of weights between them."""
 _NUMBER = r"[-+]?(?:inf|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _INTERVAL = re.compile(rf"([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])(\s+or\s+None)?")
+
+
+_YAML_TEXT = re.compile(r"\s*([\"']|(null|Null|NULL|~)?\s*$)")
+"""A text that is quoted, or stands for None."""
+
+
+class Written(str):
+    """The text of a value as it was typed after ``KEY=``; the setting reads it."""
+
+    def parse(self, kind: type | None = None) -> Any:
+        """The value: the text itself for a setting of strings, else the text as YAML."""
+        # The tables of settings and Python write None; YAML's own word is null.
+        if self.strip() == "None":
+            return None
+        # `exp_name=2024` and `run.out_dir=runs #2` are strings, although not to YAML; quotes and null count.
+        if kind is str and not _YAML_TEXT.match(self):
+            return self.strip()
+        try:
+            return parse_yaml(str(self))
+        except ValueError as error:
+            raise TypeError(f"{short(self)} is not a YAML value ({error})") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +105,10 @@ class Option:
         """Returns a new plain copy of `value` in the option's type. An int is accepted as a float, and a whole float
         such as 1e6 as an int; a bool is never a number. Integers are at most `MOST_COUNT`, and a string that starts
         with ``~/`` is a path in the user's home folder."""
-        if value is None and self.nullable:
-            return None
         try:
+            value = value.parse(self.kind) if isinstance(value, Written) else value
+            if value is None and self.nullable:
+                return None
             checked = _coerce(plain(value), self.kind)
             if self.kind is list:
                 element = self.element
@@ -201,6 +224,8 @@ def is_within(path: str, section: str) -> bool:
 def plain(value: Any, where: str = "") -> Any:
     """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None. NumPy scalars become
     numbers, tuples become lists."""
+    if isinstance(value, Written):
+        return plain(value.parse(), where)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):

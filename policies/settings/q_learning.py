@@ -25,6 +25,42 @@ class QReplay(shared.Novelty, shared.Exploration, shared.Replay):
     """Replay of transitions or sequences, uniform or by priority."""
 
 
+class Priority(PrioritySection):
+    alpha: float = setting(
+        0.6, "[0, 1]", "prioritized: exponent of the priorities; 0 samples uniformly, 1 in proportion to the error"
+    )
+    beta: float = setting(
+        0.4, "[0, 1]", "prioritized: initial exponent of the importance-sampling weights; annealed to 1"
+    )
+    beta_steps: int = setting(100_000, "[1, inf)", "prioritized: gradient steps over which beta is annealed")
+
+
+class ReplayTable(TableSection):
+    sampler: str = setting(
+        "uniform",
+        ("uniform", "prioritized", "fifo", "lifo", "min_heap", "max_heap"),
+        "table: rule that chooses the transition to sample",
+    )
+    remover: str = setting(
+        "fifo",
+        ("uniform", "prioritized", "fifo", "lifo", "min_heap", "max_heap"),
+        "table: rule that chooses the transition to remove when the table is full",
+    )
+    max_times_sampled: int = setting(0, "[0, inf)", "table: samples after which a transition is removed; 0: no limit")
+    limiter: str = setting(
+        "none",
+        ("none", "min_size", "ratio", "queue", "stack"),
+        "table: limiter of the ratio of samples to inserted transitions",
+    )
+    limiter_rows: int = setting(
+        1,
+        "[1, inf)",
+        "limiter min_size, ratio: transitions before the first sample; queue, stack: most transitions that wait",
+    )
+    samples_per_insert: float = setting(8.0, "(0, inf)", "limiter ratio: samples per inserted transition")
+    limiter_error: float = setting(1024.0, "(0, inf)", "limiter ratio: samples by which either side may be ahead")
+
+
 class TransitionReplay(shared.PriorData, shared.Hindsight, QReplay):
     replay: str = setting(
         "uniform",
@@ -32,8 +68,8 @@ class TransitionReplay(shared.PriorData, shared.Hindsight, QReplay):
         "sample transitions uniformly, by priority (the size of their TD error), from a table with the settings "
         "policy.other.table, or from a buffer of your own, see howto/custom_algorithms.md",
     )
-    priority: PrioritySection
-    table: TableSection
+    priority: Priority
+    table: ReplayTable
 
 
 class QSettings(PolicySection):
@@ -180,7 +216,7 @@ class R2D2Learn(shared.Sequences, QLearn):
     rescale: bool = setting(True, None, "apply the value rescaling h to returns")
 
 
-class R2D2Priority(PrioritySection):
+class R2D2Priority(Priority):
     alpha = 0.9
     beta = 0.6
     eta: float = setting(

@@ -442,8 +442,23 @@ class DataEvaluation(Evaluation):
 # Exploration, replay and data
 
 
+class Eps(EpsSection):
+    kind: str = setting("linear", (*SHAPES, MODULE_NAME), "shape of the schedule, or your own, see extending.md")
+    start: float = setting(1.0, "[0, 1]", "initial probability of a random action")
+    end: float = setting(0.05, "[0, 1]", "final probability of a random action")
+    decay: int = setting(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)")
+    points: list[list[float]] = setting(
+        [],
+        None,
+        "piecewise: [fraction of decay, remaining fraction of start - end] at each breakpoint; [0, 1] is implied",
+    )
+
+    def check(self, cfg: Config) -> None:
+        check_points(self.kind, self.points, "policy.other.eps.points")
+
+
 class Exploration(OtherSection):
-    eps: EpsSection
+    eps: Eps
 
 
 class Buffer(OtherSection):
@@ -459,8 +474,12 @@ class Replay(Buffer):
     )
 
 
+class HindsightCopies(HindsightSection):
+    k: int = setting(4, "[1, 1000]", "chain=hindsight: copies of each transition with goals that were reached later")
+
+
 class Hindsight(OtherSection):
-    hindsight: HindsightSection
+    hindsight: HindsightCopies
 
 
 class Rnd(Section):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from minding.engine.config.compiler import Overrides
     from minding.engine.config.config import Config
 
 SHORTCUTS = {
@@ -29,14 +30,13 @@ SHORTCUTS = {
 _FLAGS = {"async_mode": "--async", "begin_from": "--from", "insecure_cluster": "--insecure-cluster"}
 
 
-def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> Overrides:
     """KEY=VALUE strings, followed by those that options stand for."""
-    from minding.engine.config.compiler import parse_overrides
-    from minding.engine.config.options import setting_at
+    from minding.engine.config.compiler import Overrides
     from minding.engine.config.yaml_text import one_line
     from minding.engine.errors import ConfigError
 
-    given = parse_overrides(overrides)
+    given = Overrides(overrides)
     wanted = [(option, key, options.get(option)) for option, key in SHORTCUTS.items()]
     if options.get("cluster") is not None:
         wanted.append(("cluster", "lanes.transport", "ray"))
@@ -46,13 +46,13 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
             continue
         # Quoted, so that the name of a folder stays a string, whatever it looks like.
         text = f"{key}={one_line(value)}"
-        said, meant = setting_at(given, key), setting_at(parse_overrides([text]), key)
+        said, meant = given.value(key), Overrides([text]).value(key)
         if said not in (None, meant):
             flag = _FLAGS.get(option, f"--{option}")
             shown = flag if value is True else f"{flag} {options[option]}"
             raise ConfigError(f"{shown} and {key}={_yaml(said)} contradict each other: give only one of them")
         texts.append(text)
-    return [*overrides, *texts]
+    return Overrides([*overrides, *texts])
 
 
 def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
@@ -71,13 +71,12 @@ def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str
     return config, overrides
 
 
-def check_source(config: str | None, given: Mapping[str, Any]) -> None:
+def check_source(config: str | None, given: Overrides) -> None:
     """Refuses a command line that names nothing to train, or two algorithms."""
     from minding.configs.names import is_algorithm
-    from minding.engine.config.options import setting_at
     from minding.engine.errors import ConfigError
 
-    algorithm = setting_at(given, "policy.type")
+    algorithm = given.value("policy.type")
     if config is None and algorithm is None:
         raise ConfigError(
             "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an algorithm and an "
@@ -87,14 +86,15 @@ def check_source(config: str | None, given: Mapping[str, Any]) -> None:
         raise ConfigError(f"{config} and policy.type={algorithm} name two algorithms: give only one of them")
 
 
-def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> None:
+def check_lane_settings(given: Overrides, cfg: Config, option: str) -> None:
     """Refuses settings of lanes on the command line that the run cannot use."""
     from minding.engine.config.compiler import RUN_SCHEMA
     from minding.engine.errors import ConfigError
 
-    for key, value in (given.get("lanes") or {}).items():
+    for key, declared in RUN_SCHEMA["lanes"].items():
+        value = given.value(f"lanes.{key}")
         # Learners are not lanes: a synchronous run may have several.
-        if key in ("async_mode", "learners") or value == RUN_SCHEMA["lanes"][key].default:
+        if key in ("async_mode", "learners") or value in (None, declared.default):
             continue
         if not cfg.lanes.async_mode:
             raise ConfigError(f"lanes.{key}={_yaml(value)} has no effect on a run without lanes: add {option}")
@@ -102,7 +102,7 @@ def check_lane_settings(given: Mapping[str, Any], cfg: Config, option: str) -> N
             raise ConfigError(f"lanes.{key}={_yaml(value)} is for lanes.transport=ray, not {cfg.lanes.transport}")
 
 
-def check_seed_options(given: Mapping[str, Any], seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:
+def check_seed_options(given: Overrides, seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:
     """Refuses options that contradict `--seeds`, or that have no effect with it or without it."""
     from minding.engine.errors import ConfigError
 
@@ -110,8 +110,8 @@ def check_seed_options(given: Mapping[str, Any], seeds: Sequence[int] | None, jo
         if jobs is not None:
             raise ConfigError(f"--jobs {jobs} has no effect on a single run: also give --seeds, such as --seeds 0-4")
         return
-    if given.get("seed") is not None:
-        raise ConfigError(f"--seeds and seed={_yaml(given['seed'])} contradict each other: give only one of them")
+    if given.value("seed") is not None:
+        raise ConfigError(f"--seeds and seed={_yaml(given.value('seed'))} contradict each other: give only one of them")
     if resume:
         raise ConfigError("--resume has no effect with --seeds, which always resumes: leave it out")
 

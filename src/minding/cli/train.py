@@ -98,16 +98,14 @@ def train(
     with bad_input():
         from minding import training
         from minding.configs import compile_run, load_user_config
-        from minding.engine.config.compiler import parse_overrides
         from minding.engine.process import collectives
         from minding.engine.run.run_dir import RunDir
 
         config, overrides = split_arguments(config, overrides)
-        settings = with_shortcuts(overrides, options)
-        given = parse_overrides(settings)
+        given = with_shortcuts(overrides, options)
         check_seed_options(given, seeds, jobs, resume)
         check_source(config, given)
-        cfg = compile_run({} if config is None else load_user_config(config, trust=trust, overrides=settings), settings)
+        cfg = compile_run({} if config is None else load_user_config(config, trust=trust, own=given.paths), given)
         check_lane_settings(given, cfg, "--async")
         training.check_runnable(cfg)
         if collectives.started_by_msrun() and not training.join_msrun(cfg):
@@ -180,9 +178,9 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
     reliability`."""
     with bad_input():
         from minding import training
-        from minding.configs import compile_run, keys_of
+        from minding.configs import compile_run
         from minding.engine.checkpoint import resumable_checkpoints
-        from minding.engine.config.compiler import parse_overrides
+        from minding.engine.config.compiler import Overrides
         from minding.engine.config.identity import (
             check_complete,
             check_identity,
@@ -196,7 +194,8 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         from minding.training.saved_agent import is_saved
 
         # The run goes on where it lies, from its own checkpoint.
-        run_dir = RunDir.open(run, trust=trust, own=(*keys_of(overrides), "run.out_dir", "run.begin_from"))
+        given = Overrides(overrides)
+        run_dir = RunDir.open(run, trust=trust, own=(*given.paths, "run.out_dir", "run.begin_from"))
         if is_saved(run_dir.path):
             raise NoCheckpointError(
                 f"{run!r} is a saved policy, not a run: minding.load({run!r}).learn() starts a run with its weights"
@@ -204,9 +203,9 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         if not resumable_checkpoints(run_dir.checkpoints):
             raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")
         saved = run_dir.load_config(learns=True)
-        check_complete(run_dir.checkpoints, saved, keys_of(overrides), run_dir.config)
-        cfg = compile_run(saved, overrides)
-        check_lane_settings(parse_overrides(overrides), cfg, "lanes.async_mode=true")
+        check_complete(run_dir.checkpoints, saved, given.paths, run_dir.config)
+        cfg = compile_run(saved, given)
+        check_lane_settings(given, cfg, "lanes.async_mode=true")
         check_identity(identity(compile_run(saved)), cfg, f"run folder {run!r}")
         check_newest(run_dir.checkpoints, cfg)
         run_dir.check_writable()

@@ -74,7 +74,6 @@ def tune(
     with bad_input():
         from minding import training
         from minding.configs import compile_run, load_user_config
-        from minding.engine.config.compiler import parse_overrides
         from minding.engine.errors import ConfigError
         from minding.engine.paths import absolute, shown
         from minding.engine.run.lock import RunLock
@@ -82,10 +81,9 @@ def tune(
         from minding.training.tuning import Search, load_optuna
 
         config, overrides = split_arguments(config, overrides)
-        settings = with_shortcuts(overrides, options)
-        given = parse_overrides(settings)
+        given = with_shortcuts(overrides, options)
         check_source(config, given)
-        cfg = compile_run({} if config is None else load_user_config(config, trust=trust, overrides=settings), settings)
+        cfg = compile_run({} if config is None else load_user_config(config, trust=trust, own=given.paths), given)
         shared = trial_config(cfg, given)
         found = search_space(cfg, space)
         training.check_runnable(cfg)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.engine.config.compiler import RUN_SCHEMA, load_config
+from minding.engine.config.compiler import RUN_SCHEMA, Overrides, load_config
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.config.space import Choice, Range, Space, check_space, load_space
@@ -285,7 +285,7 @@ def _plain(space: Space) -> dict[str, Any]:
     return {path: values.plain for path, values in space.items()}
 
 
-def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
+def trial_config(cfg: Config, given: Overrides) -> Config:
     """The configuration that trials share. They run to their full length, so that their evaluations can be compared,
     and end with a short final evaluation, which is not the objective, unless the user gave its length."""
     unit, steps = run_length(cfg)
@@ -299,7 +299,7 @@ def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
             f"{LEAST_EVALUATIONS} evaluations before its end: add policy.eval.freq={freq}{longer}"
         )
     episodes = cfg.run.final_episodes
-    if "final_episodes" not in (given.get("run") or {}):
+    if given.value("run.final_episodes") is None:
         episodes = min(episodes, cfg.policy.eval.n_episode)
     return Config({**cfg, "run": {**cfg.run, "stop_value": None, "final_episodes": episodes}})
 

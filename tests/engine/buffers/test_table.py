@@ -15,9 +15,9 @@ from minding.engine.buffers import Priority, ReplayBuffer, Rows, Table, Tables, 
 from minding.engine.buffers.limiters import LIMITERS, Limiter, make_limiter
 from minding.engine.buffers.priorities import LARGEST
 from minding.engine.buffers.selectors import SELECTORS, make_selector
-from minding.engine.config.config import TableSection
 from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
 from minding.engine.process import runtime
+from minding.policies.settings.q_learning import ReplayTable
 
 # Loading changes the recursion limit, which hypothesis takes amiss within a test.
 runtime.load()
@@ -70,7 +70,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7), st.sampled_from
 
 
 def test_the_settings_offer_every_selector():
-    assert all(set(TableSection.options()[key].allowed) == set(SELECTORS) for key in ("sampler", "remover"))
+    assert all(set(ReplayTable.options()[key].allowed) == set(SELECTORS) for key in ("sampler", "remover"))
 
 
 @pytest.mark.parametrize("name", SELECTORS)

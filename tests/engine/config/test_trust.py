@@ -186,7 +186,7 @@ def test_anothers_file_starts_no_run_outside_its_folder(project, key, value):
         with pytest.raises(TrustError, match=rf"{key}=.*{reaching_settings()[key].reaches}"):
             load_user_config(source)
     # What is typed replaces it; to act, it is not needed; --trust lets it through.
-    assert setting_at(load_user_config(run, overrides=[f"{key}=mine"]), key) == reaching_settings()[key].default
+    assert setting_at(load_user_config(run, own=(key,)), key) == reaching_settings()[key].default
     assert setting_at(RunDir.open(run).load_config(), key) == reaching_settings()[key].default
     assert setting_at(load_user_config(run, trust=True), key) == value
 

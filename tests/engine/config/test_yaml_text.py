@@ -7,7 +7,7 @@ import time
 import pytest
 from fakes import refuses
 
-from minding.engine.config.compiler import config_text, fill_schema, load_config, opt, parse_overrides
+from minding.engine.config.compiler import config_text, fill_schema, load_config, opt
 from minding.engine.config.yaml_text import one_line, parse_yaml
 from minding.engine.errors import ConfigError
 from minding.engine.files import read_bounded, read_text
@@ -70,7 +70,13 @@ def test_a_key_that_is_no_text_is_one_error_everywhere():
         for user in ({key: {"a": 1}}, {"env": {key: 1}}, {"env": {"env_kwargs": {"a": [{key: 1}]}}}):
             call = functools.partial(fill_schema, {"env": opt({}, "open")}, user)
             refuses(ConfigError, (f"the key {key!r} is not a string", call))
-    refuses(ConfigError, ("the key 'on' is not a string", lambda: parse_overrides(["env.env_kwargs={on: 1}"])))
+    refuses(
+        ConfigError,
+        (
+            "the key 'on' is not a string",
+            lambda: fill_schema({"env": {"env_kwargs": opt({}, "open")}}, {}, ["env.env_kwargs={on: 1}"]),
+        ),
+    )
 
 
 def test_usual_aliases_are_settings_and_messages_are_short(tmp_path):
