@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from minding.engine.buffers.limiters import least_error
 from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import RUN_SCHEMA, setting_paths
-from minding.engine.config.config import Config, EnvSection
-from minding.engine.config.limits import run_length, updates_per_step
+from minding.engine.config.config import Config, EnvSection, run_length, updates_per_step
 from minding.engine.config.named import is_named
 from minding.engine.config.options import Option, setting_at, short
 from minding.engine.config.section import check_section

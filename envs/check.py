@@ -12,8 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import env_checker
 
-from minding.engine.data.masks import ACTION_MASK, LEGAL_ACTION
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import ACTION_MASK, LEGAL_ACTION, observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
 from minding.envs.config import env_settings
 from minding.envs.guards.answers import InterfaceError

@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code
 from minding.engine.config.options import setting_at, short
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.error_origin import building
 from minding.engine.errors import ConfigError, MindingError
 from minding.engine.paths import anchored

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.masks import ACTION_MASK
+from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import EnvError, NonFiniteError, ShapeError
 from minding.engine.types import Array, EnvStep, EpisodeEnd, Factory, Obs, StateDict
 from minding.envs.backends.native_vector import VectorSource

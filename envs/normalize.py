@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import obs_trees
-from minding.engine.data.masks import OBSERVATION
+from minding.engine.data.observation import OBSERVATION
 from minding.engine.types import Array, Obs, StateDict
 from minding.envs.spaces.layout import Leaf, ObsLayout
 

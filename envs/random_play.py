@@ -10,8 +10,7 @@ import numpy as np
 
 from minding.engine.data import obs_trees
 from minding.engine.data.agent_axis import num_agents
-from minding.engine.data.masks import ACTION_MASK, random_legal
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import ACTION_MASK, observation_leaves, random_legal
 from minding.engine.errors import EnvError
 from minding.engine.types import Array, EnvStep, Obs
 from minding.envs.guards.answers import as_flag, reset_answer, step_answer

@@ -7,8 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.action_trees import COMPOSITE
-from minding.engine.data.masks import ACTION_MASK, LEGAL_ACTION, OBSERVATION
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import ACTION_MASK, LEGAL_ACTION, OBSERVATION, observation_leaves
 from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
 from minding.envs.guards.faults import Hang

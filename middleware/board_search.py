@@ -6,8 +6,7 @@ import numpy as np
 
 from minding.engine.config.config import Config
 from minding.engine.data import obs_trees
-from minding.engine.data.masks import ACTION_MASK
-from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.data.observation import ACTION_MASK, Leaf, observation_leaves
 from minding.engine.errors import ConfigError, GameError, MiddlewareError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.search.opponents import Options

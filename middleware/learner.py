@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from minding.engine.buffers.limiters import Limiter
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
-from minding.engine.config.config import Config
-from minding.engine.config.limits import updates_per_step
+from minding.engine.config.config import Config, updates_per_step
 from minding.engine.data.batch import misfits
 from minding.engine.types import LearnMode, LearnOutput, SampledBuffer, StateDict
 from minding.middleware.collector import StepCollector

@@ -10,7 +10,7 @@ import numpy as np
 
 from minding.engine.annealing import rate_left
 from minding.engine.chain.context import UNITS, LearningContext
-from minding.engine.config.limits import run_length
+from minding.engine.config.config import run_length
 from minding.engine.console import console_logger
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.types import Array, LearnMode, LearnOutput

@@ -15,8 +15,7 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
-from minding.engine.config.config import Config
-from minding.engine.config.limits import run_length
+from minding.engine.config.config import Config, run_length
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError
 from minding.engine.run.loggers import MetricsLogger, make_loggers

@@ -9,7 +9,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data import obs_trees
-from minding.engine.data.masks import ACTION_MASK
+from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import CheckpointError, GameError
 from minding.engine.search.opponents import search
 from minding.engine.search.search_tree import check_outcomes

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minding.engine.data import obs_trees
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.run.run_dir import RunDir
 from minding.engine.search.opponents import Opponent, SearchPlayer, ask
 from minding.engine.types import Array, BoardGame, EvalMode, State

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from minding.configs import load_preset
+from minding.engine.chain.context import UNITS
+from minding.engine.run import plotting
 from minding.engine.run.aggregates import aggregate, estimate, interquartile_mean
-from minding.engine.run.curves import mean_curve
-from minding.engine.run.plotting import plot_grid
+from minding.engine.run.curves import EVAL_RETURN, MEASURES, Curve, mean_curve
 from minding.engine.types import Array
 from proofs.queue import QUEUE, STEPS
 from proofs.runs import Record, Results
@@ -79,6 +82,28 @@ def draw_grid(results: Results) -> None:
     if not cells:
         return
     plot_grid(cells, results.docs / "images" / "mujoco.png")
+
+
+def plot_grid(cells: Mapping[tuple[str, str], Curve | None], path: Path) -> None:
+    """Draws a small panel for each pair of a row and a column."""
+    rows, columns = (list(dict.fromkeys(pair[k] for pair in cells)) for k in (0, 1))
+    figure, panels = plotting.new_figure(height=1.9, panels=len(rows), columns=len(columns), width=2.5 * len(columns))
+    figure.supxlabel(UNITS["env_step"], fontsize=9)
+    figure.supylabel(MEASURES[EVAL_RETURN][1], fontsize=9)
+    for (row, column), axes in zip(itertools.product(rows, columns), panels, strict=True):
+        axes.tick_params(labelsize=8)
+        curve = cells.get((row, column))
+        axes.set_title(f"{row} on {column}" + (f", n = {curve.n_runs}" if curve else ""), fontsize=9)
+        if curve is None:
+            axes.text(0.5, 0.5, "not measured", fontsize=9, ha="center", transform=axes.transAxes)
+            axes.set(xticks=[], yticks=[])
+            continue
+        axes.plot(curve.steps, curve.mean, linewidth=1.5)
+        if curve.n_runs > 1:
+            axes.fill_between(curve.steps, curve.low, curve.high, alpha=0.2, linewidth=0)
+        plotting.count_steps(axes)
+        plotting.include(axes, 0.0)
+    plotting.save_figure(figure, path)
 
 
 def presets() -> list[str]:

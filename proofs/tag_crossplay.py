@@ -19,7 +19,7 @@ import numpy as np
 
 from minding import training
 from minding.configs import load_preset
-from minding.engine.data.masks import random_legal
+from minding.engine.data.observation import random_legal
 from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
 

@@ -6,7 +6,6 @@ from minding.engine.buffers.device_tables import DeviceTables
 from minding.engine.buffers.mixed import MixedBuffer
 from minding.engine.buffers.priorities import Priority
 from minding.engine.buffers.replay import ReplayBuffer
-from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.sequences import SequenceBatch, Sequences
 from minding.engine.buffers.table import Rows, Table, Tables
@@ -19,7 +18,6 @@ __all__ = [
     "MixedBuffer",
     "Priority",
     "ReplayBuffer",
-    "ReservoirBuffer",
     "Ring",
     "Rows",
     "SequenceBatch",

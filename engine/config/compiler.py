@@ -14,8 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from minding.engine.config.config import Config, EnvSection
-from minding.engine.config.limits import set_length
+from minding.engine.config.config import Config, EnvSection, set_length
 from minding.engine.config.options import Option, Written, opt, plain, setting_at, short
 from minding.engine.config.section import Section
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml, yaml_of

@@ -12,7 +12,7 @@ from minding.engine.chain.context import UNITS
 from minding.engine.chain.lanes import UNDIVIDED
 from minding.engine.checkpoint import Checkpoint, not_finite, read_manifest, resumable_checkpoints
 from minding.engine.checkpoint.store import saved_settings
-from minding.engine.config.limits import run_length
+from minding.engine.config.config import run_length
 from minding.engine.config.options import is_within, plain, setting_at
 from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError, few
 from minding.engine.paths import absolute

@@ -15,8 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from minding.engine.data import obs_trees
-from minding.engine.data.masks import first_entries
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import first_entries, observation_leaves
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array, Obs, ObsLike, ObsTree
 

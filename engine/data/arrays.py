@@ -11,7 +11,7 @@ from minding.engine.data.action_trees import ActionTree
 from minding.engine.data.description import check_description
 from minding.engine.data.episode import Episode
 from minding.engine.data.inferred_spaces import box_of, fitted, infer_spaces, with_limits
-from minding.engine.data.masks import ACTION_MASK
+from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import DataError, MindingError, ShapeError, nearest
 from minding.engine.types import Array
 

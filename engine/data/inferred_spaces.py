@@ -9,8 +9,7 @@ import numpy as np
 
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.episode import RECORDED, Episode
-from minding.engine.data.masks import ACTION_MASK
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import ACTION_MASK, observation_leaves
 from minding.engine.types import Array
 
 

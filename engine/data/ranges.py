@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.action_trees import COMPOSITE
-from minding.engine.data.masks import ACTION_MASK, first_entries, without_legal
-from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.data.observation import ACTION_MASK, Leaf, first_entries, observation_leaves, without_legal
 from minding.engine.types import Array
 
 LARGEST = 2.0**64

@@ -195,28 +195,6 @@ def plot_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[str,
     plot_run(metrics, title, path, target=setting_at(cfg, "run.target"), final=final)
 
 
-def plot_grid(cells: Mapping[tuple[str, str], Curve | None], path: str | os.PathLike[str]) -> None:
-    """Draws a small panel for each pair of a row and a column."""
-    rows, columns = (list(dict.fromkeys(pair[k] for pair in cells)) for k in (0, 1))
-    figure, panels = new_figure(height=1.9, panels=len(rows), columns=len(columns), width=2.5 * len(columns))
-    figure.supxlabel(UNITS["env_step"], fontsize=9)
-    figure.supylabel(MEASURES[EVAL_RETURN][1], fontsize=9)
-    for (row, column), axes in zip(itertools.product(rows, columns), panels, strict=True):
-        axes.tick_params(labelsize=8)
-        curve = cells.get((row, column))
-        axes.set_title(f"{row} on {column}" + (f", n = {curve.n_runs}" if curve else ""), fontsize=9)
-        if curve is None:
-            axes.text(0.5, 0.5, "not measured", fontsize=9, ha="center", transform=axes.transAxes)
-            axes.set(xticks=[], yticks=[])
-            continue
-        axes.plot(curve.steps, curve.mean, linewidth=1.5)
-        if curve.n_runs > 1:
-            axes.fill_between(curve.steps, curve.low, curve.high, alpha=0.2, linewidth=0)
-        _count_steps(axes)
-        _include(axes, 0.0)
-    save_figure(figure, path)
-
-
 def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -> None:
     """Draws a bar for each setting: the share of the differences between trials that it explains."""
     figure, (axes,) = new_figure(height=1.0 + 0.35 * len(shares))
@@ -248,7 +226,7 @@ def plot_metrics(
         least = _LEAST_SPAN * max(abs(low), abs(high))
         if high - low < least:
             axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
-        _count_steps(axes)
+        count_steps(axes)
     if len(runs) > 1:
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small", frameon=False)
@@ -331,7 +309,7 @@ def styled(axes: Any) -> Any:
     return axes
 
 
-def _include(axes: Any, *values: float) -> None:
+def include(axes: Any, *values: float) -> None:
     """Widens the vertical axis until it has these values: cut off, differences of noise would look like cliffs."""
     low, high = axes.get_ylim()
     low, high = min(low, *values), max(high, *values)
@@ -341,14 +319,14 @@ def _include(axes: Any, *values: float) -> None:
 def _describe(axes: Any, counted: str, measure: str) -> None:
     axes.set_xlabel(counted)
     axes.set_ylabel(measure)
-    _count_steps(axes)
-    _include(axes, *((0.0, 1.0) if measure.endswith("score") else (0.0,)))
+    count_steps(axes)
+    include(axes, *((0.0, 1.0) if measure.endswith("score") else (0.0,)))
     if axes.get_legend_handles_labels()[0]:
         # Below the axes, where it covers no part of a curve.
         axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
 
 
-def _count_steps(axes: Any) -> None:
+def count_steps(axes: Any) -> None:
     from matplotlib.ticker import EngFormatter
 
     # Training began at step 0, even if the first measurement came later.

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError, GameError
 from minding.engine.search.opponents import Opponent, as_opponent, ask
 from minding.engine.search.puct import random_legal

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.masks import without_legal
+from minding.engine.data.observation import without_legal
 from minding.engine.data.ranges import LARGEST
 from minding.engine.errors import EnvError
 from minding.engine.types import Array

@@ -17,7 +17,7 @@ from gymnasium.wrappers import TimeLimit
 
 from minding.engine.config.named import OPENSPIEL, import_own
 from minding.engine.config.options import short
-from minding.engine.data.masks import ACTION_MASK
+from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
 from minding.engine.paths import anchored
 from minding.engine.process.packages import import_installed

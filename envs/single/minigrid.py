@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine.data.masks import ACTION_MASK
+from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import ConfigError, ShapeError, SpaceError
 from minding.engine.process.packages import import_extra
 from minding.engine.types import Array

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from minding.engine.data.agent_axis import ALIVE, IDENTITY, STATE
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
 from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info, brief, reset_answer, step_answer

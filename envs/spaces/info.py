@@ -1,7 +1,7 @@
 """Declared keys of `info` (``env.info_keys``), joined to the observation so that they are passed on with it.
 
 The observation and the info of a step become one value, whose space is `WithInfo`. An `action_mask` becomes an entry of
-the observation (see `engine.data.masks`); other keys stay beside the observation. After a reset only the mask has
+the observation (see `engine.data.observation`); other keys stay beside the observation. After a reset only the mask has
 values: the other keys describe a step, and are zero. So are keys that only some steps have, such as the last one of an
 episode, in the other steps.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, with_mask
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION, random_legal, with_mask
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.guards.answers import FLAGS, InterfaceError, as_info, brief, reset_answer, step_answer

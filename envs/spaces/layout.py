@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from minding.engine.data import obs_trees
 from minding.engine.data.agent_axis import ALIVE, STATE
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ShapeError, SpaceError
 from minding.engine.types import Array, Obs
 from minding.envs.spaces.info import INFO, WithInfo, action_counts

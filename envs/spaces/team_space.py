@@ -8,7 +8,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from minding.engine.data.agent_axis import ALIVE, STATE
-from minding.engine.data.masks import OBSERVATION
+from minding.engine.data.observation import OBSERVATION
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,7 @@ import numpy as np
 from minding.engine.data import obs_trees
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.masks import masked_obs, random_legal, without_legal
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import masked_obs, observation_leaves, random_legal, without_legal
 from minding.engine.errors import MindingError, ShapeError
 from minding.engine.process.floats import flush_denormals
 from minding.engine.search.gumbel import GumbelOptions

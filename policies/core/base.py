@@ -34,7 +34,7 @@ from minding.policies.learning.learners import DividedUpdate, is_main, learners_
 from minding.policies.learning.off_policy_evaluation import ActionValues, FittedQ
 from minding.policies.learning.steps import SHIFT, GradientStep, Inputs
 from minding.policies.learning.update import LearnGuard, Update
-from minding.policies.networks.augment import RandomShift
+from minding.policies.networks.encoder import RandomShift
 from minding.policies.networks.fused import fuse_layers
 
 _BLOCK = 1 << 16

@@ -15,7 +15,7 @@ import numpy as np
 
 from minding.engine.checkpoint.store import first_line
 from minding.engine.data import obs_trees
-from minding.engine.data.masks import masked_obs
+from minding.engine.data.observation import masked_obs
 from minding.engine.errors import ExportError
 from minding.engine.files import read_bounded, read_text
 from minding.engine.process import runtime

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import signal
+import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,27 +18,28 @@ from minding.configs import compile_run, load_named, same_task
 from minding.configs.chains import get_chain
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_checkpoint, use_newest
-from minding.engine.config.compiler import load_config
-from minding.engine.config.config import Config
+from minding.engine.config.compiler import RUN_SCHEMA, load_config, setting_paths
+from minding.engine.config.config import Config, run_length
 from minding.engine.config.identity import POLICY, check_checkpoint, check_complete
-from minding.engine.config.limits import run_length
-from minding.engine.config.options import setting_at
+from minding.engine.config.named import name_of_code
+from minding.engine.config.options import MOST_COUNT, Option, plain, setting_at
 from minding.engine.config.trust import read_foreign
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import ConfigError, add_note
+from minding.engine.errors import ConfigError, add_note, nearest
 from minding.engine.paths import absolute, check_readable, folder_of
 from minding.engine.process import compiled
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
-from minding.envs.config import env_settings
+from minding.envs.config import config_schema, env_settings
 from minding.envs.single import env_objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.middleware.eps_greedy import eps_at
 from minding.middleware.learning import last_rate
-from minding.training.arguments import check_count, place_keys, settings_of
+from minding.policies import get_algorithm
+from minding.policies.settings.other_libraries import setting_hint
 from minding.training.assembly import Given, build, check_runnable, given_middleware, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
@@ -135,7 +137,7 @@ class Agent:
         progress: bool = True,
         **keys: object,
     ) -> None:
-        user = load_named(what) if isinstance(what, str) else settings_of(what)
+        user = load_named(what) if isinstance(what, str) else _settings_of(what)
         if env is not None:
             given = user.env if "env" in user else {}
             kept = {key: value for key, value in given.items() if key not in ("env_id", "env_kwargs")}
@@ -148,7 +150,7 @@ class Agent:
             user.seed = seed
         if isinstance(settings, str):
             raise ConfigError(f"settings={settings!r}: expected a list of strings, such as ['env.backend=sync']")
-        place_keys(user, keys)
+        _place_keys(user, keys)
         self._hold(compile_run(user, settings), progress)
 
     def _hold(self, cfg: Config, progress: bool, **loaded: Any) -> None:
@@ -212,7 +214,7 @@ class Agent:
         """
         for name, value in (("steps", steps), ("total", total)):
             if value is not None:
-                check_count(f"learn({name}", value, 1)
+                _check_count(f"learn({name}", value, 1)
         if anneal is not None and not isinstance(anneal, bool):
             raise ConfigError(f"learn(anneal={anneal!r}): expected True, False or None")
         members = self._use if use is None else given_middleware(use)
@@ -351,7 +353,7 @@ class Agent:
           episodes: the number of episodes.
           seed: the seed of the environments; by default the seed of the run.
         """
-        check_count("evaluate(episodes", episodes, 1)
+        _check_count("evaluate(episodes", episodes, 1)
         return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed), self.cfg)
 
     def predict(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
@@ -398,7 +400,7 @@ class Agent:
         folder = absolute(folder_of(path, "save"))
         if evaluate is None:
             evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
-        check_count("save(evaluate", evaluate, 0)
+        _check_count("save(evaluate", evaluate, 0)
         clock = self._origin.clock if self._run.folder is None else self._run.clock
         figures = (lambda: self.evaluate(evaluate)) if evaluate else None
         save_policy(folder, self.cfg, self.policy, figures, clock if learner else None)
@@ -545,3 +547,74 @@ def _learn_from(user: Config, dataset: str | Path, alone: bool) -> None:
     env = setting_at(user, "env", {})
     if alone and not env.get("env_id"):
         user["env"] = {**env, "env_id": RECORDED}
+
+
+_KEYWORDS = ("model", "learn", "collect")
+"""Sections of `policy` whose keys are keywords of an agent."""
+
+
+def _check_count(what: str, value: object, least: int) -> None:
+    """Refuses a value that is not a count."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{what}={value!r}): expected an integer of {least} or more (100_000, not 1e5)")
+    if value > MOST_COUNT:
+        raise ConfigError(f"{what}={value!r}): expected an integer of {MOST_COUNT:,} or less")
+
+
+def _settings_of(what: object) -> Config:
+    """The settings that an agent was given instead of a name."""
+    if not isinstance(what, Mapping):
+        raise ConfigError(
+            f"Agent({what!r}): expected the name of an algorithm or preset, such as 'ppo', or a mapping of settings"
+        )
+    try:
+        return Config(plain(dict(what)))
+    except TypeError as error:
+        raise ConfigError(f"Agent({{...}}): {error}") from None
+
+
+def _place_keys(user: Config, keys: Mapping[str, Any]) -> None:
+    """Puts keywords where their keys are in the section `policy`."""
+    if not keys:
+        return
+    policy = user.get("policy")
+    if not isinstance(policy, dict) or "type" not in policy:
+        raise ConfigError(
+            "policy.type is missing: Agent takes the name of an algorithm or preset, or settings with policy.type"
+        )
+    schema = get_algorithm(policy["type"]).config_schema()
+    for key, given in keys.items():
+        value = _setting(key, given)
+        found = [section for section in _KEYWORDS if key in schema.get(section, {})]
+        if len(found) != 1:
+            schemas = {"": RUN_SCHEMA, "env.": config_schema(), "policy.": schema}
+            paths = [path for prefix, each in schemas.items() for path in setting_paths(each, prefix)]
+            places = [path for path in paths if path.rpartition(".")[2] == key]
+            known = [name for section in _KEYWORDS for name in schema.get(section, {})]
+            hint = f"; it is {' and '.join(places)}: use settings=[...]" if places else setting_hint(key, paths)
+            raise ConfigError(
+                f"{key}={value!r}: no key in policy.model, policy.learn or policy.collect of {policy['type']!r}"
+                f"{hint or nearest(key, known) or '; use settings=[...] for other keys'}"
+            )
+        if found[0] not in user.policy:
+            user.policy[found[0]] = {}
+        section: Any = user.policy[found[0]]
+        nested = not isinstance(schema[found[0]][key], Option) and isinstance(value, Mapping)
+        section[key] = {**section.get(key, {}), **value} if nested else value
+
+
+def _setting(key: str, given: object) -> Any:
+    """A keyword's value for the configuration; the user's own code, such as an encoder, is given by its name."""
+    code = type if key == "encoder" else (type, types.FunctionType)
+    if isinstance(given, code) and given.__module__.partition(".")[0] != "mindspore":
+        return name_of_code(given, key)
+    if key == "encoder" and not isinstance(given, str | None):
+        what = given.__qualname__ if isinstance(given, type) else f"a {type(given).__name__}"
+        raise ConfigError(
+            f"encoder={what}: expected your own class, as in encoder=MyEncoder, or its name 'module:MyEncoder'; every "
+            "network creates its own encoder, MyEncoder(space, model, rng)"
+        )
+    try:
+        return plain(given, key)
+    except TypeError as error:
+        raise ConfigError(str(error)) from None

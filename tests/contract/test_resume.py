@@ -19,7 +19,7 @@ from minding.configs import PRESETS, compile_run, load_preset
 from minding.configs.chains import get_chain
 from minding.engine import Config, Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, use_newest
-from minding.engine.config.limits import run_length
+from minding.engine.config.config import run_length
 from minding.engine.errors import MissingExtraError
 from minding.engine.run import checkpoints
 from minding.engine.run.run_dir import RunDir

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from minding.configs import compile_run
 from minding.engine.data import obs_trees
-from minding.engine.data.masks import OBSERVATION
+from minding.engine.data.observation import OBSERVATION
 from minding.envs import make_collector_env
 from minding.envs.config import env_settings
 from minding.envs.normalize import REWARD, RewardScaler, ScaleMeter

@@ -11,8 +11,7 @@ from fakes import ReadingLearner
 
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.config.config import Config
-from minding.engine.config.limits import updates_per_step
+from minding.engine.config.config import Config, updates_per_step
 from minding.engine.data.batch import Field
 from minding.middleware import OffPolicyLearner, data_pusher, nstep_reward_enhancer
 

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.agent_axis import ALIVE, STATE
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.battle.rules import (
     SHOOT,

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from minding.engine.data.agent_axis import ALIVE, STATE
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.battle.battle_vector import UnitsVector, unit_sight, unit_team
 from minding.envs.games.battle.rules import (

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.agent_axis import ALIVE, STATE
-from minding.engine.data.masks import OBSERVATION
+from minding.engine.data.observation import OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.game_vector import AgentsVector
 from minding.envs.games.particles.physics import Worlds, distances

@@ -14,7 +14,7 @@ from minding.engine.data.action_trees import ActionTree
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.episode import RECORDED
-from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
+from minding.engine.data.observation import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import MindingError, NonFiniteError, ShapeError
 from minding.engine.types import Array
 from minding.envs.config import env_settings

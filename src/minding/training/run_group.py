@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.config.compiler import RUN_SCHEMA, Overrides, load_config
-from minding.engine.config.config import Config
-from minding.engine.config.limits import run_length
+from minding.engine.config.config import Config, run_length
 from minding.engine.config.space import Choice, Range, Space, check_space, load_space
 from minding.engine.config.trust import own_text, save_own
 from minding.engine.config.yaml_text import one_line, yaml_of

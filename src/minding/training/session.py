@@ -20,9 +20,8 @@ from minding.configs.chains import get_chain
 from minding.configs.datasets import references_in
 from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
-from minding.engine.config.config import Config
+from minding.engine.config.config import Config, run_length
 from minding.engine.config.identity import collectors_of
-from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, MissingExtraError, NonFiniteError, add_note

@@ -3,7 +3,7 @@
 import pytest
 from fakes import refuses
 
-from minding.engine.config.limits import run_length, set_length
+from minding.engine.config.config import run_length, set_length
 from minding.engine.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ import pytest
 from minding import training
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, Task
-from minding.engine.data.masks import random_legal
+from minding.engine.data.observation import random_legal
 from minding.engine.errors import ConfigError, EnvError, GameError, SpaceError
 from minding.envs import check_env, make_env_manager
 from minding.envs.games.board import BoardEnv, BoardVector

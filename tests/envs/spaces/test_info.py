@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from worlds import Counter, Permit
 
-from minding.engine.data.masks import masked_obs, random_legal
+from minding.engine.data.observation import masked_obs, random_legal
 from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 from minding.envs.envpool import EnvPoolVectorEnv

@@ -12,7 +12,7 @@ from minding.engine import Config
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import to_device
-from minding.policies.networks.augment import RandomShift
+from minding.policies.networks.encoder import RandomShift
 
 pytestmark = pytest.mark.eager
 
