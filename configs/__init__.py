@@ -1,10 +1,9 @@
 """Presets, one per file: a module named ``<environment>_<algorithm>`` that contains a `main_config`.
 
 A preset contains the settings that differ from the defaults of its algorithm and environment; its `exp_name` is its
-own name. Its docstring describes the task and, after "Expected:", the result; ``minding list presets`` shows both. If
-the result is a mean return, it is also the `run.target`. `make proofs` trains it with 5 seeds until
-`run.max_env_step`; a module changes that by a dict `proof` with other `seeds`, `target` or `env_step`, and is left out
-with ``proof = None``.
+own name. Its docstring describes the task; it is expected to reach `run.target` within its length. A preset without a
+target says after "Expected:" what else is. `make proofs` trains it with 5 seeds until `run.max_env_step`; a module
+changes that by a dict `proof` with other `seeds`, `target` or `env_step`, and is left out with ``proof = None``.
 """
 
 import importlib

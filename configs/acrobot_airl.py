@@ -1,7 +1,6 @@
 """AIRL on Acrobot-v1: imitate a trained agent without the environment's rewards.
 
-Expected: an evaluation mean of at least -108 within 200k environment steps, 95 % of the way from -500 to the score of
-the recorded policy, -87.
+The target is 95 % of the way from -500 to the score of the recorded policy, -87.
 """
 
 from easydict import EasyDict

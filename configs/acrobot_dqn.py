@@ -1,7 +1,4 @@
-"""Double DQN on Acrobot-v1: swing a two-link arm up.
-
-Expected: an evaluation mean of at least -100 within 100k environment steps.
-"""
+"""Double DQN on Acrobot-v1: swing a two-link arm up."""
 
 from easydict import EasyDict
 

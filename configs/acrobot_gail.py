@@ -1,7 +1,6 @@
 """GAIL on Acrobot-v1: imitate a trained agent without the environment's rewards.
 
-Expected: an evaluation mean of at least -108 within 200k environment steps, 95 % of the way from -500 to the score of
-the recorded policy, -87; three seeds ended at -80 to -85.
+The target is 95 % of the way from -500 to the score of the recorded policy, -87; three seeds ended at -80 to -85.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,4 @@
-"""PPO on Acrobot-v1: swing a two-link arm up.
-
-Expected: an evaluation mean of at least -100 within 300k environment steps.
-"""
+"""PPO on Acrobot-v1: swing a two-link arm up."""
 
 from easydict import EasyDict
 

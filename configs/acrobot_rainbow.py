@@ -1,7 +1,4 @@
-"""Rainbow on Acrobot-v1: swing a two-link arm up.
-
-Expected: an evaluation mean of at least -100 within 50k environment steps.
-"""
+"""Rainbow on Acrobot-v1: swing a two-link arm up."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""P-DQN on Aim-v0: choose the direction of a throw by its value, and its force by an actor.
-
-Expected: an evaluation mean of at least 9 of 10 within 5k environment steps.
-"""
+"""P-DQN on Aim-v0: choose the direction of a throw by its value, and its force by an actor."""
 
 from easydict import EasyDict
 

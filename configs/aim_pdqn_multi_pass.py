@@ -1,7 +1,4 @@
-"""P-DQN with multiple passes (MP-DQN) on Aim-v0 with a force for each direction, of which only the own one counts.
-
-Expected: an evaluation mean of at least 9 of 10 within 5k environment steps.
-"""
+"""P-DQN with multiple passes (MP-DQN) on Aim-v0 with a force for each direction, of which only the own one counts."""
 
 from minding.configs import load_preset
 

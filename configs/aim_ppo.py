@@ -1,7 +1,4 @@
-"""PPO on Aim-v0: choose the direction of a throw, and its force.
-
-Expected: an evaluation mean of at least 9 of 10 within 40k environment steps.
-"""
+"""PPO on Aim-v0: choose the direction of a throw, and its force."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,6 @@
 """MAPPO in minding/Battle-v0 with five riflemen on each side: battle_mappo on another map.
 
-Expected: at least 90 % of the battles won, an evaluation mean of at least 18.9 of 20, within 500k environment steps. On
-this map, random play wins none, and a hand-coded controller wins 95 %.
+The target is 90 % of the battles won. On this map, random play wins none, and a hand-coded controller wins 95 %.
 """
 
 from minding.configs import load_preset

@@ -1,7 +1,4 @@
-"""Double DQN with hindsight on BitFlip-v0: reach a pattern of bits, with a reward that gives no hint on the way.
-
-Expected: an evaluation mean of at least -5 within 40k environment steps.
-"""
+"""Double DQN with hindsight on BitFlip-v0: reach a pattern of bits, with a reward that gives no hint on the way."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""A2C on CartPole-v1: balance a pole on a cart.
-
-Expected: an evaluation mean of at least 475 of 500 within 300k environment steps.
-"""
+"""A2C on CartPole-v1: balance a pole on a cart."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""One-step actor-critic on CartPole-v1: balance a pole on a cart.
-
-Expected: an evaluation mean of at least 475 of 500 within 200k environment steps.
-"""
+"""One-step actor-critic on CartPole-v1: balance a pole on a cart."""
 
 from easydict import EasyDict
 

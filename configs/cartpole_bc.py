@@ -1,6 +1,6 @@
 """Behavioral cloning on CartPole-v1: from the steps of a trained policy, recorded by `minding data record`.
 
-Expected: an evaluation mean of at least 475 within 2k gradient steps, 95 % of the score of the recorded policy.
+The target is 95 % of the score of the recorded policy.
 """
 
 from easydict import EasyDict

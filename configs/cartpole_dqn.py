@@ -1,7 +1,4 @@
-"""Double DQN on CartPole-v1: balance a pole on a cart.
-
-Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
-"""
+"""Double DQN on CartPole-v1: balance a pole on a cart."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""Double DQN with prioritized replay on CartPole-v1: balance a pole on a cart.
-
-Expected: an evaluation mean of at least 475 of 500 within 100k environment steps.
-"""
+"""Double DQN with prioritized replay on CartPole-v1: balance a pole on a cart."""
 
 from minding.configs import load_preset
 

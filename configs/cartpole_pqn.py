@@ -1,7 +1,4 @@
-"""PQN on CartPole-v1: balance a pole on a cart, with action values and without replay.
-
-Expected: an evaluation mean of at least 475 of 500 within 200k environment steps.
-"""
+"""PQN on CartPole-v1: balance a pole on a cart, with action values and without replay."""
 
 from easydict import EasyDict
 

@@ -1,6 +1,6 @@
 """T-REX on CartPole-v1: from episodes of random play and of two barely trained agents, ranked by their returns.
 
-Expected: an evaluation mean of at least 400 of 500 within 100k environment steps; the mean return of the data is 76.
+The mean return of the data is 76.
 """
 
 from easydict import EasyDict

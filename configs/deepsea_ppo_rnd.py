@@ -1,7 +1,4 @@
-"""PPO with RND on minding/DeepSea-v0: each of 20 steps has to go right.
-
-Expected: an evaluation mean of at least 0.9 within 300k environment steps.
-"""
+"""PPO with RND on minding/DeepSea-v0: each of 20 steps has to go right."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""Double DQN on LunarLander-v3: land between the flags (extra box2d).
-
-Expected: an evaluation mean of at least 200 within 400k environment steps.
-"""
+"""Double DQN on LunarLander-v3: land between the flags (extra box2d)."""
 
 from easydict import EasyDict
 

@@ -1,6 +1,6 @@
 """SAC on LunarLander-v3 with continuous engines: land between the flags (extra box2d).
 
-Expected: an evaluation mean of at least 200 within 200k environment steps (a target, not measured yet).
+The target has not been measured yet.
 """
 
 from easydict import EasyDict

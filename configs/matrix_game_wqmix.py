@@ -1,6 +1,6 @@
 """WQMIX in the matrix game of the QTRAN paper: two agents earn 8 together, and lose 12 if only one of them tries.
 
-Expected: an evaluation mean of at least 8, the best payoff, within 4k environment steps. QMIX learns to earn 0.
+The target is the best payoff; QMIX learns to earn 0.
 """
 
 from minding.configs import load_preset

@@ -1,7 +1,4 @@
-"""Double DQN on MinAtar/Breakout-v1: break bricks on a field of 10 x 10 cells (extra minatar).
-
-Expected: an evaluation mean of at least 5 within 300k environment steps.
-"""
+"""Double DQN on MinAtar/Breakout-v1: break bricks on a field of 10 x 10 cells (extra minatar)."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""PPO on MinAtar/Breakout-v1: break bricks on a field of 10 x 10 cells (extra minatar).
-
-Expected: an evaluation mean of at least 5 within 500k environment steps.
-"""
+"""PPO on MinAtar/Breakout-v1: break bricks on a field of 10 x 10 cells (extra minatar)."""
 
 from easydict import EasyDict
 

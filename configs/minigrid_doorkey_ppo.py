@@ -1,7 +1,4 @@
-"""PPO on MiniGrid-DoorKey-5x5-v0: take the key, open the door, reach the goal, seeing the cells ahead (extra minigrid).
-
-Expected: an evaluation mean of at least 0.9 of 1 within 200k environment steps.
-"""
+"""PPO on MiniGrid-DoorKey-5x5-v0: take a key, open the door, reach the goal, seeing cells ahead (extra minigrid)."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,4 @@
-"""PPO with RND on MountainCar-v0: every step costs 1, and random play does not reach the top.
-
-Expected: an evaluation mean of at least -160 within 300k environment steps.
-"""
+"""PPO with RND on MountainCar-v0: every step costs 1, and random play does not reach the top."""
 
 from easydict import EasyDict
 

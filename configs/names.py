@@ -57,6 +57,23 @@ def unknown_name(name: str) -> str:
     return f"neither a preset, an algorithm, a file nor a run folder{hint}{dot} `minding list` shows the first two"
 
 
+def expectation(preset: str) -> str:
+    """The expected result of a preset: `run.target` within the length of its run, or what its docstring says."""
+    module = importlib.import_module(f"minding.configs.{preset}")
+    said = (module.__doc__ or "").partition("Expected: ")[2]
+    if said:
+        return " ".join(said.split())
+    run = module.main_config.run
+    return f"an evaluation mean of at least {run.target:g} within {_length(run)} steps."
+
+
+def _length(run: Mapping[str, Any]) -> str:
+    """The length of a run in text, as ``300k environment``."""
+    unit = "max_env_step" if "max_env_step" in run else "max_train_iter"
+    steps = f"{run[unit] / 1e6:g}M" if run[unit] >= 1e6 else f"{run[unit] / 1e3:g}k"
+    return f"{steps} {'environment' if unit == 'max_env_step' else 'gradient'}"
+
+
 def presets_of(algorithm: str) -> list[str]:
     """Names of the presets of an algorithm; imports all presets."""
     modules = {name: importlib.import_module(f"minding.configs.{name}") for name in PRESETS}

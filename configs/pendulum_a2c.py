@@ -1,7 +1,4 @@
-"""A2C on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
-
-Expected: an evaluation mean of at least -250 within 500k environment steps.
-"""
+"""A2C on Pendulum-v1: swing a pendulum up and hold it, one continuous torque."""
 
 from easydict import EasyDict
 

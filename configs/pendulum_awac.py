@@ -1,7 +1,7 @@
 """AWAC on Pendulum-v1: from the replay set of SAC, all steps of its training.
 
-Expected: an evaluation mean of at least -239 within 10k gradient steps, 90 % of the way from random play, -1170, to a
-trained policy, -136; seeds 0 to 2 ended at -151.1, -156.3 and -166.0.
+The target is 90 % of the way from random play, -1170, to a trained policy, -136; seeds 0 to 2 ended at -151.1, -156.3
+and -166.0.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,7 @@
 """CQL on Pendulum-v1: from 10,000 steps each of a half-trained and a trained policy while exploring.
 
-Expected: an evaluation mean of at least -291 within 10k gradient steps, 85 % of the way from random play, -1170, to a
-trained policy, -136; seeds 0 to 2 ended at -167.4, -166.6 and -174.0.
+The target is 85 % of the way from random play, -1170, to a trained policy, -136; seeds 0 to 2 ended at -167.4, -166.6
+and -174.0.
 """
 
 from easydict import EasyDict

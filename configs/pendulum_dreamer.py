@@ -1,7 +1,7 @@
 """Dreamer on Pendulum-v1: swing a pendulum up and hold it, learned in imagination.
 
-Expected: an evaluation mean of at least -200 within 15k environment steps. Seeds 0 to 2 first reached it after 10k,
-7.5k and 5k steps; their final evaluations were -143.9, -210.3 (below the target) and -160.0.
+Seeds 0 to 2 first reached the target after 10k, 7.5k and 5k steps; their final evaluations were -143.9, -210.3 (below
+the target) and -160.0.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,4 @@
-"""DroQ on Pendulum-v1: swing a pendulum up and hold it, REDQ's steps with two critics that drop units.
-
-Expected: an evaluation mean of at least -200 within 5k environment steps.
-"""
+"""DroQ on Pendulum-v1: swing a pendulum up and hold it, REDQ's steps with two critics that drop units."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,6 @@
 """Decision Transformer on Pendulum-v1: from 10,000 steps each of a half-trained and a trained policy.
 
-Expected: an evaluation mean of at least -291 within 3k gradient steps, 85 % of the way from random play, -1170, to the
-trained policy, -136.
+The target is 85 % of the way from random play, -1170, to the trained policy, -136.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,6 @@
 """EDAC on Pendulum-v1: from 20,000 steps of random play.
 
-Expected: an evaluation mean of at least -291 within 4k gradient steps, 85 % of the way from random play, -1170, to a
-trained policy, -136.
+The target is 85 % of the way from random play, -1170, to a trained policy, -136.
 """
 
 from easydict import EasyDict

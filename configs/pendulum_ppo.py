@@ -1,7 +1,4 @@
-"""PPO on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
-
-Expected: an evaluation mean of at least -250 within 200k environment steps.
-"""
+"""PPO on Pendulum-v1: swing a pendulum up and hold it, one continuous torque."""
 
 from easydict import EasyDict
 

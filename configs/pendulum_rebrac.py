@@ -1,7 +1,6 @@
 """ReBRAC on Pendulum-v1, TD3+BC with its switches: a penalty in the target, layer normalization and three layers.
 
-Expected: an evaluation mean of at least -291 within 10k gradient steps, from the data of `pendulum_td3_bc`; seeds 0
-to 2 ended at -164.5, -166.8 and -171.3.
+The data are those of `pendulum_td3_bc`; seeds 0 to 2 ended at -164.5, -166.8 and -171.3.
 """
 
 from minding.configs import load_preset

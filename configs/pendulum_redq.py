@@ -1,7 +1,4 @@
-"""REDQ on Pendulum-v1: swing a pendulum up and hold it with few environment steps, 20 gradient steps for each.
-
-Expected: an evaluation mean of at least -200 within 5k environment steps.
-"""
+"""REDQ on Pendulum-v1: swing a pendulum up and hold it with few environment steps, 20 gradient steps for each."""
 
 from easydict import EasyDict
 

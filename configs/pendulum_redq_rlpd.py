@@ -1,8 +1,5 @@
 """RLPD with its ensemble on Pendulum-v1: ten critics and twenty gradient steps per environment step, with random play
-as the other half of each minibatch.
-
-Expected: an evaluation mean of at least -200 within 1.5k environment steps.
-"""
+as the other half of each minibatch."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,7 @@
 """SQIL on Pendulum-v1: imitate a trained agent without the environment's rewards.
 
-Expected: an evaluation mean of at least -291 within 15k environment steps, 85 % of the way from random play, -1170, to
-the recorded policy, -136; seeds 0 to 2 ended at -150.2, -149.9 and -156.7.
+The target is 85 % of the way from random play, -1170, to the recorded policy, -136; seeds 0 to 2 ended at -150.2,
+-149.9 and -156.7.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,4 @@
-"""TD3 on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
-
-Expected: an evaluation mean of at least -200 within 20k environment steps.
-"""
+"""TD3 on Pendulum-v1: swing a pendulum up and hold it, one continuous torque."""
 
 from easydict import EasyDict
 

@@ -1,7 +1,7 @@
 """TD3+BC on Pendulum-v1: from 10,000 steps each of a half-trained and a trained policy.
 
-Expected: an evaluation mean of at least -291 within 10k gradient steps, 85 % of the way from random play, -1170, to the
-trained policy, -136; seeds 0 to 2 ended at -188.0, -165.0 and -189.8.
+The target is 85 % of the way from random play, -1170, to the trained policy, -136; seeds 0 to 2 ended at -188.0, -165.0
+and -189.8.
 """
 
 from easydict import EasyDict

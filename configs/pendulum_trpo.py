@@ -1,7 +1,4 @@
-"""TRPO on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
-
-Expected: an evaluation mean of at least -250 within 300k environment steps.
-"""
+"""TRPO on Pendulum-v1: swing a pendulum up and hold it, one continuous torque."""
 
 from easydict import EasyDict
 

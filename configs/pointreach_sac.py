@@ -1,7 +1,4 @@
-"""SAC with hindsight on PointReach-v0: bring a point to a place, with a reward that gives no hint on the way.
-
-Expected: an evaluation mean of at least -20 within 30k environment steps.
-"""
+"""SAC with hindsight on PointReach-v0: bring a point to a place, with a reward that gives no hint on the way."""
 
 from easydict import EasyDict
 

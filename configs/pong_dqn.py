@@ -1,6 +1,6 @@
 """Double DQN on Atari Pong from pixels (extra atari).
 
-Expected: an evaluation mean of at least 18 of 21 within 10M environment steps (a target, not measured yet).
+The target has not been measured yet.
 """
 
 from easydict import EasyDict

@@ -1,7 +1,7 @@
 """COMA on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -55 within 800k environment steps, half of the way from random play, -79, to a
-hand-coded controller, -31; the return is the sum over the agents.
+The target is half of the way from random play, -79, to a hand-coded controller, -31; the return is the sum over the
+agents.
 """
 
 from easydict import EasyDict

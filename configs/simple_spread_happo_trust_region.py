@@ -1,7 +1,7 @@
 """HATRPO, HAPPO with a trust region, on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -37.9 within 400k environment steps, 80 % of the way from random play, -79, to
-the mean of `simple_spread_mappo`, -27.6; the return is the sum over the agents.
+The target is 80 % of the way from random play, -79, to the mean of `simple_spread_mappo`, -27.6; the return is the sum
+over the agents.
 """
 
 from minding.configs import load_preset

@@ -1,7 +1,6 @@
 """QMIX on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -41 within 500k environment steps, 80 % of the way from random play, -79, to a
-hand-coded controller, -31.
+The target is 80 % of the way from random play, -79, to a hand-coded controller, -31.
 """
 
 from easydict import EasyDict

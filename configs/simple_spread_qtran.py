@@ -1,7 +1,6 @@
 """QTRAN on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -37.9 within 600k environment steps, 80 % of the way from random play, -79, to
-the mean of `simple_spread_mappo`, -27.6.
+The target is 80 % of the way from random play, -79, to the mean of `simple_spread_mappo`, -27.6.
 """
 
 from minding.configs import load_preset

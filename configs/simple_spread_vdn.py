@@ -1,7 +1,6 @@
 """VDN on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -55 within 500k environment steps, half of the way from random play, -79, to a
-hand-coded controller, -31.
+The target is half of the way from random play, -79, to a hand-coded controller, -31.
 """
 
 from minding.configs import load_preset

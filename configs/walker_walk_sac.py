@@ -1,6 +1,6 @@
 """SAC on walker-walk of DeepMind Control, from states: walk upright, six continuous torques (extra dmc).
 
-Expected: an evaluation mean of at least 900 of 1000 within 500k environment steps (a target, not measured yet).
+The target has not been measured yet.
 """
 
 from easydict import EasyDict

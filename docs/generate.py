@@ -23,7 +23,7 @@ import click
 import minding.middleware
 from minding.cli.commands import SECTIONS
 from minding.cli.common import Command
-from minding.configs import PRESETS
+from minding.configs.names import PRESETS, expectation
 from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.identity import POLICY, RUN
@@ -185,17 +185,16 @@ def presets(algorithm: str, language: str) -> str:
     for name in PRESETS:
         module = importlib.import_module(f"minding.configs.{name}")
         if module.main_config.policy.type == algorithm:
-            doc = inspect.getdoc(module) or ""
-            rows.append((f"`{name}`", doc.partition("\n")[0], _expected(doc)))
+            what, _, more = (inspect.getdoc(module) or "").partition("\n\n")
+            rows.append((f"`{name}`", " ".join(what.split()), _expected(name, more)))
     return _table(WORDS[language]["presets"], rows)
 
 
-def _expected(doc: str) -> str:
+def _expected(preset: str, more: str) -> str:
+    """The expected result, and what else a docstring says of it."""
+    found = expectation(preset) if "Expected: " in more else f"{expectation(preset)} {' '.join(more.split())}"
     return (
-        " ".join(doc.rpartition("Expected: ")[2].split())
-        .removeprefix("an evaluation mean of ")
-        .removesuffix(".")
-        .replace(" environment steps", " steps")
+        found.strip().removeprefix("an evaluation mean of ").removesuffix(".").replace(" environment steps", " steps")
     )
 
 

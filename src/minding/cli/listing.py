@@ -64,15 +64,15 @@ def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
 
 
 def _presets() -> None:
-    from minding.configs import PRESETS
+    from minding.configs.names import PRESETS, expectation
 
     rows = []
     for name in PRESETS:
         module = importlib.import_module(f"minding.configs.{name}")
-        doc, target = inspect.getdoc(module) or "", module.main_config.run.get("target")
+        target = module.main_config.run.get("target")
         # Steps until the preset reaches its target.
-        within = re.search(r"within ([\d.]+[kM]?)\b", " ".join(doc.split()))
-        what, steps = _first_sentence(doc), "" if within is None else within[1]
+        within = re.search(r"within ([\d.]+[kM]?)\b", expectation(name))
+        what, steps = _first_sentence(inspect.getdoc(module) or ""), "" if within is None else within[1]
         rows.append((name, what, "" if target is None else f"{target:g}", steps))
     print_lines("Presets: minding train NAME", ("name", "what", "target", "within"), rows, long=1)
 
@@ -187,10 +187,11 @@ def _preset_details(name: str) -> None:
     import yaml
 
     from minding.configs import load_preset
+    from minding.configs.names import expectation
     from minding.engine.config.options import plain
 
-    module = importlib.import_module(f"minding.configs.{name}")
-    _print_text(f"{name}: {inspect.getdoc(module)}\n")
+    doc = inspect.getdoc(importlib.import_module(f"minding.configs.{name}")) or ""
+    _print_text(f"{name}: {doc}\n" + ("" if "Expected: " in doc else f"\nExpected: {expectation(name)}\n"))
     echo("Settings that differ from the defaults:")
     text = yaml.safe_dump(plain(load_preset(name)), sort_keys=False, default_flow_style=None, width=terminal_width())
     echo("".join(f"  {line}\n" for line in text.splitlines()))
